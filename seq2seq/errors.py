@@ -1,0 +1,56 @@
+"""What goes wrong, in words a user can act on.
+
+Every error that a user can cause is a `UserError`: one line that names the file, key or line and the remedy.
+The command line prints it and exits with `exit_code`; a library caller catches it like any exception.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """Wrong usage, configuration or input; the message is one line and says what to do."""
+
+    exit_code = 2
+
+
+class ConfigError(UserError):
+    """One or more problems of a configuration, one line each.
+
+    `problems` are the lines without the file's name; all of them are found before anything heavy starts.
+    """
+
+    def __init__(self, origin: str, problems: Iterable[str]):
+        self.problems = tuple(problems)
+        super().__init__("\n".join(f"{origin}: {problem}" for problem in self.problems))
+
+
+class DataError(UserError):
+    """A corpus, text file or dataset that cannot be read as what it was said to be."""
+
+
+class ModelError(UserError):
+    """A model or run folder that is missing, damaged or of another kind than was asked for."""
+
+
+class CheckpointError(UserError):
+    """A checkpoint that is missing or damaged, or a run that cannot go on from it."""
+
+
+class MissingDependency(UserError):
+    """An optional package is not installed; the message names the extra that brings it."""
+
+    def __init__(self, package: str, extra: str, purpose: str):
+        super().__init__(f"{purpose} needs the package {package}: pip install 'seq2seq[{extra}]'")
+
+
+class RunError(UserError):
+    """The run itself failed (diverged, ran out of memory, lost a rank); nothing was wrong with the input."""
+
+    exit_code = 1
+
+
+def did_you_mean(word: str, candidates: Iterable[str]) -> str:
+    """`"; did you mean 'x'?"` for the closest candidate, or an empty string when none is close."""
+    close = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.6)
+    return f"; did you mean '{close[0]}'?" if close else ""
