@@ -1,0 +1,165 @@
+"""Checkpoints: everything a run needs to go on, in a folder that is whole or is not taken for one.
+
+The trainer saves and loads them; `latest_checkpoint` finds the newest that is undamaged. Model folders, which people
+use and copy, are `model_folder`'s, and are offered here too.
+"""
+
+import json
+import logging
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from seq2seq import atomic
+from seq2seq.errors import CheckpointError
+from seq2seq.model_folder import LoadedModel, find_model, load_model, save_model
+from seq2seq.tensors import DamagedFile, average, read_object, read_tensors, record, verify, write_tensors
+
+__all__ = [
+    "Checkpoint", "LoadedModel", "average", "find_model", "latest_checkpoint", "load_checkpoint", "load_model",
+    "load_state", "prepare", "prune", "save_checkpoint", "save_model", "saved_steps", "step_folder",
+]  # fmt: skip
+
+FORMAT_VERSION = 1
+MANIFEST, STATE = "manifest.json", "state.json"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What was saved at one step: groups of tensors (`model`, `optimizer`, ...) and a JSON state."""
+
+    step: int
+    tensors: dict[str, dict[str, Tensor]]
+    state: dict[str, Any]
+
+
+def save_checkpoint(
+    parent: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]
+) -> Path:
+    """Write `parent/step_N` with one safetensors file a group, `state.json`, and a manifest of their SHA-256.
+
+    Raises:
+        CheckpointError: the disk is full or cannot be written; what was there before is untouched.
+    """
+    folder = step_folder(parent, step)
+    try:
+        with atomic.new_folder(folder) as temporary:
+            for group, named in tensors.items():
+                write_tensors(temporary / f"{group}.safetensors", named)
+            (temporary / STATE).write_text(json.dumps({**state, "step": step}, indent=1), encoding="utf-8")
+            files = {path.name: record(path) for path in sorted(temporary.iterdir())}
+            manifest = {"format_version": FORMAT_VERSION, "files": files}
+            (temporary / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
+    except OSError as error:
+        raise CheckpointError(
+            f"{folder}: the checkpoint cannot be written ({error.strerror}); free space or make the folder writable, "
+            "then run the same command again"
+        ) from error
+    return folder
+
+
+def load_checkpoint(folder: Path, verified: bool = False) -> Checkpoint:
+    """Read a checkpoint; every file is compared with the manifest first, unless the caller just did.
+
+    Raises:
+        CheckpointError: something in it is missing or damaged.
+    """
+    try:
+        names = _files(folder) if verified else _verified_files(folder)
+        state = read_object(folder / STATE)
+        tensors = {name.removesuffix(".safetensors"): read_tensors(folder / name) for name in names if name != STATE}
+    except DamagedFile as error:
+        raise CheckpointError(f"{folder}: damaged checkpoint: {error}; delete it to use the one before") from error
+    return Checkpoint(state["step"], tensors, state)
+
+
+def load_state(folder: Path) -> dict[str, Any]:
+    """The JSON state of a checkpoint alone."""
+    try:
+        return read_object(folder / STATE)
+    except DamagedFile as error:
+        raise CheckpointError(f"{folder}: damaged checkpoint: {error}; delete it to use the one before") from error
+
+
+def latest_checkpoint(parent: Path) -> Path | None:
+    """The newest undamaged checkpoint, or None when there is none at all; damaged ones are named in a warning.
+
+    Raises:
+        CheckpointError: there are checkpoints, and all of them are damaged.
+    """
+    steps = saved_steps(parent)
+    problem = ""
+    for step in reversed(steps):
+        folder = step_folder(parent, step)
+        try:
+            _verified_files(folder)
+            return folder
+        except DamagedFile as error:
+            problem = str(error)
+            log.warning("%s: damaged checkpoint, not used: %s", folder, error)
+    if steps:
+        raise CheckpointError(
+            f"{parent}: every checkpoint is damaged (the oldest: {problem}); restore one from a copy, "
+            "or begin again with --overwrite"
+        )
+    return None
+
+
+def saved_steps(parent: Path) -> list[int]:
+    """The steps that have a checkpoint folder, in order."""
+    names = (entry.name for entry in parent.iterdir()) if parent.is_dir() else ()
+    return sorted(int(match[1]) for name in names if (match := re.fullmatch(r"step_(\d{8,})", name)))
+
+
+def step_folder(parent: Path, step: int) -> Path:
+    """Where the checkpoint of a step is kept."""
+    return parent / f"step_{step:08d}"
+
+
+def prune(parent: Path, keep: Iterable[int]) -> None:
+    """Delete the checkpoints of all other steps; a kill in the middle leaves none that is taken for whole."""
+    kept = set(keep)
+    for step in saved_steps(parent):
+        if step not in kept:
+            atomic.remove_folder(step_folder(parent, step))
+
+
+def prepare(parent: Path) -> None:
+    """Make the folder of a run's checkpoints, and clear away what killed writes left in it.
+
+    Raises:
+        CheckpointError: the folder cannot be written.
+    """
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        atomic.remove_leftovers(parent)
+    except OSError as error:
+        raise CheckpointError(f"{parent}: cannot be written ({error.strerror}); choose another --run-dir") from error
+
+
+def _files(folder: Path) -> dict[str, Any]:
+    manifest = read_object(folder / MANIFEST)
+    files = manifest.get("files")
+    if manifest.get("format_version") != FORMAT_VERSION or not isinstance(files, dict) or STATE not in files:
+        raise DamagedFile(f"{MANIFEST} is not one of format version {FORMAT_VERSION}")
+    for name, recorded in files.items():
+        plain = re.fullmatch(r"[A-Za-z0-9_-]+\.(safetensors|json)", name)
+        if not plain or not isinstance(recorded, dict) or not {"sha256", "size"} <= set(recorded):
+            raise DamagedFile(f"{MANIFEST} has an entry {name!r} that no checkpoint has")
+    return files
+
+
+def _verified_files(folder: Path) -> dict[str, Any]:
+    files = _files(folder)
+    for name, recorded in files.items():
+        verify(folder / name, recorded)
+    step = read_object(folder / STATE).get("step")
+    if not isinstance(step, int) or step_folder(folder.parent, step).name != folder.name:
+        raise DamagedFile(f"{STATE} is of step {step}, not of this folder")
+    return files

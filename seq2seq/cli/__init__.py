@@ -1,0 +1,208 @@
+"""The command `s2s`: its verbs, and what becomes of everything that goes wrong.
+
+One file a verb, imported when the verb is called or its help is asked for, so that help never waits for torch. Each
+exports a click `command`. `main` turns every exception into one line on standard error and an exit code.
+"""
+
+import contextlib
+import errno
+import importlib
+import logging
+import os
+import select
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+
+import click
+
+from seq2seq import __version__
+from seq2seq.errors import UserError, did_you_mean
+
+# What `s2s --help` says of each verb, without importing it.
+VERBS = {
+    "train": "Train a model, or go on with a run.",
+    "translate": "Translate lines of text.",
+    "bleu": "Score translations with BLEU, chrF and TER.",
+    "classify": "Label lines of text, or score a classifier.",
+    "fetch": "Bring a public corpus as plain files.",
+    "average": "Average the weights of models or checkpoints.",
+    "plot": "Draw learning curves or attention.",
+    "info": "Say what a model is.",
+}
+
+INTERRUPTED = 130
+
+
+class _Verbs(click.Group):
+    """Subcommands that are imported when they are needed."""
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        if name not in VERBS:
+            return None
+        return importlib.import_module(f"seq2seq.cli.{name}").command
+
+    def resolve_command(self, context: click.Context, arguments: list[str]):
+        if (name := arguments[0]) not in VERBS and not name.startswith("-"):
+            raise click.UsageError(f"{name!r} is not a command{did_you_mean(name, VERBS)}", context)
+        return super().resolve_command(context, arguments)
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+
+@click.group(
+    cls=_Verbs,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Example: s2s train && echo 'Where is the station?' | s2s translate",
+)
+@click.version_option(__version__, prog_name="s2s", message="%(prog)s %(version)s")
+@click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks; works before and after the command.")
+@click.pass_context
+def group(context: click.Context) -> None:
+    """Train, run and score Transformers that turn one text into another."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run `s2s` and return its exit code: 0 success, 1 the run failed, 2 usage, configuration or input is wrong."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    debug = _take_debug(arguments)
+    _set_up_streams(debug)
+    if "_S2S_COMPLETE" in os.environ:
+        from click.shell_completion import shell_complete
+
+        return shell_complete(group, {}, "s2s", "_S2S_COMPLETE", os.environ["_S2S_COMPLETE"])
+    try:
+        with group.make_context("s2s", arguments) as context:
+            group.invoke(context)
+        sys.stdout.flush()
+        return 0
+    except click.exceptions.Exit as finished:
+        return finished.exit_code
+    except SystemExit:
+        raise
+    except BaseException as error:
+        if debug and not isinstance(error, KeyboardInterrupt):
+            traceback.print_exc()
+        return _report(error)
+
+
+def _report(error: BaseException) -> int:
+    """Say what went wrong, one line a problem, and return the exit code."""
+    match error:
+        case KeyboardInterrupt() | click.Abort():
+            return INTERRUPTED
+        case click.ClickException():
+            return _report_usage(error)
+        case UserError():
+            return _say(str(error), error.exit_code)
+        case BrokenPipeError() if _reader_is_gone():
+            _abandon_stdout()
+            return 0
+        case MemoryError():
+            return _say("out of memory; use smaller batches (training.batch_tokens, --batch-tokens)", 1)
+        case OSError() if error.errno is not None:
+            if error.filename is None:
+                _abandon_stdout()  # what is left in its buffer cannot be written either
+            named = f"{error.filename}: " if error.filename is not None else ""
+            return _say(f"{named}{(error.strerror or str(error)).lower()}{_remedy(error)}", 1)
+        case RuntimeError() if _is_out_of_memory(error):
+            return _say("out of memory on the device; use smaller batches (training.batch_tokens, --batch-tokens)", 1)
+    first_line = (str(error).strip().splitlines() or [""])[0]
+    return _say(f"internal error: {type(error).__name__}: {first_line} (run with --debug for the traceback)", 1)
+
+
+def _report_usage(error: click.ClickException) -> int:
+    message = " ".join(error.format_message().split()).rstrip(".")
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "s2s"
+    return _say(f"{message} (see {path} --help)", 2)
+
+
+def _say(message: str, exit_code: int) -> int:
+    with contextlib.suppress(OSError):
+        for line in message.splitlines():
+            print(f"s2s: {line}", file=sys.stderr, flush=True)
+    return exit_code
+
+
+def _remedy(error: OSError) -> str:
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            return "; free some space and run the same command again"
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            return "; choose a place that you may write to"
+    return ""
+
+
+def _is_out_of_memory(error: RuntimeError) -> bool:
+    return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
+
+
+def _take_debug(arguments: list[str]) -> bool:
+    """Remove every `--debug` before `--`, wherever it stands, and say whether there was one."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    kept = [argument for argument in arguments[:end] if argument != "--debug"]
+    found = len(kept) < end
+    arguments[:end] = kept
+    return found
+
+
+def _reader_is_gone() -> bool:
+    """Whether nobody reads standard output any more; a pipe between processes of our own breaks for other reasons."""
+    if not hasattr(select, "poll"):
+        return True
+    poll = select.poll()
+    try:
+        poll.register(sys.stdout.fileno(), 0)
+    except (OSError, ValueError, AttributeError):
+        return True
+    return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
+
+
+def _abandon_stdout() -> None:
+    """Let the interpreter flush into nothing when it ends."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        nothing = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nothing, sys.stdout.fileno())
+        os.close(nothing)
+
+
+def _set_up_streams(debug: bool) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(encoding="utf-8", newline="\n")
+    handler = _StderrHandler()
+    handler.setFormatter(_LineFormatter())
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    logging.getLogger("seq2seq").setLevel(logging.INFO)
+    if not debug and not sys.warnoptions:
+        warnings.simplefilter("ignore")  # what libraries tell programmers; our own warnings go through logging
+
+
+class _LineFormatter(logging.Formatter):
+    """`s2s: message`, or `s2s: warning: message`."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        level = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
+        return "\n".join(f"s2s: {level}{line}" for line in record.getMessage().splitlines())
+
+
+class _StderrHandler(logging.Handler):
+    """Writes above a progress bar, not through it."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = self.format(record)
+        with contextlib.suppress(OSError):
+            if "tqdm" in sys.modules:
+                sys.modules["tqdm"].tqdm.write(text, file=sys.stderr)
+            else:
+                print(text, file=sys.stderr, flush=True)

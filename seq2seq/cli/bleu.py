@@ -1,0 +1,252 @@
+"""`s2s bleu`: translations against references, as files, several systems, or a model's own test sets.
+
+The figures are sacrebleu's (`evaluation.text`); this file reads the lines, translates where a model is given, and
+prints.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from seq2seq.cli.options import ANY_PATH, EXISTING, computing_options, warn_invalid
+from seq2seq.errors import DataError, did_you_mean
+from seq2seq.lines import read_lines
+
+if TYPE_CHECKING:
+    from seq2seq.config import Config
+    from seq2seq.evaluation.text import Comparison, Score
+
+# A test set: its name (None for files given on the command line), sources and references.
+TestSet = tuple[str | None, list[str], list[str]]
+
+
+@click.command(
+    "bleu",
+    short_help="Score translations with BLEU, chrF and TER.",
+    epilog="Example: s2s translate < test.en | s2s bleu test.de",
+)
+@click.argument("reference", required=False, type=EXISTING)
+@click.argument("hypotheses", nargs=-1, type=EXISTING)
+@click.option("--model", type=ANY_PATH, help="Translate with this model or run, then score; default: its test sets.")
+@click.option("--source", type=EXISTING, help="With --model: text to translate.")
+@click.option("--reference", "model_reference", type=EXISTING, help="With --model: its reference translation.")
+@click.option("--test-set", "names", multiple=True, help="With --model: only this test set of the run (repeatable).")
+@click.option("-m", "--metrics", help="Any of bleu,chrf,ter [default: bleu,chrf].")
+@click.option(
+    "--tokenize", help="sacrebleu's tokenizer for BLEU: 13a, intl, zh, char, none, ... [default: by language]."
+)
+@click.option("--confidence", is_flag=True, help="Add 95 % intervals from 1,000 bootstrap resamples.")
+@click.option("-f", "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("-w", "--width", type=click.IntRange(0, 10), default=1, show_default=True, help="Decimals.")
+@click.option("-b", "--score-only", is_flag=True, help="Print the figures alone.")
+@click.option("--beam-size", type=click.IntRange(min=1), help="With --model: hypotheses kept; 1 is greedy.")
+@click.option("--length-penalty", type=click.FloatRange(min=0), help="With --model: a in log-probability / length^a.")
+@click.option("--batch-tokens", type=click.IntRange(min=1), help="With --model: source tokens decoded together.")
+@click.option("-o", "--output", type=EXISTING, help="With --model: keep the translations in this file.")
+@computing_options
+def command(
+    reference: Path | None,
+    hypotheses: tuple[Path, ...],
+    metrics: str | None,
+    tokenize: str | None,
+    confidence: bool,
+    form: str,
+    width: int,
+    score_only: bool,
+    **modelling: Any,
+) -> None:
+    """Score translations.
+
+    \b
+    s2s bleu REFERENCE < HYPOTHESIS        one system
+    s2s bleu REFERENCE HYP [HYP...]        several: a table, each tested against the first
+    s2s bleu --model MODEL                 translate the run's test sets, then score
+    s2s bleu --model MODEL --source FILE --reference FILE
+    """
+    _check_usage(reference, modelling)
+    scoring: dict[str, Any] = {"tokenize": tokenize}
+    if metrics is not None:
+        scoring["metrics"] = [metric.strip().lower() for metric in metrics.split(",") if metric.strip()]
+        if not scoring["metrics"]:
+            raise click.UsageError("--metrics names none of bleu,chrf,ter")
+    if modelling["model"] is not None:
+        results = _score_model(scoring, confidence, width, **modelling)
+        _print_scores(results, form, width, score_only)
+        return
+    references = _read(reference)
+    if len(hypotheses) > 1:
+        _print_comparison(_compare(hypotheses, references, scoring), form, width)
+        return
+    from seq2seq.evaluation.text import score_texts
+
+    translations = _read(hypotheses[0]) if hypotheses else _read_stdin()
+    scores = score_texts(translations, references, confidence=confidence, width=width, **scoring)
+    _print_scores([(None, scores)], form, width, score_only)
+
+
+def _check_usage(reference: Path | None, modelling: Mapping[str, Any]) -> None:
+    if modelling["model"] is None:
+        if reference is None:
+            raise click.UsageError("give a REFERENCE file, or --model MODEL")
+        for name, option in (
+            ("source", "--source"), ("model_reference", "--reference"), ("names", "--test-set"), ("output", "-o"),
+            ("beam_size", "--beam-size"), ("length_penalty", "--length-penalty"), ("batch_tokens", "--batch-tokens"),
+        ):  # fmt: skip
+            if modelling[name]:
+                raise click.UsageError(f"{option} belongs to --model MODEL")
+    elif reference is not None:
+        raise click.UsageError("with --model the reference is given as --reference FILE, beside --source FILE")
+    elif (modelling["source"] is None) != (modelling["model_reference"] is None):
+        raise click.UsageError(
+            "--source and --reference belong together; give both, or neither for the run's test sets"
+        )
+
+
+def _read(path: Path) -> list[str]:
+    return list(read_lines(path, warn_invalid(str(path))))
+
+
+def _read_stdin() -> list[str]:
+    from seq2seq.inference.streaming import open_input, read_idle_batches
+
+    batches = read_idle_batches(open_input(None), max_lines=4096, on_invalid=warn_invalid("standard input"))
+    return [line for batch in batches for line in batch]
+
+
+def _compare(hypotheses: Sequence[Path], references: Sequence[str], scoring: Mapping[str, Any]) -> "Comparison":
+    from seq2seq.evaluation.text import compare_systems
+
+    if len(set(hypotheses)) < len(hypotheses):
+        raise click.UsageError("a system is given twice; name each file once")
+    return compare_systems({str(path): _read(path) for path in hypotheses}, references, **scoring)
+
+
+def _score_model(
+    scoring: dict[str, Any],
+    confidence: bool,
+    width: int,
+    *,
+    model: Path,
+    source: Path | None,
+    model_reference: Path | None,
+    names: Sequence[str],
+    output: Path | None,
+    **loading: Any,
+) -> list[tuple[str | None, list["Score"]]]:
+    """Translate each test set and score it with what the run was validated with, unless the options say otherwise."""
+    from seq2seq.checkpoint import find_model, load_model
+    from seq2seq.evaluation.text import score_texts
+    from seq2seq.inference.translator import Translator
+
+    folder = find_model(model)
+    config = _run_config(folder)
+    if source is not None:
+        test_sets = [(None, _read(source), _read(model_reference))]
+        _check_counts(source, model_reference, test_sets[0])
+    else:
+        test_sets = _test_sets(folder, config, names)
+    target_language = load_model(folder).target_language if config is None else config.target_language
+    if config is not None:
+        evaluation = {"metrics": config.evaluation.metrics, "tokenize": config.evaluation.tokenize}
+        scoring = {**evaluation, **{key: value for key, value in scoring.items() if value is not None}}
+    translator = Translator.load(folder, **{key: value for key, value in loading.items() if value is not None})
+    results = []
+    for name, sources, references in test_sets:
+        translations = [translation.text for translation in translator.translate(sources)]
+        if output is not None:
+            _keep(translations, output if len(test_sets) == 1 else output.with_stem(f"{output.stem}.{name}"))
+        scores = score_texts(
+            translations, references, target_language=target_language, confidence=confidence, width=width, **scoring
+        )
+        results.append((name, scores))
+    return results
+
+
+def _run_config(folder: Path) -> "Config | None":
+    """The configuration of the run that the model folder belongs to; None for a model folder on its own."""
+    from seq2seq.config_file import reread
+
+    path = folder.resolve().parent / "config.yaml"
+    return reread(path) if path.is_file() else None
+
+
+def _test_sets(folder: Path, config: "Config | None", names: Sequence[str]) -> list[TestSet]:
+    from seq2seq.data.sources import open_pairs
+
+    if config is None:
+        raise DataError(f"{folder}: a model without its run has no test sets; give --source FILE and --reference FILE")
+    if not config.data.test:
+        raise DataError(f"{folder}: its config names no test sets (data.test); give --source FILE and --reference FILE")
+    for name in names:
+        if name not in config.data.test:
+            known = ", ".join(config.data.test)
+            raise DataError(f"--test-set {name}: the run has {known}{did_you_mean(name, config.data.test)}")
+    test_sets = []
+    for name in names or config.data.test:
+        pairs = list(open_pairs(config.data.test[name], config.source_language, config.target_language))
+        test_sets.append((name, [pair.source for pair in pairs], [pair.target for pair in pairs]))
+    return test_sets
+
+
+def _check_counts(source: Path, reference: Path, test_set: TestSet) -> None:
+    # before the translating, which may take long
+    _, sources, references = test_set
+    if len(sources) != len(references):
+        raise DataError(f"{source} has {len(sources):,} lines and {reference} {len(references):,}; they must be equal")
+
+
+def _keep(translations: Sequence[str], path: Path) -> None:
+    path.write_text("".join(f"{line}\n" for line in translations), encoding="utf-8", newline="\n")
+
+
+def _print_scores(
+    results: Sequence[tuple[str | None, Sequence["Score"]]], form: str, width: int, score_only: bool
+) -> None:
+    """One line a score as `sacrebleu` prints it, behind the test set's name where there is one."""
+    if form == "json":
+        records = [
+            {**({"test_set": name} if name else {}), **score.record} for name, scores in results for score in scores
+        ]
+        single = len(records) == 1 and results[0][0] is None
+        click.echo(json.dumps(records[0] if single else records, indent=1, ensure_ascii=False))
+        return
+    for name, scores in results:
+        for score in scores:
+            text = f"{score.score:.{width}f}" if score_only else score.line
+            click.echo(f"{name}: {text}" if name else text)
+
+
+def _print_comparison(comparison: "Comparison", form: str, width: int) -> None:
+    baseline, *others = comparison.systems
+    names = [f"Baseline: {baseline}", *others]
+    if form == "json":
+        records = [
+            {"system": name, **{metric: _as_record(column[row]) for metric, column in comparison.scores.items()}}
+            for row, name in enumerate(names)
+        ]
+        click.echo(json.dumps(records, indent=4, ensure_ascii=False))
+        return
+    rows = [["system", *(f"{metric} (mean ± 95 %)" for metric in comparison.scores)]]
+    for row, name in enumerate(names):
+        cells = []
+        for column in comparison.scores.values():
+            result = column[row]
+            cell = f"{result.score:.{width}f} ({result.mean:.{width}f} ± {result.interval:.{width}f})"
+            if result.p_value is not None:
+                cell += f" p = {result.p_value:.4f}{'*' if result.p_value < 0.05 else ' '}"
+            cells.append(cell)
+        rows.append([name, *cells])
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        click.echo("  ".join(f"{cell:<{size}}" for cell, size in zip(row, widths, strict=True)).rstrip())
+    click.echo("\n* differs from the baseline (paired bootstrap, p < 0.05)\n")
+    for metric, signature in comparison.signatures.items():
+        click.echo(f"{metric}|{signature}")
+
+
+def _as_record(result: Any) -> dict[str, float | None]:
+    """In sacrebleu's own form."""
+    return {"score": result.score, "p_value": result.p_value, "mean": result.mean, "ci": result.interval}

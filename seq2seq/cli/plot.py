@@ -1,0 +1,76 @@
+"""`s2s plot`: the learning curves of a run, or where its model looks in one sentence."""
+
+import json
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from seq2seq.cli.options import ANY_PATH, EXISTING, chosen_model
+from seq2seq.errors import DataError, ModelError
+from seq2seq.lines import read_lines
+
+logger = logging.getLogger(__name__)
+
+
+@click.command(
+    "plot",
+    short_help="Draw learning curves or attention.",
+    epilog="Example: s2s plot runs/demo --attention 'Where is the station?' -o attention.png",
+)
+@click.argument("run", required=False, type=ANY_PATH)
+@click.option("--attention", "sentence", metavar="SENTENCE", help="Draw where the model looks in this sentence.")
+@click.option("--target", help="With --attention: this translation instead of the model's own.")
+@click.option("--layer", type=click.IntRange(min=1), help="With --attention: which layer [default: the last].")
+@click.option("-o", "--output", type=EXISTING, help="The picture [default: curves.png or attention.png in the run].")
+def command(run: Path | None, sentence: str | None, target: str | None, layer: int | None, output: Path | None) -> None:
+    """Draw the learning curves of RUN [default: the newest run] anew from its metrics.jsonl, or an attention map."""
+    if sentence is None and (target is not None or layer is not None):
+        raise click.UsageError("--target and --layer belong to --attention SENTENCE")
+    from seq2seq import plots
+
+    if sentence is None:
+        folder = _run_folder(run)
+        click.echo(
+            plots.learning_curves(_records(folder / "metrics.jsonl"), output or folder / "curves.png", folder.name)
+        )
+        return
+    if not sentence.strip():
+        raise click.UsageError("--attention needs a sentence with words in it")
+    from seq2seq.inference.attention import sentence_attention
+
+    folder = chosen_model(run)
+    seen = sentence_attention(folder, sentence, target, layer)
+    title = f"layer {seen.layer} of {seen.num_layers}"
+    path = output or folder / "attention.png"
+    click.echo(plots.attention_map(seen.weights, seen.source_pieces, seen.target_pieces, path, title))
+
+
+def _run_folder(run: Path | None) -> Path:
+    """The folder that holds metrics.jsonl: RUN, or the run that the model folder RUN is the best of."""
+    folder = Path("runs/latest").resolve() if run is None else run
+    if run is None:
+        logger.info("using %s", folder)
+    for candidate in (folder, folder.resolve().parent):
+        if (candidate / "metrics.jsonl").is_file():
+            return candidate
+    raise ModelError(f"{folder}: no run folder (it has no metrics.jsonl); name one, such as runs/demo")
+
+
+def _records(path: Path) -> Iterator[Mapping[str, Any]]:
+    """The objects of metrics.jsonl; a last line that was cut off by a crash is left out."""
+    broken: int | None = None
+    for number, line in enumerate(read_lines(path), start=1):
+        if broken is not None:
+            raise DataError(f"{path}: line {broken} is not a JSON object; remove the line")
+        try:
+            record = json.loads(line)
+        except ValueError:
+            broken = number
+            continue
+        if isinstance(record, dict):
+            yield record
+        else:
+            broken = number

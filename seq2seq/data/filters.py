@@ -1,0 +1,112 @@
+"""Which examples are left out of training: rules over the text and over its length in pieces, each counting its drops.
+
+`corpus` applies a filter while it tokenises (in several processes, so everything here can be sent to one), and its
+counts are shown to the user and kept with the corpus.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from seq2seq.config import FilterConfig
+from seq2seq.data.sources import LabelledText, Pair
+
+# Below this many pieces a ratio says little: "Yes ." may well be three words in another language.
+RATIO_FROM = 10
+
+
+@dataclass
+class FilterCounts:
+    """How many examples were kept, and dropped by which rule."""
+
+    kept: int = 0
+    dropped: dict[str, int] = field(default_factory=dict)
+
+    def drop(self, rule: str, count: int = 1) -> None:
+        """Count examples that `rule` dropped."""
+        if count:
+            self.dropped[rule] = self.dropped.get(rule, 0) + count
+
+    def add(self, other: "FilterCounts") -> None:
+        """Add the counts of another part of the corpus."""
+        self.kept += other.kept
+        for rule, count in other.dropped.items():
+            self.drop(rule, count)
+
+    @property
+    def total(self) -> int:
+        """Examples that were read."""
+        return self.kept + sum(self.dropped.values())
+
+    def __str__(self) -> str:
+        rules = ", ".join(f"{rule} {count:,}" for rule, count in sorted(self.dropped.items()))
+        return f"{self.kept:,} of {self.total:,} kept" + (f" (dropped: {rules})" if rules else "")
+
+
+@dataclass(frozen=True)
+class PairFilter:
+    """The rules of a `FilterConfig`, for sentence pairs and labelled texts alike.
+
+    The rules are tried in the order empty, copy, length, ratio, duplicate, and the first that holds is counted. All but
+    the last look at one example; duplicates are found by `SeenBefore`, in the order of the corpus.
+    """
+
+    config: FilterConfig
+
+    def rejects_text(self, example: Pair | LabelledText) -> str | None:
+        """The rule by which the text alone is dropped, or None."""
+        if isinstance(example, LabelledText):
+            return None if example.text.strip() else "empty"
+        source, target = example.source.strip(), example.target.strip()
+        if not source or not target:
+            return "empty"
+        return "copy" if self.config.drop_copies and source == target else None
+
+    def rejects_lengths(self, source_length: int, target_length: int | None) -> str | None:
+        """The rule by which an example of these lengths, in pieces without special ids, is dropped, or None."""
+        target_length = source_length if target_length is None else target_length
+        shorter, longer = sorted((source_length, target_length))
+        if shorter < self.config.min_length or longer > self.config.max_length:
+            return "length"
+        return "ratio" if longer > RATIO_FROM and longer > self.config.max_ratio * shorter else None
+
+
+def example_key(example: Pair | LabelledText) -> int:
+    """64 bits that tell examples apart: equal for equal text, and for no others in practice (1 in 300,000 at 10 million)."""
+    first, second = (
+        (example.source, example.target) if isinstance(example, Pair) else (example.text, example.label)
+    )
+    text = f"{first}\n{second}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
+
+
+class SeenBefore:
+    """A growing set of 64-bit keys in sorted arrays: 8 bytes a key, where a Python set takes about 90."""
+
+    def __init__(self) -> None:
+        self._runs: list[np.ndarray] = []  # sorted, each more than twice as long as the next
+
+    def first_time(self, keys: Sequence[int] | np.ndarray) -> np.ndarray:
+        """True where a key comes for the first time, here and in all calls before; remembers all of them."""
+        keys = np.asarray(keys, dtype=np.uint64)
+        is_new = np.zeros(len(keys), dtype=bool)
+        unique, first_places = np.unique(keys, return_index=True)
+        is_new[first_places] = True
+        for run in self._runs:
+            is_new &= ~_contains(run, keys)
+        self._remember(unique[is_new[first_places]])
+        return is_new
+
+    def _remember(self, run: np.ndarray) -> None:
+        while self._runs and 2 * len(run) >= len(self._runs[-1]):
+            run = np.concatenate([self._runs.pop(), run])
+            run.sort(kind="stable")  # two sorted halves are merged, not sorted anew
+        self._runs.append(run)
+
+
+def _contains(run: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    if len(run) == 0:
+        return np.zeros(len(keys), dtype=bool)
+    return run[np.minimum(np.searchsorted(run, keys), len(run) - 1)] == keys

@@ -1,0 +1,224 @@
+"""BLEU, chrF and TER of translations, by sacrebleu, each with its signature.
+
+A `Score` is made here and nowhere else: validation in training and `s2s bleu` call `score_texts`, so that their figures
+agree with each other and, to the last digit, with those of the command `sacrebleu`.
+"""
+
+import functools
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from seq2seq.errors import DataError, UserError, did_you_mean
+
+logger = logging.getLogger(__name__)
+
+METRICS = ("bleu", "chrf", "ter")
+BOOTSTRAP_SAMPLES = 1000
+
+# BLEU counts words; these languages are written without spaces between them, or with few.
+_TOKENIZER_OF_LANGUAGE = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
+
+
+@dataclass(frozen=True)
+class Score:
+    """One metric of one set of translations."""
+
+    metric: str
+    """`bleu`, `chrf` or `ter`."""
+    name: str
+    """sacrebleu's name: `BLEU`, `chrF2`, `TER`."""
+    score: float
+    """0 to 100 (TER may be higher, and lower is better)."""
+    signature: str
+    """Everything that the figure depends on, in sacrebleu's form."""
+    line: str
+    """The line that the command `sacrebleu` prints."""
+    record: Mapping[str, Any]
+    """The JSON object that the command `sacrebleu` prints."""
+    mean: float | None = None
+    """Mean over bootstrap resamples, where confidence was asked for."""
+    interval: float | None = None
+    """Half of the 95 % confidence interval around `mean`."""
+
+
+@dataclass(frozen=True)
+class SystemScore:
+    """One metric of one system among several."""
+
+    score: float
+    mean: float
+    interval: float
+    p_value: float | None
+    """Of the difference to the first system; None for the first itself, 1 for a system that says the same."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Several systems on one reference, each tested against the first."""
+
+    systems: tuple[str, ...]
+    scores: Mapping[str, tuple[SystemScore, ...]]
+    """By sacrebleu's name of the metric, in the order of `systems`."""
+    signatures: Mapping[str, str]
+
+
+def score_texts(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    metrics: Sequence[str] = ("bleu", "chrf"),
+    tokenize: str | None = None,
+    target_language: str | None = None,
+    confidence: bool = False,
+    width: int = 1,
+) -> list[Score]:
+    """Score detokenised translations, line by line beside their references.
+
+    `tokenize` is BLEU's tokenizer in sacrebleu's words; None chooses by `target_language` (see `default_tokenizer`).
+    `confidence` adds a 95 % interval from 1,000 bootstrap resamples (Koehn 2004). `width` is the number of decimals in
+    `line` and `record`. The scores come in the order bleu, chrf, ter, as sacrebleu's.
+
+    Raises:
+        DataError: the numbers of lines differ, or there are none.
+        UserError: a metric or tokenizer that does not exist or is not installed.
+    """
+    hypotheses, references = _checked(hypotheses, references)
+    scores = []
+    for metric, scorer in _scorers(metrics, tokenize, target_language, references).items():
+        raw = scorer.corpus_score(hypotheses, None, n_bootstrap=BOOTSTRAP_SAMPLES if confidence else 1)
+        signature = scorer.get_signature().format()
+        scores.append(
+            Score(
+                metric=metric,
+                name=raw.name,
+                score=raw.score,
+                signature=signature,
+                line=raw.format(width, False, signature),
+                record=json.loads(raw.format(width, False, signature, True)),
+                mean=raw._mean if confidence else None,
+                interval=raw._ci if confidence else None,
+            )
+        )
+    return scores
+
+
+def compare_systems(
+    systems: Mapping[str, Sequence[str]],
+    references: Sequence[str],
+    metrics: Sequence[str] = ("bleu", "chrf"),
+    tokenize: str | None = None,
+    target_language: str | None = None,
+) -> Comparison:
+    """Score several systems and test each against the first by paired bootstrap resampling (Koehn 2004).
+
+    The figures are those of `sacrebleu --paired-bs`, but for the p-value of a system whose translations are those of
+    the first: it is 1, where sacrebleu's formula gives 1/1001, as if the two differed beyond doubt.
+
+    Raises:
+        DataError, UserError: as `score_texts`; a wrong number of lines names the system.
+    """
+    from sacrebleu.significance import PairedTest
+
+    named = [(name, _checked(hypotheses, references, name)[0]) for name, hypotheses in systems.items()]
+    stripped = [line.rstrip() for line in references]
+    scorers = {name.upper(): scorer for name, scorer in _scorers(metrics, tokenize, target_language, stripped).items()}
+    signatures, results = PairedTest(named, scorers, None, test_type="bs", n_samples=BOOTSTRAP_SAMPLES)()
+    results.pop("System")
+    same = [hypotheses == named[0][1] for _, hypotheses in named]
+    return Comparison(
+        systems=tuple(systems),
+        scores={
+            name: tuple(_system_score(result, is_same) for result, is_same in zip(column, same, strict=True))
+            for name, column in results.items()
+        },
+        signatures={name: signature.format() for name, signature in signatures.items()},
+    )
+
+
+def _system_score(result: Any, is_same: bool) -> SystemScore:
+    p_value = 1.0 if is_same and result.p_value is not None else result.p_value
+    return SystemScore(float(result.score), float(result.mean), float(result.ci), p_value)
+
+
+def default_tokenizer(target_language: str | None) -> str:
+    """BLEU's tokenizer for a language: zh, ja-mecab, ko-mecab, otherwise 13a.
+
+    Where the package that ja-mecab or ko-mecab needs is not installed, it is char: with 13a a Japanese sentence would
+    count as one word. A warning says so, and the signature of the score tells the two apart.
+    """
+    language = (target_language or "").lower().replace("_", "-").partition("-")[0]
+    tokenizer = _TOKENIZER_OF_LANGUAGE.get(language, "13a")
+    return tokenizer if _is_installed(tokenizer) else _fall_back(tokenizer, language)
+
+
+@functools.lru_cache
+def _fall_back(tokenizer: str, language: str) -> str:
+    # cached, so that a training run says it once and not at every validation
+    logger.warning(
+        "BLEU is counted over characters (tok:char): the tokenizer %s is not installed (pip install 'sacrebleu[%s]')",
+        tokenizer,
+        language,
+    )
+    return "char"
+
+
+@functools.lru_cache
+def _is_installed(tokenizer: str) -> bool:
+    from sacrebleu.metrics.bleu import _get_tokenizer
+
+    if not tokenizer.endswith("-mecab"):
+        return True
+    try:
+        _get_tokenizer(tokenizer)()
+    except (RuntimeError, ImportError):
+        return False
+    return True
+
+
+def _scorers(
+    metrics: Sequence[str], tokenize: str | None, target_language: str | None, references: Sequence[str]
+) -> dict[str, Any]:
+    from sacrebleu.metrics import BLEU, CHRF, TER
+
+    for metric in metrics:
+        if metric not in METRICS:
+            raise UserError(f"metric {metric!r}: not one of {', '.join(METRICS)}{did_you_mean(metric, METRICS)}")
+    scorers: dict[str, Any] = {}
+    for metric in sorted(set(metrics)):
+        match metric:
+            case "bleu":
+                tokenizer = _checked_tokenizer(tokenize) if tokenize else default_tokenizer(target_language)
+                scorers[metric] = BLEU(tokenize=tokenizer, references=[references])
+            case "chrf":
+                scorers[metric] = CHRF(references=[references])
+            case "ter":
+                scorers[metric] = TER(references=[references])
+    return scorers
+
+
+def _checked_tokenizer(name: str) -> str:
+    from sacrebleu.metrics import BLEU
+
+    if name not in BLEU.TOKENIZERS:
+        known = ", ".join(BLEU.TOKENIZERS)
+        raise UserError(f"tokenizer {name!r}: not one of {known}{did_you_mean(name, BLEU.TOKENIZERS)}")
+    if not _is_installed(name):
+        extra = name.removesuffix("-mecab")
+        raise UserError(f"tokenizer {name!r}: not installed; pip install 'sacrebleu[{extra}]', or use char")
+    return name
+
+
+def _checked(
+    hypotheses: Sequence[str], references: Sequence[str], name: str | None = None
+) -> tuple[list[str], list[str]]:
+    """Both sides without white space at the line ends, which is how the command `sacrebleu` reads files."""
+    if len(hypotheses) != len(references):
+        who = f"{name} has" if name else "there are"
+        raise DataError(
+            f"{who} {len(hypotheses):,} translations for {len(references):,} references; give one line for each"
+        )
+    if not references:
+        raise DataError(f"{name or 'the reference'} has no lines; there is nothing to score")
+    return [line.rstrip() for line in hypotheses], [line.rstrip() for line in references]

@@ -1,0 +1,135 @@
+"""Lines of text to labels with probabilities.
+
+`Classifier` is loaded from a model folder by `s2s classify` and by library users; what it answers with is a
+`Classification`, one for each line, in the order of the lines.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from seq2seq import runtime as runtimes
+from seq2seq.checkpoint import LoadedModel, find_model, load_model
+from seq2seq.data.batches import collate_classification
+from seq2seq.errors import ModelError
+from seq2seq.runtime import Runtime
+
+BATCH_TOKENS = 4096
+SPECIAL_IDS = 2  # the tokenizer's start in front of a text and its end behind it
+
+
+@dataclass(frozen=True)
+class Classification:
+    """The answer for one line; a blank line has no label, probability 0 and no classes."""
+
+    label: str
+    probability: float
+    probabilities: dict[str, float]
+    """Of every label, in the model's order; they add up to 1."""
+
+
+NO_TEXT = Classification(label="", probability=0.0, probabilities={})
+
+
+class Classifier:
+    """A classification model, ready for text."""
+
+    def __init__(self, loaded: LoadedModel, runtime: Runtime, batch_tokens: int = BATCH_TOKENS):
+        if loaded.task != "classification":
+            raise ModelError(f"{loaded.folder}: a {loaded.task} model; s2s classify needs one of task: classification")
+        self._names: dict[str, str] = loaded.info.get("label_names", {})
+        self.labels = tuple(map(self.name_of, loaded.labels))
+        self.batch_tokens = batch_tokens
+        self._runtime = runtime
+        self._model = loaded.model.to(runtime.device).eval()
+        self._tokenizer = loaded.tokenizers.source
+        self._part_length = self._model.config.max_length - SPECIAL_IDS
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path | None = None,
+        device: str = "auto",
+        precision: str | None = None,
+        threads: int | None = None,
+        batch_tokens: int = BATCH_TOKENS,
+    ) -> "Classifier":
+        """Load a model folder or a run folder (then its best model); None is the newest run.
+
+        `precision` None computes in float32; `batch_tokens` bounds the source tokens of a batch, padding counted.
+
+        Raises:
+            ModelError: there is no model, it is damaged, or it is no classifier.
+            UserError: a device or precision that does not exist here.
+        """
+        folder = find_model(None if path is None else Path(path))
+        return cls(load_model(folder), runtimes.start(device, precision, threads), batch_tokens)
+
+    def name_of(self, label: str) -> str:
+        """What a label of the training data is called in the answers (`data.label_names` of its config)."""
+        return self._names.get(label, label)
+
+    def classify(self, lines: Iterable[str]) -> list[Classification]:
+        """Label each line.
+
+        A blank line never reaches the model. A line longer than the model's positions is read in parts, and its
+        probabilities are the mean over the parts by length: nothing is dropped.
+        """
+        lines = list(lines)
+        parts: list[list[int]] = []
+        owners: list[int] = []
+        for line, ids in enumerate(self._tokenizer.encode_all(lines)):
+            if lines[line].strip():
+                pieces = _cut(ids, self._part_length)
+                parts += pieces
+                owners += [line] * len(pieces)
+        return self._join(len(lines), parts, owners, self._probabilities(parts))
+
+    def _join(
+        self, num_lines: int, parts: Sequence[Sequence[int]], owners: Sequence[int], probabilities: Tensor
+    ) -> list[Classification]:
+        """The mean over the parts of each line, weighted by their lengths."""
+        weights = torch.tensor([len(part) for part in parts], dtype=torch.float64)  # (P,)
+        index = torch.tensor(owners, dtype=torch.long)  # (P,)
+        total = torch.zeros(num_lines, dtype=torch.float64).index_add_(0, index, weights)  # (N,)
+        weighted = torch.zeros(num_lines, len(self.labels), dtype=torch.float64)
+        weighted.index_add_(0, index, probabilities * weights[:, None])  # (N, C)
+        answers = []
+        for row, length in zip(weighted.tolist(), total.tolist(), strict=True):
+            shares = {label: value / length for label, value in zip(self.labels, row, strict=True)} if length else {}
+            best = max(shares, key=shares.__getitem__, default=None)
+            answers.append(NO_TEXT if best is None else Classification(best, shares[best], shares))
+        return answers
+
+    @torch.inference_mode()
+    def _probabilities(self, parts: Sequence[Sequence[int]]) -> Tensor:
+        """(P, C) in float64, in the order of `parts`."""
+        answers = torch.zeros(len(parts), len(self.labels), dtype=torch.float64)
+        for indices in _batches([len(part) + SPECIAL_IDS for part in parts], self.batch_tokens):
+            batch = collate_classification(
+                [parts[index] for index in indices], [0] * len(indices), self._tokenizer, indices
+            ).to(self._runtime.device)
+            with self._runtime.autocast():
+                logits = self._model(batch.source_ids, batch.source_mask)  # (B, C)
+            answers[torch.tensor(indices)] = logits.float().softmax(dim=-1).double().cpu()
+        return answers
+
+
+def _cut(ids: list[int], length: int) -> list[list[int]]:
+    """The ids in parts of nearly equal length, none longer than `length`; no ids are one empty part."""
+    count = max(1, -(-len(ids) // length))
+    size = max(1, -(-len(ids) // count))
+    return [ids[start : start + size] for start in range(0, max(1, len(ids)), size)]
+
+
+def _batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
+    """Indices from the longest to the shortest, as many together as fit the budget with their padding."""
+    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
+    start = 0
+    while start < len(order):
+        count = max(1, batch_tokens // lengths[order[start]])
+        yield order[start : start + count]
+        start += count

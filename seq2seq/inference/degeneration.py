@@ -1,0 +1,70 @@
+"""Translations that are no translations: how they are told, and what is tried once against them.
+
+`Translator` asks for the symptoms of each translation and searches again where there is a remedy. The thresholds are
+such that a good translation of ordinary text has no symptom.
+"""
+
+from collections.abc import Sequence
+
+from seq2seq.config import SearchConfig
+from seq2seq.search import Hypothesis
+
+LOOP, LONG, EMPTY, SHORT, COPY = "loop", "long", "empty", "short", "copy"
+
+LONGEST_PERIOD = 8
+MIN_REPETITIONS = 4
+MIN_LOOP_PIECES = 10
+MIN_JUDGED_PIECES = 12
+SHORT_SHARE = 0.2
+MIN_COPIED_WORDS = 4
+
+
+def symptoms(source: str, source_ids: Sequence[int], target: str, hypothesis: Hypothesis) -> tuple[str, ...]:
+    """What is wrong with a translation of a text that is not blank.
+
+    - `empty`: nothing came out.
+    - `short`: fewer than a fifth as many pieces as a source of at least 12.
+    - `long`: it was cut off at the length limit.
+    - `loop`: up to 8 pieces come at least 4 times in a row, and the source has nothing of the kind.
+    - `copy`: the source itself, of at least 4 words.
+    """
+    if not target.strip():
+        return (EMPTY,)
+    found = []
+    if len(source_ids) >= MIN_JUDGED_PIECES and len(hypothesis.ids) < SHORT_SHARE * len(source_ids):
+        found.append(SHORT)
+    if not hypothesis.finished:
+        found.append(LONG)
+    if has_loop(hypothesis.ids) and not has_loop(source_ids):
+        found.append(LOOP)
+    if len(source.split()) >= MIN_COPIED_WORDS and target.split() == source.split():
+        found.append(COPY)
+    return tuple(found)
+
+
+def remedy(found: Sequence[str], source_length: int, config: SearchConfig) -> SearchConfig | None:
+    """How to search once more against these symptoms, or None where searching again does not help.
+
+    Loops and translations without an end: no 3 pieces twice. Empty and short ones: at least a third as many pieces as
+    the source. A copy may be right (names, numbers, code), and a sample is what was asked for: they stay.
+    """
+    if config.sample:
+        return None
+    changes: dict[str, int] = {}
+    if LOOP in found or LONG in found:
+        changes["no_repeat_ngram"] = 3
+    if EMPTY in found or SHORT in found:
+        changes["min_length"] = max(config.min_length, source_length // 3, 1)
+    return config.model_copy(update=changes) if changes else None
+
+
+def has_loop(ids: Sequence[int]) -> bool:
+    """Whether some run of ids is a period of at most 8 ids, at least 4 times over and 10 ids long."""
+    for period in range(1, min(LONGEST_PERIOD, len(ids) // MIN_REPETITIONS) + 1):
+        wanted = max(MIN_REPETITIONS * period, MIN_LOOP_PIECES) - period
+        run = 0
+        for one, other in zip(ids, ids[period:], strict=False):
+            run = run + 1 if one == other else 0
+            if run >= wanted:
+                return True
+    return False

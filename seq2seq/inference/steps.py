@@ -1,0 +1,94 @@
+"""A Transformer, or several, as the `StepModel` that search steps through.
+
+`Translator.load` and validation make them, `TorchEngine` hands them to `search`. Shapes: B sentences, S source length,
+R rows, D d_model, V vocabulary.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from seq2seq.errors import ModelError
+from seq2seq.model.transformer import DecoderCache, Transformer
+from seq2seq.search import StepModel
+from seq2seq.tokenizer import TokenizerPair
+
+
+class TransformerSteps:
+    """One Transformer, in evaluation mode, where and in the number format that its weights are."""
+
+    def __init__(self, model: Transformer, tokenizers: TokenizerPair, device: torch.device):
+        self.device = device
+        self.vocab_size = tokenizers.target.vocab_size
+        self.start_id, self.eos_id = tokenizers.target.start_id, tokenizers.target.eos_id
+        self.suppressed = tuple({tokenizers.target.pad_id, self.start_id} - {self.eos_id})
+        self.max_length = model.config.max_length
+        self._model = model
+        self._source_pad_id, self._source_eos_id = tokenizers.source.pad_id, tokenizers.source.eos_id
+
+    @torch.inference_mode()
+    def start(self, source_ids: Sequence[Sequence[int]], beam_size: int, max_length: int) -> DecoderCache:
+        """Encode the sources, without special ids as they come, and open a cache over them."""
+        width = max(len(ids) for ids in source_ids) + 1
+        padded = [[*ids, self._source_eos_id, *[self._source_pad_id] * (width - 1 - len(ids))] for ids in source_ids]
+        lengths = torch.tensor([len(ids) + 1 for ids in source_ids], device=self.device)
+        source = torch.tensor(padded, device=self.device)  # (B, S)
+        mask = torch.arange(width, device=self.device) < lengths[:, None]  # (B, S)
+        return self._model.new_cache(self._model.encode(source, mask), mask, beam_size, max_length)
+
+    @torch.inference_mode()
+    def step(self, token_ids: Tensor, state: DecoderCache) -> Tensor:
+        """Logits (R, V) in float32 of what follows `token_ids` (R,)."""
+        return self._model.project(self._model.decode_step(token_ids, state)).float()
+
+    def reorder(self, state: DecoderCache, rows: Tensor) -> None:
+        """Row i goes on from what row `rows[i]` (R,) was."""
+        state.reorder(rows)
+
+    def select(self, state: DecoderCache, sentences: Tensor) -> None:
+        """Keep these sentences (B',) with all their rows."""
+        state.select(sentences)
+
+
+class EnsembleSteps:
+    """Several models of one vocabulary as one: the mean of their probabilities.
+
+    Raises:
+        ModelError: their vocabularies cannot be the same.
+    """
+
+    def __init__(self, members: Sequence[StepModel]):
+        first = members[0]
+        for number, member in enumerate(members[1:], start=2):
+            if (member.vocab_size, member.start_id, member.eos_id) != (first.vocab_size, first.start_id, first.eos_id):
+                raise ModelError(f"model {number} of the ensemble has another vocabulary than the first; leave it out")
+        self.members = tuple(members)
+        self.device = first.device
+        self.vocab_size, self.start_id, self.eos_id = first.vocab_size, first.start_id, first.eos_id
+        self.suppressed = first.suppressed
+        self.max_length = min(member.max_length for member in members)
+
+    def start(self, source_ids: Sequence[Sequence[int]], beam_size: int, max_length: int) -> list:
+        """The states of all members."""
+        return [member.start(source_ids, beam_size, max_length) for member in self.members]
+
+    @torch.inference_mode()
+    def step(self, token_ids: Tensor, state: list) -> Tensor:
+        """log(mean of the members' probabilities), (R, V)."""
+        logs = [
+            member.step(token_ids, member_state).log_softmax(-1)
+            for member, member_state in zip(self.members, state, strict=True)
+        ]
+        return torch.stack(logs).logsumexp(0) - math.log(len(logs))
+
+    def reorder(self, state: list, rows: Tensor) -> None:
+        """`reorder` in every member."""
+        for member, member_state in zip(self.members, state, strict=True):
+            member.reorder(member_state, rows)
+
+    def select(self, state: list, sentences: Tensor) -> None:
+        """`select` in every member."""
+        for member, member_state in zip(self.members, state, strict=True):
+            member.select(member_state, sentences)

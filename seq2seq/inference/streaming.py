@@ -1,0 +1,126 @@
+"""Lines from a stream, in batches that never keep a waiting reader waiting.
+
+`translate` and `classify` read their input here. A batch is what has arrived when the input falls idle, so a program
+at the other end of a pipe, or a person at a terminal, gets an answer line by line, and a file still fills every batch.
+"""
+
+import gzip
+import io
+import queue
+import sys
+import threading
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from seq2seq.errors import DataError
+from seq2seq.lines import OnInvalid, decode_line, open_bytes
+
+IDLE_SECONDS = 0.02
+
+
+@dataclass(frozen=True)
+class _End:
+    """What the reader leaves behind its last line."""
+
+    failure: Exception | None
+
+
+def open_input(path: Path | None) -> BinaryIO:
+    """The bytes of a file (plain or gzip), or of standard input for None and `-`.
+
+    Raises:
+        DataError: the file cannot be read, or standard input is closed.
+    """
+    if path is not None and str(path) != "-":
+        return open_bytes(path)
+    if sys.stdin is None:
+        raise DataError("standard input is closed; give a file with -i")
+    try:
+        # A stream of its own: an interpreter that ends cannot close sys.stdin while a thread still waits in it.
+        return open(sys.stdin.buffer.fileno(), "rb", closefd=False)
+    except io.UnsupportedOperation:
+        return sys.stdin.buffer
+
+
+def read_idle_batches(
+    binary_stream: BinaryIO,
+    max_lines: int,
+    idle_seconds: float = IDLE_SECONDS,
+    on_invalid: OnInvalid | None = None,
+) -> Iterator[list[str]]:
+    """The lines of a pipe, terminal or file as non-empty lists, in order, each line once.
+
+    A list ends at `max_lines`, at the end of the stream, or when no further line came for `idle_seconds`.
+    `on_invalid(number)` is called for a line that is not UTF-8; lines are numbered from 1 over the whole stream.
+
+    Raises:
+        DataError: the stream broke; the lines before have been yielded.
+    """
+    arrived: queue.Queue[bytes | _End] = queue.Queue(maxsize=max_lines)
+    stop = threading.Event()
+    threading.Thread(target=_read, args=(binary_stream, arrived, stop), name="s2s-input", daemon=True).start()
+    try:
+        yield from _batches(arrived, max_lines, idle_seconds, on_invalid, getattr(binary_stream, "name", "input"))
+    finally:
+        stop.set()
+        _empty(arrived)  # a reader that waits for room goes on, sees `stop` and ends
+
+
+def _batches(
+    arrived: "queue.Queue[bytes | _End]",
+    max_lines: int,
+    idle_seconds: float,
+    on_invalid: OnInvalid | None,
+    name: object,
+) -> Iterator[list[str]]:
+    number, batch = 0, []
+    while True:
+        try:
+            item = arrived.get(timeout=idle_seconds if batch else None)
+        except queue.Empty:
+            yield batch
+            batch = []
+            continue
+        if isinstance(item, _End):
+            break
+        number += 1
+        batch.append(decode_line(item, number, on_invalid))
+        if len(batch) == max_lines:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+    if isinstance(item.failure, (OSError, EOFError, zlib.error)):
+        shown = "standard input" if name in (0, "<stdin>") else name
+        raise DataError(f"{shown}: broke off after line {number} ({item.failure})") from item.failure
+    if item.failure is not None:
+        raise item.failure
+
+
+def _read(stream: BinaryIO, arrived: "queue.Queue[bytes | _End]", stop: threading.Event) -> None:
+    failure = None
+    try:
+        for raw in _unpacked(stream):
+            arrived.put(raw)
+            if stop.is_set():
+                return
+    except Exception as error:  # whatever it is, the thread that waits for lines has to hear of it
+        failure = error
+    arrived.put(_End(failure))
+
+
+def _unpacked(stream: BinaryIO) -> Iterable[bytes]:
+    """The stream, or what a gzip stream on a pipe holds."""
+    peek = getattr(stream, "peek", None)
+    return gzip.GzipFile(fileobj=stream) if peek is not None and peek(2)[:2] == b"\x1f\x8b" else stream
+
+
+def _empty(arrived: "queue.Queue[bytes | _End]") -> None:
+    try:
+        while True:
+            arrived.get_nowait()
+    except queue.Empty:
+        return

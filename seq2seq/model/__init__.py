@@ -1,0 +1,1 @@
+"""The Transformer: an encoder, a decoder over it for translation, a head over it for classification."""

@@ -1,0 +1,179 @@
+"""Scaled dot-product attention, the two layers over it, and a way to look inside.
+
+`SelfAttention` and `CrossAttention` are the sub-layers of `layers.py`; `attend` is the one place where queries meet
+keys; `capture_attention` hands the weights to plots without the layers returning them.
+
+Shapes: B sentences, T queries, S keys, D d_model, H heads, K head_dim. Masks are True at real tokens.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from seq2seq.config import ModelConfig
+from seq2seq.model.dropout import Dropout
+from seq2seq.model.positions import RotaryPositions
+
+# Below this many weights a head, two plain products are faster on a processor than the fused kernel.
+PLAIN_BELOW = 128 * 128
+
+Observer = Callable[[Tensor], None]
+
+
+def key_bias(mask: Tensor) -> Tensor:
+    """What is added to the scores of each key, (B, 1, 1, S): 0 for a real token, a large negative number for padding.
+
+    The number is finite, so that a row of padding alone gets uniform weights rather than NaN.
+    """
+    bias = torch.zeros(mask.shape, dtype=torch.float32, device=mask.device)
+    return bias.masked_fill_(~mask, -1e4)[:, None, None, :]
+
+
+def attend(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None = None,
+    causal: bool = False,
+    dropout: Dropout | None = None,
+) -> Tensor:
+    """softmax(query key^T / sqrt(K) + bias) value (Vaswani et al. 2017, equation 1).
+
+    Args:
+        query: (B, H, T, K).
+        key: (B, H, S, K).
+        value: (B, H, S, K).
+        bias: added to the scores, broadcast to (B, H, T, S).
+        causal: query t sees keys 0 ... t alone; T and S are equal.
+        dropout: applied to the weights.
+
+    Returns:
+        (B, H, T, K).
+    """
+    plain = query.device.type == "cpu" and query.size(-2) * key.size(-2) <= PLAIN_BELOW
+    if not plain and not (causal and bias is not None):
+        rate = dropout.rate if dropout is not None and dropout.training else 0.0
+        if bias is not None:
+            bias = bias.to(query.dtype)
+        return functional.scaled_dot_product_attention(query, key, value, bias, dropout_p=rate, is_causal=causal)
+    weights = attention_weights(query, key, bias, causal)  # (B, H, T, S)
+    if dropout is not None:
+        weights = dropout(weights)
+    return torch.matmul(weights.to(value.dtype), value)  # (B, H, T, K)
+
+
+def attention_weights(query: Tensor, key: Tensor, bias: Tensor | None = None, causal: bool = False) -> Tensor:
+    """softmax(query key^T / sqrt(K) + bias) over the keys, (B, H, T, S); arguments as in `attend`."""
+    scores = torch.matmul(query / math.sqrt(query.size(-1)), key.transpose(-1, -2))  # (B, H, T, S)
+    if bias is not None:
+        scores = scores + bias
+    if causal:
+        scores = scores + _causal_bias(query.size(-2), query.device)
+    return scores.softmax(dim=-1)
+
+
+def _causal_bias(length: int, device: torch.device) -> Tensor:
+    return torch.full((length, length), -1e4, device=device).triu_(1)  # (T, T)
+
+
+class SelfAttention(nn.Module):
+    """Multi-head attention of a sequence over itself (Vaswani et al. 2017, section 3.2.2)."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.num_heads, self.head_dim = config.num_heads, config.head_width
+        width = self.num_heads * self.head_dim
+        self.query_key_value = nn.Linear(config.d_model, 3 * width)
+        self.output = nn.Linear(width, config.d_model)
+        self.dropout = Dropout(config.attention_dropout)
+        self.rotary = RotaryPositions(config) if config.positions == "rotary" else None
+        self.observer: Observer | None = None
+
+    def forward(self, states: Tensor, bias: Tensor | None = None, causal: bool = False) -> Tensor:
+        """(B, T, D) -> (B, T, D); `bias` comes from `key_bias`."""
+        query, key, value = self._project(states)  # (B, H, T, K) each
+        if self.rotary is not None:
+            query, key = self.rotary(query), self.rotary(key)
+        if self.observer is not None:
+            self.observer(attention_weights(query, key, bias, causal))
+        context = attend(query, key, value, bias, causal, self.dropout)
+        return self.output(context.transpose(1, 2).flatten(2))  # (B, T, D)
+
+    def step(self, states: Tensor, memory: Tensor) -> Tensor:
+        """One position of decoding.
+
+        Args:
+            states: (R, D), the newest position of each row.
+            memory: (t + 1, 2, R, H * K), keys and values of all positions; the newest is written here.
+
+        Returns:
+            (R, D).
+        """
+        position, rows = memory.size(0) - 1, states.size(0)
+        query, newest = self.query_key_value(states).split([memory.size(3), 2 * memory.size(3)], dim=1)
+        memory[position] = newest.view(rows, 2, -1).transpose(0, 1)  # (2, R, H*K)
+        query = query.view(rows, self.num_heads, 1, self.head_dim)  # (R, H, 1, K)
+        if self.rotary is not None:
+            query = self.rotary(query, position)
+            turned = memory[position, 0].view(rows, self.num_heads, 1, self.head_dim)
+            memory[position, 0] = self.rotary(turned, position).flatten(1)
+        stored = memory.unflatten(3, (self.num_heads, self.head_dim)).permute(1, 2, 3, 0, 4)  # (2, R, H, t+1, K)
+        context = attend(query, stored[0], stored[1])  # (R, H, 1, K)
+        return self.output(context.flatten(1))  # (R, D)
+
+    def _project(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        projected = self.query_key_value(states).unflatten(-1, (3, self.num_heads, self.head_dim))  # (B, T, 3, H, K)
+        return projected.permute(2, 0, 3, 1, 4).unbind(0)
+
+
+class CrossAttention(nn.Module):
+    """Multi-head attention over the encoder's memory: queries from the decoder, keys and values from the memory."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.num_heads, self.head_dim = config.num_heads, config.head_width
+        width = self.num_heads * self.head_dim
+        self.query = nn.Linear(config.d_model, width)
+        self.key_value = nn.Linear(config.d_model, 2 * width)
+        self.output = nn.Linear(width, config.d_model)
+        self.dropout = Dropout(config.attention_dropout)
+        self.observer: Observer | None = None
+
+    def forward(self, states: Tensor, memory: Tensor, bias: Tensor | None = None) -> Tensor:
+        """(B, T, D) over (B, S, D) -> (B, T, D); `bias` comes from `key_bias` of the source."""
+        return self.over(states, *self.project(memory), bias)
+
+    def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of a memory, (B, S, D) -> two of (B, H, S, K)."""
+        projected = self.key_value(memory).unflatten(-1, (2, self.num_heads, self.head_dim))  # (B, S, 2, H, K)
+        return projected.permute(2, 0, 3, 1, 4).unbind(0)
+
+    def over(self, states: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
+        """(B, T, D) over projected keys and values -> (B, T, D)."""
+        query = self.query(states).unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)  # (B, H, T, K)
+        if self.observer is not None:
+            self.observer(attention_weights(query, key, bias))
+        context = attend(query, key, value, bias, dropout=self.dropout)
+        return self.output(context.transpose(1, 2).flatten(2))  # (B, T, D)
+
+
+@contextmanager
+def capture_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
+    """Collect the attention weights of every layer that runs inside, by module name, each (B, H, T, S)."""
+    captured: dict[str, Tensor] = {}
+    layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, SelfAttention | CrossAttention)}
+
+    def observe(name: str) -> Observer:
+        return lambda weights: captured.__setitem__(name, weights.detach())
+
+    for name, layer in layers.items():
+        layer.observer = observe(name)
+    try:
+        yield captured
+    finally:
+        for layer in layers.values():
+            layer.observer = None

@@ -1,0 +1,142 @@
+"""The layers that encoder and decoder are stacked from: residual wrapper, feed-forward, embedding, and the two blocks.
+
+`transformer.py` stacks them. `Residual` is the only place that knows pre-norm from post-norm.
+
+Shapes: B sentences, T positions, S source positions, D d_model, F d_ff, R rows of decoding.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from seq2seq.config import ModelConfig
+from seq2seq.model.attention import CrossAttention, SelfAttention
+from seq2seq.model.dropout import Dropout
+from seq2seq.model.positions import PositionalEmbedding
+
+
+def make_norm(config: ModelConfig) -> nn.Module:
+    """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019) over D.
+
+    Both divide by sqrt(mean of squares + epsilon): epsilon stands under the root, and the variance is the biased one.
+    """
+    kind = nn.LayerNorm if config.norm == "layer" else nn.RMSNorm
+    return kind(config.d_model, eps=config.norm_epsilon)
+
+
+class Residual(nn.Module):
+    """A sub-layer's residual connection with its norm, before the sub-layer (Xiong et al. 2020) or after the sum."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.norm = make_norm(config)
+        self.dropout = Dropout(config.dropout)
+        self.norm_first = config.norm_position == "pre"
+
+    def forward(self, states: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """(..., D) -> (..., D)."""
+        if self.norm_first:
+            return states + self.dropout(sublayer(self.norm(states)))
+        return self.norm(states + self.dropout(sublayer(states)))
+
+
+class FeedForward(nn.Module):
+    """Position-wise feed-forward layer (Vaswani et al. 2017, section 3.3); swiglu is Shazeer 2020."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.activation = config.activation
+        self.inner = nn.Linear(config.d_model, config.d_ff * (2 if self.activation == "swiglu" else 1))
+        self.output = nn.Linear(config.d_ff, config.d_model)
+        self.dropout = Dropout(config.activation_dropout)
+
+    def forward(self, states: Tensor) -> Tensor:
+        """(..., D) -> (..., D)."""
+        return self.output(self.dropout(self._activate(self.inner(states))))
+
+    def _activate(self, inner: Tensor) -> Tensor:
+        match self.activation:
+            case "relu":
+                return functional.relu(inner)
+            case "gelu":
+                return functional.gelu(inner)
+            case "silu":
+                return functional.silu(inner)
+            case "swiglu":
+                gate, values = inner.chunk(2, dim=-1)  # (..., F) each
+                return functional.silu(gate) * values
+
+
+class TokenEmbedding(nn.Module):
+    """Token embeddings, scaled, with positions, word dropout and dropout."""
+
+    def __init__(self, config: ModelConfig, vocab_size: int):
+        super().__init__()
+        self.tokens = nn.Embedding(vocab_size, config.d_model)
+        nn.init.normal_(self.tokens.weight, std=config.d_model**-0.5)
+        self.scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
+        self.positions = PositionalEmbedding(config) if config.positions != "rotary" else None
+        self.word_dropout = config.word_dropout
+        self.dropout = Dropout(config.dropout)
+
+    def forward(self, token_ids: Tensor, start: int = 0) -> Tensor:
+        """(B, T) ids at positions start ... start + T - 1 -> (B, T, D)."""
+        embedded = self.tokens(token_ids) * self.scale  # (B, T, D)
+        if self.training and self.word_dropout:
+            kept = torch.rand(token_ids.shape, device=token_ids.device) >= self.word_dropout
+            embedded = embedded * kept.unsqueeze(-1)  # positions stay, so that order and length are still seen
+        if self.positions is not None:
+            embedded = embedded + self.positions(token_ids.size(1), start)
+        return self.dropout(embedded)
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention and feed-forward."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.attention, self.attention_residual = SelfAttention(config), Residual(config)
+        self.feed_forward, self.feed_forward_residual = FeedForward(config), Residual(config)
+
+    def forward(self, states: Tensor, bias: Tensor | None) -> Tensor:
+        """(B, S, D) -> (B, S, D)."""
+        states = self.attention_residual(states, lambda inner: self.attention(inner, bias))
+        return self.feed_forward_residual(states, self.feed_forward)
+
+
+class DecoderLayer(nn.Module):
+    """Causal self-attention, attention over the memory, and feed-forward."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        self.attention, self.attention_residual = SelfAttention(config), Residual(config)
+        self.cross_attention, self.cross_residual = CrossAttention(config), Residual(config)
+        self.feed_forward, self.feed_forward_residual = FeedForward(config), Residual(config)
+
+    def forward(self, states: Tensor, memory: Tensor, source_bias: Tensor | None) -> Tensor:
+        """(B, T, D) over (B, S, D) -> (B, T, D)."""
+        states = self.attention_residual(states, lambda inner: self.attention(inner, causal=True))
+        states = self.cross_residual(states, lambda inner: self.cross_attention(inner, memory, source_bias))
+        return self.feed_forward_residual(states, self.feed_forward)
+
+    def step(self, states: Tensor, own: Tensor, key: Tensor, value: Tensor, source_bias: Tensor | None) -> Tensor:
+        """One position of decoding: (R, D) -> (R, D).
+
+        Args:
+            states: (R, D), sentence-major rows.
+            own: (t + 1, 2, R, H * K), self-attention's keys and values; the newest position is written here.
+            key: (B, H, S, K), the sentence's cross keys, which its R / B beams share.
+            value: (B, H, S, K).
+            source_bias: (B, 1, 1, S) or None.
+        """
+
+        def cross(inner: Tensor) -> Tensor:
+            beams = inner.view(key.size(0), -1, inner.size(1))  # (B, R/B, D): the beams are the queries
+            return self.cross_attention.over(beams, key, value, source_bias).flatten(0, 1)  # (R, D)
+
+        states = self.attention_residual(states, lambda inner: self.attention.step(inner, own))
+        states = self.cross_residual(states, cross)
+        return self.feed_forward_residual(states, self.feed_forward)

@@ -1,0 +1,62 @@
+"""Where a token stands: sinusoidal, learned and rotary positions.
+
+`PositionalEmbedding` adds absolute positions to embeddings; `RotaryPositions` turns queries and keys inside
+self-attention. Encoder and decoder make one of either kind from the model's configuration.
+
+Shapes: B sentences, T positions, D d_model, H heads, K head_dim.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from seq2seq.config import ModelConfig
+
+
+def sinusoids(num_positions: int, width: int, layout: str = "interleaved") -> Tensor:
+    """Sinusoidal positions (Vaswani et al. 2017, section 3.5), float32, (num_positions, width); `width` is even.
+
+    Frequency i is 10000^(-2i / width). `interleaved` puts its sine and cosine at 2i and 2i + 1, as the paper does;
+    `halves` puts all sines before all cosines, as Marian does.
+    """
+    frequencies = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    angles = torch.arange(num_positions, dtype=torch.float64)[:, None] * frequencies  # (T, D/2)
+    if layout == "halves":
+        return torch.cat([angles.sin(), angles.cos()], dim=1).float()  # (T, D)
+    return torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1).float()  # (T, D)
+
+
+class PositionalEmbedding(nn.Module):
+    """One vector for each absolute position: fixed sinusoids, or learned ones."""
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        if config.positions == "learned":
+            self.weight = nn.Parameter(torch.randn(config.max_length, config.d_model) * config.d_model**-0.5)
+        else:
+            table = sinusoids(config.max_length, config.d_model, config.position_layout)
+            self.register_buffer("weight", table, persistent=False)  # computed, so not part of a model's file
+
+    def forward(self, length: int, start: int = 0) -> Tensor:
+        """The vectors of positions start ... start + length - 1, (length, D)."""
+        return self.weight[start : start + length]
+
+
+class RotaryPositions(nn.Module):
+    """Rotary positions (Su et al. 2021, RoFormer, section 3.2.2): pair i of a head turns by position * 10000^(-2i/K).
+
+    Pairs are (i, i + K/2). Products of a turned query and key depend on the distance of their positions alone.
+    """
+
+    def __init__(self, config: ModelConfig):
+        super().__init__()
+        table = sinusoids(config.max_length, config.head_width, "halves")
+        sine, cosine = table.chunk(2, dim=1)  # (max_length, K/2) each
+        self.register_buffer("sine", torch.cat([-sine, sine], dim=1), persistent=False)
+        self.register_buffer("cosine", torch.cat([cosine, cosine], dim=1), persistent=False)
+
+    def forward(self, vectors: Tensor, start: int = 0) -> Tensor:
+        """Turn (..., T, K) queries or keys of positions start ... start + T - 1; the shape stays."""
+        stop = start + vectors.size(-2)
+        swapped = torch.cat(vectors.chunk(2, dim=-1)[::-1], dim=-1)
+        turned = vectors * self.cosine[start:stop] + swapped * self.sine[start:stop]
+        return turned.to(vectors.dtype)

@@ -1,0 +1,103 @@
+"""Model cards: the README.md of a model folder, with the YAML front matter that model hubs read.
+
+`tasks` composes one for each model that training keeps; people read it.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from seq2seq.config import Config
+
+
+@dataclass(frozen=True)
+class DataRecord:
+    """One corpus of a run."""
+
+    role: str
+    """train, valid, or the name of a test set."""
+    name: str
+    examples: int
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class ScoreRecord:
+    """One score with the signature that says how it was computed."""
+
+    dataset: str
+    metric: str
+    value: float
+    signature: str = ""
+
+
+def model_card(
+    config: Config,
+    *,
+    title: str,
+    command: str,
+    num_parameters: int,
+    step: int,
+    data: Sequence[DataRecord] = (),
+    scores: Sequence[ScoreRecord] = (),
+    notes: Sequence[str] = (),
+) -> str:
+    """Markdown with front matter: languages, data, scores with signatures, and the command that made the model."""
+    languages = [language for language in (config.source_language, config.target_language) if language]
+    kind = f"{' to '.join(languages)} translation" if config.task == "translation" else "text classification"
+    lines = [
+        *_front_matter(config, title, languages, scores),
+        f"# {title}",
+        "",
+        f"A Transformer for {kind} with {num_parameters:,} parameters, taken at step {step:,}.",
+        "",
+        *_usage(config),
+        "## Made by",
+        "",
+        "```",
+        command,
+        "```",
+        "",
+    ]
+    if data:
+        lines += ["## Data", "", "| role | corpus | examples | fingerprint |", "|---|---|---:|---|"]
+        lines += [f"| {_cell(d.role)} | {_cell(d.name)} | {d.examples:,} | `{d.fingerprint}` |" for d in data]
+        lines += [""]
+    if scores:
+        lines += ["## Scores", "", "| data | metric | score | signature |", "|---|---|---:|---|"]
+        lines += [
+            f"| {_cell(s.dataset)} | {_cell(s.metric)} | {s.value:.2f} | {f'`{s.signature}`' if s.signature else ''} |"
+            for s in scores
+        ]
+        lines += [""]
+    if notes:
+        lines += ["## Notes", "", *(f"- {note}" for note in notes), ""]
+    return "\n".join(lines)
+
+
+def _front_matter(config: Config, title: str, languages: Sequence[str], scores: Sequence[ScoreRecord]) -> list[str]:
+    # JSON scalars are YAML scalars, and quote what YAML would take for something else (the language `no`).
+    lines = ["---"]
+    if languages:
+        lines += ["language:", *(f"- {json.dumps(language)}" for language in dict.fromkeys(languages))]
+    task = "translation" if config.task == "translation" else "text-classification"
+    lines += ["library_name: seq2seq", f"pipeline_tag: {task}"]
+    if metrics := list(dict.fromkeys(score.metric for score in scores)):
+        lines += ["metrics:", *(f"- {json.dumps(metric)}" for metric in metrics)]
+        lines += ["model-index:", f"- name: {json.dumps(title)}", "  results:"]
+        for dataset in dict.fromkeys(score.dataset for score in scores):
+            lines += ["  - task:", f"      type: {task}", "    dataset:", f"      name: {json.dumps(dataset)}"]
+            lines += [f"      type: {json.dumps(dataset)}", "    metrics:"]
+            for score in scores:
+                if score.dataset == dataset:
+                    lines += [f"    - type: {json.dumps(score.metric)}", f"      value: {json.dumps(score.value)}"]
+    return [*lines, "---", ""]
+
+
+def _usage(config: Config) -> list[str]:
+    verb = "translate" if config.task == "translation" else "classify"
+    return ["```", f"s2s {verb} THIS_FOLDER < input.txt > output.txt", "```", ""]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,271 @@
+"""Model folders: a trained model with its tokenizers and settings, as people use, copy and publish it.
+
+Training writes `best/` through `save_model`; translation, classification and interoperation read folders through
+`load_model`. Only the named files are read, none of them can hold code, and each is checked before it is believed.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import ValidationError
+from torch import Tensor, nn
+
+from seq2seq import atomic
+from seq2seq.config import ClassifierConfig, Config, ModelConfig, SearchConfig
+from seq2seq.errors import CheckpointError, ModelError, UserError, did_you_mean
+from seq2seq.model.classifier import EncoderClassifier
+from seq2seq.model.transformer import Transformer
+from seq2seq.tensors import (
+    DamagedFile,
+    distinct,
+    load_tied,
+    mismatch,
+    read_object,
+    read_shapes,
+    read_tensors,
+    record,
+    verify,
+    write_tensors,
+)
+from seq2seq.tokenizer import Tokenizer, TokenizerPair
+
+FORMAT, FORMAT_VERSION = "seq2seq model", 1
+CONFIG, WEIGHTS, GENERATION, CARD = "config.json", "model.safetensors", "generation_config.json", "README.md"
+RUNS = Path("runs")
+SPECIAL_IDS = ("start_id", "eos_id", "pad_id", "unk_id")
+# A table of positions is the one part of a model whose size the weights do not confirm: 1 GiB in float64.
+MOST_POSITION_NUMBERS = 2**27
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model folder in memory."""
+
+    task: str
+    model: nn.Module
+    """Transformer or EncoderClassifier, float32, on the processor, in evaluation mode."""
+    tokenizers: TokenizerPair
+    """In classification, source and target are one tokenizer."""
+    source_language: str | None
+    target_language: str | None
+    search: SearchConfig
+    labels: tuple[str, ...]
+    folder: Path
+    info: dict[str, Any]
+    """All of config.json."""
+
+
+def save_model(
+    folder: Path,
+    *,
+    model_state: Mapping[str, Tensor],
+    config: Config,
+    tokenizers: TokenizerPair,
+    labels: Sequence[str] = (),
+    card: str = "",
+    metrics: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write a model folder; one that is there already is replaced as a whole.
+
+    Raises:
+        CheckpointError: the disk is full or cannot be written; what was there before is untouched.
+    """
+    try:
+        with atomic.new_folder(folder) as temporary:
+            write_tensors(temporary / WEIGHTS, distinct(model_state))
+            if config.task == "translation":
+                tokenizers.save(temporary)
+            else:
+                tokenizers.source.save(temporary / "source.spm")
+            files = {path.name: record(path) for path in sorted(temporary.iterdir())}
+            info = _describe(config, tokenizers, labels, metrics or {}, files)
+            _write_json(temporary / CONFIG, info)
+            _write_json(temporary / GENERATION, _generation(config, tokenizers))
+            (temporary / CARD).write_text(card or f"# {config.task} model\n", encoding="utf-8")
+    except OSError as error:
+        raise CheckpointError(
+            f"{folder}: the model cannot be written ({error.strerror}); free space or make the folder writable, "
+            "then run the same command again"
+        ) from error
+    return folder
+
+
+def load_model(folder: Path) -> LoadedModel:
+    """Read a model folder, or the best model of a run folder.
+
+    Raises:
+        ModelError: it is no model folder, or something in it is missing, damaged, or does not fit the rest.
+    """
+    folder = find_model(Path(folder))
+    try:
+        info = read_object(folder / CONFIG)
+        _check_format(folder, info)
+        for name, recorded in _listed_files(info).items():
+            verify(folder / name, recorded)
+        tokenizers = _load_tokenizers(folder, info)
+        model = _build(folder, info, tokenizers)
+        search = _load_search(folder, tokenizers)
+    except DamagedFile as error:
+        raise ModelError(f"{folder}: {error}; copy the folder again, or train the model anew") from error
+    return LoadedModel(
+        task=info["task"],
+        model=model.eval(),
+        tokenizers=tokenizers,
+        source_language=info.get("source_language"),
+        target_language=info.get("target_language"),
+        search=search,
+        labels=tuple(info.get("labels", ())),
+        folder=folder,
+        info=info,
+    )
+
+
+def find_model(path: str | Path | None) -> Path:
+    """The model folder that MODEL stands for: itself, a run folder's `best`, or the newest run's where it is None.
+
+    Raises:
+        ModelError: there is none.
+    """
+    if path is None:
+        latest = RUNS / "latest"
+        if not latest.exists():
+            raise ModelError(
+                "no model was named and there is no run under runs/; train one (s2s train) or name a MODEL"
+            )
+        return find_model(latest.resolve())
+    folder = atomic.standing(Path(path))
+    if folder.is_file():
+        raise ModelError(f"{path}: a file; name the model folder that it belongs to")
+    if not folder.is_dir():
+        siblings = [entry.name for entry in folder.parent.iterdir()] if folder.parent.is_dir() else []
+        raise ModelError(
+            f"{path}: no such folder{did_you_mean(folder.name, siblings) or '; name a model or run folder'}"
+        )
+    if (folder / CONFIG).is_file():
+        return folder
+    best = atomic.standing(folder / "best")
+    if best.is_dir():
+        return best
+    if (folder / "checkpoints").is_dir():
+        raise ModelError(f"{path}: this run has no best model yet; it comes with the first validation")
+    raise ModelError(f"{path}: not a model folder ({CONFIG} is missing) nor a run folder (best/ is missing)")
+
+
+def _describe(
+    config: Config, tokenizers: TokenizerPair, labels: Sequence[str], metrics: Mapping[str, Any], files: dict[str, Any]
+) -> dict[str, Any]:
+    info: dict[str, Any] = {"format": FORMAT, "format_version": FORMAT_VERSION, "task": config.task}
+    if config.task == "translation":
+        info |= {"source_language": config.source_language, "target_language": config.target_language}
+        info["tokenizers"] = {"source": tokenizers.source.fingerprint, "target": tokenizers.target.fingerprint}
+    else:
+        info |= {"classifier": config.classifier.model_dump(mode="json"), "labels": list(labels)}
+        info["label_names"] = dict(config.data.label_names)
+        info["tokenizers"] = {"source": tokenizers.source.fingerprint}
+    info["model"] = config.model.model_dump(mode="json")
+    info["metrics"] = dict(metrics)
+    info["files"] = files
+    return info
+
+
+def _generation(config: Config, tokenizers: TokenizerPair) -> dict[str, Any]:
+    search = config.search.model_dump(mode="json")
+    return {**{name: getattr(tokenizers.target, name) for name in SPECIAL_IDS}, "search": search}
+
+
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _check_format(folder: Path, info: Mapping[str, Any]) -> None:
+    if info.get("model_type") == "marian":
+        raise ModelError(f"{folder}: a Marian folder of transformers; make it a model of ours with s2s convert first")
+    if info.get("format") != FORMAT:
+        raise ModelError(f"{folder}: {CONFIG} is not that of a seq2seq model (no 'format': '{FORMAT}')")
+    if info.get("format_version") != FORMAT_VERSION:
+        version = info.get("format_version")
+        raise ModelError(f"{folder}: model format {version!r}, and this version reads {FORMAT_VERSION}; update seq2seq")
+    if info.get("task") not in ("translation", "classification"):
+        raise ModelError(f"{folder}: {CONFIG} has task {info.get('task')!r}; it is translation or classification")
+    if not (folder / WEIGHTS).exists():
+        pickles = [path.name for kind in ("*.bin", "*.pt", "*.ckpt", "*.pkl") for path in sorted(folder.glob(kind))]
+        reason = f"; {pickles[0]} is not read, because such files can run code" if pickles else ""
+        raise ModelError(f"{folder}: {WEIGHTS} is missing{reason}; copy the folder again")
+
+
+def _listed_files(info: Mapping[str, Any]) -> dict[str, Any]:
+    """What config.json says of the other files: exactly the names that a model of this task has."""
+    expected = {WEIGHTS, "source.spm"} | ({"target.spm"} if info["task"] == "translation" else set())
+    files = info.get("files")
+    if not isinstance(files, dict) or set(files) != expected:
+        raise DamagedFile(f"{CONFIG} does not list the files {', '.join(sorted(expected))}")
+    if not all(isinstance(entry, dict) and {"sha256", "size"} <= set(entry) for entry in files.values()):
+        raise DamagedFile(f"{CONFIG} lists files without their size and sha256")
+    return files
+
+
+def _load_tokenizers(folder: Path, info: Mapping[str, Any]) -> TokenizerPair:
+    try:
+        if info["task"] == "translation":
+            tokenizers = TokenizerPair.load(folder)
+        else:
+            only = Tokenizer.load(folder / "source.spm")
+            tokenizers = TokenizerPair(only, only)
+    except UserError as error:
+        raise DamagedFile(str(error)) from error
+    trained_with = info.get("tokenizers")
+    trained_with = trained_with if isinstance(trained_with, dict) else {}
+    for side in ("source", "target") if info["task"] == "translation" else ("source",):
+        if trained_with.get(side) != getattr(tokenizers, side).fingerprint:
+            raise DamagedFile(f"{side}.spm is not the tokenizer that this model was trained with")
+    return tokenizers
+
+
+def _build(folder: Path, info: Mapping[str, Any], tokenizers: TokenizerPair) -> nn.Module:
+    """The module with its weights; shapes are compared with the file before any memory is asked for."""
+    try:
+        config = ModelConfig.model_validate(info.get("model"))
+        classifier = ClassifierConfig.model_validate(info.get("classifier", {}))
+    except ValidationError as error:
+        problem = error.errors()[0]
+        place = ".".join(str(part) for part in problem["loc"])
+        raise DamagedFile(f"{CONFIG}: model.{place}: {problem['msg']}") from error
+    labels = info.get("labels", [])
+    if not (isinstance(labels, list) and all(isinstance(label, str) for label in labels)):
+        raise DamagedFile(f"{CONFIG}: labels is not a list of texts")
+    shapes = read_shapes(folder / WEIGHTS)
+    if config.num_encoder_layers + config.num_decoder_layers > len(shapes) or (
+        config.max_length * max(config.d_model, config.head_width) > MOST_POSITION_NUMBERS
+    ):
+        raise DamagedFile(f"{CONFIG} describes a model far larger than {WEIGHTS}")
+
+    def make() -> nn.Module:
+        if info["task"] == "translation":
+            return Transformer(config, tokenizers.source.vocab_size, tokenizers.target.vocab_size)
+        return EncoderClassifier(config, classifier, tokenizers.source.vocab_size, len(labels))
+
+    with torch.device("meta"):
+        outline = distinct(make().state_dict(keep_vars=True))
+    if problem := mismatch(outline, shapes):
+        raise DamagedFile(f"{WEIGHTS} is not of the model that {CONFIG} describes: {problem}")
+    with torch.random.fork_rng(devices=[]):  # initial values are drawn and thrown away: no one else's draws change
+        model = make()
+    load_tied(model, {name: tensor.float() for name, tensor in read_tensors(folder / WEIGHTS).items()})
+    return model
+
+
+def _load_search(folder: Path, tokenizers: TokenizerPair) -> SearchConfig:
+    generation = read_object(folder / GENERATION)
+    for name in SPECIAL_IDS:
+        if generation.get(name) != getattr(tokenizers.target, name):
+            raise DamagedFile(f"{GENERATION}: {name} {generation.get(name)!r} is not the tokenizer's")
+    try:
+        return SearchConfig.model_validate(generation.get("search", {}))
+    except ValidationError as error:
+        problem = error.errors()[0]
+        place = ".".join(str(part) for part in ("search", *problem["loc"]))
+        raise DamagedFile(f"{GENERATION}: {place}: {problem['msg']}") from error

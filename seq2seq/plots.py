@@ -1,0 +1,147 @@
+"""Pictures: the learning curves of a run and where a model looks.
+
+`learning_curves` is given the records of `metrics.jsonl`, at the end of training and by `s2s plot`; `attention_map` is
+given what `inference.attention` collected. matplotlib is imported here, when something is drawn.
+"""
+
+import contextlib
+import io
+import logging
+import math
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seq2seq import atomic
+from seq2seq.errors import DataError
+
+# Panels of the curves: title, and the keys of a record that belong in it. A panel without values is left out.
+PANELS = (
+    ("loss", {"loss": "training", "valid_loss": "validation"}),
+    ("score", {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}),
+    ("share", {"accuracy": "accuracy", "precision": "precision", "recall": "recall", "f1": "macro F1"}),
+    ("learning rate", {"learning_rate": "learning rate"}),
+)
+# Fonts that hold what DejaVu Sans does not, where they are installed.
+FALLBACK_FONTS = ("Noto Sans CJK JP", "Noto Sans JP", "IPAexGothic", "Hiragino Sans", "Yu Gothic", "Arial Unicode MS")
+MAX_PIECES_SHOWN = 120
+
+
+def learning_curves(records: Iterable[Mapping[str, Any]], path: Path, title: str = "") -> Path:
+    """Draw loss, validation scores and learning rate over the steps, and return `path`.
+
+    Values that are missing or not finite are left out; of a step that was logged twice, after a resume, the later
+    record counts.
+
+    Raises:
+        DataError: no record has a value to draw.
+    """
+    records = list(records)
+    panels = [(name, curves) for name, keys in PANELS if (curves := _curves(records, keys))]
+    if not panels:
+        raise DataError(f"{path}: nothing to draw; the metrics have no values yet")
+    with _canvas(1, len(panels), (4.6 * len(panels), 3.6), path) as (figure, axes):
+        for axis, (name, curves) in zip(axes.flat, panels, strict=True):
+            for label, points in curves.items():
+                axis.plot(*zip(*points, strict=True), label=label, marker="." if len(points) < 60 else None)
+            axis.set(title=name, xlabel="step")
+            axis.grid(alpha=0.3)
+            if len(curves) > 1:
+                axis.legend()
+        if title:
+            figure.suptitle(title, parse_math=False)
+    return path
+
+
+def attention_map(
+    weights: np.ndarray, source_pieces: Sequence[str], target_pieces: Sequence[str], path: Path, title: str = ""
+) -> Path:
+    """Draw where each target piece looks in the source, and return `path`.
+
+    Args:
+        weights: (T, S), or (H, T, S): then the mean over the heads comes first and every head follows.
+        source_pieces: S labels of the columns.
+        target_pieces: T labels of the rows.
+        path: the picture, in the format of its ending.
+        title: what stands above it.
+
+    Raises:
+        DataError: the sentence is too long to be read in a picture.
+    """
+    weights = np.asarray(weights, dtype=np.float64)
+    assert weights.shape[-2:] == (len(target_pieces), len(source_pieces)), "weights do not belong to the pieces"
+    if max(weights.shape[-2:]) > MAX_PIECES_SHOWN:
+        raise DataError(f"{max(weights.shape[-2:])} pieces are too many for one picture; take a shorter sentence")
+    maps = [("", weights)] if weights.ndim == 2 else [("mean", weights.mean(axis=0))]
+    maps += [] if weights.ndim == 2 else [(f"head {number}", head) for number, head in enumerate(weights, start=1)]
+    columns = min(3, len(maps))
+    rows = math.ceil(len(maps) / columns)
+    width, height = 1.5 + 0.26 * len(source_pieces), 1.5 + 0.26 * len(target_pieces)
+    with _canvas(rows, columns, (columns * max(3.0, width), rows * max(2.5, height)), path) as (figure, axes):
+        for axis in axes.flat[len(maps) :]:
+            axis.set_visible(False)
+        for axis, (name, values) in zip(axes.flat, maps, strict=False):
+            axis.imshow(values, cmap="Greys", vmin=0.0, vmax=1.0, aspect="auto")
+            axis.set_xticks(range(len(source_pieces)), source_pieces, rotation=90, parse_math=False)
+            axis.set_yticks(range(len(target_pieces)), target_pieces, parse_math=False)
+            axis.set_title(name)
+        if title:
+            figure.suptitle(title, parse_math=False)
+    return path
+
+
+def _curves(records: Sequence[Mapping[str, Any]], keys: Mapping[str, str]) -> dict[str, list[tuple[float, float]]]:
+    """By label, the (step, value) points of each key that has any."""
+    curves = {}
+    for key, label in keys.items():
+        points = {
+            record["step"]: value
+            for record in records
+            if "step" in record and isinstance(value := record.get(key), int | float) and math.isfinite(value)
+        }
+        if points:
+            curves[label] = sorted(points.items())
+    return curves
+
+
+@contextlib.contextmanager
+def _canvas(rows: int, columns: int, size: tuple[float, float], path: Path) -> Iterator[tuple[Any, Any]]:
+    """A figure and its axes; on leaving, the picture takes the place of `path` as a whole."""
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    kind = path.suffix.removeprefix(".").lower() or "png"
+    if kind not in FigureCanvasAgg.get_supported_filetypes():
+        raise DataError(f"{path}: pictures of the kind {kind!r} cannot be drawn; use .png, .pdf or .svg")
+    with _quiet_fonts(), matplotlib.rc_context({"font.family": _fonts(), "axes.unicode_minus": False}):
+        figure = Figure(figsize=size, layout="constrained")
+        FigureCanvasAgg(figure)  # draws into memory: no window, no display
+        yield figure, figure.subplots(rows, columns, squeeze=False)
+        picture = io.BytesIO()
+        figure.savefig(picture, format=kind, dpi=120)
+        atomic.write_file(path, picture.getvalue())
+
+
+def _fonts() -> list[str]:
+    from matplotlib import font_manager
+
+    installed = {font.name for font in font_manager.fontManager.ttflist}
+    return ["DejaVu Sans", *(font for font in FALLBACK_FONTS if font in installed)]
+
+
+@contextlib.contextmanager
+def _quiet_fonts() -> Iterator[None]:
+    """Without a line for every character that no installed font holds: it is drawn as a box, which shows as much."""
+    logger = logging.getLogger("matplotlib")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Glyph .* missing from")
+            yield
+    finally:
+        logger.setLevel(before)

@@ -1,0 +1,197 @@
+"""Where a process computes: its device, number format, place among the ranks, and random state.
+
+`start` reads the machine and the environment that torchrun sets, and is the only code that knows either; everything
+above receives the `Runtime`.
+"""
+
+import contextlib
+import ctypes
+import os
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from seq2seq.errors import UserError, did_you_mean
+
+PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """One process of a run."""
+
+    device: torch.device
+    precision: torch.dtype
+    rank: int = 0
+    local_rank: int = 0
+    world_size: int = 1
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this rank writes files and speaks."""
+        return self.rank == 0
+
+    def autocast(self) -> contextlib.AbstractContextManager:
+        """Run matrix products in `precision`; norms, softmax and losses stay in float32."""
+        if self.precision == torch.float32:
+            return contextlib.nullcontext()
+        return torch.autocast(self.device.type, dtype=self.precision)
+
+    def all_reduce(self, values: list[float]) -> list[float]:
+        """The sums of `values` over all ranks."""
+        if self.world_size == 1:
+            return values
+        summed = torch.tensor(values, dtype=torch.float64, device=self.device)
+        dist.all_reduce(summed)
+        return summed.tolist()
+
+    def gather(self, value: object) -> list[object]:
+        """`value` of every rank, in rank order, on every rank."""
+        if self.world_size == 1:
+            return [value]
+        values: list[object] = [None] * self.world_size
+        dist.all_gather_object(values, value)
+        return values
+
+    def barrier(self) -> None:
+        """Wait until every rank is here."""
+        if self.world_size > 1:
+            dist.barrier()
+
+    def close(self) -> None:
+        """Leave the process group."""
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+def start(device: str = "auto", precision: str | None = "auto", threads: int | None = None) -> Runtime:
+    """Choose the device and number format and, under torchrun, join the process group.
+
+    `precision` None means float32; `auto` is bfloat16 where the device multiplies it natively, else float32.
+
+    Raises:
+        UserError: the device does not exist here, or cannot compute in this precision.
+    """
+    keep_large_blocks()
+    if threads is not None:
+        torch.set_num_threads(threads)
+    rank, local_rank = int(os.environ.get("RANK", 0)), int(os.environ.get("LOCAL_RANK", 0))
+    world_size = int(os.environ.get("WORLD_SIZE", 1))
+    chosen = _choose_device(device, local_rank)
+    runtime = Runtime(chosen, _choose_precision(precision, chosen), rank, local_rank, world_size)
+    if chosen.type == "cuda":
+        torch.cuda.set_device(chosen)
+        torch.set_float32_matmul_precision("high")
+    if world_size > 1 and not dist.is_initialized():
+        dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo", timeout=timedelta(minutes=30))
+    return runtime
+
+
+def seed_everything(seed: int, rank: int = 0) -> None:
+    """Seed Python, NumPy and torch; ranks draw different dropout."""
+    random.seed(seed + rank)
+    np.random.seed((seed + rank) % 2**32)
+    torch.manual_seed(seed + rank)
+
+
+def random_state() -> dict[str, torch.Tensor]:
+    """torch's generators, the only ones a training step draws from; data order has generators of its own."""
+    state = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        state["cuda"] = torch.cuda.get_rng_state()
+    return state
+
+
+def restore_random_state(state: dict[str, torch.Tensor]) -> None:
+    """Go on drawing where `random_state` was taken."""
+    torch.set_rng_state(state["cpu"])
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"])
+
+
+@contextlib.contextmanager
+def single_thread(enabled: bool = True) -> Iterator[None]:
+    """Compute on one thread inside: for results that must not depend on the number of processors."""
+    before = torch.get_num_threads()
+    if enabled:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def keep_large_blocks() -> None:
+    """Ask glibc to keep freed tensors instead of returning them to the system.
+
+    A training step frees and allocates the same large tensors again and again; returned pages are zeroed and mapped
+    anew each time. A value that the user set (`MALLOC_MMAP_THRESHOLD_`) stays.
+    """
+    if "MALLOC_MMAP_THRESHOLD_" in os.environ or not hasattr(os, "confstr"):
+        return
+    try:
+        is_glibc = bool(os.confstr("CS_GNU_LIBC_VERSION"))
+    except (ValueError, OSError):
+        return
+    if is_glibc:
+        trim_threshold, mmap_threshold = -1, -3
+        libc = ctypes.CDLL(None)
+        libc.mallopt(mmap_threshold, 2**30)
+        libc.mallopt(trim_threshold, 2**31 - 1)
+
+
+def multiplies_bfloat16(device: torch.device) -> bool:
+    """Whether matrix products in bfloat16 are native to the device; emulated ones are slower than float32."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type == "cpu":
+        cpuinfo = Path("/proc/cpuinfo")
+        flags = set(cpuinfo.read_text().split()) if cpuinfo.exists() else set()
+        return bool(flags & {"avx512_bf16", "amx_bf16", "bf16"})
+    return False
+
+
+def _choose_device(name: str, local_rank: int) -> torch.device:
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda", local_rank)
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    kind = name.partition(":")[0]
+    if kind not in ("cpu", "cuda", "mps"):
+        raise UserError(
+            f"device {name!r}: not one of auto, cpu, cuda, cuda:N, mps{did_you_mean(kind, ('cpu', 'cuda'))}"
+        )
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise UserError(f"device {name!r}: not a device name; write cuda or cuda:1") from error
+    if kind == "cuda":
+        if not torch.cuda.is_available():
+            raise UserError(f"device {name!r}: torch sees no CUDA device here; use --device cpu")
+        index = local_rank if device.index is None else device.index
+        if index >= torch.cuda.device_count():
+            raise UserError(
+                f"device {name!r}: this machine has {torch.cuda.device_count()} CUDA devices, counted from 0"
+            )
+        return torch.device("cuda", index)
+    if kind == "mps" and not torch.backends.mps.is_available():
+        raise UserError(f"device {name!r}: torch sees no Apple GPU here; use --device cpu")
+    return device
+
+
+def _choose_precision(name: str | None, device: torch.device) -> torch.dtype:
+    if name == "auto":
+        return torch.bfloat16 if multiplies_bfloat16(device) else torch.float32
+    if name is None:
+        return torch.float32
+    if name not in PRECISIONS:
+        raise UserError(f"precision {name!r}: not one of auto, {', '.join(PRECISIONS)}{did_you_mean(name, PRECISIONS)}")
+    if name == "float16" and device.type == "cpu":
+        raise UserError("precision float16: processors train and decode in float32 or bfloat16; choose one of them")
+    return PRECISIONS[name]

@@ -1,0 +1,144 @@
+"""What a search steps through, what it returns, and the arithmetic that all searches share.
+
+`inference.steps` makes a `StepModel` of a Transformer or an ensemble; tests make one of a table of probabilities.
+Shapes: B sentences, N hypotheses a sentence, R = B * N rows (those of a sentence side by side), V vocabulary.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from seq2seq.config import SearchConfig
+
+LEAVING_SHARE = 0.1
+
+
+class StepModel(Protocol):
+    """A model that continues hypotheses by one token a step; all that it remembers is in the state it hands out."""
+
+    vocab_size: int
+    start_id: int
+    """What the first step is fed with."""
+    eos_id: int
+    suppressed: tuple[int, ...]
+    """Ids that never come out."""
+    max_length: int
+    """Most steps that one sentence can take."""
+    device: torch.device
+    """Where `step` wants its ids and leaves its logits."""
+
+    def start(self, source_ids: Sequence[Sequence[int]], beam_size: int, max_length: int) -> Any:
+        """Read the sources; the state has `beam_size` rows a sentence and room for `max_length` steps."""
+
+    def step(self, token_ids: Tensor, state: Any) -> Tensor:
+        """Logits (R, V) in float32 of what follows `token_ids` (R,): not normalised, and the caller's to write into."""
+
+    def reorder(self, state: Any, rows: Tensor) -> None:
+        """Row i goes on from what row `rows[i]` (R,) was; rows never leave their sentence."""
+
+    def select(self, state: Any, sentences: Tensor) -> None:
+        """Keep these sentences (B',) with all their rows, in this order."""
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One translation in ids, without start and end."""
+
+    ids: tuple[int, ...]
+    log_prob: float
+    """Sum of the model's log-probabilities of all tokens, the end included."""
+    score: float
+    """`normalized_score`, what hypotheses are ranked by."""
+    finished: bool
+    """Whether the model ended it; otherwise it was cut off at the length limit."""
+
+
+def normalized_score(log_prob: float, length: int, length_penalty: float) -> float:
+    """log_prob / length^a: `length` counts the end, higher is better, and a = 0 leaves the log-probability."""
+    return log_prob / max(length, 1) ** length_penalty
+
+
+def length_limits(
+    model: StepModel,
+    source_ids: Sequence[Sequence[int]],
+    config: SearchConfig,
+    prefixes: Sequence[Sequence[int]] | None,
+) -> list[int]:
+    """For each sentence the most tokens of its translation, end included.
+
+    It is max_length_ratio * source length + max_length_offset, no less than a forced prefix and the minimum length
+    need, and no more than the model can take.
+    """
+    prefix_lengths = [len(prefix) for prefix in prefixes] if prefixes is not None else [0] * len(source_ids)
+    return [
+        min(
+            max(
+                int(config.max_length_ratio * len(ids)) + config.max_length_offset,
+                prefix_length + 1,
+                config.min_length + 1,
+            ),
+            model.max_length,
+        )
+        for ids, prefix_length in zip(source_ids, prefix_lengths, strict=True)
+    ]
+
+
+def worth_leaving(num_done: int, num_sentences: int) -> bool:
+    """Whether the finished sentences of a batch should leave now: the state is copied for those that stay."""
+    return num_done > 0 and num_done >= num_sentences * LEAVING_SHARE
+
+
+def log_normalizer(logits: Tensor) -> Tensor:
+    """log sum exp over the vocabulary: logits (R, V) -> (R,)."""
+    largest = logits.amax(-1, keepdim=True)  # (R, 1)
+    return (logits - largest).exp_().sum(-1).log_() + largest.squeeze(-1)  # (R,)
+
+
+def largest_candidates(logits: Tensor, offsets: Tensor, num_rows: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The largest `logits + offset of the row` of each sentence, best first, exactly.
+
+    Sorting out 5 * 8,000 candidates is slow where taking the maximum is fast, so the vocabulary is dealt out into
+    columns, column c holding the ids equal to c modulo their number. What is among the `count` largest of all stands
+    in one of the `count` columns with the largest maxima, and only those are looked at.
+
+    Args:
+        logits: (R, V)
+        offsets: (R,), added to every entry of a row; -inf takes a row out of the choice
+        num_rows: N, rows of a sentence
+        count: candidates of a sentence, at most N * V
+
+    Returns:
+        values, row within the sentence, id: each (B, count)
+    """
+    vocab_size = logits.shape[1]
+    num_columns = min(vocab_size, 1 << math.ceil(math.log2(vocab_size) / 2))
+    if count > num_rows * num_columns:
+        num_columns = vocab_size
+    maxima = _column_maxima(logits, num_columns) + offsets[:, None]  # (R, C)
+    best = maxima.view(-1, num_rows * num_columns).topk(count, dim=-1).indices  # (B, count)
+    row, column = best // num_columns, best % num_columns
+    sentence_offsets = offsets.view(-1, num_rows)  # (B, N)
+    depth = math.ceil(vocab_size / num_columns)
+    ids = column[:, :, None] + torch.arange(
+        0, depth * num_columns, num_columns, device=logits.device
+    )  # (B, count, depth)
+    exists = ids < vocab_size
+    ids = ids.clamp_(max=vocab_size - 1)
+    flat = row[:, :, None] * vocab_size + ids
+    values = logits.view(sentence_offsets.shape[0], -1).gather(1, flat.flatten(1)).view_as(ids)
+    values = (values + sentence_offsets.gather(1, row)[:, :, None]).masked_fill_(~exists, -torch.inf)
+    values, place = values.flatten(1).topk(count, dim=-1)  # (B, count)
+    return values, row.gather(1, place // depth), ids.flatten(1).gather(1, place)
+
+
+def _column_maxima(logits: Tensor, num_columns: int) -> Tensor:
+    rest = logits.shape[1] % num_columns
+    whole = logits.shape[1] - rest
+    maxima = logits[:, :whole].unflatten(1, (-1, num_columns)).amax(1)  # (R, C)
+    if rest:
+        maxima[:, :rest] = torch.maximum(maxima[:, :rest], logits[:, whole:])
+    return maxima

@@ -1,0 +1,151 @@
+"""Tensors in safetensors files: no code in them, every error in words.
+
+`checkpoint` and `model_folder` store weights through here. A file holds each storage once: tied weights are written
+under their first name and tied again by the model that reads them.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+
+class DamagedFile(Exception):
+    """A stored file that is missing, shortened or changed; the message says which of these."""
+
+
+def distinct(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """`state` without the second and later names of a tensor that is stored once (tied weights)."""
+    kept: dict[object, tuple[str, Tensor]] = {}
+    for name, tensor in state.items():
+        has_storage = tensor.numel() and not tensor.is_meta
+        same = (tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype) if has_storage else id(tensor)
+        kept.setdefault(same, (name, tensor.detach()))
+    return dict(kept.values())
+
+
+def load_tied(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Copy `tensors`, as `distinct` left them, into `module`, whose tied weights are one storage.
+
+    Raises:
+        ValueError: a name or a shape is not what the module has; the message names it.
+    """
+    own = module.state_dict(keep_vars=True)
+    if problem := mismatch(distinct(own), {name: tuple(tensor.shape) for name, tensor in tensors.items()}):
+        raise ValueError(problem)
+    module.load_state_dict(tensors, strict=False)
+
+
+def mismatch(expected: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]) -> str | None:
+    """In words, the first difference between a module's tensors and stored shapes, or None."""
+    missing, surplus = sorted(set(expected) - set(shapes)), sorted(set(shapes) - set(expected))
+    if missing:
+        return f"tensor {missing[0]} is missing" + (f" and {len(missing) - 1} more" if len(missing) > 1 else "")
+    if surplus:
+        return f"tensor {surplus[0]} is of no use" + (f" and {len(surplus) - 1} more" if len(surplus) > 1 else "")
+    for name, tensor in expected.items():
+        if tuple(tensor.shape) != tuple(shapes[name]):
+            return f"tensor {name} has shape {tuple(shapes[name])} where {tuple(tensor.shape)} belongs"
+    return None
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write one safetensors file.
+
+    Raises:
+        OSError: the disk is full or the folder is not writable.
+    """
+    try:
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+    except SafetensorError as error:
+        raise OSError(None, f"{error}") from error
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Every tensor of a safetensors file.
+
+    Raises:
+        DamagedFile: it is not a whole safetensors file.
+    """
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError, ValueError) as error:
+        raise DamagedFile(f"{path.name} is not a whole safetensors file ({_first_line(error)})") from error
+
+
+def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Shapes by name, read from the header alone.
+
+    Raises:
+        DamagedFile: it is not a whole safetensors file.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError, ValueError) as error:
+        raise DamagedFile(f"{path.name} is not a whole safetensors file ({_first_line(error)})") from error
+
+
+def average(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """The mean of each floating-point tensor over `states`, summed in float64; others are the first state's."""
+    mean: dict[str, Tensor] = {}
+    for name, first in states[0].items():
+        if first.is_floating_point():
+            total = torch.zeros_like(first, dtype=torch.float64)
+            for state in states:
+                total += state[name]
+            mean[name] = (total / len(states)).to(first.dtype)
+        else:
+            mean[name] = first.clone()
+    return mean
+
+
+def record(path: Path) -> dict[str, str | int]:
+    """Size and SHA-256 of a file, as manifests hold them."""
+    with open(path, "rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return {"sha256": digest, "size": path.stat().st_size}
+
+
+def verify(path: Path, recorded: Mapping[str, str | int]) -> None:
+    """Compare a file with what `record` noted when it was written.
+
+    Raises:
+        DamagedFile: it is missing, shorter or longer, or its content changed.
+    """
+    try:
+        size = path.stat().st_size
+        if size != recorded["size"]:
+            raise DamagedFile(f"{path.name} has {size} bytes where {recorded['size']} were written")
+        if record(path)["sha256"] != recorded["sha256"]:
+            raise DamagedFile(f"{path.name} changed after it was written (SHA-256 differs)")
+    except OSError as error:
+        raise DamagedFile(f"{path.name} cannot be read ({error.strerror})") from error
+
+
+def read_object(path: Path, largest: int = 64 * 2**20) -> dict:
+    """A JSON object from a file of at most `largest` bytes.
+
+    Raises:
+        DamagedFile: it is missing, too large, or not one JSON object.
+    """
+    try:
+        if path.stat().st_size > largest:
+            raise DamagedFile(f"{path.name} has {path.stat().st_size} bytes, more than any of its kind")
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DamagedFile(f"{path.name} cannot be read ({error.strerror})") from error
+    except (ValueError, RecursionError) as error:
+        raise DamagedFile(f"{path.name} is not JSON ({_first_line(error)})") from error
+    if not isinstance(value, dict):
+        raise DamagedFile(f"{path.name} is not a JSON object")
+    return value
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

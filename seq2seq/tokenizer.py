@@ -1,0 +1,303 @@
+"""Text to piece ids and back: one SentencePiece model, or a pair of them for the two sides of a translation.
+
+`tasks` trains a tokenizer on the cleaned training text; the data path, the translator and the classifier encode with it,
+and it travels inside the model folder. Special ids belong to the model; nobody else assumes them.
+"""
+
+import hashlib
+import io
+import logging
+import math
+import random
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import sentencepiece
+
+from seq2seq.config import TokenizerConfig
+from seq2seq.errors import ConfigError, DataError, ModelError
+from seq2seq.lines import as_one_line
+
+logger = logging.getLogger(__name__)
+
+SOURCE_FILE, TARGET_FILE = "source.spm", "target.spm"
+META_SYMBOL = "\u2581"  # SentencePiece writes a space so; the character itself must not be taken for one
+SURROGATES = re.compile("[\ud800-\udfff]")
+# SentencePiece leaves out training lines above a limit of bytes; ours are cut before they reach it.
+LONGEST_TRAINING_TEXT = 2_000
+# The result of EM depends on how the corpus is dealt out to threads, so their number is fixed rather than the machine's.
+TRAINER_THREADS = 16
+
+
+class Tokenizer:
+    """One SentencePiece model and its special ids.
+
+    With byte fallback and identity normalization `decode(encode(text)) == text` for any text without line feeds and
+    carriage returns; lone surrogates, which are no characters, become U+FFFD.
+    """
+
+    def __init__(self, model_bytes: bytes):
+        self._processor = sentencepiece.SentencePieceProcessor()
+        self._processor.load_from_serialized_proto(model_bytes)
+        self.model_bytes = model_bytes
+        self.fingerprint = hashlib.sha256(model_bytes).hexdigest()[:16]
+        self.vocab_size: int = self._processor.vocab_size()
+        self.unk_id: int = self._processor.unk_id()
+        self.bos_id: int = self._processor.bos_id()
+        self.eos_id: int = self._processor.eos_id()
+        self.pad_id: int = self._processor.pad_id()
+        self._silent_ids = {self.bos_id, self.eos_id, self.pad_id}
+        self._scores: list[float] = self._processor.get_score(list(range(self.vocab_size)))
+        self._splits: dict[int, list[tuple[int, int]]] = {}
+        self._has_nbest = _has_nbest(self._processor)
+        self._has_bytes = self._processor.is_byte(self._processor.piece_to_id("<0x00>"))
+
+    def __reduce__(self):
+        return Tokenizer, (self.model_bytes,)
+
+    @property
+    def start_id(self) -> int:
+        """What a decoder starts from."""
+        return self.bos_id
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of `text`, without special ids."""
+        if META_SYMBOL in text and self._has_bytes:
+            return self._encode_meta_symbol(text)
+        return self._processor.encode(_encodable(text))
+
+    def encode_all(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
+        """`encode` for many texts in one call, on `threads` threads."""
+        ids = self._processor.encode([_encodable(text) for text in texts], num_threads=threads)
+        if self._has_bytes:
+            for row, text in enumerate(texts):
+                if META_SYMBOL in text:
+                    ids[row] = self._encode_meta_symbol(text)
+        return ids
+
+    def sample(self, text: str, draw: random.Random, nbest: int, alpha: float) -> list[int]:
+        """A random segmentation of `text`, decided by `draw` alone.
+
+        Unigram models draw from the `nbest` best segmentations with weights exp(alpha * log-probability) (Kudo 2018). BPE
+        models have no probabilities: each merge of the best segmentation is undone with probability `alpha`, from the
+        last merge down, which is BPE dropout (Provilkov et al. 2020) seen from its result.
+        """
+        if META_SYMBOL in text:
+            return self.encode(text)
+        if not self._has_nbest:
+            return list(self._undo_merges(self.encode(text), draw, min(alpha, 1.0)))
+        candidates = self._processor.nbest_encode_as_ids(_encodable(text), nbest)
+        if len(candidates) < 2:
+            return candidates[0] if candidates else []
+        scores = [alpha * sum(self._scores[piece] for piece in candidate) for candidate in candidates]
+        best = max(scores)
+        return draw.choices(candidates, weights=[math.exp(score - best) for score in scores])[0]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """One line of text for any ids: start, end and padding say nothing, broken bytes become U+FFFD."""
+        known = [int(i) for i in ids if 0 <= i < self.vocab_size and i not in self._silent_ids]
+        return as_one_line(self._processor.decode(known))
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """The piece behind each id, for people."""
+        return [self._processor.id_to_piece(int(i)) for i in ids]
+
+    @classmethod
+    def from_bytes(cls, model_bytes: bytes, origin: str = "tokenizer") -> "Tokenizer":
+        """A tokenizer from the bytes of a .spm file; `origin` names them in the error.
+
+        Raises:
+            ModelError: the bytes are not a SentencePiece model.
+        """
+        try:
+            return cls(model_bytes)
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise ModelError(f"{origin}: not a SentencePiece model; copy the model folder again") from error
+
+    @classmethod
+    def load(cls, path: Path) -> "Tokenizer":
+        """A tokenizer from a .spm file.
+
+        Raises:
+            ModelError: the file is missing or not a SentencePiece model.
+        """
+        try:
+            model_bytes = Path(path).read_bytes()
+        except OSError as error:
+            raise ModelError(f"{path}: cannot be read ({error.strerror}); a model folder holds its tokenizer") from error
+        return cls.from_bytes(model_bytes, origin=str(path))
+
+    def save(self, path: Path) -> None:
+        """Write the .spm file."""
+        Path(path).write_bytes(self.model_bytes)
+
+    @classmethod
+    def train(cls, texts: Iterable[str], config: TokenizerConfig, seed: int) -> "Tokenizer":
+        """Train on `texts`, or on `config.sample_lines` of them drawn evenly by `seed`.
+
+        The same texts, config and seed give the same bytes. A vocabulary that the corpus is too small for is made
+        smaller, with a warning.
+
+        Raises:
+            DataError: there is no text.
+            ConfigError: the vocabulary does not even hold the characters.
+        """
+        lines = _draw_evenly(texts, config.sample_lines, random.Random(seed))
+        # Tabs are reserved by the trainer, which would leave the whole line out.
+        lines = [part.replace("\t", " ") for line in lines for part in _cut(_encodable(line)) if part.strip()]
+        if not lines:
+            raise DataError("no text to train a tokenizer on; the training corpus is empty or all of it was filtered out")
+        try:
+            return cls(_train_model(lines, config, config.vocab_size))
+        except RuntimeError as error:
+            return cls(_train_model(lines, config, _possible_size(error, config)))
+
+    def _encode_meta_symbol(self, text: str) -> list[int]:
+        """Encode text that holds U+2581, by letting a character stand in for it that is spelled as bytes."""
+        stand_in = next(
+            character
+            for character in map(chr, range(0x10FFFF, 0xFFFFF, -1))
+            if character not in text and self._processor.piece_to_id(character) == self.unk_id
+        )
+        ids = self._processor.encode(_encodable(text.replace(META_SYMBOL, stand_in)))
+        return _replace_run(ids, self._byte_ids(stand_in), self._byte_ids(META_SYMBOL))
+
+    def _byte_ids(self, text: str) -> list[int]:
+        return [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in text.encode("utf-8")]
+
+    def _undo_merges(self, ids: Iterable[int], draw: random.Random, probability: float) -> Iterator[int]:
+        for piece in ids:
+            splits = self._splits_of(piece)
+            if splits and draw.random() < probability:
+                yield from self._undo_merges(draw.choice(splits), draw, probability)
+            else:
+                yield piece
+
+    def _splits_of(self, piece: int) -> list[tuple[int, int]]:
+        """The pairs of pieces that `piece` may have been merged from."""
+        if piece not in self._splits:
+            text, find = self._processor.id_to_piece(piece), self._processor.piece_to_id
+            merged = not (self._processor.is_control(piece) or self._processor.is_byte(piece) or piece == self.unk_id)
+            halves = [(find(text[:cut]), find(text[cut:])) for cut in range(1, len(text))] if merged else []
+            self._splits[piece] = [pair for pair in halves if self.unk_id not in pair]
+        return self._splits[piece]
+
+
+@dataclass(frozen=True)
+class TokenizerPair:
+    """The tokenizers of the two sides; one and the same object when the vocabulary is shared."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+    @property
+    def shared(self) -> bool:
+        """Whether both sides have one vocabulary."""
+        return self.source.model_bytes == self.target.model_bytes
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes when either side does."""
+        return f"{self.source.fingerprint}-{self.target.fingerprint}"
+
+    def save(self, folder: Path) -> None:
+        """Write `source.spm` and `target.spm`."""
+        self.source.save(Path(folder) / SOURCE_FILE)
+        self.target.save(Path(folder) / TARGET_FILE)
+
+    @classmethod
+    def load(cls, folder: Path) -> "TokenizerPair":
+        """The pair of a model folder; a folder with only `source.spm` (a classifier's) has it on both sides.
+
+        Raises:
+            ModelError: a file is missing or not a SentencePiece model.
+        """
+        source = Tokenizer.load(Path(folder) / SOURCE_FILE)
+        target_path = Path(folder) / TARGET_FILE
+        target = Tokenizer.load(target_path) if target_path.exists() else source
+        return cls(source, source if target.model_bytes == source.model_bytes else target)
+
+
+def _encodable(text: str) -> str:
+    return text if text.isascii() else SURROGATES.sub("\ufffd", text)
+
+
+def _replace_run(ids: list[int], old: list[int], new: list[int]) -> list[int]:
+    replaced, position = [], 0
+    while position < len(ids):
+        if ids[position : position + len(old)] == old:
+            replaced += new
+            position += len(old)
+        else:
+            replaced.append(ids[position])
+            position += 1
+    return replaced
+
+
+def _draw_evenly(texts: Iterable[str], count: int, draw: random.Random) -> list[str]:
+    """Reservoir sampling: every text is kept with the same probability, whatever their number."""
+    kept: list[str] = []
+    for index, text in enumerate(texts):
+        if index < count:
+            kept.append(text)
+        elif (place := int(draw.random() * (index + 1))) < count:
+            kept[place] = text
+    return kept
+
+
+def _cut(line: str) -> Iterator[str]:
+    """`line` in parts that the trainer takes, cut at spaces where there are any."""
+    while len(line) > LONGEST_TRAINING_TEXT:
+        end = line.rfind(" ", 1, LONGEST_TRAINING_TEXT)
+        end = LONGEST_TRAINING_TEXT if end < 0 else end
+        yield line[:end]
+        line = line[end:]
+    yield line
+
+
+def _train_model(lines: Sequence[str], config: TokenizerConfig, vocab_size: int) -> bytes:
+    written = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines),
+        model_writer=written,
+        model_type=config.kind,
+        vocab_size=vocab_size,
+        character_coverage=config.character_coverage,
+        byte_fallback=config.byte_fallback,
+        normalization_rule_name=config.normalization,
+        remove_extra_whitespaces=False,
+        unk_id=0,
+        bos_id=1,
+        eos_id=2,
+        pad_id=3,
+        max_sentence_length=4 * LONGEST_TRAINING_TEXT + 1,
+        num_threads=TRAINER_THREADS,
+        minloglevel=2,
+    )
+    return written.getvalue()
+
+
+def _possible_size(error: RuntimeError, config: TokenizerConfig) -> int:
+    """The largest vocabulary that the trainer says is possible, warned about; other failures are errors."""
+    message = " ".join(str(error).split())
+    if found := re.search(r"set it to a value <= (\d+)", message):
+        possible = int(found.group(1))
+        logger.warning(
+            "tokenizer.vocab_size: the corpus is too small for %d pieces; using %d", config.vocab_size, possible
+        )
+        return possible
+    if found := re.search(r"required_chars\. \d+ vs (\d+)", message):
+        problem = f"{config.vocab_size} is too small for the characters alone; raise it to more than {found.group(1)}"
+        raise ConfigError("tokenizer.vocab_size", [f"{problem}, or lower tokenizer.character_coverage"]) from error
+    raise ConfigError("tokenizer", [f"SentencePiece cannot train on this text ({message})"]) from error
+
+
+def _has_nbest(processor: sentencepiece.SentencePieceProcessor) -> bool:
+    # SentencePiece does not tell a model's kind; only unigram models list their best segmentations
+    try:
+        processor.nbest_encode_as_ids("a", 2)
+    except RuntimeError:
+        return False
+    return True

@@ -1,0 +1,132 @@
+"""The optimiser: learning rate, AdamW, and a moving average of the weights.
+
+The trainer makes them from the training section. The learning rate is a pure function of how far training is, so a run
+that goes on has nothing to restore but the optimiser's moments, which are stored by the names of the weights.
+"""
+
+import contextlib
+import math
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from seq2seq.config import TrainingConfig
+
+MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+
+
+def learning_rate(step: int, progress: float, config: TrainingConfig) -> float:
+    """The learning rate of a step, counted from 1.
+
+    It rises linearly over `warmup_steps`. Then inverse_sqrt falls with the square root of the step (Vaswani et al.
+    2017, section 5.3, with the peak given); cosine (Loshchilov and Hutter 2017) and linear fall with `progress`, the
+    share of training that is done, to `final_learning_rate`. Cosine and linear are an envelope that warm-up is cut
+    into, because with a limit in minutes the share that warm-up takes is not known in advance.
+    """
+    warmup = min(1.0, step / config.warmup_steps) if config.warmup_steps else 1.0
+    final = config.final_learning_rate
+    progress = min(max(progress, 0.0), 1.0)
+    match config.schedule:
+        case "inverse_sqrt":
+            share = min(1.0, math.sqrt(max(1, config.warmup_steps) / step))
+        case "cosine":
+            share = final + (1 - final) * 0.5 * (1 + math.cos(math.pi * progress))
+        case "linear":
+            share = final + (1 - final) * (1 - progress)
+        case "constant":
+            share = 1.0
+    return config.learning_rate * warmup * share
+
+
+def build_optimizer(module: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:
+    """Fused AdamW (Loshchilov and Hutter 2019): one pass over memory for each weight, on processors as on GPUs.
+
+    Weight decay is for the matrices of linear layers. Norms and biases have no scale to hold down, and an embedding
+    row that is rarely seen would decay unopposed; so an output layer that shares the embedding is left alone too.
+    """
+    matrices = {layer.weight for layer in module.modules() if isinstance(layer, nn.Linear)}
+    matrices -= {layer.weight for layer in module.modules() if isinstance(layer, nn.Embedding)}
+    decayed, free = [], []
+    for _, parameter in _trained(module):
+        (decayed if parameter in matrices else free).append(parameter)
+    groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": free, "weight_decay": 0.0}]
+    return torch.optim.AdamW(
+        [group for group in groups if group["params"]],
+        lr=config.learning_rate,
+        betas=config.betas,
+        eps=config.epsilon,
+        fused=True,
+    )
+
+
+def optimizer_tensors(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The moments of every weight, as `<name>.<moment>`."""
+    return {
+        f"{name}.{moment}": optimizer.state[parameter][moment]
+        for name, parameter in _trained(module)
+        if parameter in optimizer.state
+        for moment in MOMENTS
+    }
+
+
+def load_optimizer_tensors(module: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
+    """Put back what `optimizer_tensors` gave; a weight without moments starts anew.
+
+    Raises:
+        ValueError: a moment has another shape than its weight.
+    """
+    optimizer.state.clear()
+    for name, parameter in _trained(module):
+        if f"{name}.step" not in tensors:
+            continue
+        moments = {moment: tensors[f"{name}.{moment}"].to(parameter.device, copy=True) for moment in MOMENTS}
+        if moments["exp_avg"].shape != parameter.shape or moments["exp_avg_sq"].shape != parameter.shape:
+            raise ValueError(f"the optimiser's state of {name} has another shape than the weight")
+        optimizer.state[parameter] = moments
+
+
+class ExponentialMovingAverage:
+    """A second set of weights that follows the trained ones (Polyak and Juditsky 1992).
+
+    The decay grows with the steps to `decay`, so that the initial weights are soon forgotten.
+    """
+
+    def __init__(self, module: nn.Module, decay: float):
+        self.decay = decay
+        self._names, self._weights = (list(part) for part in zip(*_trained(module), strict=True))
+        self._averages = [weight.detach().clone() for weight in self._weights]
+
+    @torch.no_grad()
+    def update(self, step: int) -> None:
+        """Move towards the weights after optimiser step `step`, counted from 1."""
+        decay = min(self.decay, (1 + step) / (10 + step))
+        torch._foreach_lerp_(self._averages, self._weights, 1 - decay)
+
+    @contextlib.contextmanager
+    def applied(self) -> Iterator[None]:
+        """The module holds the averages inside, and its own weights again afterwards; nothing is copied."""
+        self._exchange()
+        try:
+            yield
+        finally:
+            self._exchange()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The averages by the names of the weights."""
+        return dict(zip(self._names, self._averages, strict=True))
+
+    @torch.no_grad()
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        """Put back what `tensors` gave."""
+        for name, average in zip(self._names, self._averages, strict=True):
+            average.copy_(tensors[name])
+
+    def _exchange(self) -> None:
+        for index, weight in enumerate(self._weights):
+            weight.data, self._averages[index] = self._averages[index], weight.data
+
+
+def _trained(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
+    """Each trained weight once, under its first name."""
+    return [(name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad]

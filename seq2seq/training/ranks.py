@@ -1,0 +1,115 @@
+"""What the ranks of a run do together: begin with the same weights, add up gradients, and name a rank that is lost.
+
+The trainer calls these; with one process they do nothing.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from seq2seq.errors import RunError
+from seq2seq.runtime import Runtime
+
+BUCKET_BYTES = 32 * 2**20
+SECONDS_TO_REPORT = 3.0
+
+
+@torch.no_grad()
+def share_weights(module: nn.Module, runtime: Runtime) -> None:
+    """Give every rank the weights and buffers of the main one."""
+    if runtime.world_size > 1:
+        for tensor in [*module.parameters(), *module.buffers()]:
+            dist.broadcast(tensor.data, src=0)
+
+
+@torch.no_grad()
+def sum_gradients(parameters: Sequence[nn.Parameter], runtime: Runtime) -> None:
+    """Replace each gradient by its sum over the ranks.
+
+    This happens once a step, after the last backward pass, rather than in hooks during it: until then a rank is on its
+    own and may compute its part again in smaller pieces when memory runs out, and no other rank notices.
+    """
+    if runtime.world_size == 1:
+        return
+    for parameter in parameters:
+        if parameter.grad is None:
+            parameter.grad = torch.zeros_like(parameter)
+    flying = []
+    for bucket in _buckets([parameter.grad for parameter in parameters]):
+        flat = torch.cat([gradient.flatten() for gradient in bucket])
+        flying.append((bucket, flat, dist.all_reduce(flat, async_op=True)))
+    for bucket, flat, work in flying:
+        work.wait()
+        parts = flat.split([gradient.numel() for gradient in bucket])
+        torch._foreach_copy_(bucket, [part.view_as(gradient) for part, gradient in zip(parts, bucket, strict=True)])
+
+
+@contextlib.contextmanager
+def naming_lost_ranks(runtime: Runtime) -> Iterator[None]:
+    """Turn the failure of a collective call into an error that names the rank that went away, and why if it could say.
+
+    Raises:
+        RunError: another rank ended; the run goes on from its last checkpoint.
+    """
+    if runtime.world_size == 1:
+        yield
+        return
+    store = dist.PrefixStore("ranks", dist.distributed_c10d._get_default_store())
+    try:
+        yield
+    except Exception as error:
+        with contextlib.suppress(RuntimeError):  # the store is gone when the rank that held it is
+            store.set(f"{runtime.rank}", "" if _lost_contact(error) else f"{type(error).__name__}: {error}")
+        if not _lost_contact(error):
+            raise
+        lost = _who_is_lost(store, runtime)
+        raise RunError(
+            f"{lost}; run the same command again to go on from the last checkpoint (torchrun --max-restarts does it)"
+        ) from error
+
+
+def _who_is_lost(store: dist.Store, runtime: Runtime) -> str:
+    """In words, from what the other ranks had time to report: their own error, or that they too lost contact."""
+    deadline = time.monotonic() + SECONDS_TO_REPORT
+    others = [rank for rank in range(runtime.world_size) if rank != runtime.rank]
+    try:
+        while time.monotonic() < deadline and not store.check([f"{rank}" for rank in others]):
+            time.sleep(0.05)
+        reports = {rank: store.get(f"{rank}").decode() for rank in others if store.check([f"{rank}"])}
+    except RuntimeError:
+        return "rank 0, which the others meet at, is gone" if runtime.rank else "the other ranks cannot be reached"
+    failed = [f"rank {rank} failed ({report})" for rank, report in reports.items() if report]
+    silent = [f"rank {rank} of {runtime.world_size} ended without a word" for rank in others if rank not in reports]
+    return "; ".join(failed or silent) or "the connection between the ranks was lost"
+
+
+def _lost_contact(error: Exception) -> bool:
+    if isinstance(error, dist.DistError):
+        return True
+    words = (
+        "gloo",
+        "connection closed by peer",
+        "connection reset by peer",
+        "nccl",
+        "broken pipe",
+        "timed out waiting",
+    )
+    return isinstance(error, RuntimeError) and any(word in str(error).lower() for word in words)
+
+
+def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """The tensors in order, in groups of one dtype and about BUCKET_BYTES."""
+    group: list[Tensor] = []
+    size = 0
+    for tensor in tensors:
+        if group and (size >= BUCKET_BYTES or tensor.dtype != group[0].dtype):
+            yield group
+            group, size = [], 0
+        group.append(tensor)
+        size += tensor.numel() * tensor.element_size()
+    if group:
+        yield group

@@ -1,0 +1,194 @@
+"""What the trainer remembers between steps and in checkpoints, and the pure rules that read it.
+
+`RunState` is the JSON side of a checkpoint. When a run ends, what counts as better and when it has diverged are
+functions of it and of the training section.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+from seq2seq.config import TrainingConfig
+
+DEFAULT_STEPS = 20_000
+# Validation keys by the names that training.best_metric has for them; auto takes the first that was measured.
+METRIC_KEYS = {"loss": "valid_loss", "bleu": "bleu", "chrf": "chrf", "accuracy": "accuracy", "f1": "f1"}
+AUTO_ORDER = ("bleu", "accuracy", "chrf", "f1", "loss")
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One validation sentence and what the model makes of it."""
+
+    source: str
+    reference: str
+    output: str
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What a validation found: `valid_loss`, `bleu`, ... and the sentences that samples.txt follows."""
+
+    metrics: Mapping[str, float]
+    samples: Sequence[Sample] = ()
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """How a call of the trainer ended."""
+
+    status: str
+    """`finished`, `stopped` (by a signal; it can go on), or `already finished` (nothing was trained)."""
+    reason: str
+    step: int
+    best_step: int | None
+    best_value: float | None
+    metric: str | None
+
+
+class Stream(Protocol):
+    """Batches without end whose place can be saved; `epoch` counts epochs consumed, with a fraction."""
+
+    epoch: float
+
+    def __next__(self) -> Any: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass
+class Window:
+    """Sums since the last log line."""
+
+    steps: int = 0
+    loss: float = 0.0
+    targets: float = 0.0
+    correct: float = 0.0
+    tokens: float = 0.0
+    grad_norm: float = 0.0
+    seconds: float = 0.0
+
+
+@dataclass
+class RunState:
+    """Where a run is. All of it is in every checkpoint."""
+
+    step: int = 0
+    seconds: float = 0.0
+    """Time trained, validation included, over all starts."""
+    validation_seconds: float = 0.0
+    """How long the last validation took: kept free at the end of a run that is limited in minutes."""
+    metric: str | None = None
+    best_value: float | None = None
+    best_step: int | None = None
+    validations: list[tuple[int, float]] = field(default_factory=list)
+    """(step, value of the best metric) of every validation."""
+    validated_step: int | None = None
+    not_better: int = 0
+    """Validations since the best one."""
+    bad_in_a_row: int = 0
+    bad_steps: int = 0
+    rollbacks: int = 0
+    rate_scale: float = 1.0
+    """Factor on the learning rate; a roll-back lowers it."""
+    smooth_loss: float | None = None
+    lowest_loss: float | None = None
+    split_above: int | None = None
+    """Batches with more padded tokens than this are split from the start: one of that size did not fit."""
+    finished: str | None = None
+    """Why the run ended, once it has."""
+    window: Window = field(default_factory=Window)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "RunState":
+        """What `to_json` gave."""
+        plain = {**values, "window": Window(**values["window"])}
+        plain["validations"] = [(step, value) for step, value in values["validations"]]
+        return cls(**plain)
+
+    def note_loss(self, loss: float) -> None:
+        """Follow the loss of a step (nats a target)."""
+        self.smooth_loss = loss if self.smooth_loss is None else 0.9 * self.smooth_loss + 0.1 * loss
+        if self.step >= 10:
+            self.lowest_loss = min(self.smooth_loss, self.lowest_loss or math.inf)
+
+    def note_validation(self, metric: str, value: float) -> bool:
+        """Record a validation at this step; whether it is the best so far."""
+        self.validated_step = self.step
+        value = value if math.isfinite(value) else (math.inf if lower_is_better(metric) else -math.inf)
+        if metric != self.metric:  # another metric was chosen since: earlier values say nothing about this one
+            self.metric, self.best_value, self.best_step, self.validations, self.not_better = metric, None, None, [], 0
+        better = self.best_value is None or is_better(metric, value, self.best_value)
+        if math.isfinite(value):
+            self.validations = [entry for entry in self.validations if entry[0] != self.step] + [(self.step, value)]
+        if better:
+            self.best_value, self.best_step, self.not_better = (value if math.isfinite(value) else None), self.step, 0
+        else:
+            self.not_better += 1
+        return better
+
+    def best_steps(self, count: int) -> list[int]:
+        """The `count` best validated steps, best first, the earlier of equals first."""
+        sign = 1 if lower_is_better(self.metric or "loss") else -1
+        return [step for step, _ in sorted(self.validations, key=lambda entry: (sign * entry[1], entry[0]))[:count]]
+
+
+def has_diverged(state: RunState) -> bool:
+    """Whether the smoothed loss has left the lowest it had by more than chance and hard batches explain."""
+    if state.lowest_loss is None or state.smooth_loss is None:
+        return False
+    return state.smooth_loss > 1.5 * state.lowest_loss + 0.5
+
+
+def choose_metric(wanted: str, metrics: Mapping[str, float]) -> str:
+    """The name of the metric that decides which model is best."""
+    if wanted != "auto":
+        return wanted
+    return next((name for name in AUTO_ORDER if METRIC_KEYS[name] in metrics), "loss")
+
+
+def lower_is_better(metric: str) -> bool:
+    """Of the metrics, losses alone are better when lower."""
+    return metric == "loss"
+
+
+def is_better(metric: str, value: float, than: float) -> bool:
+    """Whether `value` is better; an equal one is not."""
+    return value < than if lower_is_better(metric) else value > than
+
+
+def limits(config: TrainingConfig) -> tuple[float, float, float]:
+    """(steps, epochs, seconds) after which training ends; infinite where there is no limit."""
+    unlimited = config.max_steps is None and config.max_epochs is None and config.max_minutes is None
+    steps = DEFAULT_STEPS if unlimited else config.max_steps or math.inf
+    return steps, config.max_epochs or math.inf, (config.max_minutes or math.inf) * 60
+
+
+def progress(state: RunState, epoch: float, config: TrainingConfig) -> float:
+    """The share of training that is done, in [0, 1], by the limit that will be reached first."""
+    steps, epochs, seconds = limits(config)
+    usable = max(1e-9, seconds - state.validation_seconds)
+    return min(1.0, max(state.step / steps, epoch / epochs, state.seconds / usable))
+
+
+def end_reason(state: RunState, epoch: float, config: TrainingConfig) -> str | None:
+    """Why training ends here, or None when it goes on."""
+    steps, epochs, seconds = limits(config)
+    if state.step >= steps:
+        return f"max_steps {steps:,.0f} reached"
+    if epoch >= epochs:
+        return f"max_epochs {epochs:g} reached"
+    if state.seconds >= seconds - state.validation_seconds:
+        return f"max_minutes {seconds / 60:g} reached"
+    if config.patience and state.not_better >= config.patience:
+        return f"no better {state.metric} in {config.patience} validations"
+    return None

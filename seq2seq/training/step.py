@@ -1,0 +1,130 @@
+"""One optimiser step: micro-batches in, one change of the weights out.
+
+The trainer calls it. The gradient is that of the mean loss over the targets of all micro-batches and ranks, however
+they are cut, so that accumulation, ranks and memory make no difference to what is learned.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from seq2seq.config import TrainingConfig
+from seq2seq.errors import RunError
+from seq2seq.memory import is_out_of_memory, release
+from seq2seq.runtime import Runtime, random_state, restore_random_state
+from seq2seq.training.loss import LossSum
+from seq2seq.training.optim import build_optimizer
+from seq2seq.training.ranks import sum_gradients
+
+ComputeLoss = Callable[[nn.Module, Any], LossSum]
+
+
+class GradientStep:
+    """Owns the optimiser, and the loss scale of float16."""
+
+    def __init__(self, module: nn.Module, compute_loss: ComputeLoss, config: TrainingConfig, runtime: Runtime):
+        self.module = module
+        self.optimizer = build_optimizer(module, config)
+        self.scaler = torch.amp.GradScaler(runtime.device.type, enabled=runtime.precision == torch.float16)
+        self.split_above: int | None = None
+        self._compute_loss = compute_loss
+        self._clip_norm = config.clip_norm
+        self._runtime = runtime
+        self._weights = [parameter for parameter in module.parameters() if parameter.requires_grad]
+
+    def compute_gradient(self, batches: Sequence[Any], num_targets: float) -> tuple[Tensor, Tensor]:
+        """Leave the gradient in the weights; `num_targets` counts the targets of all ranks.
+
+        A batch that does not fit in memory is halved and the whole step computed again, as often as it takes.
+
+        Returns:
+            Loss in nats and correct targets, summed over this rank's batches.
+
+        Raises:
+            RunError: a single row does not fit.
+        """
+        batches = [part for batch in batches for part in self._split_known(batch)]
+        while True:
+            self.optimizer.zero_grad(set_to_none=True)
+            sums, failed = self._accumulate(batches, num_targets)
+            if failed is None:
+                sum_gradients(self._weights, self._runtime)
+                return sums
+            release()
+            batches = [*batches[:failed], *self._halves(batches[failed]), *batches[failed + 1 :]]
+
+    def update(self, rate: float) -> Tensor:
+        """Clip the gradient and change the weights, unless the gradient is not finite; returns its norm, unclipped.
+
+        Whether it is finite is decided on the device: the processor does not wait for a GPU.
+        """
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.scaler.unscale_(self.optimizer)
+        gradients = [weight.grad for weight in self._weights if weight.grad is not None]
+        norm = nn.utils.get_total_norm(gradients)
+        if self._clip_norm is not None:
+            nn.utils.clip_grads_with_norm_(self._weights, self._clip_norm, norm)
+        if self.scaler.is_enabled():
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+        else:
+            self.optimizer.found_inf = (~torch.isfinite(norm)).float()  # what a fused optimiser skips a step by
+            self.optimizer.step()
+        return norm
+
+    def rehearse(self, batch: Any) -> None:
+        """Compute the gradient of a batch and throw it away: what does not fit in memory shows itself here.
+
+        Random numbers go on afterwards as if nothing had been drawn.
+        """
+        before = random_state()
+        parts = self._split_known(batch)
+        while parts:
+            self.optimizer.zero_grad(set_to_none=True)
+            _, failed = self._accumulate(parts[:1], max(1, batch.num_targets))
+            parts = parts[1:] if failed is None else [*self._halves(parts[0]), *parts[1:]]
+        self.optimizer.zero_grad(set_to_none=True)
+        restore_random_state(before)
+
+    def _accumulate(self, batches: Sequence[Any], num_targets: float) -> tuple[tuple[Tensor, Tensor], int | None]:
+        """(sums, None), or sums so far and the index of the batch that did not fit."""
+        total = torch.zeros((), device=self._runtime.device)
+        correct = torch.zeros((), device=self._runtime.device)
+        for index, batch in enumerate(batches):
+            try:
+                batch = batch.to(self._runtime.device, non_blocking=True)
+                with self._runtime.autocast():
+                    loss = self._compute_loss(self.module, batch)
+                self.scaler.scale(loss.total / num_targets).backward()
+            except (RuntimeError, MemoryError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                return (total, correct), index
+            total += loss.total.detach()
+            correct += loss.correct
+        return (total, correct), None
+
+    def _split_known(self, batch: Any) -> list[Any]:
+        if self.split_above is None or padded_size(batch) <= self.split_above or len(batch) < 2:
+            return [batch]
+        return [part for half in batch.split() for part in self._split_known(half)]
+
+    def _halves(self, batch: Any) -> tuple[Any, Any]:
+        size = padded_size(batch)
+        if len(batch) < 2:
+            raise RunError(
+                f"a single example of {size} tokens does not fit in the memory of {self._runtime.device}; lower "
+                "data.filters.max_length or the model's sizes"
+            )
+        self.split_above = min(self.split_above or size, size - 1)
+        return batch.split()
+
+
+def padded_size(batch: Any) -> int:
+    """Numbers in the batch, padding counted: what memory grows with."""
+    tensors = (getattr(batch, field.name) for field in dataclasses.fields(batch))
+    return sum(tensor.numel() for tensor in tensors if isinstance(tensor, Tensor) and tensor.ndim >= 2)

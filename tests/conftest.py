@@ -1,0 +1,22 @@
+"""What several test files share: deterministic torch, and where the optional real corpora are."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    torch.manual_seed(0)
+    yield
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of real corpora that S2S_DATA names; tests that measure on them skip without it."""
+    folder = Path(os.environ.get("S2S_DATA", Path(__file__).parent.parent.parent / "shared" / "data"))
+    if not (folder / "multi30k" / "train.en.gz").exists():
+        pytest.skip("needs Multi30k under $S2S_DATA/multi30k")
+    return folder

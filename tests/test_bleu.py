@@ -1,0 +1,205 @@
+"""`s2s bleu` beside the command `sacrebleu` on the same files: the same figures, signatures and JSON."""
+
+import gzip
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from seq2seq.cli import group, main
+
+REFERENCE = "\n".join(
+    [
+        "Ein Mann fährt Fahrrad.",
+        "Zwei Hunde spielen im Schnee.",
+        "Die Frau, die lacht, trägt einen Hut.",
+        "",
+        "Es regnet.",
+    ]
+    * 8
+)
+GOOD = REFERENCE.replace("Schnee", "Garten").replace("trägt", "hat")
+POOR = REFERENCE.replace("Ein Mann", "Mann").replace("Zwei Hunde spielen", "Hunde").replace("Die Frau, die", "Frau")
+# Characters at which careless readers end a line, in the middle of lines and at their ends.
+ODD = "\n".join(
+    [
+        "eins\u2028zwei drei\u0085vier",
+        "a\rb c d e\r",
+        "fünf\x0csechs\x1csieben \u00a0",
+        "\ufeffacht neun\t",
+        " zehn  elf \u2029",
+    ]
+)
+ODD_REFERENCE = "\n".join(
+    ["eins zwei drei\u2028vier", "a b c d e", "fünf sechs\x0csieben", "acht neun", "zehn\u2029elf"]
+)
+
+
+def sacrebleu(*arguments):
+    done = subprocess.run(
+        [sys.executable, "-m", "sacrebleu", *map(str, arguments)], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def s2s(*arguments, stdin=b""):
+    result = CliRunner().invoke(group, ["bleu", *map(str, arguments)], input=stdin, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name, text, pack=False):
+        path = tmp_path / name
+        content = text.encode("utf-8")
+        path.write_bytes(gzip.compress(content) if pack else content)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("reference", "hypothesis"),
+    [(REFERENCE, GOOD), (REFERENCE, POOR + "\n"), (ODD_REFERENCE, ODD), (ODD_REFERENCE.replace("\n", "\r\n"), ODD)],
+    ids=["good", "poor", "odd line separators", "windows line ends"],
+)
+def test_figures_and_signatures_are_sacrebleus(write, reference, hypothesis):
+    reference, hypothesis = write("ref", reference), write("hyp", hypothesis)
+    options = ("-m", "bleu", "chrf", "ter", "-f", "json")
+    for width in (1, 6):
+        theirs = json.loads(sacrebleu(reference, "-i", hypothesis, *options, "-w", width))
+        ours = json.loads(s2s(reference, hypothesis, "--metrics", "bleu,chrf,ter", "--format", "json", "-w", width))
+        assert ours == theirs
+
+
+def test_the_text_lines_are_sacrebleus(write):
+    reference, hypothesis = write("ref", REFERENCE), write("hyp", GOOD)
+    theirs = sacrebleu(reference, "-i", hypothesis, "-m", "bleu", "chrf", "ter", "-f", "text")
+    ours = s2s(reference, hypothesis, "--metrics", "ter,bleu,chrf")
+    assert [line.split() for line in ours.splitlines()] == [line.split() for line in theirs.splitlines()]
+
+
+def test_one_metric_is_one_object(write):
+    reference, hypothesis = write("ref", REFERENCE), write("hyp", GOOD)
+    theirs = sacrebleu(reference, "-i", hypothesis, "-m", "bleu", "-f", "json")
+    assert s2s(reference, hypothesis, "--metrics", "bleu", "-f", "json") == theirs
+
+
+@pytest.mark.parametrize("tokenizer", ["intl", "char", "none", "zh"])
+def test_tokenizers_are_sacrebleus(write, tokenizer):
+    reference, hypothesis = write("ref", REFERENCE), write("hyp", GOOD)
+    theirs = json.loads(sacrebleu(reference, "-i", hypothesis, "-m", "bleu", "-tok", tokenizer, "-w", 4))
+    assert (
+        json.loads(s2s(reference, hypothesis, "-m", "bleu", "--tokenize", tokenizer, "-w", 4, "-f", "json")) == theirs
+    )
+
+
+def test_confidence_is_sacrebleus(write):
+    reference, hypothesis = write("ref", REFERENCE), write("hyp", POOR)
+    theirs = json.loads(sacrebleu(reference, "-i", hypothesis, "-m", "bleu", "chrf", "-ci", "-w", 3))
+    assert json.loads(s2s(reference, hypothesis, "--confidence", "-w", 3, "-f", "json")) == theirs
+
+
+def test_paired_bootstrap_is_sacrebleus(write):
+    reference, good, poor, same = (write(n, t) for n, t in zip("rgps", (REFERENCE, GOOD, POOR, GOOD), strict=True))
+    # of BLEU alone: sacrebleu 2.6 cannot write the results of the others as JSON
+    theirs = json.loads(sacrebleu(reference, "-i", good, poor, "-m", "bleu", "--paired-bs", "-f", "json"))
+    assert json.loads(s2s(reference, good, poor, "--metrics", "bleu", "-f", "json")) == theirs
+    ours = json.loads(s2s(reference, good, poor, same, "--metrics", "bleu,chrf,ter", "-f", "json"))
+    assert [list(record) for record in ours] == [["system", "BLEU", "chrF2", "TER"]] * 3
+    assert ours[2]["BLEU"]["p_value"] == 1.0  # the same text is not a different system
+
+
+def test_the_table_of_several_systems_has_sacrebleus_figures(write):
+    reference, good, poor = (write(n, t) for n, t in zip("rgp", (REFERENCE, GOOD, POOR), strict=True))
+    theirs = sacrebleu(
+        reference, "-i", good, poor, "-m", "bleu", "chrf", "ter", "--paired-bs", "-f", "text", "-w", 4, "-nc"
+    )
+    ours = s2s(reference, good, poor, "--metrics", "bleu,chrf,ter", "-w", 4)
+    for pattern in (r"\d+\.\d{4} \(\d+\.\d{4} ± \d+\.\d{4}\)", r"p = \d\.\d{4}", r"nrefs:\S+"):
+        found = re.findall(pattern, ours)
+        assert found == re.findall(pattern, theirs)
+        assert len(found) >= 3
+
+
+def test_standard_input_is_the_file(write):
+    reference, hypothesis = write("ref", ODD_REFERENCE), write("hyp", ODD)
+    assert s2s(reference, stdin=ODD.encode()) == s2s(reference, hypothesis)
+
+
+def test_packed_text_on_standard_input_is_read_as_it_is(write):
+    reference, hypothesis = write("ref", REFERENCE), write("hyp", GOOD)
+    command = [sys.executable, "-m", "seq2seq", "bleu", str(reference)]
+    done = subprocess.run(command, input=gzip.compress(GOOD.encode()), capture_output=True, timeout=60, check=True)
+    assert done.stdout.decode() == s2s(reference, hypothesis)
+
+
+def test_a_packed_reference_is_read_as_it_is(write):
+    plain, packed = write("ref", REFERENCE), write("ref.gz", REFERENCE, pack=True)
+    assert s2s(packed, stdin=GOOD.encode()) == s2s(plain, stdin=GOOD.encode())
+
+
+def test_the_figure_alone(write):
+    reference = write("ref", REFERENCE)
+    assert s2s(reference, "-b", "-m", "bleu", "-w", "2", stdin=REFERENCE.encode()) == "100.00\n"
+
+
+def failing(capsys, *arguments):
+    code = main(["bleu", *map(str, arguments)])
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert len(captured.err.splitlines()) == 1, captured.err
+    return code, captured.err
+
+
+def test_unequal_line_counts_exit_2_with_both(write, capsys):
+    reference, hypothesis = write("ref", "a\n" * 1200), write("hyp", "a\n" * 1199)
+    code, message = failing(capsys, reference, hypothesis)
+    assert code == 2
+    assert "1,199" in message
+    assert "1,200" in message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "word"),
+    [
+        ((), "REFERENCE"),
+        (("missing.txt",), "missing.txt"),
+        (("{ref}", "missing.txt"), "missing.txt"),
+        (("{ref}", "{ref}", "--metrics", "bleu,rouge"), "rouge"),
+        (("{ref}", "{ref}", "--metrics", ","), "--metrics"),
+        (("{ref}", "{ref}", "--tokenize", "13b"), "13b"),
+        (("{ref}", "{ref}", "--format", "xml"), "xml"),
+        (("{ref}", "{ref}", "{ref}"), "twice"),
+        (("{ref}", "--beam-size", "4"), "--model"),
+        (("{ref}", "--source", "{ref}"), "--model"),
+        (("{ref}", "--model", "x"), "--reference"),
+        (("--model", "x", "--source", "{ref}"), "--reference"),
+        (("--model", "no/such/model"), "no/such/model"),
+        (("{folder}", "{ref}"), "folder"),
+        (("{empty}", "{empty}"), "no lines"),
+    ],
+)
+def test_wrong_use_is_one_line_and_exit_2(write, tmp_path, capsys, monkeypatch, arguments, word):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    places = {"ref": write("ref", "a b c d\n"), "folder": "folder", "empty": write("empty", "")}
+    code, message = failing(capsys, *(argument.format(**places) for argument in arguments))
+    assert code == 2
+    assert word in message
+
+
+def test_invalid_utf8_is_counted_and_its_line_named(write, tmp_path, capsys):
+    reference = write("ref", "eins zwei drei vier\nfünf sechs sieben acht\n")
+    hypothesis = tmp_path / "hyp"
+    hypothesis.write_bytes("eins zwei drei vier\nf\xfcnf sechs sieben acht\n".encode("latin-1"))
+    assert main(["bleu", str(reference), str(hypothesis)]) == 0
+    captured = capsys.readouterr()
+    assert "line 2" in captured.err
+    assert str(hypothesis) in captured.err
+    assert captured.out.startswith("BLEU|")

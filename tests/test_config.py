@@ -1,0 +1,186 @@
+import math
+from pathlib import Path
+
+import pytest
+
+from seq2seq import config_file
+from seq2seq.config import PRESETS, Config, ModelConfig
+from seq2seq.errors import ConfigError
+
+MINIMAL = """
+source_language: en
+target_language: de
+data:
+  train: {source: train.en, target: train.de}
+  valid: {source: valid.en, target: valid.de}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("train.en", "train.de", "valid.en", "valid.de"):
+        (tmp_path / name).write_text("a line\n")
+    return tmp_path
+
+
+def parse(folder: Path, text: str = MINIMAL, *overrides: str) -> Config:
+    return config_file.parse(text, origin="test.yaml", folder=folder, overrides=overrides)
+
+
+def problems(folder: Path, text: str = MINIMAL, *overrides: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse(folder, text, *overrides)
+    lines = str(caught.value).splitlines()
+    assert all(line.startswith("test.yaml: ") for line in lines)
+    return str(caught.value)
+
+
+def test_data_and_languages_are_all_a_config_needs(folder):
+    config = parse(folder)
+    assert config.task == "translation" and config.data.train.source == (folder / "train.en").resolve()
+
+
+def test_dump_then_parse_is_the_identity(folder):
+    config = parse(folder, MINIMAL, "model.preset=base", "training.clip_norm=null", "tokenizer.sampling=0.25")
+    assert config_file.parse(config_file.dump(config)) == config
+    assert config.training.clip_norm is None
+
+
+@pytest.mark.parametrize(
+    ("override", "path", "value"),
+    [
+        ("source_language=no", "source_language", "no"),
+        ("training.learning_rate=1e-4", "training.learning_rate", 1e-4),
+        ("training.learning_rate=2", "training.learning_rate", 2.0),
+        ("training.max_minutes=null", "training.max_minutes", None),
+        ("model.tied_embeddings=decoder", "model.tied_embeddings", "decoder"),
+        ("evaluation.metrics=[bleu]", "evaluation.metrics", ("bleu",)),
+    ],
+)
+def test_yaml_1_2_values_keep_their_meaning(folder, override, path, value):
+    setting = parse(folder, MINIMAL, override)
+    for name in path.split("."):
+        setting = getattr(setting, name)
+    assert setting == value and type(setting) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("training.warmup_step=3", "training.warmup_step: unknown key; did you mean 'warmup_steps'?"),
+        ("trainnig.max_steps=3", "trainnig: unknown key; did you mean 'training'?"),
+        ("training.max_steps=ten", "training.max_steps: 'ten' should be"),
+        ("training.max_steps=1.5", "training.max_steps: 1.5 should be"),
+        ("training.max_steps=true", "training.max_steps: True should be"),
+        ("search.beam_size=0", "search.beam_size: 0 should be greater than or equal to 1"),
+        ("search.n_best=9", "search: n_best 9 is more than beam_size 5"),
+        ("model.d_model=250", "model: d_model 250 is not a multiple of num_heads 4; change one or set head_dim"),
+        (
+            "model.activation=rel",
+            "model.activation: 'rel' is not one of relu, gelu, silu, swiglu; did you mean 'relu'?",
+        ),
+        ("model.preset=smal", "model.preset: 'smal' is not one of"),
+        ("model.dropout=1.0", "model.dropout: 1.0 should be less than 1"),
+        ("tokenizer.shared=false", "model.tied_embeddings: all needs tokenizer.shared: true"),
+        ("training.best_metric=accuracy", "training.best_metric: 'accuracy' is not a metric of translation"),
+        ("training.average=last", "training.average_count: 5 checkpoints are not kept; raise training.keep_last"),
+        ("data.train.source=trian.en", "data.train.source: file trian.en not found"),
+        ("data.train.taget=x", "data.train.taget: unknown key; did you mean 'target'?"),
+        (
+            "data.train.tsv=train.en",
+            "data.train: needs exactly one of source + target, tsv, jsonl, hub; source and tsv given",
+        ),
+        ("data.valid.target=null", "data.valid: has source but no target"),
+    ],
+)
+def test_each_mistake_names_its_key_and_the_remedy(folder, override, expected):
+    assert expected in problems(folder, MINIMAL, override)
+
+
+def test_all_problems_are_told_at_once(folder):
+    text = problems(
+        folder,
+        MINIMAL,
+        "data.train.source=gone.en",
+        "model.d_model=250",
+        "search.beam_size=0",
+        "sed=1",
+        "training.max_steps=x",
+    )
+    assert len(text.splitlines()) == 5
+
+
+def test_cross_problems_and_missing_files_are_told_together(folder):
+    text = problems(folder, MINIMAL, "data.valid.source=gone.en", "source_language=null", "training.best_metric=f1")
+    assert len(text.splitlines()) == 3
+
+
+def test_duplicate_keys_are_refused_with_their_lines(folder):
+    text = problems(folder, MINIMAL + "training:\n  max_steps: 1\n  max_steps: 2\nseed: 1\nseed: 2\n")
+    assert "training.max_steps: given twice, on lines 8 and 9" in text
+    assert "seed: given twice, on lines 10 and 11" in text
+
+
+def test_a_valid_set_without_lines_is_found_before_anything_heavy(folder):
+    (folder / "valid.de").write_text("")
+    assert "data.valid.target" in problems(folder) and "has no lines" in problems(folder)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "- a\n- b", "just words", "a: [1", "\tx: 1", "a: &x *x", "!!python/object:os.system x"]
+)
+def test_what_is_no_mapping_gets_one_line(folder, text):
+    assert len(problems(folder, text).splitlines()) <= 2
+
+
+@pytest.mark.parametrize("override", ["nonsense", "=1", "training=3", "training.max_steps.x=1"])
+def test_malformed_overrides(folder, override):
+    problems(folder, MINIMAL, override)
+
+
+def test_paths_are_looked_up_in_the_documented_order(folder, tmp_path_factory, monkeypatch):
+    here, named = tmp_path_factory.mktemp("here"), tmp_path_factory.mktemp("named")
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("S2S_DATA", str(named))
+    assert parse(folder).data.train.source.parent == folder.resolve()
+    (named / "train.en").write_text("x\n")
+    assert parse(folder).data.train.source.parent == named.resolve()
+    (here / "train.en").write_text("x\n")
+    assert parse(folder).data.train.source.parent == here.resolve()
+
+
+def test_a_missing_file_says_where_it_was_looked_for(folder, monkeypatch):
+    monkeypatch.setenv("S2S_DATA", str(folder / "elsewhere"))
+    text = problems(folder, MINIMAL, "data.train.source=train.em")
+    assert str(folder) in text and "elsewhere" in text and "did you mean 'train.en'?" in text
+
+
+def test_a_preset_fills_and_keys_beside_it_win():
+    assert ModelConfig(preset="base").d_model == 512
+    assert ModelConfig(preset="base", d_ff=100).d_ff == 100
+    assert ModelConfig(preset="base", d_ff=100).num_encoder_layers == 6
+    assert {ModelConfig(preset=name).num_encoder_layers for name in PRESETS} == {2, 3, 5, 6, 12}
+
+
+def test_changes_lists_every_difference_and_knows_which_may_be(folder):
+    old = parse(folder)
+    new = parse(folder, MINIMAL, "training.max_steps=7", "model.dropout=0.3", "search.beam_size=1")
+    found = {key: (before, after) for key, before, after in config_file.changes(old, new)}
+    assert found == {"training.max_steps": (None, 7), "model.dropout": (0.1, 0.3), "search.beam_size": (5, 1)}
+    assert [key for key in found if not config_file.may_change(key)] == ["model.dropout"]
+
+
+def test_sources_mix_with_weights(folder):
+    text = MINIMAL.replace(
+        "train: {source: train.en, target: train.de}",
+        "train:\n    - {source: train.en, target: train.de, weight: 2.5}\n    - {jsonl: more.jsonl}",
+    )
+    assert "data.train.1.jsonl: file more.jsonl not found" in problems(folder, text)
+    (folder / "more.jsonl").write_text("{}\n")
+    assert [source.weight for source in parse(folder, text).data.train_sources] == [2.5, 1.0]
+
+
+def test_numbers_that_are_not_finite_are_refused(folder):
+    for value in (".inf", ".nan"):
+        assert "training.learning_rate" in problems(folder, MINIMAL, f"training.learning_rate={value}")
+    assert math.isfinite(parse(folder).training.learning_rate)

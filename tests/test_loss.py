@@ -1,0 +1,99 @@
+import pytest
+import torch
+from torch.nn import functional
+
+from seq2seq.training import loss
+from seq2seq.training.loss import label_smoothed_cross_entropy
+
+
+def parts(rows=300, width=16, vocab=50, bias=True):
+    hidden, weight = torch.randn(rows, width, requires_grad=True), torch.randn(vocab, width, requires_grad=True)
+    return hidden, weight, torch.randn(vocab, requires_grad=True) if bias else None, torch.randint(0, vocab, (rows,))
+
+
+def gradients(total, tensors):
+    return torch.autograd.grad(total, [tensor for tensor in tensors if tensor is not None])
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("rows", [1, 255, 256, 257, 700])
+def test_loss_and_gradients_are_those_of_torch(smoothing, bias, rows):
+    hidden, weight, bias, targets = parts(rows=rows, bias=bias)
+    logits = functional.linear(hidden, weight, bias)
+    expected = functional.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
+    actual = label_smoothed_cross_entropy(hidden, weight, bias, targets, smoothing)
+    torch.testing.assert_close(actual.total, expected)
+    assert actual.count == rows and actual.correct == (logits.argmax(1) == targets).sum()
+    ours = gradients(actual.total / 7, (hidden, weight, bias))
+    theirs = gradients(expected / 7, (hidden, weight, bias))
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-4)
+
+
+def test_gradient_is_the_slope_of_the_loss():
+    hidden, weight, bias, targets = (
+        tensor.detach().double() if tensor.is_floating_point() else tensor for tensor in parts(5, 3, 7)
+    )
+    direction = torch.randn_like(hidden)
+    hidden.requires_grad_()
+    (gradient,) = torch.autograd.grad(
+        functional.cross_entropy(functional.linear(hidden, weight, bias), targets, reduction="sum"), hidden
+    )
+
+    def value(offset: float) -> torch.Tensor:
+        moved = (hidden + offset * direction).float()
+        return label_smoothed_cross_entropy(moved, weight.float(), bias.float(), targets, 0.0).total
+
+    slope = (value(1e-2) - value(-1e-2)) / 2e-2
+    assert slope.item() == pytest.approx((gradient * direction).sum().item(), rel=1e-2, abs=1e-3)
+
+
+def test_smoothing_zero_is_cross_entropy():
+    hidden, weight, _, targets = parts(bias=False)
+    expected = -functional.linear(hidden, weight).log_softmax(1).gather(1, targets[:, None]).sum()
+    torch.testing.assert_close(label_smoothed_cross_entropy(hidden, weight, None, targets, 0.0).total, expected)
+
+
+def test_two_half_batches_equal_one():
+    hidden, weight, bias, targets = parts()
+    whole = label_smoothed_cross_entropy(hidden, weight, bias, targets, 0.1)
+    halves = [
+        label_smoothed_cross_entropy(hidden[rows], weight, bias, targets[rows], 0.1)
+        for rows in (slice(0, 100), slice(100, None))
+    ]
+    torch.testing.assert_close(halves[0].total + halves[1].total, whole.total)
+    for mine, other in zip(
+        gradients(halves[0].total + halves[1].total, (hidden, weight, bias)),
+        gradients(whole.total, (hidden, weight, bias)),
+        strict=True,
+    ):
+        torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-4)
+
+
+def test_confident_and_huge_logits_stay_finite():
+    hidden = torch.tensor([[1e4, 0.0], [-1e4, 0.0]], requires_grad=True)
+    weight = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]])
+    result = label_smoothed_cross_entropy(hidden, weight, None, torch.tensor([0, 0]), 0.1)
+    result.total.backward()
+    assert torch.isfinite(result.total) and torch.isfinite(hidden.grad).all()
+
+
+def test_bfloat16_products_keep_a_float32_loss():
+    hidden, weight, bias, targets = parts()
+    exact = label_smoothed_cross_entropy(hidden, weight, bias, targets, 0.1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        rounded = label_smoothed_cross_entropy(hidden, weight, bias, targets, 0.1)
+    assert rounded.total.dtype == torch.float32
+    torch.testing.assert_close(rounded.total, exact.total, rtol=5e-3, atol=0)
+    ours, theirs = gradients(rounded.total, (hidden, weight, bias)), gradients(exact.total, (hidden, weight, bias))
+    for mine, other in zip(ours, theirs, strict=True):
+        assert mine.dtype == torch.float32
+        assert (mine - other).norm() < 0.02 * other.norm()
+
+
+def test_no_gradient_is_computed_where_none_is_asked_for(monkeypatch):
+    monkeypatch.setattr(loss, "_add_product", lambda *_: pytest.fail("a weight gradient was computed"))
+    hidden, weight, bias, targets = parts()
+    with torch.no_grad():
+        label_smoothed_cross_entropy(hidden, weight, bias, targets, 0.1)

@@ -1,0 +1,320 @@
+"""Laws of search, over tables of probabilities whose best translations can be counted out."""
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from seq2seq.config import SearchConfig
+from seq2seq.search import beam_search, greedy_search, normalized_score, sample_search, search
+from seq2seq.search.base import largest_candidates, log_normalizer
+from seq2seq.search.greedy import draw_ids
+from seq2seq.search.rules import forbid_repeated_ngrams
+
+START, EOS = 0, 1
+NUM_STATES = 997
+
+
+@dataclass
+class TableState:
+    keys: Tensor  # (R,): which line of the table a row stands at; a function of its source and all its ids
+    num_rows: int
+    steps: int = 0
+
+
+class TableModel:
+    """Logits from a table, by all that a row has read: following a wrong row or sentence changes what comes next."""
+
+    start_id, eos_id, device = START, EOS, torch.device("cpu")
+
+    def __init__(self, seed: int, vocab_size: int = 7, spread: float = 2.0, max_length: int = 64, suppressed=(START,)):
+        self.vocab_size, self.max_length, self.suppressed = vocab_size, max_length, suppressed
+        generator = torch.Generator().manual_seed(seed)
+        self.table = torch.randn(NUM_STATES, vocab_size, generator=generator) * spread
+        self.rows_computed = 0
+
+    def start(self, source_ids, beam_size, max_length):
+        keys = [hash(tuple(ids)) % NUM_STATES for ids in source_ids]
+        return TableState(torch.tensor(keys).repeat_interleave(beam_size), beam_size)
+
+    def step(self, token_ids, state):
+        self.rows_computed += len(token_ids)
+        state.keys = (state.keys * 31 + token_ids * 7 + 1) % NUM_STATES
+        return self.table[state.keys].clone()
+
+    def reorder(self, state, rows):
+        assert torch.equal(rows // state.num_rows, torch.arange(len(rows)) // state.num_rows)
+        state.keys = state.keys[rows]
+
+    def select(self, state, sentences):
+        state.keys = state.keys.view(-1, state.num_rows)[sentences].flatten()
+
+    def log_prob(self, source, ids):
+        """Of the tokens `ids`, computed without search."""
+        key, total = hash(tuple(source)) % NUM_STATES, 0.0
+        for last, token in zip((START, *ids), ids, strict=False):
+            key = (key * 31 + last * 7 + 1) % NUM_STATES
+            total += self.table[key].double().log_softmax(0)[token].item()
+        return total
+
+
+def sources(count: int, seed: int = 0) -> list[list[int]]:
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randint(2, 50, (1 + i % 5,), generator=generator).tolist() for i in range(count)]
+
+
+def texts(results):
+    return [[hypothesis.ids for hypothesis in hypotheses] for hypotheses in results]
+
+
+def config(**values) -> SearchConfig:
+    return SearchConfig(**{"max_length_ratio": 1.0, "max_length_offset": 8, "n_best": 1, **values})
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_beam_of_one_is_greedy(seed):
+    model = TableModel(seed)
+    beam = beam_search(model, sources(9), config(beam_size=1))
+    greedy = greedy_search(model, sources(9), config(beam_size=1))
+    assert texts(beam) == texts(greedy)
+    for one, other in zip(itertools.chain(*beam), itertools.chain(*greedy), strict=True):
+        assert one.finished == other.finished
+        assert one.score == pytest.approx(other.score, abs=1e-4)
+
+
+@pytest.mark.parametrize("length_penalty", [0.0, 0.6, 1.0, 2.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_wide_beam_finds_what_counting_out_finds(seed, length_penalty):
+    model, limit = TableModel(seed, vocab_size=5), 5
+    every = [
+        ids
+        for length in range(limit)
+        for ids in itertools.product((2, 3, 4), repeat=length)  # neither start nor end
+    ]
+    for source in sources(3, seed):
+        ranked = sorted(
+            every,
+            key=lambda ids: -normalized_score(model.log_prob(source, (*ids, EOS)), len(ids) + 1, length_penalty),
+        )
+        wide = config(
+            beam_size=300, n_best=20, length_penalty=length_penalty, max_length_ratio=1e-9, max_length_offset=limit
+        )
+        found = beam_search(model, [source], wide)[0]
+        assert [hypothesis.ids for hypothesis in found] == ranked[:20]
+        for hypothesis in found:
+            log_prob = model.log_prob(source, (*hypothesis.ids, EOS))
+            assert hypothesis.finished
+            assert hypothesis.log_prob == pytest.approx(log_prob, abs=1e-4)
+            expected = normalized_score(log_prob, len(hypothesis.ids) + 1, length_penalty)
+            assert hypothesis.score == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        dict(beam_size=1),
+        dict(beam_size=4, n_best=4),
+        dict(beam_size=3, no_repeat_ngram=2, min_length=3),
+        dict(sample=True, n_best=3, temperature=1.3),
+    ],
+)
+def test_batch_size_and_order_change_nothing(how):
+    model, lines = TableModel(3), sources(40)
+    keys = list(range(40))
+    whole = search(model, lines, config(**how), sentence_keys=keys)
+    alone = [search(model, [line], config(**how), sentence_keys=[key])[0] for key, line in enumerate(lines)]
+    backwards = search(model, lines[::-1], config(**how), sentence_keys=keys[::-1])[::-1]
+    assert whole == alone == backwards
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    vocab_size=st.integers(3, 9),
+    beam_size=st.integers(2, 5),
+    length_penalty=st.sampled_from([0.0, 0.5, 1.0, 1.7]),
+    spread=st.sampled_from([0.1, 1.0, 4.0]),
+    offset=st.integers(1, 12),
+)
+def test_stopping_early_never_changes_the_best(seed, vocab_size, beam_size, length_penalty, spread, offset):
+    model = TableModel(seed, vocab_size, spread)
+    lines = sources(6, seed)
+    values = dict(beam_size=beam_size, length_penalty=length_penalty, max_length_offset=offset)
+    every = [beam_search(model, lines, config(**values, n_best=n_best)) for n_best in range(1, beam_size + 1)]
+    for n_best, results in enumerate(every, start=1):
+        for best, most in zip(results, every[-1], strict=True):
+            assert best == most[:n_best]
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**6), beam_size=st.integers(1, 6), offset=st.integers(1, 9))
+def test_n_best_is_sorted_distinct_and_true(seed, beam_size, offset):
+    model, lines = TableModel(seed), sources(4, seed)
+    chosen = config(beam_size=beam_size, n_best=beam_size, max_length_offset=offset)
+    for source, hypotheses in zip(lines, beam_search(model, lines, chosen), strict=True):
+        assert 1 <= len(hypotheses) <= beam_size
+        assert len({hypothesis.ids for hypothesis in hypotheses}) == len(hypotheses)
+        order = [(not hypothesis.finished, -hypothesis.score) for hypothesis in hypotheses]
+        assert order == sorted(order)
+        for hypothesis in hypotheses:
+            tokens = (*hypothesis.ids, EOS) if hypothesis.finished else hypothesis.ids
+            assert EOS not in hypothesis.ids
+            assert len(tokens) <= len(source) + offset
+            assert hypothesis.log_prob == pytest.approx(model.log_prob(source, tokens), abs=1e-3)
+
+
+def test_best_live_hypothesis_is_returned_where_none_ends():
+    model = TableModel(0)
+    model.table[:, EOS] = -1e9
+    for how in (dict(beam_size=1), dict(beam_size=3, n_best=3), dict(sample=True, n_best=2)):
+        for source, hypotheses in zip(sources(3), search(model, sources(3), config(**how)), strict=True):
+            assert len(hypotheses) == config(**how).n_best
+            assert all(not hypothesis.finished for hypothesis in hypotheses)
+            assert all(len(hypothesis.ids) == len(source) + 8 for hypothesis in hypotheses)
+
+
+@pytest.mark.parametrize("how", [dict(beam_size=1), dict(beam_size=4, n_best=4), dict(sample=True, n_best=4)])
+def test_forced_prefix_is_a_prefix_and_counts(how):
+    model, lines = TableModel(5), sources(5)
+    # a suppressed id, a repeated n-gram, and a prefix longer than the length limit are forced all the same
+    prefixes = [[], [3], [START, 2], [2, 2, 2, 2], [4] * 20]
+    results = search(model, lines, config(**how, no_repeat_ngram=1), prefixes)
+    for source, prefix, hypotheses in zip(lines, prefixes, results, strict=True):
+        for hypothesis in hypotheses:
+            tokens = (*hypothesis.ids, EOS) if hypothesis.finished else hypothesis.ids
+            assert hypothesis.ids[: len(prefix)] == tuple(prefix)
+            assert hypothesis.log_prob == pytest.approx(model.log_prob(source, tokens), abs=1e-3)
+    free = search(model, lines[:1], config(**how, no_repeat_ngram=1))
+    assert texts(free) == texts(results[:1])
+
+
+@pytest.mark.parametrize("how", [dict(beam_size=1), dict(beam_size=4, n_best=4), dict(sample=True, n_best=4)])
+def test_minimum_length_holds_even_beyond_the_limit(how):
+    results = search(TableModel(5, vocab_size=30), sources(5), config(**how, min_length=20))
+    assert all(len(hypothesis.ids) >= 20 for hypotheses in results for hypothesis in hypotheses)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@pytest.mark.parametrize("how", [dict(beam_size=1), dict(beam_size=4, n_best=4), dict(sample=True, n_best=4)])
+def test_no_ngram_repeats(how, size):
+    model = TableModel(2, vocab_size=12, spread=0.5)
+    results = search(model, sources(5), config(**how, no_repeat_ngram=size, min_length=8))
+    for hypothesis in itertools.chain(*results):
+        ngrams = list(zip(*(hypothesis.ids[start:] for start in range(size)), strict=False))
+        assert len(set(ngrams)) == len(ngrams)
+
+
+def test_ngram_rule_forbids_exactly_what_repeats():
+    history = torch.tensor([[5, 6, 5, 7, 5], [5, 6, 7, 8, 9]])
+    logits = torch.zeros(2, 10)
+    forbid_repeated_ngrams(logits, history, 2)
+    assert (logits == -math.inf).nonzero().tolist() == [[0, 6], [0, 7]]
+
+
+def test_rules_that_leave_nothing_give_an_empty_hypothesis():
+    model = TableModel(0, vocab_size=4, suppressed=(START, 2, 3))
+    (hypotheses,) = beam_search(model, [[5]], config(beam_size=2, min_length=3))
+    assert [hypothesis.ids for hypothesis in hypotheses] == [()]
+    assert not hypotheses[0].finished
+
+
+def test_suppressed_ids_never_come_out():
+    model = TableModel(1, suppressed=(START, 4))
+    model.table[:, 4] = 9.0
+    for how in (dict(beam_size=1), dict(beam_size=4, n_best=4), dict(sample=True, n_best=4)):
+        for hypothesis in itertools.chain(*search(model, sources(8), config(**how))):
+            assert not {START, 4} & set(hypothesis.ids)
+
+
+def test_finished_sentences_leave_the_batch():
+    model, lines = TableModel(4), sources(60)
+    results = beam_search(model, lines, config(beam_size=3))
+    steps = max(len(hypotheses[0].ids) + 1 for hypotheses in results)
+    assert model.rows_computed < 0.8 * steps * 60 * 3
+
+
+def test_no_sentences_are_no_results():
+    for how in (dict(beam_size=1), dict(beam_size=4), dict(sample=True)):
+        assert search(TableModel(0), [], config(**how)) == []
+
+
+def test_model_limit_caps_every_length():
+    model = TableModel(0, max_length=4)
+    model.table[:, EOS] = -1e9
+    assert len(beam_search(model, [[2] * 9], config(beam_size=2))[0][0].ids) == 4
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    num_sentences=st.integers(1, 4),
+    num_rows=st.integers(1, 5),
+    vocab_size=st.one_of(st.integers(1, 40), st.integers(900, 1100)),
+    levels=st.sampled_from([3, 10**6]),
+)
+def test_largest_candidates_are_the_largest(seed, num_sentences, num_rows, vocab_size, levels):
+    generator = torch.Generator().manual_seed(seed)
+    shape = (num_sentences * num_rows, vocab_size)
+    logits = torch.randint(levels, shape, generator=generator).float()  # few levels: many ties
+    offsets = torch.randint(levels, shape[:1], generator=generator).float()
+    offsets[torch.rand(shape[0], generator=generator) < 0.3] = -torch.inf
+    count = min(2 * num_rows, num_rows * vocab_size)
+    values, rows, ids = largest_candidates(logits, offsets, num_rows, count)
+    every = (logits + offsets[:, None]).view(num_sentences, -1)  # (B, N * V)
+    assert torch.equal(values, every.sort(descending=True).values[:, :count])
+    places = rows * vocab_size + ids
+    possible = values > -torch.inf
+    assert torch.equal(every.gather(1, places)[possible], values[possible])
+    for sentence in range(num_sentences):
+        chosen = places[sentence][possible[sentence]].tolist()
+        assert len(set(chosen)) == len(chosen)
+
+
+def test_normalizer_is_logsumexp_for_large_and_forbidden_logits():
+    logits = torch.tensor([[500.0, 501.0, -torch.inf], [-900.0, -900.0, -900.0]])
+    assert torch.allclose(log_normalizer(logits), logits.logsumexp(1))
+
+
+def test_samples_follow_the_distribution():
+    torch.manual_seed(1)
+    logits = torch.tensor([2.0, 1.0, 0.0, -torch.inf, -1.0])
+    draws = (torch.arange(20_000) + 0.5) / 20_000
+
+    def shares(**values):
+        ids = draw_ids(logits.expand(len(draws), -1), draws, config(sample=True, **values))
+        return torch.bincount(ids, minlength=5) / len(draws)
+
+    assert torch.allclose(shares(), logits.softmax(0), atol=1e-3)
+    assert torch.allclose(shares(temperature=0.5), (logits / 0.5).softmax(0), atol=1e-3)
+    assert torch.allclose(shares(top_k=2), torch.tensor([0.7311, 0.2689, 0, 0, 0]), atol=1e-3)
+    # the first two ids hold 0.86 of the probability; top_p takes ids until it is reached
+    assert shares(top_p=0.8).nonzero().flatten().tolist() == [0, 1]
+    assert shares(top_p=0.9).nonzero().flatten().tolist() == [0, 1, 2]
+    assert shares(top_p=1e-6).nonzero().flatten().tolist() == [0]
+
+
+def test_a_draw_next_to_one_stays_possible():
+    logits = torch.tensor([[1.0, 0.5, -torch.inf]])
+    draws = torch.tensor([1.0 - 2**-24])
+    for values in ({}, dict(top_k=3), dict(top_p=0.9), dict(temperature=1e-3)):
+        assert draw_ids(logits, draws, config(sample=True, **values)).item() in (0, 1)
+
+
+def test_samples_depend_on_seed_and_key_alone():
+    model, lines = TableModel(6), [[7, 8]] * 30
+    one = sample_search(model, lines, config(sample=True, seed=1))
+    assert one == sample_search(model, lines, config(sample=True, seed=1))
+    assert one != sample_search(model, lines, config(sample=True, seed=2))
+    assert len(set(itertools.chain(*texts(one)))) > 5  # equal sentences with different keys draw differently
+    assert sample_search(model, lines, config(sample=True), sentence_keys=[3] * 30) == [one[3]] * 30
+
+
+def test_nearly_no_temperature_is_greedy():
+    model, lines = TableModel(6), sources(10)
+    cold = sample_search(model, lines, config(sample=True, temperature=1e-4))
+    assert texts(cold) == texts(greedy_search(model, lines, config(beam_size=1)))
