@@ -4,7 +4,7 @@ A template is one text with slots such as `{clothing:einen}`. `fill` puts an ite
 form the slot asks for. The templates are made in templates.py, the items in lexicon.py; generate.py joins them.
 
 The form of a German noun phrase is named by its masculine determiner, because that one shows the case: `{food:der}` is
-nominative, `{food:den}` accusative, `{food:dem}` dative, and likewise ein/einen/einem, mein/meinen/meinem and so on.
+nominative, `{food:den}` accusative, `{food:dem}` dative, and likewise ein/einen/einem, mein/meinen/meinem/meines.
 `-`, `-en`, `-em` are the three cases without an article; `own` is the possessive of the sentence's subject.
 """
 
@@ -12,14 +12,19 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-CASES = {"er": "nominative", "en": "accusative", "em": "dative"}
+CASES = {"er": "nominative", "en": "accusative", "em": "dative", "es": "genitive"}
 GENDERS = "mfnp"  # masculine, feminine, neuter, plural: the order of every table below
-ARTICLES = {"nominative": "der die das die", "accusative": "den die das die", "dative": "dem der dem den"}
+ARTICLES = {
+    "nominative": "der die das die",
+    "accusative": "den die das die",
+    "dative": "dem der dem den",
+    "genitive": "des der des der",
+}
 PRONOUNS = {"nominative": "er sie es sie", "accusative": "ihn sie es sie", "dative": "ihm ihr ihm ihnen"}
 STRONG = {"nominative": "er e es e", "accusative": "en e es e", "dative": "em er em en"}
-MIXED = {"nominative": "er e es en", "accusative": "en e es en", "dative": "en en en en"}
-WEAK = {"nominative": "e e e en", "accusative": "en e e en", "dative": "en en en en"}
-EIN = {"nominative": "- e - e", "accusative": "en e - e", "dative": "em er em en"}
+MIXED = {"nominative": "er e es en", "accusative": "en e es en", "dative": "en en en en", "genitive": "en en en en"}
+WEAK = {"nominative": "e e e en", "accusative": "en e e en", "dative": "en en en en", "genitive": "en en en en"}
+EIN = {"nominative": "- e - e", "accusative": "en e - e", "dative": "em er em en", "genitive": "es er es er"}
 DER_WORDS = ("dies", "welch", "jed")
 
 # First person singular, plural; the key is the third person singular, by which a template names the verb.
@@ -39,6 +44,9 @@ GERMAN_IRREGULAR = {
     "erinnert": ("erinnere", "erinnern"),
     "nimmt": ("nehme", "nehmen"),
     "fährt": ("fahre", "fahren"),
+    "hilft": ("helfe", "helfen"),
+    "spricht": ("spreche", "sprechen"),
+    "liest": ("lese", "lesen"),
 }
 SHORT_STEMS = {"teuer": "teur", "dunkel": "dunkl", "hoch": "hoh", "sauer": "saur"}
 DOUBLING = ("get", "jog", "put", "swim", "forget", "travel")
@@ -179,7 +187,12 @@ class Noun:
     def _inflected(self, case: str, plural: bool) -> str:
         if plural or self.gender == "p":
             return self.de_plural + ("n" if case == "dative" and self.de_plural[-1] not in "ns" else "")
-        return self.de_plural if self.weak and case != "nominative" else self.de
+        if self.weak and case != "nominative":
+            return self.de_plural
+        if case == "genitive" and self.gender in "mn":
+            one_syllable = len(re.findall(r"[aeiouäöü]+", self.de.lower())) == 1
+            return self.de + ("es" if one_syllable else "s")
+        return self.de
 
 
 @dataclass(frozen=True)
@@ -250,12 +263,15 @@ def slot_names(template: str) -> list[str]:
 
 
 def fill(template: str, slots: Mapping[str, Item], language: str, subject: Person | None = None) -> str:
-    """`template` with every slot filled; a slot agrees with the person whose slot bears the same number."""
-    persons = {name[-1:] if name[-1].isdigit() else "": item for name, item in slots.items() if isinstance(item, Person)}
+    """`template` with every slot filled; a slot agrees with the first person whose slot bears the same number."""
+    persons: dict[str, Person] = {}
+    for name, item in slots.items():
+        if isinstance(item, Person):
+            persons.setdefault(_slot_number(name), item)
 
     def fill_slot(match: re.Match) -> str:
         *adjectives, name = match[1].split()
-        owner = persons.get(name[-1] if name[-1].isdigit() else "", subject)
+        owner = persons.get(_slot_number(name), subject)
         attributes = tuple((slots[a.lstrip("+")], a.count("+")) for a in adjectives)
         return getattr(slots[name], language)(match[2] or "", Context(owner, attributes))
 
@@ -264,7 +280,7 @@ def fill(template: str, slots: Mapping[str, Item], language: str, subject: Perso
 
 def polish_english(text: str) -> str:
     """Spaces, capitals and `an` for `a` where a vowel follows."""
-    text = re.sub(r"\b([Aa]) (?=[aeiouAEIO]|hour)(?!uni|use|euro|one)", r"\1n ", text)
+    text = re.sub(r"\b([Aa]) +(?=[aeiouAEIO]|hour)(?!uni|use|euro|one)", r"\1n ", text)
     return _sentence_case(text)
 
 
@@ -279,7 +295,6 @@ CONTRACTIONS = {
     "in dem": "im",
     "in das": "ins",
     "an dem": "am",
-    "an das": "ans",
     "zu dem": "zum",
     "zu der": "zur",
     "bei dem": "beim",
@@ -336,6 +351,10 @@ def past_form(verb: str) -> str:
     return re.sub(r"(?<=[^aeiou])y$", "i", verb).removesuffix("e") + "ed"
 
 
+def _slot_number(name: str) -> str:
+    return name[-1] if name[-1].isdigit() else ""
+
+
 def _split_plural(form: str) -> tuple[bool, str]:
     return (True, form[2:].strip()) if form == "pl" or form.startswith("pl ") else (False, form)
 
@@ -350,7 +369,7 @@ def _determine(determiner: str, gender: str) -> tuple[str, str, Mapping[str, str
         case = CASES["e" + determiner[-1]]
         return _cell(ARTICLES, case, gender), case, WEAK
     stem, case = determiner, "nominative"
-    if len(determiner) > 2 and determiner[-2:] in ("en", "em"):
+    if len(determiner) > 2 and determiner[-2:] in ("en", "em", "es"):
         stem, case = determiner[:-2], CASES[determiner[-2:]]
     if stem == "-":
         return "", case, STRONG

@@ -31,6 +31,15 @@ def draw_complement(action: Action, rng: random.Random) -> Action:
     return Action(**{**vars(action), "slots": draw_slots(names, rng)})
 
 
+def entries(table: str, parted_by: str = " = ") -> Iterator[tuple[str, str]]:
+    """The entries of a table, left and right of `parted_by`; a line that is indented further goes on with its entry."""
+    lines = [line for part in re.split(r"\n(?! {12})", table) for line in part.split(";")]
+    for line in lines:
+        left, _, right = " ".join(line.split()).partition(parted_by)
+        if left:
+            yield left, right
+
+
 def read_noun(english: str, german: str) -> Noun:
     """`child/children`, `das Kind, Kinder`; a star marks a weak noun, `pl` one without a singular."""
     singular, plural = _english_forms(english)
@@ -79,20 +88,13 @@ def _english_forms(entry: str) -> tuple[str, str]:
     return (forms[1] + forms[3], forms[2] + forms[3]) if forms else (entry, third_person(entry))
 
 
-def _entries(table: str) -> Iterator[tuple[str, str]]:
-    for entry in re.split(r";|\n(?! {12})", table):
-        english, _, german = " ".join(entry.split()).partition(" = ")
-        if english:
-            yield english, german
-
-
 def _read(tables: dict[str, str], read_item: Callable[[str, str], Item]) -> dict[str, list[Item]]:
     """The items of each class; entries without German are references to earlier ones."""
     classes: dict[str, list[Item]] = {}
     known: dict[str, Item] = {}
     for name, table in tables.items():
         classes[name] = []
-        for english, german in _entries(table):
+        for english, german in entries(table):
             if english.startswith("@"):
                 classes[name] += classes[english[1:]]
                 continue
@@ -129,7 +131,7 @@ def _prices() -> list[Word]:
 
 
 def _words(table: str) -> list[Word]:
-    return [Word(english, german) for english, german in _entries(table)]
+    return [Word(english, german) for english, german in entries(table)]
 
 
 def _build_classes() -> dict[str, list[Item]]:
@@ -141,7 +143,7 @@ def _build_classes() -> dict[str, list[Item]]:
         **_read(lexicon.AUXILIARIES, Auxiliary),
         **_read(phrases.ACTIONS, read_action),
         **_read(phrases.WORDS, Word),
-        **_read({"n": phrases.SMALL_NUMBERS, "ordinal": phrases.ORDINALS}, Word),
+        **_read({"n": phrases.SMALL_NUMBERS, "few": phrases.FEW, "ordinal": phrases.ORDINALS}, Word),
         "clock": _clock_times(),
         "price": _prices(),
     }
@@ -150,6 +152,7 @@ def _build_classes() -> dict[str, list[Item]]:
         "tens": _words(phrases.TENS),
         "many": classes["n"] + round_numbers,
         "age": round_numbers[:-3] + _two_digit_numbers(),
+        "old_age": _two_digit_numbers()[18:],
         "do": classes["habit"] + classes["deed"],
         # Pronouns are the commonest subjects.
         "who": 3 * classes["pronoun"] + classes["named"],

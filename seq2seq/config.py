@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, model_validator
 
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 Positive = Annotated[int, Field(ge=1)]
@@ -187,12 +187,14 @@ class ModelConfig(Section):
     output_bias: bool = False
     """Add a bias to the logits."""
 
-    @model_validator(mode="before")
+    @model_validator(mode="wrap")
     @classmethod
-    def _fill_preset(cls, given: Any) -> Any:
+    def _fill_preset(cls, given: Any, validate: ModelWrapValidatorHandler["ModelConfig"]) -> "ModelConfig":
         if not isinstance(given, Mapping):
-            return given
-        return {**PRESETS.get(given.get("preset", "small"), {}), **given}
+            return validate(given)
+        filled = validate({**PRESETS.get(given.get("preset", "small"), {}), **given})
+        filled.__pydantic_fields_set__ = set(given)  # what was written out, as opposed to the preset's
+        return filled
 
     @model_validator(mode="after")
     def _fits(self) -> "ModelConfig":
@@ -274,7 +276,9 @@ class TrainingConfig(Section):
     num_samples: NonNegative = 5
     """Validation sentences whose translations are followed in samples.txt."""
     max_bad_steps: Positive = 10
-    """Steps in a row with a gradient that is not finite after which the run ends."""
+    """Steps in a row with a gradient that is not finite after which the run goes back to its last checkpoint."""
+    max_rollbacks: NonNegative = 3
+    """Times a run that diverged goes back to its last checkpoint with half the learning rate; then it ends."""
     init_from: FilePath | None = None
     """Model or run folder whose weights and tokenizers training starts from."""
     device: str = "auto"

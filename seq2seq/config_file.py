@@ -23,8 +23,8 @@ CHANGEABLE = (
     "data.test", "data.num_workers", "data.cache_dir", "data.label_names", "search", "evaluation",
     "training.max_steps", "training.max_epochs", "training.max_minutes", "training.patience",
     "training.validate_every", "training.checkpoint_every", "training.keep_last", "training.keep_best",
-    "training.log_every", "training.num_samples", "training.max_bad_steps", "training.average",
-    "training.average_count", "training.device", "training.threads",
+    "training.log_every", "training.num_samples", "training.max_bad_steps", "training.max_rollbacks",
+    "training.average", "training.average_count", "training.device", "training.threads",
 )  # fmt: skip
 
 

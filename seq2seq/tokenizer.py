@@ -1,7 +1,7 @@
 """Text to piece ids and back: one SentencePiece model, or a pair of them for the two sides of a translation.
 
-`tasks` trains a tokenizer on the cleaned training text; the data path, the translator and the classifier encode with it,
-and it travels inside the model folder. Special ids belong to the model; nobody else assumes them.
+`tasks` trains a tokenizer on the training text; the data path, the translator and the classifier encode with it, and it
+travels inside the model folder. Special ids belong to the model; nobody else assumes them.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ META_SYMBOL = "\u2581"  # SentencePiece writes a space so; the character itself 
 SURROGATES = re.compile("[\ud800-\udfff]")
 # SentencePiece leaves out training lines above a limit of bytes; ours are cut before they reach it.
 LONGEST_TRAINING_TEXT = 2_000
-# The result of EM depends on how the corpus is dealt out to threads, so their number is fixed rather than the machine's.
+# The result of EM depends on how the corpus is dealt out to threads, so their number is not the machine's.
 TRAINER_THREADS = 16
 
 
@@ -80,9 +80,9 @@ class Tokenizer:
     def sample(self, text: str, draw: random.Random, nbest: int, alpha: float) -> list[int]:
         """A random segmentation of `text`, decided by `draw` alone.
 
-        Unigram models draw from the `nbest` best segmentations with weights exp(alpha * log-probability) (Kudo 2018). BPE
-        models have no probabilities: each merge of the best segmentation is undone with probability `alpha`, from the
-        last merge down, which is BPE dropout (Provilkov et al. 2020) seen from its result.
+        Unigram models draw from the `nbest` best segmentations with weights exp(alpha * log-probability) (Kudo 2018).
+        BPE models have no probabilities: each merge of the best segmentation is undone with probability `alpha`, from
+        the last merge down, which is BPE dropout (Provilkov et al. 2020) seen from its result.
         """
         if META_SYMBOL in text:
             return self.encode(text)
@@ -126,7 +126,9 @@ class Tokenizer:
         try:
             model_bytes = Path(path).read_bytes()
         except OSError as error:
-            raise ModelError(f"{path}: cannot be read ({error.strerror}); a model folder holds its tokenizer") from error
+            raise ModelError(
+                f"{path}: cannot be read ({error.strerror}); a model folder holds its tokenizer"
+            ) from error
         return cls.from_bytes(model_bytes, origin=str(path))
 
     def save(self, path: Path) -> None:
@@ -148,7 +150,9 @@ class Tokenizer:
         # Tabs are reserved by the trainer, which would leave the whole line out.
         lines = [part.replace("\t", " ") for line in lines for part in _cut(_encodable(line)) if part.strip()]
         if not lines:
-            raise DataError("no text to train a tokenizer on; the training corpus is empty or all of it was filtered out")
+            raise DataError(
+                "no text to train a tokenizer on; the training corpus is empty or all of it was filtered out"
+            )
         try:
             return cls(_train_model(lines, config, config.vocab_size))
         except RuntimeError as error:

@@ -18,7 +18,7 @@ def scores_of(*arguments, **options):
     return {score.metric: score for score in score_texts(*arguments, **options)}
 
 
-# -- text ------------------------------------------------------------------------------------------------------------
+# -- text ------------------------------------------------------------------------------------------
 
 
 def test_a_perfect_translation_has_the_best_score_there_is():
@@ -130,7 +130,7 @@ def test_a_system_with_missing_lines_is_named():
         compare_systems({"long.txt": HYPOTHESES, "short.txt": ["a"]}, REFERENCES)
 
 
-# -- classification ----------------------------------------------------------------------------------------------------
+# -- classification --------------------------------------------------------------------------------
 
 
 def test_figures_by_hand():

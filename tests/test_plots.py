@@ -118,7 +118,7 @@ def test_a_real_models_attention_fits_the_map(tmp_path):
     attention_map(weights.numpy(), list("abcd"), list("xyz"), tmp_path / "a.png")
 
 
-# -- s2s plot ------------------------------------------------------------------------------------------------------------
+# -- s2s plot --------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Laws of the tokenizer: any text comes back, nothing breaks a line, randomness is the caller's, training repeats itself."""
+"""Laws of the tokenizer: any text comes back, nothing breaks a line, randomness is the caller's, training repeats."""
 
 import logging
 import pickle

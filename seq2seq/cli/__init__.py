@@ -107,15 +107,13 @@ def _report(error: BaseException) -> int:
         case BrokenPipeError() if _reader_is_gone():
             _abandon_stdout()
             return 0
-        case MemoryError():
-            return _say("out of memory; use smaller batches (training.batch_tokens, --batch-tokens)", 1)
         case OSError() if error.errno is not None:
             if error.filename is None:
                 _abandon_stdout()  # what is left in its buffer cannot be written either
             named = f"{error.filename}: " if error.filename is not None else ""
             return _say(f"{named}{(error.strerror or str(error)).lower()}{_remedy(error)}", 1)
-        case RuntimeError() if _is_out_of_memory(error):
-            return _say("out of memory on the device; use smaller batches (training.batch_tokens, --batch-tokens)", 1)
+        case _ if _is_out_of_memory(error):
+            return _say("out of memory; use smaller batches (training.batch_tokens, --batch-tokens)", 1)
     first_line = (str(error).strip().splitlines() or [""])[0]
     return _say(f"internal error: {type(error).__name__}: {first_line} (run with --debug for the traceback)", 1)
 
@@ -143,8 +141,12 @@ def _remedy(error: OSError) -> str:
     return ""
 
 
-def _is_out_of_memory(error: RuntimeError) -> bool:
-    return type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
+def _is_out_of_memory(error: BaseException) -> bool:
+    if "torch" not in sys.modules:
+        return isinstance(error, MemoryError)
+    from seq2seq.memory import is_out_of_memory
+
+    return is_out_of_memory(error)
 
 
 def _take_debug(arguments: list[str]) -> bool:
@@ -177,9 +179,10 @@ def _abandon_stdout() -> None:
 
 
 def _set_up_streams(debug: bool) -> None:
-    for stream in (sys.stdout, sys.stderr):
+    # A file name need not be text in any encoding: it goes to standard output as the bytes that it is.
+    for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(encoding="utf-8", newline="\n")
+            stream.reconfigure(encoding="utf-8", errors=errors, newline="\n")
     handler = _StderrHandler()
     handler.setFormatter(_LineFormatter())
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)

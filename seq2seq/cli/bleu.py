@@ -66,12 +66,15 @@ def command(
     s2s bleu --model MODEL                 translate the run's test sets, then score
     s2s bleu --model MODEL --source FILE --reference FILE
     """
+    from seq2seq.evaluation.text import check_settings, score_texts
+
     _check_usage(reference, modelling)
     scoring: dict[str, Any] = {"tokenize": tokenize}
     if metrics is not None:
         scoring["metrics"] = [metric.strip().lower() for metric in metrics.split(",") if metric.strip()]
         if not scoring["metrics"]:
             raise click.UsageError("--metrics names none of bleu,chrf,ter")
+    check_settings(scoring.get("metrics", ()), tokenize)
     if modelling["model"] is not None:
         results = _score_model(scoring, confidence, width, **modelling)
         _print_scores(results, form, width, score_only)
@@ -80,8 +83,6 @@ def command(
     if len(hypotheses) > 1:
         _print_comparison(_compare(hypotheses, references, scoring), form, width)
         return
-    from seq2seq.evaluation.text import score_texts
-
     translations = _read(hypotheses[0]) if hypotheses else _read_stdin()
     scores = score_texts(translations, references, confidence=confidence, width=width, **scoring)
     _print_scores([(None, scores)], form, width, score_only)
@@ -95,7 +96,7 @@ def _check_usage(reference: Path | None, modelling: Mapping[str, Any]) -> None:
             ("source", "--source"), ("model_reference", "--reference"), ("names", "--test-set"), ("output", "-o"),
             ("beam_size", "--beam-size"), ("length_penalty", "--length-penalty"), ("batch_tokens", "--batch-tokens"),
         ):  # fmt: skip
-            if modelling[name]:
+            if modelling[name] not in (None, ()):
                 raise click.UsageError(f"{option} belongs to --model MODEL")
     elif reference is not None:
         raise click.UsageError("with --model the reference is given as --reference FILE, beside --source FILE")
@@ -103,6 +104,8 @@ def _check_usage(reference: Path | None, modelling: Mapping[str, Any]) -> None:
         raise click.UsageError(
             "--source and --reference belong together; give both, or neither for the run's test sets"
         )
+    elif (output := modelling["output"]) is not None and not output.parent.is_dir():
+        raise click.UsageError(f"-o {output}: the folder {output.parent} does not exist; make it first")
 
 
 def _read(path: Path) -> list[str]:

@@ -49,7 +49,7 @@ def command(
     batch_tokens: int,
     **computing,
 ) -> None:
-    """Label each line of the input: `label<TAB>probability`, one line a line, in order; a blank line gives an empty one.
+    """Label each line of the input: `label<TAB>probability`, one line a line; a blank line gives an empty one.
 
     MODEL is a model folder or a run folder [default: the newest run]."""
     if form == ("jsonl" if gold else "json"):

@@ -22,10 +22,11 @@ from seq2seq.cli.options import ANY_PATH
     "--from", "dataset_path", help="Dataset to read instead: another name on the hub, or a folder on this machine."
 )
 def command(name: str, output: Path | None, dataset_path: str | None) -> None:
-    """Bring the public corpus NAME (multi30k, sst2, wmt14-en-de, ...) through the package datasets, as plain files under
-    the names that the configs read."""
+    """Bring the public corpus NAME (multi30k, sst2, wmt14-en-de, ...) as plain files.
+
+    It comes from the hub of the package datasets; the files have the names that the configs read."""
     from seq2seq.data.fetch import fetch
 
     folder = output or Path(os.environ.get("S2S_DATA") or "data").expanduser() / name
-    for path in fetch(name, folder, dataset_path=dataset_path) or [folder]:
+    for path in fetch(name, folder, dataset_path=dataset_path):
         click.echo(path)

@@ -94,7 +94,12 @@ class ClassificationBatch(_TensorRows):
         mask = self.source_mask[rows]
         width = slice(0, _width(mask))
         return ClassificationBatch(
-            self.source_ids[rows, width], mask[:, width], self.labels[rows], self.indices[rows], len(mask), int(mask.sum())
+            self.source_ids[rows, width],
+            mask[:, width],
+            self.labels[rows],
+            self.indices[rows],
+            len(mask),
+            int(mask.sum()),
         )
 
 
@@ -183,7 +188,9 @@ class BatchStream:
     with exactly that batch. With another number of ranks it goes on with the first batch that some rank has not seen.
     """
 
-    def __init__(self, sampler: TokenBudgetSampler, make_batch: MakeBatch, *, prefetch: int = 4, pin_memory: bool = False):
+    def __init__(
+        self, sampler: TokenBudgetSampler, make_batch: MakeBatch, *, prefetch: int = 4, pin_memory: bool = False
+    ):
         self._sampler, self._make_batch = sampler, make_batch
         self._prefetch, self._pin_memory = prefetch, pin_memory
         self._epoch, self._batch, self._num_batches = 0, 0, 0
@@ -278,7 +285,9 @@ class _Resegmentation:
         draw = random.Random(key)
         if draw.random() >= self._config.sampling:
             return row
-        sampled = tokenizer.sample(tokenizer.decode(row), draw, self._config.sampling_nbest, self._config.sampling_alpha)
+        sampled = tokenizer.sample(
+            tokenizer.decode(row), draw, self._config.sampling_nbest, self._config.sampling_alpha
+        )
         return sampled if len(sampled) <= width else row
 
 

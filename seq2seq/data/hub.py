@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import logging
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +44,13 @@ def dataset_columns(dataset: Any) -> list[str]:
     return [*features, *languages]
 
 
-def dataset_rows(dataset: Any, names: Sequence[str], origin: str) -> Iterator[list[Any]]:
-    """The values of columns `names`, row by row; a class label is its name.
+def dataset_rows(dataset: Any, names: Sequence[str], origin: str, label_names: bool = True) -> Iterator[list[Any]]:
+    """The values of columns `names`, row by row; a class label is its name, or its number without `label_names`.
 
     Raises:
         DataError: a row has no label (the hidden test sets of the hub have -1), or the data cannot be read on.
     """
-    translate = {name: _label_name(dataset, name, origin) for name in names}
+    translate = {name: _reader(dataset, name, origin, label_names) for name in names}
     try:
         for block in dataset.iter(batch_size=ROWS_A_BLOCK):
             columns = [_column(block, name) for name in names]
@@ -119,17 +119,18 @@ def _describe(error: Exception, name: str, subset: str | None, split: str) -> st
     return f"{asked}: {_one_line(error)}"
 
 
-def _label_name(dataset: Any, name: str, origin: str) -> Any:
+def _reader(dataset: Any, name: str, origin: str, label_names: bool) -> Callable[[Any], Any]:
+    """What turns a stored value of column `name` into the one that is read."""
     feature = (dataset.features or {}).get(name)
     if not hasattr(feature, "int2str"):
         return lambda value: value
 
-    def to_name(value: int) -> str:
+    def read_label(value: int | None) -> str | int:
         if value is None or value < 0:
             raise DataError(f"{origin}: has examples without a label; use another split, such as validation")
-        return feature.int2str(value)
+        return feature.int2str(value) if label_names else value
 
-    return to_name
+    return read_label
 
 
 def _column(block: dict[str, list[Any]], name: str) -> list[Any]:

@@ -59,12 +59,12 @@ class TokenBudgetSampler:
         self.seed, self.rank, self.world_size = seed, rank, world_size
 
     def plan(self, epoch: int) -> list[np.ndarray]:
-        """The batches of this rank in their order, as arrays of corpus indices; every rank has equally many.
-
-        Raises:
-            DataError: there are fewer examples than ranks.
-        """
+        """The batches of this rank in their order, as arrays of corpus indices; every rank has equally many."""
         return self._all_batches(epoch)[self.rank :: self.world_size]
+
+    def largest(self, epoch: int) -> np.ndarray:
+        """The batch of this rank with the most padded tokens: what needs the most memory."""
+        return max(self.plan(epoch), key=self._slots)
 
     def padding(self, epoch: int) -> float:
         """The share of padding among the slots of an epoch's batches, both sides together."""
@@ -73,6 +73,14 @@ class TokenBudgetSampler:
     def sorted_batches(self) -> list[np.ndarray]:
         """Every example once, by length, without chance: for validation."""
         return self._fill(self._sort(np.arange(len(self._source), dtype=np.uint32), noise=None))
+
+    def largest_batches(self) -> list[np.ndarray]:
+        """The batches that need the most memory: most slots, and most attention weights (rows times length squared)."""
+        batches = self.sorted_batches()
+        widths = np.array([(len(batch), self._source[batch].max(), self._target[batch].max()) for batch in batches])
+        rows, source, target = widths.astype(np.int64).T
+        places = [int(size.argmax()) for size in (rows * (source + target), rows * np.maximum(source, target) ** 2)]
+        return [batches[place] for place in dict.fromkeys(places)]
 
     def _all_batches(self, epoch: int) -> list[np.ndarray]:
         draw = np.random.default_rng([self.seed, epoch])
@@ -95,7 +103,7 @@ class TokenBudgetSampler:
         return examples
 
     def _sort(self, examples: np.ndarray, noise: np.random.Generator | None) -> np.ndarray:
-        """`examples` by the longer of their two lengths and, where it is the same, by the difference, up and down by turns.
+        """`examples` by the longer of the two lengths and, where it is equal, by the difference, up and down by turns.
 
         Sorting by one side leaves the other ragged; so neighbours are close on both. One 64-bit key holds both numbers
         and the place in `examples`: keys are distinct, so the order is the same on every machine, and numbers sort
@@ -111,7 +119,7 @@ class TokenBudgetSampler:
         keys = (major << np.uint64(LENGTH_BITS + INDEX_BITS)) | (minor << np.uint64(INDEX_BITS))
         keys |= np.arange(len(examples), dtype=np.uint64)
         keys.sort()
-        return examples[(keys & np.uint64(2**INDEX_BITS - 1)).astype(np.int64)]
+        return examples[(keys & np.uint64(2**INDEX_BITS - 1)).astype(np.int64)].astype(np.int64)
 
     def _fill(self, examples: np.ndarray) -> list[np.ndarray]:
         """Cut sorted examples into batches, each as large as the budgets allow."""
@@ -130,10 +138,16 @@ class TokenBudgetSampler:
         return batches
 
     def _padding_share(self, batches: Sequence[np.ndarray]) -> float:
-        sides = (self._source,) if self._target is self._source else (self._source, self._target)
-        slots = sum(len(batch) * int(side[batch].max()) for batch in batches for side in sides)
-        tokens = sum(int(side[batch].sum()) for batch in batches for side in sides)
-        return 1.0 - tokens / slots
+        tokens = sum(int(side[batch].sum()) for batch in batches for side in self._sides)
+        return 1.0 - tokens / sum(self._slots(batch) for batch in batches)
+
+    def _slots(self, batch: np.ndarray) -> int:
+        """Tokens of both sides, padding counted."""
+        return sum(len(batch) * int(side[batch].max()) for side in self._sides)
+
+    @property
+    def _sides(self) -> tuple[np.ndarray, ...]:
+        return (self._source,) if self._target is self._source else (self._source, self._target)
 
 
 def moved_position(batch: int, old_world_size: int, new_world_size: int) -> int:
@@ -154,16 +168,15 @@ def moved_position(batch: int, old_world_size: int, new_world_size: int) -> int:
 def _even_out(batches: list[np.ndarray], world_size: int) -> list[np.ndarray]:
     """Split batches until their number is a multiple of the ranks'.
 
-    The last ones of the epoch are split, so that all others keep their place whatever the number of ranks.
+    The last ones of the epoch are split, so that all others keep their place whatever the number of ranks. Where every
+    batch is a single example, the first ones come again instead.
     """
-    place = len(batches) - 1
-    while len(batches) % world_size:
-        if place < 0:
-            place = len(batches) - 1
-            if all(len(batch) == 1 for batch in batches):
-                raise DataError(f"the corpus has {len(batches)} examples, too few for {world_size} ranks; use fewer")
+    missing = -len(batches) % world_size
+    place = len(batches)
+    while missing and any(len(batch) > 1 for batch in batches):
+        place = (place or len(batches)) - 1
         if len(batches[place]) > 1:
             middle = len(batches[place]) // 2
             batches[place : place + 1] = [batches[place][:middle], batches[place][middle:]]
-        place -= 1
-    return batches
+            missing -= 1
+    return batches + [batches[i % len(batches)] for i in range(missing)]

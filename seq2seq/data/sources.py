@@ -106,7 +106,9 @@ class _Columns:
         self, given: str | int | None, defaults: tuple[str, ...], present: Sequence[str], origin: str
     ) -> str:
         if isinstance(given, int):
-            raise DataError(f"{origin}: column {given} is a number, but the columns here have names: {_listed(present)}")
+            raise DataError(
+                f"{origin}: column {given} is a number, but the columns here have names: {_listed(present)}"
+            )
         wanted = (given,) if given is not None else defaults
         for name in wanted:
             if name in present:
@@ -129,7 +131,8 @@ class _TextFiles:
     """Two text files, line by line."""
 
     def __init__(self, config: SourceConfig):
-        assert config.source is not None and config.target is not None  # the config checks it
+        assert config.source is not None  # the config has both or none
+        assert config.target is not None
         self._paths = (config.source, config.target)
         self.name, self.weight = str(config.source), config.weight
         counts = [_count_lines(path) for path in self._paths]
@@ -177,7 +180,9 @@ class _Tsv:
             fields = line.split("\t")
             if len(fields) <= max(self._places) or (self._width is not None and len(fields) != self._width):
                 wanted = self._width or f"at least {max(self._places) + 1}"
-                raise DataError(f"{self._path}: line {number} has {len(fields)} columns instead of {wanted}; mend the line")
+                raise DataError(
+                    f"{self._path}: line {number} has {len(fields)} columns instead of {wanted}; mend the line"
+                )
             yield self._make([fields[place] for place in self._places])
 
     def _find_columns(self, header: list[str], columns: _Columns) -> tuple[bool, tuple[int, ...]]:

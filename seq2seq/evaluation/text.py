@@ -84,6 +84,7 @@ def score_texts(
         DataError: the numbers of lines differ, or there are none.
         UserError: a metric or tokenizer that does not exist or is not installed.
     """
+    check_settings(metrics, tokenize)
     hypotheses, references = _checked(hypotheses, references)
     scores = []
     for metric, scorer in _scorers(metrics, tokenize, target_language, references).items():
@@ -121,6 +122,7 @@ def compare_systems(
     """
     from sacrebleu.significance import PairedTest
 
+    check_settings(metrics, tokenize)
     named = [(name, _checked(hypotheses, references, name)[0]) for name, hypotheses in systems.items()]
     stripped = [line.rstrip() for line in references]
     scorers = {name.upper(): scorer for name, scorer in _scorers(metrics, tokenize, target_language, stripped).items()}
@@ -135,6 +137,27 @@ def compare_systems(
         },
         signatures={name: signature.format() for name, signature in signatures.items()},
     )
+
+
+def check_settings(metrics: Sequence[str], tokenize: str | None) -> None:
+    """Refuse a metric or tokenizer that does not exist or is not installed, before anything is translated for it.
+
+    Raises:
+        UserError: naming it and what there is.
+    """
+    from sacrebleu.metrics import BLEU
+
+    for metric in metrics:
+        if metric not in METRICS:
+            raise UserError(f"metric {metric!r}: not one of {', '.join(METRICS)}{did_you_mean(metric, METRICS)}")
+    if tokenize is None:
+        return
+    if tokenize not in BLEU.TOKENIZERS:
+        known = ", ".join(BLEU.TOKENIZERS)
+        raise UserError(f"tokenizer {tokenize!r}: not one of {known}{did_you_mean(tokenize, BLEU.TOKENIZERS)}")
+    if not _is_installed(tokenize):
+        extra = tokenize.removesuffix("-mecab")
+        raise UserError(f"tokenizer {tokenize!r}: not installed; pip install 'sacrebleu[{extra}]', or use char")
 
 
 def _system_score(result: Any, is_same: bool) -> SystemScore:
@@ -182,32 +205,17 @@ def _scorers(
 ) -> dict[str, Any]:
     from sacrebleu.metrics import BLEU, CHRF, TER
 
-    for metric in metrics:
-        if metric not in METRICS:
-            raise UserError(f"metric {metric!r}: not one of {', '.join(METRICS)}{did_you_mean(metric, METRICS)}")
     scorers: dict[str, Any] = {}
     for metric in sorted(set(metrics)):
         match metric:
             case "bleu":
-                tokenizer = _checked_tokenizer(tokenize) if tokenize else default_tokenizer(target_language)
+                tokenizer = tokenize or default_tokenizer(target_language)
                 scorers[metric] = BLEU(tokenize=tokenizer, references=[references])
             case "chrf":
                 scorers[metric] = CHRF(references=[references])
             case "ter":
                 scorers[metric] = TER(references=[references])
     return scorers
-
-
-def _checked_tokenizer(name: str) -> str:
-    from sacrebleu.metrics import BLEU
-
-    if name not in BLEU.TOKENIZERS:
-        known = ", ".join(BLEU.TOKENIZERS)
-        raise UserError(f"tokenizer {name!r}: not one of {known}{did_you_mean(name, BLEU.TOKENIZERS)}")
-    if not _is_installed(name):
-        extra = name.removesuffix("-mecab")
-        raise UserError(f"tokenizer {name!r}: not installed; pip install 'sacrebleu[{extra}]', or use char")
-    return name
 
 
 def _checked(

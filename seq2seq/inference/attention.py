@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from seq2seq.inference.translator import Translator
 from torch import nn
 
 from seq2seq.checkpoint import LoadedModel, load_model
 from seq2seq.data.batches import collate_classification, collate_translation
 from seq2seq.errors import DataError
+from seq2seq.inference.translator import Translator
 from seq2seq.model.attention import capture_attention
 
 

@@ -17,6 +17,7 @@ MIN_LOOP_PIECES = 10
 MIN_JUDGED_PIECES = 12
 SHORT_SHARE = 0.2
 MIN_COPIED_WORDS = 4
+REMEDY_NGRAM = 4
 
 
 def symptoms(source: str, source_ids: Sequence[int], target: str, hypothesis: Hypothesis) -> tuple[str, ...]:
@@ -45,14 +46,14 @@ def symptoms(source: str, source_ids: Sequence[int], target: str, hypothesis: Hy
 def remedy(found: Sequence[str], source_length: int, config: SearchConfig) -> SearchConfig | None:
     """How to search once more against these symptoms, or None where searching again does not help.
 
-    Loops and translations without an end: no 3 pieces twice. Empty and short ones: at least a third as many pieces as
+    Loops and translations without an end: no 4 pieces twice. Empty and short ones: at least a third as many pieces as
     the source. A copy may be right (names, numbers, code), and a sample is what was asked for: they stay.
     """
     if config.sample:
         return None
     changes: dict[str, int] = {}
-    if LOOP in found or LONG in found:
-        changes["no_repeat_ngram"] = 3
+    if (LOOP in found or LONG in found) and not 1 <= config.no_repeat_ngram <= REMEDY_NGRAM:
+        changes["no_repeat_ngram"] = REMEDY_NGRAM
     if EMPTY in found or SHORT in found:
         changes["min_length"] = max(config.min_length, source_length // 3, 1)
     return config.model_copy(update=changes) if changes else None

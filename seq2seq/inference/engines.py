@@ -6,13 +6,13 @@ when memory runs out happen here, because each kind of engine does them in its o
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
 
 from seq2seq.config import SearchConfig
-from seq2seq.errors import RunError
+from seq2seq.memory import in_parts
 from seq2seq.search import Hypothesis, StepModel, rows_per_sentence, search
 
 
@@ -39,22 +39,12 @@ class Engine(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class _Requests:
-    """What one call of `translate` asks for."""
-
-    source_ids: Sequence[Sequence[int]]
-    config: SearchConfig
-    prefixes: Sequence[Sequence[int]] | None
-    sentence_keys: Sequence[int]
-
-
 class TorchEngine:
     """Searches with a `StepModel` in batches of about equal lengths.
 
     Args:
         steps: the model.
-        workers: groups that are searched at the same time, each on one processor thread; 1 leaves torch its threads.
+        workers: batches that are searched at the same time, each on one processor thread; 1 leaves torch its threads.
     """
 
     def __init__(self, steps: StepModel, workers: int = 1):
@@ -69,71 +59,73 @@ class TorchEngine:
         prefixes: Sequence[Sequence[int]] | None = None,
         sentence_keys: Sequence[int] | None = None,
     ) -> list[list[Hypothesis]]:
-        """As `Engine.translate`.
-
-        Raises:
-            RunError: there is no memory even for one sentence.
-        """
-        requests = _Requests(
-            source_ids, config, prefixes, range(len(source_ids)) if sentence_keys is None else sentence_keys
-        )
-        groups = list(token_groups([len(ids) for ids in source_ids], config))
-        results: list[list[Hypothesis]] = [[] for _ in source_ids]
-        for group, answers in zip(groups, self._search_groups(groups, requests), strict=True):
-            for place, answer in zip(group, answers, strict=True):
-                results[place] = answer
+        """As `Engine.translate`; a batch that does not fit in memory is searched in halves."""
+        keys = range(len(source_ids)) if sentence_keys is None else sentence_keys
+        starts = [()] * len(source_ids) if prefixes is None else prefixes
+        requests = [
+            _Request(place, *request) for place, request in enumerate(zip(source_ids, starts, keys, strict=True))
+        ]
+        batches = [_Batch(group, config) for group in token_groups(requests, config)]
+        results: list[list[Hypothesis]] = [[] for _ in requests]
+        for batch, parts in zip(batches, self._search_all(batches), strict=True):
+            answers = [answer for part in parts for answer in part]
+            for request, answer in zip(batch.requests, answers, strict=True):
+                results[request.place] = answer
         return results
 
-    def _search_groups(self, groups: list[list[int]], requests: _Requests) -> Iterator[list[list[Hypothesis]]]:
-        if self._workers == 1 or len(groups) == 1:
-            yield from (self._search_or_halve(group, requests) for group in groups)
+    def _search_all(self, batches: Sequence["_Batch"]) -> Iterator[list[list[list[Hypothesis]]]]:
+        if self._workers == 1 or len(batches) == 1:
+            yield from (in_parts(self._search, batch) for batch in batches)
             return
-        # torch releases the interpreter while it computes, and the number of its threads is set for each worker.
-        with ThreadPoolExecutor(self._workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
-            yield from pool.map(lambda group: self._search_or_halve(group, requests), groups)
+        # torch releases the interpreter while it computes; each worker has a number of threads of its own.
+        with ThreadPoolExecutor(self._workers, "s2s-search", torch.set_num_threads, (1,)) as pool:
+            yield from pool.map(lambda batch: in_parts(self._search, batch), batches)
 
-    def _search_or_halve(self, group: Sequence[int], requests: _Requests) -> list[list[Hypothesis]]:
-        """Search a group; where its memory does not suffice, each half of it."""
-        try:
-            return self._search(group, requests)
-        except (RuntimeError, MemoryError) as error:
-            if not _is_out_of_memory(error):
-                raise
-            if len(group) == 1:
-                length = len(requests.source_ids[group[0]])
-                raise RunError(
-                    f"out of memory for one sentence of {length} pieces; use a smaller beam_size or another device"
-                ) from error
-        # Outside the handler, whose traceback keeps the tensors of the failed search alive.
-        if self._steps.device.type == "cuda":
-            torch.cuda.empty_cache()
-        middle = len(group) // 2
-        return [answer for half in (group[:middle], group[middle:]) for answer in self._search_or_halve(half, requests)]
-
-    def _search(self, group: Sequence[int], requests: _Requests) -> list[list[Hypothesis]]:
-        prefixes = None if requests.prefixes is None else [requests.prefixes[place] for place in group]
+    def _search(self, batch: "_Batch") -> list[list[Hypothesis]]:
+        prefixes = [request.prefix for request in batch.requests]
         return search(
             self._steps,
-            [requests.source_ids[place] for place in group],
-            requests.config,
-            prefixes,
-            [requests.sentence_keys[place] for place in group],
+            [request.source_ids for request in batch.requests],
+            batch.config,
+            prefixes if any(prefixes) else None,
+            [request.key for request in batch.requests],
         )
 
 
-def token_groups(lengths: Sequence[int], config: SearchConfig) -> Iterator[list[int]]:
-    """Places of sentences of similar lengths, longest first, so that memory runs out at the start or never.
+@dataclass(frozen=True)
+class _Request:
+    """One sentence: its place in the call, and what the call gave for it."""
+
+    place: int
+    source_ids: Sequence[int]
+    prefix: Sequence[int]
+    key: int
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Sentences that are searched together."""
+
+    requests: list[_Request]
+    config: SearchConfig
+
+    def __len__(self) -> int:
+        return len(self.requests)
+
+    def split(self) -> tuple["_Batch", "_Batch"]:
+        middle = len(self.requests) // 2
+        return replace(self, requests=self.requests[:middle]), replace(self, requests=self.requests[middle:])
+
+
+def token_groups(requests: Sequence[_Request], config: SearchConfig) -> Iterator[list[_Request]]:
+    """Sentences of similar lengths, longest first, so that memory runs out at the start or never.
 
     A group holds as many as fit `config.batch_tokens`: source tokens with their end, padding and beams counted.
     """
-    order = sorted(range(len(lengths)), key=lambda place: -lengths[place])
+    ordered = sorted(requests, key=lambda request: -len(request.source_ids))
     start = 0
-    while start < len(order):
-        tokens = (lengths[order[start]] + 1) * rows_per_sentence(config)
+    while start < len(ordered):
+        tokens = (len(ordered[start].source_ids) + 1) * rows_per_sentence(config)
         count = max(1, config.batch_tokens // tokens)
-        yield order[start : start + count]
+        yield ordered[start : start + count]
         start += count
-
-
-def _is_out_of_memory(error: RuntimeError | MemoryError) -> bool:
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)

@@ -116,23 +116,29 @@ class RunState:
         return cls(**plain)
 
     def note_loss(self, loss: float) -> None:
-        """Follow the loss of a step (nats a target)."""
-        self.smooth_loss = loss if self.smooth_loss is None else 0.9 * self.smooth_loss + 0.1 * loss
+        """Follow the loss of a step (nats a target); one odd batch counts as no more than three times the usual."""
+        if self.smooth_loss is None:
+            self.smooth_loss = loss
+        self.smooth_loss += 0.1 * (min(loss, 3 * self.smooth_loss) - self.smooth_loss)
         if self.step >= 10:
-            self.lowest_loss = min(self.smooth_loss, self.lowest_loss or math.inf)
+            lowest = math.inf if self.lowest_loss is None else self.lowest_loss
+            self.lowest_loss = min(self.smooth_loss, lowest)
 
-    def note_validation(self, metric: str, value: float) -> bool:
-        """Record a validation at this step; whether it is the best so far."""
+    def note_validation(self, metric: str, value: float, recorded: bool = True) -> bool:
+        """Record a validation at this step; whether it is the best so far.
+
+        One that is not `recorded` (of averaged weights, which no checkpoint has) can be the best and nothing else.
+        """
         self.validated_step = self.step
         value = value if math.isfinite(value) else (math.inf if lower_is_better(metric) else -math.inf)
         if metric != self.metric:  # another metric was chosen since: earlier values say nothing about this one
             self.metric, self.best_value, self.best_step, self.validations, self.not_better = metric, None, None, [], 0
         better = self.best_value is None or is_better(metric, value, self.best_value)
-        if math.isfinite(value):
+        if math.isfinite(value) and recorded:
             self.validations = [entry for entry in self.validations if entry[0] != self.step] + [(self.step, value)]
         if better:
             self.best_value, self.best_step, self.not_better = (value if math.isfinite(value) else None), self.step, 0
-        else:
+        elif recorded:
             self.not_better += 1
         return better
 

@@ -6,7 +6,6 @@ was killed at any moment and is started again ends, on a processor, in the same 
 
 import contextlib
 import logging
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -24,6 +23,7 @@ from seq2seq.tensors import average, distinct, load_tied
 from seq2seq.training.monitor import Monitor
 from seq2seq.training.optim import ExponentialMovingAverage, learning_rate, load_optimizer_tensors, optimizer_tensors
 from seq2seq.training.ranks import naming_lost_ranks, share_weights
+from seq2seq.training.results import Results
 from seq2seq.training.signals import StopSignal
 from seq2seq.training.state import (
     METRIC_KEYS,
@@ -33,7 +33,6 @@ from seq2seq.training.state import (
     Validation,
     choose_metric,
     end_reason,
-    has_diverged,
     progress,
 )
 from seq2seq.training.step import ComputeLoss, GradientStep
@@ -81,9 +80,10 @@ class Trainer:
         self._step = GradientStep(module, compute_loss, config, runtime)
         self._average = ExponentialMovingAverage(module, config.ema) if config.ema else None
         self._monitor = Monitor(self._folder if runtime.is_main else None)
-        self._unread: list[tuple[int, Tensor, float, float]] = []
+        self._results = Results(config, runtime, self._monitor)
         self._rate = 0.0
-        self._clock = 0.0
+        # This rank's clock. The state has the main rank's, as last agreed on, so that all ranks decide alike.
+        self._seconds = self._last_lap = 0.0
 
     def run(self) -> TrainingResult:
         """Train, or go on training, until a limit is reached or a signal asks to stop.
@@ -100,33 +100,42 @@ class Trainer:
                 self.stream.close()
 
     def _run(self, stop: StopSignal) -> TrainingResult:
-        self._begin()
-        reason = end_reason(self.state, self.stream.epoch, self.config)
+        files = self._begin()
+        reason = self._end_reason()
         if reason and self.state.finished:
             return self._result("already finished", self.state.finished)
+        if self.state.step:
+            self._monitor.say(f"going on from step {self.state.step:,}")
         self.state.finished = None
+        self._monitor.open(self.state.step, progress(self.state, self.stream.epoch, self.config), files)
         self._rehearse()
-        self._clock = time.monotonic()
+        self._seconds, self._last_lap = self.state.seconds, time.monotonic()
         stopping = False
         while reason is None and not stopping:
             stopping = self._train_step(stop)
-            if problem := self._read_results():
+            reason = self._end_reason()
+            if (reason or stopping or self._results.due(self.state.step)) and (problem := self._read_results()):
                 self._roll_back(problem)
+                reason = None
                 continue
-            self._log_if_due()
+            if self.state.step % self.config.log_every == 0:
+                self._log()
             if self.state.step % self.config.validate_every == 0:
                 self._validate_now()
-            reason = end_reason(self.state, self.stream.epoch, self.config)
+                reason = self._end_reason()
             if reason is None and (stopping or self._checkpoint_due()):
                 self._save()
         if reason is None:
             return self._result("stopped", "stopped by a signal; run the same command again to go on")
         return self._finish(reason)
 
+    def _end_reason(self) -> str | None:
+        return end_reason(self.state, self.stream.epoch, self.config)
+
     # -- beginning ---------------------------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
-        """Start anew, or where the newest undamaged checkpoint was."""
+    def _begin(self) -> dict[str, int]:
+        """Start anew, or where the newest undamaged checkpoint was; returns how long the run's files were then."""
         latest = None
         if self.runtime.is_main:
             checkpoints.prepare(self.checkpoints)
@@ -141,10 +150,7 @@ class Trainer:
             self._average.load(dict(self.module.named_parameters()))
         if self.config.compile:
             self.module.compile(dynamic=True)
-        done = progress(self.state, self.stream.epoch, self.config)
-        self._monitor.open(self.state.step, done, files)
-        if latest is not None:
-            self._monitor.say(f"going on from step {self.state.step:,} ({latest})")
+        return files
 
     def _restore(self, folder: Path) -> dict[str, Any]:
         """Become what was saved; returns the rest of the saved state."""
@@ -174,7 +180,7 @@ class Trainer:
         own = {name.removeprefix(mine): draw for name, draw in saved.tensors["random"].items() if name.startswith(mine)}
         if own:  # a rank that is new draws from its seed
             restore_random_state(own)
-        self._unread.clear()
+        self._results.forget()
         return saved.state
 
     def _rehearse(self) -> None:
@@ -195,7 +201,7 @@ class Trainer:
             float(sum(batch.num_targets for batch in batches)),
             float(sum(batch.num_tokens for batch in batches)),
             float(stop.requested),
-            state.seconds if self.runtime.is_main else 0.0,
+            self._seconds if self.runtime.is_main else 0.0,
         ])  # fmt: skip
         state.step += 1
         share = progress(state, self.stream.epoch, self.config)
@@ -206,77 +212,24 @@ class Trainer:
         if self._average:
             self._average.update(state.step)
         state.split_above = self._step.split_above
-        self._unread.append((state.step, torch.stack([*sums, norm]), targets, tokens))
+        self._results.add(state.step, *sums, norm, targets, tokens)
         return bool(stopping) or (self.runtime.world_size == 1 and stop.requested)
 
     def _read_results(self) -> str | None:
-        """Read what the steps left on the device, when it costs nothing or is needed; says what went wrong, if any.
-
-        A GPU is waited for only where a line is logged or something is saved.
-        """
-        step = self.state.step
-        due = (self.config.log_every, self.config.validate_every, self.config.checkpoint_every)
-        ending = end_reason(self.state, self.stream.epoch, self.config) is not None
-        if self.runtime.device.type != "cpu" and not ending and all(step % every for every in due):
-            return None
-        return self._read_all()
-
-    def _read_all(self) -> str | None:
-        unread, self._unread = self._unread, []
-        if not unread:
-            return None
-        values = torch.stack([result for _, result, _, _ in unread])  # (N, 3)
-        sums = self.runtime.all_reduce(values[:, :2].double().flatten().tolist())
-        problem = None
-        for index, (_, _, targets, tokens) in enumerate(unread):
-            loss, correct = sums[2 * index : 2 * index + 2]
-            problem = self._note_step(loss, correct, float(values[index, 2]), targets, tokens) or problem
+        problem = self._results.read(self.state)
         self.state.window.seconds += self._lap()
         return problem
 
-    def _note_step(self, loss: float, correct: float, norm: float, targets: float, tokens: float) -> str | None:
-        state, window = self.state, self.state.window
-        if not (math.isfinite(norm) and math.isfinite(loss)):
-            state.bad_in_a_row += 1
-            state.bad_steps += 1
-            self._monitor.say(f"step {state.step:,}: the gradient is not finite; skipped", logging.WARNING)
-            if state.bad_in_a_row > self.config.max_bad_steps:
-                return f"{state.bad_in_a_row} steps in a row had a gradient that is not finite"
-            return None
-        state.bad_in_a_row = 0
-        window.steps += 1
-        window.loss += loss
-        window.correct += correct
-        window.targets += targets
-        window.tokens += tokens
-        window.grad_norm += norm
-        state.note_loss(loss / max(1.0, targets))
-        if has_diverged(state):
-            return f"the loss rose from {state.lowest_loss:.3f} to {state.smooth_loss:.3f}"
-        return None
-
-    def _log_if_due(self) -> None:
-        state, window = self.state, self.state.window
-        if state.step % self.config.log_every:
-            return
-        record = {
-            "step": state.step,
-            "epoch": round(self.stream.epoch, 4),
-            "loss": window.loss / window.targets if window.targets else math.nan,
-            "train_accuracy": window.correct / window.targets if window.targets else math.nan,
-            "tokens_per_second": window.tokens / window.seconds if window.seconds else math.nan,
-            "learning_rate": self._rate,
-            "grad_norm": window.grad_norm / window.steps if window.steps else math.nan,
-            "bad_steps": state.bad_steps,
-        }
-        self._monitor.training(record, progress(state, self.stream.epoch, self.config))
-        state.window = type(window)()
+    def _log(self) -> None:
+        epoch = self.stream.epoch
+        record = self._results.record(self.state, epoch, self._rate)
+        self._monitor.training(record, progress(self.state, epoch, self.config))
 
     def _lap(self) -> float:
-        """Seconds since the last call, which the run's clock gains too."""
+        """Seconds since the last call, which this rank's clock of the run gains too."""
         now = time.monotonic()
-        passed, self._clock = now - self._clock, now
-        self.state.seconds += passed
+        passed, self._last_lap = now - self._last_lap, now
+        self._seconds += passed
         return passed
 
     def _roll_back(self, problem: str) -> None:
@@ -303,25 +256,27 @@ class Trainer:
 
     # -- validation --------------------------------------------------------------------------------------------------
 
-    def _validate_now(self, note: Mapping[str, float] | None = None) -> None:
-        """Measure the weights that users would get, and keep them as `best/` when they are better than any before."""
-        state, config = self.state, self.config
+    def _validate_now(self, averaged: int = 0) -> None:
+        """Measure the weights that users would get, and keep them as `best/` when they are better than any before.
+
+        `averaged` is the number of checkpoints that the weights are the mean of, at the end of a run.
+        """
+        state = self.state
         state.window.seconds += self._lap()
+        began = self._seconds
         with self._averaged(), _undisturbed(self.module):
             found = self._validate(self.module)
-            self._lap()
-            metrics, state.seconds = self.runtime.gather((dict(found.metrics), state.seconds))[0]
-            metric = choose_metric(config.best_metric, metrics)
+            metrics = self.runtime.gather(dict(found.metrics))[0]
+            metric = choose_metric(self.config.best_metric, metrics)
             if METRIC_KEYS[metric] not in metrics:
                 raise RunError(f"training.best_metric: {metric} was not measured; choose one of {', '.join(metrics)}")
-            better = state.note_validation(metric, metrics[METRIC_KEYS[metric]])
+            better = state.note_validation(metric, metrics[METRIC_KEYS[metric]], recorded=not averaged)
             if better and self.runtime.is_main:
                 self._save_best(distinct(self.module.state_dict()), {"step": state.step, **metrics})
-        self._monitor.validation({"step": state.step, **(note or {}), **metrics}, found.samples, better)
-        before = state.seconds
+        note = {"averaged": averaged} if averaged else {}
+        self._monitor.validation({"step": state.step, **note, **metrics}, found.samples, better)
         self._lap()
-        state.seconds = self.runtime.gather(state.seconds)[0]
-        state.validation_seconds = state.seconds - before
+        state.seconds, state.validation_seconds = self.runtime.gather((self._seconds, self._seconds - began))[0]
 
     def _averaged(self) -> contextlib.AbstractContextManager:
         return self._average.applied() if self._average else contextlib.nullcontext()
@@ -352,7 +307,7 @@ class Trainer:
         trained = {name: tensor.clone() for name, tensor in distinct(self.module.state_dict()).items()}
         following, self._average = self._average, None
         load_tied(self.module, average(states))
-        self._validate_now({"averaged": len(states)})
+        self._validate_now(averaged=len(states))
         load_tied(self.module, trained)
         self._average = following
 
@@ -376,6 +331,7 @@ class Trainer:
     def _save(self) -> None:
         """Write a checkpoint of this step, and delete those that are no longer kept."""
         draws = self.runtime.gather(random_state())
+        self.state.window.seconds += self._lap()
         if not self.runtime.is_main:
             return
         tensors = {
@@ -386,7 +342,7 @@ class Trainer:
         if self._average:
             tensors["ema"] = self._average.tensors()
         state = {
-            "run": self.state.to_json(),
+            "run": {**self.state.to_json(), "seconds": self._seconds},
             "stream": self.stream.state_dict(),
             "scaler": self._step.scaler.state_dict(),
             "files": self._monitor.lengths(),

@@ -1,0 +1,148 @@
+"""Public corpora by name: read through `datasets`, written as plain files under the names that the configs read.
+
+`s2s fetch` calls `fetch`. The folder comes into being whole or not at all, and one that is there is never overwritten.
+"""
+
+import contextlib
+import filecmp
+import hashlib
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+from seq2seq import atomic
+from seq2seq.data.hub import dataset_columns, dataset_rows, open_dataset
+from seq2seq.errors import DataError, RunError, did_you_mean
+from seq2seq.lines import as_one_line
+
+
+@dataclass(frozen=True)
+class PublicCorpus:
+    """Where a corpus is on the Hugging Face hub, and which of its splits and columns become which files."""
+
+    hub: str
+    subset: str | None
+    columns: dict[str, str]  # file suffix (a language), or column of the TSV -> column of the dataset
+    splits: dict[str, str]  # file stem -> split of the dataset
+    tsv: bool = False
+    held_out: dict[str, int] | None = None  # file stem -> how many in 1,000 go there, for a corpus with one split
+
+
+ENGLISH_GERMAN = {"en": "en", "de": "de"}
+TRAIN_VALID_TEST = {"train": "train", "valid": "validation", "test": "test"}
+
+CORPORA = {
+    "multi30k": PublicCorpus(
+        "bentrevett/multi30k", None, ENGLISH_GERMAN,
+        {"train": "train", "val": "validation", "test_2016_flickr": "test"},
+    ),
+    "wmt14-en-de": PublicCorpus("wmt/wmt14", "de-en", ENGLISH_GERMAN, TRAIN_VALID_TEST),
+    "wmt16-en-de": PublicCorpus("wmt/wmt16", "de-en", ENGLISH_GERMAN, TRAIN_VALID_TEST),
+    "opus100-en-de": PublicCorpus("Helsinki-NLP/opus-100", "de-en", ENGLISH_GERMAN, TRAIN_VALID_TEST),
+    "tatoeba": PublicCorpus(
+        "sentence-transformers/parallel-sentences-tatoeba", "en-de", {"en": "english", "de": "non_english"},
+        {"train": "train"}, held_out={"valid": 8, "test": 8},
+    ),
+    # the hub's test split has no labels
+    "sst2": PublicCorpus(
+        "stanfordnlp/sst2", None, {"sentence": "sentence", "label": "label"},
+        {"train": "train", "dev": "validation"}, tsv=True,
+    ),
+}  # fmt: skip
+
+
+def fetch(name: str, destination: Path, dataset_path: str | None = None) -> list[Path]:
+    """Bring the corpus `name` into the folder `destination` and return its files.
+
+    `dataset_path` names the dataset to read instead: a local folder, or another dataset of the hub, with the same
+    columns and splits. A folder that already holds the same files is left as it is.
+
+    Raises:
+        DataError: there is no corpus of this name, the dataset cannot be read, or the folder holds something else.
+        RunError: the folder cannot be written.
+    """
+    if name not in CORPORA:
+        hint = did_you_mean(name, CORPORA)
+        raise DataError(f"fetch {name}: no such corpus{hint or ''}; there are {', '.join(CORPORA)}")
+    corpus = CORPORA[name]
+    try:
+        if destination.exists() and any(destination.iterdir()):
+            with tempfile.TemporaryDirectory() as folder:
+                names = _write(corpus, Path(folder), dataset_path)
+                _check_same(names, Path(folder), destination)
+        else:
+            with atomic.new_folder(destination) as folder:
+                names = _write(corpus, folder, dataset_path)
+    except OSError as error:
+        reason = error.strerror or error
+        raise RunError(f"{destination}: cannot be written ({reason}); make room, or choose another with -o") from error
+    return [destination / name for name in names]
+
+
+def _write(corpus: PublicCorpus, folder: Path, dataset_path: str | None) -> list[str]:
+    """Write the files of a corpus; returns their names."""
+    names: list[str] = []
+    for stem, split in corpus.splits.items():
+        rows = _rows(corpus, split, dataset_path)
+        names += _write_tsv(corpus, folder, stem, rows) if corpus.tsv else _write_texts(corpus, folder, stem, rows)
+    return names
+
+
+def _rows(corpus: PublicCorpus, split: str, dataset_path: str | None) -> Iterator[list[str]]:
+    dataset = open_dataset(dataset_path or corpus.hub, corpus.subset if dataset_path is None else None, split)
+    origin, present = f"{dataset_path or corpus.hub} ({split})", dataset_columns(dataset)
+    for column in corpus.columns.values():
+        if column not in present:
+            raise DataError(f"{origin}: no column {column!r}; it has {', '.join(present)}")
+    for values in dataset_rows(dataset, list(corpus.columns.values()), origin, label_names=False):
+        yield [as_one_line(str(value)) for value in values]
+
+
+def _write_texts(corpus: PublicCorpus, folder: Path, stem: str, rows: Iterable[list[str]]) -> list[str]:
+    stems = [stem, *(corpus.held_out or {})]
+    with contextlib.ExitStack() as stack:
+        files = {
+            part: [stack.enter_context(_text_file(folder / f"{part}.{suffix}")) for suffix in corpus.columns]
+            for part in stems
+        }
+        for values in rows:
+            for file, value in zip(files[_part_of(values[0], stem, corpus.held_out)], values, strict=True):
+                file.write(value + "\n")
+    return [f"{part}.{suffix}" for part in stems for suffix in corpus.columns]
+
+
+def _write_tsv(corpus: PublicCorpus, folder: Path, stem: str, rows: Iterable[list[str]]) -> list[str]:
+    with _text_file(folder / f"{stem}.tsv") as file:
+        file.write("\t".join(corpus.columns) + "\n")
+        for values in rows:
+            file.write("\t".join(value.replace("\t", " ") for value in values) + "\n")
+    return [f"{stem}.tsv"]
+
+
+def _part_of(sentence: str, stem: str, held_out: dict[str, int] | None) -> str:
+    """Where a pair goes, decided by its first side alone, so that no sentence stands in two parts."""
+    key = " ".join(sentence.lower().split()).encode("utf-8", "replace")
+    place = int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little") % 1000
+    for part, share in (held_out or {}).items():
+        if place < share:
+            return part
+        place -= share
+    return stem
+
+
+def _text_file(path: Path) -> TextIO:
+    return open(path, "w", encoding="utf-8", errors="replace", newline="\n")
+
+
+def _check_same(names: Iterable[str], fetched: Path, present: Path) -> None:
+    differing = [
+        name
+        for name in names
+        if not (present / name).is_file() or not filecmp.cmp(fetched / name, present / name, shallow=False)
+    ]
+    if differing:
+        raise DataError(
+            f"{present}: is there already, and {', '.join(differing)} would change; remove it, or choose with -o"
+        )

@@ -1,0 +1,37 @@
+"""A text that is too long for a model, in parts that are not; put together again, nothing is missing.
+
+`Translator` cuts lines with `split_text`. Cuts stand behind white space, so that a part can be translated without its
+ends and the ends put back.
+"""
+
+import re
+from collections.abc import Callable
+
+SENTENCE_END = re.compile(r"""[.!?…]+["'”’»)\]]*\s+|[。！？｡]+[」』）”’]*\s*""")
+SPACE = re.compile(r"\s+")
+
+
+def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:
+    """Parts that fit, whose concatenation is `text`.
+
+    A part that does not fit is cut at the end of the sentence that ends nearest to its middle; where there is none, at
+    the space nearest to it, or in the middle itself.
+    """
+    parts, waiting = [], [text]
+    while waiting:
+        part = waiting.pop()
+        if len(part) < 2 or fits(part):
+            parts.append(part)
+        else:
+            place = _place_to_cut(part)
+            waiting += [part[place:], part[:place]]
+    return parts
+
+
+def _place_to_cut(text: str) -> int:
+    middle = len(text) // 2
+    for pattern in (SENTENCE_END, SPACE):
+        ends = [end for match in pattern.finditer(text) if (end := match.end()) < len(text)]
+        if ends:
+            return min(ends, key=lambda end: abs(end - middle))
+    return middle

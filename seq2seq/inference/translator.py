@@ -1,0 +1,270 @@
+"""Lines of text to translations, one for each line, in the order of the lines.
+
+`Translator` is loaded by `s2s translate`, by `s2s bleu --model` and by library users, and made from the model in
+training for validation, so that all of them see the same translations. What it answers with is a `Translation`.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby, islice
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from seq2seq import runtime as runtimes
+from seq2seq.checkpoint import LoadedModel, find_model, load_model
+from seq2seq.config import SearchConfig
+from seq2seq.errors import DataError, ModelError, UserError, did_you_mean
+from seq2seq.inference.degeneration import EMPTY, remedy, symptoms
+from seq2seq.inference.engines import Engine, TorchEngine
+from seq2seq.inference.parts import split_text
+from seq2seq.inference.steps import EnsembleSteps, TransformerSteps
+from seq2seq.lines import as_one_line
+from seq2seq.search import Hypothesis, normalized_score
+from seq2seq.tokenizer import SURROGATES, TokenizerPair
+
+SPLIT, REPAIRED = "split", "repaired"
+MOST_PARTS = 2**20
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """One of the n best translations of a line."""
+
+    text: str
+    score: float
+    """Log-probability of the model."""
+    normalized_score: float
+    """score / tokens^length_penalty, what alternatives are ranked by."""
+    tokens: int
+    """Target pieces, ends included."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """The best translation of a line; that of a blank line is empty, with score 0."""
+
+    text: str
+    score: float
+    normalized_score: float
+    tokens: int
+    flags: tuple[str, ...]
+    """Symptoms of `degeneration.symptoms`, of what was found first; `repaired` where searching again cured them;
+    `split` for a line that was translated in parts."""
+    alternatives: tuple[Alternative, ...]
+    """The next best, where `n_best` asks for more than one."""
+    source: str
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What is translated in one go: a line, or a part of one that is too long."""
+
+    line: int
+    before: str
+    """White space between this part and the one before."""
+    text: str
+    ids: Sequence[int]
+    prefix: Sequence[int]
+    key: int
+    """What random draws are keyed by."""
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What became of a part."""
+
+    hypotheses: Sequence[Hypothesis]
+    flags: tuple[str, ...]
+
+
+class Translator:
+    """An engine, the tokenizers around it, and how it searches.
+
+    Args:
+        engine: what searches.
+        tokenizers: of the two sides.
+        config: how it searches.
+        repair: search once more where a translation is degenerate and there is a remedy (`degeneration.remedy`).
+    """
+
+    def __init__(self, engine: Engine, tokenizers: TokenizerPair, config: SearchConfig, repair: bool = True):
+        self.config = config
+        self._engine = engine
+        self._tokenizers = tokenizers
+        self._repair = repair
+        # The translation of the longest part has to fit as well: half the positions, with the default ratio of 2.
+        room = int((engine.max_length - config.max_length_offset) / max(config.max_length_ratio, 1.0))
+        self._part_length = min(max(room, engine.max_length // 4, 1), engine.max_length - 1)
+
+    @classmethod
+    def load(
+        cls,
+        *paths: str | Path,
+        device: str = "auto",
+        precision: str | None = None,
+        threads: int | None = None,
+        **search: Any,
+    ) -> "Translator":
+        """Load a model folder or a run folder (then its best model); several are an ensemble; none is the newest run.
+
+        `precision` None computes in float32; `search` overrides keys of the model's own search settings.
+
+        Raises:
+            ModelError: there is no model, it is damaged, is no translation model, or does not fit the others.
+            UserError: a device, precision or search setting that does not exist or is not possible.
+        """
+        models = [load_model(find_model(path)) for path in paths or (None,)]
+        _check_models(models)
+        config = _override(models[0].search, search)
+        runtime = runtimes.start(device, precision, threads)
+        members = [
+            TransformerSteps(model.model.to(runtime.device, runtime.precision), model.tokenizers, runtime.device)
+            for model in models
+        ]
+        engine = TorchEngine(members[0] if len(members) == 1 else EnsembleSteps(members))
+        return cls(engine, models[0].tokenizers, config)
+
+    def translate(
+        self, lines: Sequence[str], prefixes: Sequence[str] | None = None, first_line: int = 0
+    ) -> list[Translation]:
+        """Translate each line, whatever the others are.
+
+        A blank line gives an empty translation and never reaches the model. A line over the length limit is translated
+        in parts, cut at sentence ends where possible, and put together with the white space that stood between them.
+
+        Args:
+            lines: texts; a line feed within one becomes a space.
+            prefixes: what each translation begins with; empty for no such wish.
+            first_line: number of the first line, from 0, in what random draws of samples are keyed by.
+
+        Raises:
+            DataError: there is not one prefix a line, or one is too long for the model.
+        """
+        if isinstance(lines, str):
+            raise TypeError("translate takes a list of lines; put a single line into a list")
+        lines = [SURROGATES.sub("\ufffd", as_one_line(line)) for line in lines]
+        if prefixes is not None and len(prefixes) != len(lines):
+            raise DataError(f"{len(lines)} lines and {len(prefixes)} prefixes; give one prefix a line, empty for none")
+        parts = list(self._parts(lines, prefixes, first_line))
+        answered = zip(parts, self._answers(parts), strict=True)
+        translations = [_nothing(line) for line in lines]
+        for number, group in groupby(answered, key=lambda pair: pair[0].line):
+            translations[number] = self._join(lines[number], list(group))
+        return translations
+
+    def translate_stream(
+        self, batches: Iterable[Sequence[str]], prefixes: Iterator[str] | None = None
+    ) -> Iterator[list[Translation]]:
+        """`translate` for each batch of a stream of lines as it comes, so that memory does not grow with the stream.
+
+        Raises:
+            DataError: `prefixes`, an iterator beside the lines, ends before them.
+        """
+        count = 0
+        for lines in batches:
+            some = None if prefixes is None else list(islice(prefixes, len(lines)))
+            if some is not None and len(some) < len(lines):
+                raise DataError(f"prefixes end after line {count + len(some)}; give one a line, empty for none")
+            yield self.translate(lines, some, first_line=count)
+            count += len(lines)
+
+    def _parts(self, lines: Sequence[str], prefixes: Sequence[str] | None, first_line: int) -> Iterator[_Part]:
+        stripped = [line.strip() for line in lines]
+        for number, (text, ids) in enumerate(zip(stripped, self._tokenizers.source.encode_all(stripped), strict=True)):
+            if not text:
+                continue
+            prefix = self._prefix(prefixes[number], first_line + number) if prefixes is not None else ()
+            texts = [text] if len(ids) <= self._part_length else split_text(text, self._fits)
+            before = ""
+            for index, part in enumerate(texts):
+                core = part.strip()
+                part_ids = ids if len(texts) == 1 else self._tokenizers.source.encode(core)
+                before += part[: len(part) - len(part.lstrip())]
+                if part_ids:
+                    yield _Part(
+                        number, before, core, tuple(part_ids), prefix, (first_line + number) * MOST_PARTS + index
+                    )
+                    prefix, before = (), ""
+                before += part[len(part.rstrip()) :] if core else ""
+
+    def _fits(self, text: str) -> bool:
+        return len(self._tokenizers.source.encode(text.strip())) <= self._part_length
+
+    def _prefix(self, text: str, number: int) -> tuple[int, ...]:
+        ids = tuple(self._tokenizers.target.encode(as_one_line(text).rstrip()))
+        if len(ids) >= self._engine.max_length:
+            most = self._engine.max_length - 1
+            raise DataError(f"prefix of line {number + 1}: {len(ids)} pieces, the model takes {most}; shorten it")
+        return ids
+
+    def _answers(self, parts: Sequence[_Part]) -> list[_Answer]:
+        """Search, look at what came out, and search again where that may help."""
+        answers = self._search(parts, self.config)
+        retries: dict[SearchConfig, list[int]] = defaultdict(list)
+        for place, (part, answer) in enumerate(zip(parts, answers, strict=True)):
+            if answer.flags and self._repair and (again := remedy(answer.flags, len(part.ids), self.config)):
+                retries[again].append(place)
+        for config, places in retries.items():
+            for place, second in zip(places, self._search([parts[place] for place in places], config), strict=True):
+                if not second.flags:
+                    answers[place] = replace(second, flags=(*answers[place].flags, REPAIRED))
+        return answers
+
+    def _search(self, parts: Sequence[_Part], config: SearchConfig) -> list[_Answer]:
+        found = self._engine.translate(
+            [part.ids for part in parts], config, [part.prefix for part in parts], [part.key for part in parts]
+        )
+        return [
+            _Answer(hypotheses, symptoms(part.text, part.ids, self._text(hypotheses[0]), hypotheses[0]))
+            for part, hypotheses in zip(parts, found, strict=True)
+        ]
+
+    def _text(self, hypothesis: Hypothesis) -> str:
+        return self._tokenizers.target.decode(hypothesis.ids)
+
+    def _join(self, line: str, answered: Sequence[tuple[_Part, _Answer]]) -> Translation:
+        count = max(len(answer.hypotheses) for _, answer in answered)
+        ranked = [self._alternative(answered, rank) for rank in range(count)]
+        if len(answered) > 1:
+            ranked.sort(key=lambda alternative: -alternative.normalized_score)
+        best, *others = ranked
+        flags = [flag for _, answer in answered for flag in answer.flags] + [SPLIT] * (len(answered) > 1)
+        return Translation(**vars(best), flags=tuple(dict.fromkeys(flags)), alternatives=tuple(others), source=line)
+
+    def _alternative(self, answered: Sequence[tuple[_Part, _Answer]], rank: int) -> Alternative:
+        """The translation of a line from the hypotheses of this rank, or the last, of each of its parts."""
+        text, score, tokens = "", 0.0, 0
+        for part, answer in answered:
+            hypothesis = answer.hypotheses[min(rank, len(answer.hypotheses) - 1)]
+            text += part.before + self._text(hypothesis)
+            score += hypothesis.log_prob
+            tokens += len(hypothesis.ids) + hypothesis.finished
+        return Alternative(text, score, normalized_score(score, tokens, self.config.length_penalty), tokens)
+
+
+def _nothing(line: str) -> Translation:
+    return Translation("", 0.0, 0.0, 0, (EMPTY,) if line.strip() else (), (), line)
+
+
+def _check_models(models: Sequence[LoadedModel]) -> None:
+    for model in models:
+        if model.task != "translation":
+            raise ModelError(f"{model.folder}: a {model.task} model; s2s classify is for those")
+        if model.tokenizers.fingerprint != models[0].tokenizers.fingerprint:
+            first = models[0].folder
+            raise ModelError(f"{model.folder}: its vocabulary is not that of {first}; an ensemble needs one vocabulary")
+
+
+def _override(config: SearchConfig, changes: dict[str, Any]) -> SearchConfig:
+    known = SearchConfig.model_fields
+    if unknown := [key for key in changes if key not in known]:
+        raise UserError(f"search.{unknown[0]}: unknown setting{did_you_mean(unknown[0], known)}")
+    try:
+        return SearchConfig.model_validate({**config.model_dump(), **changes})
+    except ValidationError as error:
+        problem = error.errors()[0]
+        message = problem["msg"].removeprefix("Value error, ")
+        raise UserError(".".join(["search", *map(str, problem["loc"])]) + f": {message}") from error

@@ -1,0 +1,226 @@
+"""Marian folders, as transformers keeps OPUS-MT models: read into our terms, and written from them, by own code.
+
+`model_folder.load_model` reads one wherever a model folder of ours is taken; `conversion` writes one. A Marian model is
+post-norm with sinusoidal positions, and its decoder starts from padding.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from seq2seq.config import ModelConfig, SearchConfig
+from seq2seq.errors import ModelError
+from seq2seq.interop.marian_settings import (
+    DEFAULTS,
+    SpecialIds,
+    generation_values,
+    model_obstacles,
+    model_values,
+    read_model_config,
+    read_search_config,
+    special_ids,
+)
+from seq2seq.interop.marian_weights import BIAS, from_marian, to_marian
+from seq2seq.marian_tokenizer import (
+    EOS,
+    PAD,
+    TARGET_VOCABULARY_FILE,
+    UNK,
+    VOCABULARY_FILE,
+    MarianTokenizer,
+    MarianTokenizerPair,
+    read_vocabulary,
+)
+from seq2seq.model.transformer import Transformer
+from seq2seq.tensors import DamagedFile, distinct, mismatch, read_object, read_tensors
+from seq2seq.tokenizer import SOURCE_FILE, TARGET_FILE, Tokenizer, TokenizerPair
+
+CONFIG, WEIGHTS, PICKLE = "config.json", "model.safetensors", "pytorch_model.bin"
+GENERATION, TOKENIZER = "generation_config.json", "tokenizer_config.json"
+# What a folder on the hub may hold and a reader asks for.
+FILES = (CONFIG, WEIGHTS, GENERATION, TOKENIZER, SOURCE_FILE, TARGET_FILE, VOCABULARY_FILE, TARGET_VOCABULARY_FILE)
+
+
+@dataclass(frozen=True)
+class MarianModel:
+    """A Marian folder in our terms."""
+
+    config: ModelConfig
+    tokenizers: TokenizerPair
+    weights: dict[str, Tensor]
+    """float32, under our names, tied ones once."""
+    search: SearchConfig
+    source_language: str | None
+    target_language: str | None
+
+
+def is_marian(info: Mapping[str, Any]) -> bool:
+    """Whether a config.json is that of a Marian folder."""
+    return info.get("model_type") == "marian"
+
+
+def read_marian(folder: Path, pickle: bool = False) -> MarianModel:
+    """Read a Marian folder.
+
+    Args:
+        folder: with config.json, model.safetensors, source.spm, target.spm, vocab.json, and where they are needed
+            target_vocab.json, generation_config.json and tokenizer_config.json.
+        pickle: read `pytorch_model.bin` where there are no safetensors, with torch's reader that builds nothing but
+            tensors.
+
+    Raises:
+        ModelError: a file is missing or damaged; or settings are not supported, all of which one message names.
+    """
+    folder = Path(folder)
+    try:
+        given = read_object(folder / CONFIG)
+        generation = read_object(folder / GENERATION) if (folder / GENERATION).exists() else given
+        named = read_object(folder / TOKENIZER) if (folder / TOKENIZER).exists() else {}
+        stored = _stored_weights(folder, pickle)
+    except DamagedFile as error:
+        raise ModelError(f"{folder}: {error}; copy the folder again") from error
+    problems: list[str] = []
+    ids = special_ids(given)
+    tokenizers = _tokenizers(folder, given, named, ids, problems)
+    config = read_model_config(given, BIAS in stored, problems)
+    search = read_search_config(generation, ids, problems)
+    weights = from_marian(stored, config, problems) if config else {}
+    if config and tokenizers and not problems:
+        problems += _shape_problems(config, tokenizers, weights)
+    if problems or config is None or search is None or tokenizers is None:
+        shown = "; ".join(problems[:12]) + (f"; and {len(problems) - 12} more" if len(problems) > 12 else "")
+        raise ModelError(f"{folder}: not a Marian model that can be read: {shown}")
+    languages = (named.get("source_lang") or None, named.get("target_lang") or None)
+    return MarianModel(config, tokenizers, weights, search, *languages)
+
+
+def marian_obstacles(config: ModelConfig, tokenizers: TokenizerPair) -> list[str]:
+    """Each reason why a model cannot be written as a Marian folder; none where it can."""
+    obstacles = list(model_obstacles(config))
+    if config.tied_embeddings == "all" and not tokenizers.shared:
+        obstacles.append("tied_embeddings all with two vocabularies")
+    if tokenizers.target.pad_id >= tokenizers.source.vocab_size:
+        obstacles.append("the source vocabulary is so small that the target's padding lies outside it")
+    for side in (tokenizers.source, tokenizers.target):
+        if side.pieces([side.eos_id, side.unk_id, side.pad_id]) != [EOS, UNK, PAD]:
+            obstacles.append(f"special pieces that are not {EOS}, {UNK} and {PAD}")
+            break
+    return obstacles
+
+
+def write_marian(folder: Path, model: MarianModel) -> None:
+    """Write a Marian folder into `folder`, which exists; transformers loads it with AutoTokenizer and MarianMTModel.
+
+    `read_marian` gives back what was written, but for sinusoids by turns, which Marian has not: those models come back
+    with the dimensions of their states in another order, which computes the same.
+
+    Raises:
+        ModelError: Marian cannot express the model; the message names each obstacle.
+    """
+    config, tokenizers = model.config, model.tokenizers
+    if obstacles := marian_obstacles(config, tokenizers):
+        raise ModelError(f"a Marian folder cannot hold this model: {'; '.join(obstacles)}")
+    ids = SpecialIds(tokenizers.target.pad_id, tokenizers.target.eos_id, tokenizers.target.start_id)
+    sizes = tokenizers.source.vocab_size, tokenizers.target.vocab_size
+    _write_json(folder / CONFIG, model_values(config, *sizes, ids))
+    _write_json(folder / GENERATION, generation_values(config, model.search, ids))
+    _write_json(folder / TOKENIZER, _tokenizer_values(model))
+    save_file(to_marian(model.weights, config), folder / WEIGHTS, metadata={"format": "pt"})
+    (folder / SOURCE_FILE).write_bytes(tokenizers.source.model_bytes)
+    (folder / TARGET_FILE).write_bytes(tokenizers.target.model_bytes)
+    _write_json(folder / VOCABULARY_FILE, vocabulary_of(tokenizers.source))
+    if not tokenizers.shared:
+        _write_json(folder / TARGET_VOCABULARY_FILE, vocabulary_of(tokenizers.target))
+
+
+def vocabulary_of(tokenizer: Tokenizer | MarianTokenizer) -> dict[str, int]:
+    """The id of each piece of a tokenizer of either kind."""
+    return {piece: id_ for id_, piece in enumerate(tokenizer.pieces(range(tokenizer.vocab_size)))}
+
+
+def _stored_weights(folder: Path, pickle: bool) -> dict[str, Tensor]:
+    if (folder / WEIGHTS).exists():
+        return read_tensors(folder / WEIGHTS)
+    if not (folder / PICKLE).exists():
+        raise ModelError(f"{folder}: {WEIGHTS} is missing; copy the whole folder")
+    if not pickle:
+        raise ModelError(
+            f"{folder}: has {PICKLE} and no {WEIGHTS}; a pickle can run code and is not read, unless you convert it "
+            f"with s2s convert --from marian {folder} --pickle -o MODEL (tensors alone are taken from it)"
+        )
+    try:
+        loaded = torch.load(folder / PICKLE, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch has no one kind of error for a file that is not what it should be
+        raise ModelError(f"{folder}: {PICKLE} cannot be read as plain tensors ({type(error).__name__})") from error
+    return dict(loaded)
+
+
+def _tokenizers(
+    folder: Path, given: Mapping[str, Any], named: Mapping[str, Any], ids: SpecialIds, problems: list[str]
+) -> TokenizerPair | None:
+    """The tokenizers with as many ids as the weights have rows; plain ones where SentencePiece's own ids are used."""
+    source_size = given.get("vocab_size", DEFAULTS["vocab_size"])
+    target_size = given.get("decoder_vocab_size") or source_size
+    separate = bool(named.get("separate_vocabs", (folder / TARGET_VOCABULARY_FILE).exists()))
+    source_spm, target_spm = (Tokenizer.load(folder / name) for name in (SOURCE_FILE, TARGET_FILE))
+    source = read_vocabulary(folder / VOCABULARY_FILE)
+    target = read_vocabulary(folder / TARGET_VOCABULARY_FILE) if separate else source
+    if (vocabulary_of(source_spm), vocabulary_of(target_spm)) == (source, target) and ids == SpecialIds(
+        target_spm.pad_id, target_spm.eos_id, target_spm.start_id
+    ):
+        same = source_spm.model_bytes == target_spm.model_bytes
+        return TokenizerPair(source_spm, source_spm if same else target_spm)
+    try:
+        pair = MarianTokenizerPair(
+            MarianTokenizer(source_spm.model_bytes, _filled(source, source_size)),
+            MarianTokenizer(target_spm.model_bytes, _filled(target, target_size)),
+        )
+    except ModelError as error:
+        problems.append(str(error))
+        return None
+    expected = SpecialIds(pair.target.pad_id, pair.target.eos_id, pair.target.start_id)
+    names = zip(("pad_token_id", "eos_token_id", "decoder_start_token_id"), (PAD, EOS, PAD), strict=True)
+    for (key, piece), id_, its_id in zip(names, vars(ids).values(), vars(expected).values(), strict=True):
+        if id_ != its_id:
+            problems.append(f"{key}: {id_} is not {piece}, which is {its_id}")
+    return pair
+
+
+def _filled(vocabulary: Mapping[str, int], size: Any) -> dict[str, int]:
+    """A vocabulary with a name for each row of the weights: some are padded to a round number."""
+    named = set(vocabulary.values())
+    unused = range(len(vocabulary), size) if isinstance(size, int) and size <= 2**24 else ()
+    return {**vocabulary, **{f"<unused_{id_}>": id_ for id_ in unused if id_ not in named}}
+
+
+def _shape_problems(config: ModelConfig, tokenizers: TokenizerPair, weights: Mapping[str, Tensor]) -> list[str]:
+    if config.tied_embeddings == "all" and tokenizers.source.vocab_size != tokenizers.target.vocab_size:
+        return ["share_encoder_decoder_embeddings with two vocabularies of different size"]
+    with torch.device("meta"):
+        outline = Transformer(config, tokenizers.source.vocab_size, tokenizers.target.vocab_size)
+    expected = distinct(outline.state_dict(keep_vars=True))
+    problem = mismatch(expected, {name: tuple(tensor.shape) for name, tensor in weights.items()})
+    return [problem] if problem else []
+
+
+def _tokenizer_values(model: MarianModel) -> dict[str, Any]:
+    return {
+        "tokenizer_class": "MarianTokenizer",
+        "source_lang": model.source_language,
+        "target_lang": model.target_language,
+        "unk_token": UNK,
+        "eos_token": EOS,
+        "pad_token": PAD,
+        "model_max_length": model.config.max_length,
+        "separate_vocabs": not model.tokenizers.shared,
+    }
+
+
+def _write_json(path: Path, value: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

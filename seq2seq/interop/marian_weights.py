@@ -1,0 +1,135 @@
+"""The names of a Marian model's weights, and how they become ours and ours become theirs.
+
+One table serves both directions: projections that we compute at once stand apart there. `interop.marian` reads and
+writes the files.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+from seq2seq.config import ModelConfig
+from seq2seq.model.positions import sinusoids
+
+SHARED, OUTPUT, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
+ENCODER, DECODER = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
+POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
+OUR_SOURCE, OUR_TARGET = "encoder.embedding.tokens.weight", "decoder.embedding.tokens.weight"
+OUR_OUTPUT, OUR_BIAS = "output.weight", "output.bias"
+# Stored sinusoids were computed in float32, or even stored in float16.
+POSITION_TOLERANCE = 2e-3
+
+
+def layer_table(config: ModelConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """(our name, their names) of each tensor of the layers; several of theirs stand behind each other in one of ours."""
+    for side, count in (("encoder", config.num_encoder_layers), ("decoder", config.num_decoder_layers)):
+        for number in range(count):
+            ours, theirs = f"{side}.layers.{number}", f"model.{side}.layers.{number}"
+            for our_part, their_parts in _parts(side):
+                for kind in ("weight", "bias"):
+                    yield f"{ours}.{our_part}.{kind}", tuple(f"{theirs}.{part}.{kind}" for part in their_parts)
+
+
+def _parts(side: str) -> Iterator[tuple[str, tuple[str, ...]]]:
+    yield "attention.query_key_value", ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+    yield "attention.output", ("self_attn.out_proj",)
+    yield "attention_residual.norm", ("self_attn_layer_norm",)
+    if side == "decoder":
+        yield "cross_attention.query", ("encoder_attn.q_proj",)
+        yield "cross_attention.key_value", ("encoder_attn.k_proj", "encoder_attn.v_proj")
+        yield "cross_attention.output", ("encoder_attn.out_proj",)
+        yield "cross_residual.norm", ("encoder_attn_layer_norm",)
+    yield "feed_forward.inner", ("fc1",)
+    yield "feed_forward.output", ("fc2",)
+    yield "feed_forward_residual.norm", ("final_layer_norm",)
+
+
+def from_marian(theirs: Mapping[str, Tensor], config: ModelConfig, problems: list[str]) -> dict[str, Tensor]:
+    """Our weights, float32, tied ones once under our first name; what is missing or too much goes to `problems`."""
+    left = {name: tensor.float() for name, tensor in theirs.items()}
+    ours: dict[str, Tensor] = {}
+    for our_name, names in layer_table(config):
+        parts = [left.pop(name, None) for name in names]
+        missing = [name for name, part in zip(names, parts, strict=True) if part is None]
+        problems += [f"tensor {name} is missing" for name in missing]
+        if not missing:
+            ours[our_name] = torch.cat(parts) if len(parts) > 1 else parts[0]
+    ours |= _embeddings(left, config, problems)
+    if BIAS in left:
+        ours[OUR_BIAS] = left.pop(BIAS).flatten()
+    for name in POSITIONS:
+        if name in left and not _are_sinusoids(left.pop(name), config):
+            problems.append(f"tensor {name} does not hold sinusoidal positions")
+    problems += [f"tensor {name} is of no use" for name in sorted(left)]
+    return ours
+
+
+def to_marian(ours: Mapping[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:
+    """Their weights, tied ones once; sinusoids by turns become all sines and then all cosines."""
+    theirs: dict[str, Tensor] = {}
+    for our_name, names in layer_table(config):
+        theirs.update(zip(names, ours[our_name].chunk(len(names)), strict=True))
+    match config.tied_embeddings:
+        case "all":
+            theirs[SHARED] = ours[OUR_SOURCE]
+        case "decoder":
+            theirs |= {ENCODER: ours[OUR_SOURCE], DECODER: ours[OUR_TARGET]}
+        case "none":
+            theirs |= {ENCODER: ours[OUR_SOURCE], DECODER: ours[OUR_TARGET], OUTPUT: ours[OUR_OUTPUT]}
+    if config.output_bias:
+        theirs[BIAS] = ours[OUR_BIAS][None]  # (1, V)
+    if config.position_layout == "interleaved":
+        theirs = {name: _in_halves(name, tensor, config) for name, tensor in theirs.items()}
+    return {name: tensor.detach().clone().contiguous() for name, tensor in theirs.items()}
+
+
+def _embeddings(left: dict[str, Tensor], config: ModelConfig, problems: list[str]) -> dict[str, Tensor]:
+    """Those that are tied may stand in the file under any of their names, or under several."""
+    found = {name: left.pop(name) for name in (SHARED, ENCODER, DECODER, OUTPUT) if name in left}
+    match config.tied_embeddings:
+        case "all":
+            wanted = {OUR_SOURCE: (SHARED, ENCODER, DECODER, OUTPUT)}
+        case "decoder":
+            wanted = {OUR_SOURCE: (ENCODER,), OUR_TARGET: (DECODER, OUTPUT)}
+        case "none":
+            wanted = {OUR_SOURCE: (ENCODER,), OUR_TARGET: (DECODER,), OUR_OUTPUT: (OUTPUT,)}
+    ours = {}
+    for our_name, names in wanted.items():
+        there = [name for name in names if name in found] or [SHARED] * (SHARED in found)
+        if not there:
+            problems.append(f"tensor {names[0]} is missing")
+            continue
+        ours[our_name] = found[there[0]]
+        problems += [
+            f"tensors {there[0]} and {name} are to be tied, but differ"
+            for name in there[1:]
+            if not torch.equal(found[name], found[there[0]])
+        ]
+    return ours
+
+
+def _are_sinusoids(table: Tensor, config: ModelConfig) -> bool:
+    expected = sinusoids(config.max_length, config.d_model, "halves")
+    return table.shape == expected.shape and bool((table - expected).abs().max() < POSITION_TOLERANCE)
+
+
+def _in_halves(name: str, tensor: Tensor, config: ModelConfig) -> Tensor:
+    """The same weights with the D dimensions of the states in another order.
+
+    Everything that reads or writes the states is renumbered, so the model computes what it did, except that position
+    i's sine and cosine are found where Marian has them.
+    """
+    order = torch.cat([torch.arange(0, config.d_model, 2), torch.arange(1, config.d_model, 2)])
+    return _state_axes(name)(tensor, order)
+
+
+def _state_axes(name: str) -> Callable[[Tensor, Tensor], Tensor]:
+    part = name.split(".")[-2] if "." in name else name
+    writes = part in ("out_proj", "fc2") or "layer_norm" in part
+    reads = part in ("q_proj", "k_proj", "v_proj", "fc1", "shared", "embed_tokens", "lm_head")
+    if writes:
+        return lambda tensor, order: tensor[order]  # rows of a matrix, or the entries of a vector
+    if reads and name.endswith(".weight"):
+        return lambda tensor, order: tensor[:, order]
+    return lambda tensor, order: tensor

@@ -1,0 +1,143 @@
+"""Classification: corpora, model, loss and validation of a configuration with `task: classification`.
+
+`tasks.run` calls `build`. The encoder may come from a translation model (`training.init_from`).
+"""
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from seq2seq.config import Config
+from seq2seq.data.batches import ClassificationBatches, validation_batches
+from seq2seq.data.corpus import TokenCorpus, prepare_labelled_corpus
+from seq2seq.data.filters import PairFilter
+from seq2seq.data.sources import LabelledText, Source, open_labelled
+from seq2seq.errors import ConfigError
+from seq2seq.evaluation.classification import classification_report
+from seq2seq.model.classifier import EncoderClassifier
+from seq2seq.model_card import ScoreRecord
+from seq2seq.model_folder import LoadedModel
+from seq2seq.runtime import Runtime
+from seq2seq.tasks.work import Work, data_record, prepare_tokenizers
+from seq2seq.tokenizer import TokenizerPair
+from seq2seq.training.loss import classification_loss
+from seq2seq.training.state import Sample, Validation
+
+MEASURES = ("accuracy", "precision", "recall", "f1")
+
+
+def build(
+    config: Config, initial: LoadedModel | None, tokenizer_folder: Path | None, cache: Path, runtime: Runtime
+) -> Work:
+    """Tokenizer, corpora and model of a run.
+
+    Raises:
+        DataError: a corpus cannot be read, or nothing is left of it.
+        ConfigError: the tokenizer or the labels are not as the configuration says.
+    """
+    train = [open_labelled(source) for source in config.data.train_sources]
+    valid = open_labelled(config.data.valid)
+    texts = functools.partial(_clean_texts, train, config)
+    tokenizers = prepare_tokenizers(config, tokenizer_folder, initial, texts, runtime)
+    workers = config.data.num_workers
+    corpus = prepare_labelled_corpus(train, tokenizers.source, config.data.filters, cache, workers)
+    _check_labels(config, corpus.labels)
+    held_out = prepare_labelled_corpus([valid], tokenizers.source, None, cache, workers, corpus.labels)
+    model = EncoderClassifier(config.model, config.classifier, tokenizers.source.vocab_size, len(corpus.labels))
+    if initial is not None:
+        _load_initial(model, initial)
+    validation = ClassificationValidation(config, held_out, list(valid), corpus.labels, tokenizers, runtime)
+    records = [
+        data_record("train", source_config, source, stop - start)
+        for source_config, source, (start, stop, _) in zip(config.data.train_sources, train, corpus.parts, strict=True)
+    ]
+    return Work(
+        model=model,
+        tokenizers=tokenizers,
+        labels=corpus.labels,
+        corpus=corpus,
+        make_batch=ClassificationBatches(corpus, tokenizers.source, config.tokenizer, config.seed),
+        compute_loss=functools.partial(classification_loss, smoothing=config.training.label_smoothing),
+        validate=validation,
+        data=(*records, data_record("valid", config.data.valid, valid, len(held_out))),
+        notes=(f"Training texts: {corpus.counts}.",),
+        score_records=_score_records,
+    )
+
+
+class ClassificationValidation:
+    """Loss, accuracy, and macro precision, recall and F1 over the validation texts, dealt out to the ranks."""
+
+    def __init__(
+        self,
+        config: Config,
+        corpus: TokenCorpus,
+        texts: Sequence[LabelledText],
+        labels: Sequence[str],
+        tokenizers: TokenizerPair,
+        runtime: Runtime,
+    ):
+        self._config, self._corpus, self._texts, self._labels = config, corpus, texts, labels
+        self._runtime = runtime
+        self._make_batch = ClassificationBatches(corpus, tokenizers.source)
+
+    @torch.no_grad()
+    def __call__(self, model: nn.Module) -> Validation:
+        """Measure `model`, which is in evaluation mode."""
+        loss, predicted = 0.0, {}
+        rank, size = self._runtime.rank, self._runtime.world_size
+        budget = min(self._config.training.batch_tokens, 8192)
+        for batch in validation_batches(self._corpus, budget, self._make_batch, rank, size):
+            batch = batch.to(self._runtime.device)
+            with self._runtime.autocast():
+                logits = model(batch.source_ids, batch.source_mask).float()
+            loss += float(nn.functional.cross_entropy(logits, batch.labels, reduction="sum"))
+            predicted |= dict(zip(batch.indices.tolist(), logits.argmax(dim=1).tolist(), strict=True))
+        (loss,) = self._runtime.all_reduce([loss])
+        everyone = {index: label for part in self._runtime.gather(predicted) for index, label in part.items()}
+        names = [self._labels[everyone[index]] for index in range(len(self._texts))]
+        report = classification_report([text.label for text in self._texts], names, self._labels)
+        metrics = {"valid_loss": loss / len(names)} | {name: getattr(report, name) for name in MEASURES}
+        shown = zip(self._texts[: self._config.training.num_samples], names, strict=False)
+        return Validation(metrics, [Sample(text.text, text.label, name) for text, name in shown])
+
+
+def _score_records(metrics: Mapping[str, float]) -> list[ScoreRecord]:
+    return [ScoreRecord("valid", name, 100 * metrics[name], "percent") for name in MEASURES if name in metrics]
+
+
+def _check_labels(config: Config, labels: Sequence[str]) -> None:
+    problems = []
+    if len(labels) < 2:
+        problems.append(f"data.train: all texts have the label {labels[0]!r}; a classifier needs two or more")
+    unknown = [label for label in config.data.label_names if label not in labels]
+    problems += [
+        f"data.label_names.{label}: no text has this label (there are {', '.join(labels)})" for label in unknown
+    ]
+    if problems:
+        raise ConfigError("config", problems)
+
+
+def _load_initial(model: EncoderClassifier, initial: LoadedModel) -> None:
+    """The encoder of a translation model or classifier; the head too where its labels are the same."""
+    model.encoder.load_state_dict(initial.model.encoder.state_dict())
+    head = {name: tensor for name, tensor in initial.model.state_dict().items() if not name.startswith("encoder.")}
+    own = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith("encoder.")}
+    same = initial.task == "classification" and {name: tensor.shape for name, tensor in head.items()} == {
+        name: tensor.shape for name, tensor in own.items()
+    }
+    if same:
+        model.load_state_dict(head, strict=False)
+
+
+def _clean_texts(sources: Sequence[Source], config: Config) -> tuple[Iterable[str], Iterable[str]]:
+    rules = PairFilter(config.data.filters)
+
+    def texts() -> Iterator[str]:
+        for source in sources:
+            yield from (example.text for example in source if rules.rejects_text(example) is None)
+
+    return texts(), ()

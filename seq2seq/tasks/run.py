@@ -1,0 +1,169 @@
+"""One run from a configuration to a trained model: what translation and classification share.
+
+`cli.train` calls `train` and `describe`. What differs between the tasks is a `Work`.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from seq2seq import config_file, runtime
+from seq2seq.config import Config
+from seq2seq.data.batches import BatchStream
+from seq2seq.data.sampler import TokenBudgetSampler
+from seq2seq.model_card import model_card
+from seq2seq.model_folder import LoadedModel, save_model
+from seq2seq.runtime import Runtime
+from seq2seq.tasks import classification, translation
+from seq2seq.tasks.run_folder import RunFolder, check, open_folder
+from seq2seq.tasks.work import Work, complete, load_initial
+from seq2seq.training.state import TrainingResult
+from seq2seq.training.trainer import SaveBest, Trainer
+
+logger = logging.getLogger(__name__)
+
+
+def train(
+    config: Config,
+    path: Path,
+    command: str,
+    overwrite: bool = False,
+    on_validation: Callable[[], None] = lambda: None,
+) -> TrainingResult:
+    """Train, or go on training, in the run folder at `path`.
+
+    Args:
+        config: resolved and checked.
+        path: the run folder.
+        command: what the user typed, for the model card.
+        overwrite: begin again, deleting the run that is there.
+        on_validation: called on the main rank at each validation.
+
+    Raises:
+        UserError: something is wrong with the configuration, the data or the folder.
+        RunError: training itself failed; the message names the last good checkpoint.
+    """
+    folder = RunFolder(path)
+    initial = load_initial(config)
+    config = complete(config, initial)
+    check(folder, config, overwrite)
+    here = runtime.start(config.training.device, config.training.precision, config.training.threads)
+    try:
+        if here.is_main:
+            open_folder(folder, config, overwrite)
+        here.barrier()
+        work = _build(config, initial, folder.tokenizer, folder.cache(config), here)
+        return _trainer(config, work, folder, here, command, on_validation).run()
+    finally:
+        here.close()
+
+
+def describe(config: Config, path: Path) -> str:
+    """What `train` would do: the resolved configuration, and the figures of model, corpora and batches."""
+    initial = load_initial(config)
+    config = complete(config, initial)
+    folder = RunFolder(path)
+    check(folder, config, overwrite=False)
+    here = runtime.start(config.training.device, config.training.precision, config.training.threads)
+    try:
+        tokenizer_folder = folder.tokenizer if folder.tokenizer.is_dir() else None
+        work = _build(config, initial, tokenizer_folder, folder.cache(config), here)
+        sampler = _sampler(config, work, here)
+        return "\n".join([config_file.dump(config), *(f"# {line}" for line in _figures(config, work, sampler, here))])
+    finally:
+        here.close()
+
+
+def _build(
+    config: Config, initial: LoadedModel | None, tokenizer_folder: Path | None, cache: Path, here: Runtime
+) -> Work:
+    runtime.seed_everything(config.seed, here.rank)
+    task = translation if config.task == "translation" else classification
+    return task.build(config, initial, tokenizer_folder, cache, here)
+
+
+def _trainer(
+    config: Config, work: Work, folder: RunFolder, here: Runtime, command: str, on_validation: Callable[[], None]
+) -> Trainer:
+    sampler = _sampler(config, work, here)
+    if here.is_main:
+        for line in _figures(config, work, sampler, here):
+            logger.info("%s", line)
+
+    def validate(model: torch.nn.Module):
+        if here.is_main:
+            on_validation()
+        return work.validate(model)
+
+    return Trainer(
+        module=work.model.to(here.device),
+        stream=BatchStream(sampler, work.make_batch, pin_memory=here.device.type == "cuda"),
+        compute_loss=work.compute_loss,
+        validate=validate,
+        save_best=_best_saver(config, work, folder, command),
+        config=config.training,
+        runtime=here,
+        folder=folder.path,
+        rehearsal=_largest_batch(work, sampler),
+    )
+
+
+def _sampler(config: Config, work: Work, here: Runtime) -> TokenBudgetSampler:
+    corpus, training = work.corpus, config.training
+    return TokenBudgetSampler(
+        corpus.source_lengths,
+        corpus.target_lengths,
+        training.batch_tokens,
+        batch_sentences=training.batch_sentences,
+        seed=config.seed,
+        parts=corpus.parts,
+        rank=here.rank,
+        world_size=here.world_size,
+    )
+
+
+def _largest_batch(work: Work, sampler: TokenBudgetSampler) -> Iterator:
+    """The batch with the most padded tokens of the first epoch, lazily: a run that only goes on may not need it."""
+    yield work.make_batch(sampler.largest(epoch=0), 0)
+
+
+def _best_saver(config: Config, work: Work, folder: RunFolder, command: str) -> SaveBest:
+    parameters = sum(parameter.numel() for parameter in work.model.parameters())
+
+    def save(state: Mapping[str, Tensor], metrics: Mapping[str, float]) -> None:
+        card = model_card(
+            config,
+            title=folder.path.name,
+            command=command,
+            num_parameters=parameters,
+            step=int(metrics["step"]),
+            data=work.data,
+            scores=work.score_records(metrics),
+            notes=work.notes,
+        )
+        save_model(
+            folder.best, model_state=state, config=config, tokenizers=work.tokenizers, labels=work.labels, card=card,
+            metrics=metrics,
+        )  # fmt: skip
+
+    return save
+
+
+def _figures(config: Config, work: Work, sampler: TokenBudgetSampler, here: Runtime) -> list[str]:
+    """What a person wants to know before training starts."""
+    parameters = sum(parameter.numel() for parameter in work.model.parameters())
+    batches = sampler.plan(0)
+    vocabularies = {work.tokenizers.source.vocab_size, work.tokenizers.target.vocab_size}
+    corpora = ", ".join(f"{record.role} {record.name} {record.examples:,}" for record in work.data)
+    budget = "target" if config.task == "translation" else "source"
+    return [
+        f"model: {parameters:,} parameters, vocabulary {' + '.join(f'{size:,}' for size in sorted(vocabularies))}",
+        f"data: {corpora}; training corpus: {work.corpus.counts}",
+        f"batches: {len(batches):,} an epoch and process, up to {config.training.batch_tokens:,} {budget} tokens, "
+        f"{100 * sampler.padding(0):.1f} % padding",
+        f"device: {here.device}, {str(here.precision).removeprefix('torch.')}, {torch.get_num_threads()} threads, "
+        f"{here.world_size} process{'es' if here.world_size > 1 else ''}",
+    ]

@@ -1,0 +1,142 @@
+"""Translation: corpora, model, loss and validation of a configuration with `task: translation`.
+
+`tasks.run` calls `build`.
+"""
+
+import functools
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from seq2seq.config import Config
+from seq2seq.data.batches import TranslationBatches, validation_batches
+from seq2seq.data.corpus import TokenCorpus, prepare_corpus
+from seq2seq.data.filters import PairFilter
+from seq2seq.data.sources import Pair, Source, open_pairs
+from seq2seq.evaluation.text import score_texts
+from seq2seq.inference.engines import TorchEngine
+from seq2seq.inference.steps import TransformerSteps
+from seq2seq.inference.translator import Translator
+from seq2seq.model.transformer import Transformer
+from seq2seq.model_card import ScoreRecord
+from seq2seq.model_folder import LoadedModel
+from seq2seq.runtime import Runtime
+from seq2seq.tasks.work import Work, data_record, prepare_tokenizers
+from seq2seq.tokenizer import TokenizerPair
+from seq2seq.training.loss import translation_loss
+from seq2seq.training.state import Sample, Validation
+
+logger = logging.getLogger(__name__)
+
+
+def build(
+    config: Config, initial: LoadedModel | None, tokenizer_folder: Path | None, cache: Path, runtime: Runtime
+) -> Work:
+    """Tokenizers, corpora and model of a run.
+
+    Raises:
+        DataError: a corpus cannot be read, or nothing is left of it.
+        ConfigError: the tokenizer cannot be trained as the configuration says.
+    """
+    languages = config.source_language or "", config.target_language or ""
+    train = [open_pairs(source, *languages) for source in config.data.train_sources]
+    valid = open_pairs(config.data.valid, *languages)
+    texts = functools.partial(_clean_sides, train, config)
+    tokenizers = prepare_tokenizers(config, tokenizer_folder, initial, texts, runtime)
+    corpus = prepare_corpus(train, tokenizers, config.data.filters, cache, config.data.num_workers)
+    held_out = prepare_corpus([valid], tokenizers, None, cache, config.data.num_workers)
+    model = Transformer(config.model, tokenizers.source.vocab_size, tokenizers.target.vocab_size)
+    if initial is not None:
+        model.load_state_dict(initial.model.state_dict())
+    validation = TranslationValidation(config, held_out, list(valid), tokenizers, runtime)
+    records = [
+        data_record("train", source_config, source, stop - start)
+        for source_config, source, (start, stop, _) in zip(config.data.train_sources, train, corpus.parts, strict=True)
+    ]
+    return Work(
+        model=model,
+        tokenizers=tokenizers,
+        labels=(),
+        corpus=corpus,
+        make_batch=TranslationBatches(corpus, tokenizers, config.tokenizer, config.seed),
+        compute_loss=functools.partial(translation_loss, smoothing=config.training.label_smoothing),
+        validate=validation,
+        data=(*records, data_record("valid", config.data.valid, valid, len(held_out))),
+        notes=(f"Training pairs: {corpus.counts}.",),
+        score_records=validation.score_records,
+    )
+
+
+class TranslationValidation:
+    """Loss over the validation pairs, and the scores of their translations by the translator that users get.
+
+    The sentences are dealt out to the ranks; every rank returns the figures of all of them.
+    """
+
+    def __init__(
+        self, config: Config, corpus: TokenCorpus, pairs: Sequence[Pair], tokenizers: TokenizerPair, runtime: Runtime
+    ):
+        self._config, self._corpus, self._pairs = config, corpus, pairs
+        self._tokenizers, self._runtime = tokenizers, runtime
+        self._make_batch = TranslationBatches(corpus, tokenizers)
+        self._signatures: dict[str, str] = {}
+
+    def __call__(self, model: nn.Module) -> Validation:
+        """Measure `model`, which is in evaluation mode."""
+        metrics = self._losses(model)
+        translations = self._translate(model)
+        scores = score_texts(
+            translations,
+            [pair.target for pair in self._pairs],
+            self._config.evaluation.metrics,
+            self._config.evaluation.tokenize,
+            self._config.target_language,
+        )
+        self._signatures = {score.metric: score.signature for score in scores}
+        metrics |= {score.metric: score.score for score in scores}
+        shown = zip(self._pairs[: self._config.training.num_samples], translations, strict=False)
+        return Validation(metrics, [Sample(pair.source, pair.target, output) for pair, output in shown])
+
+    def score_records(self, metrics: Mapping[str, float]) -> list[ScoreRecord]:
+        """The scores of the last validation, for the model card."""
+        return [
+            ScoreRecord("valid", metric, metrics[metric], signature)
+            for metric, signature in self._signatures.items()
+            if metric in metrics
+        ]
+
+    @torch.no_grad()
+    def _losses(self, model: nn.Module) -> dict[str, float]:
+        loss = correct = count = 0.0
+        rank, size = self._runtime.rank, self._runtime.world_size
+        for batch in validation_batches(self._corpus, self._config.training.batch_tokens, self._make_batch, rank, size):
+            with self._runtime.autocast():
+                sums = translation_loss(model, batch.to(self._runtime.device), smoothing=0.0)
+            loss, correct, count = loss + float(sums.total), correct + float(sums.correct), count + sums.count
+        loss, correct, count = self._runtime.all_reduce([loss, correct, count])
+        return {"valid_loss": loss / count, "valid_accuracy": correct / count}
+
+    def _translate(self, model: nn.Module) -> list[str]:
+        steps = TransformerSteps(model, self._tokenizers, self._runtime.device)
+        translator = Translator(TorchEngine(steps), self._tokenizers, self._config.search)
+        lines = [pair.source for pair in self._pairs]
+        rank, size = self._runtime.rank, self._runtime.world_size
+        own = [translation.text for translation in translator.translate(lines[rank::size])]
+        texts = [""] * len(lines)
+        for place, part in enumerate(self._runtime.gather(own)):
+            texts[place::size] = part
+        return texts
+
+
+def _clean_sides(sources: Sequence[Source], config: Config) -> tuple[Iterable[str], Iterable[str]]:
+    """The source side and the target side of the pairs that the text filters keep."""
+    rules = PairFilter(config.data.filters)
+
+    def pairs() -> Iterator[Pair]:
+        for source in sources:
+            yield from (pair for pair in source if rules.rejects_text(pair) is None)
+
+    return (pair.source for pair in pairs()), (pair.target for pair in pairs())

@@ -1,0 +1,93 @@
+"""What steps leave on the device, read late: a GPU is waited for only where a line is logged or something is saved.
+
+The trainer adds each step's results and is told what went wrong; the sums since the last log line are kept here in the
+run's state.
+"""
+
+import logging
+import math
+
+import torch
+from torch import Tensor
+
+from seq2seq.config import TrainingConfig
+from seq2seq.runtime import Runtime
+from seq2seq.training.monitor import Monitor
+from seq2seq.training.state import RunState, Window, has_diverged
+
+
+class Results:
+    """Loss, correct targets and gradient norm of the steps that were not read yet."""
+
+    def __init__(self, config: TrainingConfig, runtime: Runtime, monitor: Monitor):
+        self._config, self._runtime, self._monitor = config, runtime, monitor
+        self._unread: list[tuple[int, Tensor, float, float]] = []
+
+    def add(self, step: int, loss: Tensor, correct: Tensor, norm: Tensor, targets: float, tokens: float) -> None:
+        """Loss and correct targets summed over this rank; the norm, targets and tokens are those of all ranks."""
+        self._unread.append((step, torch.stack([loss, correct, norm]), targets, tokens))
+
+    def due(self, step: int) -> bool:
+        """Whether results are read now; on a processor they always are, because nothing waits for it."""
+        config = self._config
+        every = (config.log_every, config.validate_every, config.checkpoint_every)
+        return self._runtime.device.type == "cpu" or any(step % interval == 0 for interval in every)
+
+    def read(self, state: RunState) -> str | None:
+        """Bring everything unread into the state; returns what went wrong, in words, or None."""
+        unread, self._unread = self._unread, []
+        if not unread:
+            return None
+        values = torch.stack([result for _, result, _, _ in unread]).double().cpu()  # (N, 3)
+        sums = self._runtime.all_reduce(values[:, :2].flatten().tolist())
+        problem = None
+        for index, (step, _, targets, tokens) in enumerate(unread):
+            loss, correct, norm = sums[2 * index], sums[2 * index + 1], float(values[index, 2])
+            if math.isfinite(loss) and math.isfinite(norm):
+                problem = self._good(state, loss, correct, norm, targets, tokens) or problem
+            else:
+                problem = self._bad(state, step) or problem
+        return problem
+
+    def forget(self) -> None:
+        """Drop what was not read: the run goes back to before it."""
+        self._unread.clear()
+
+    def record(self, state: RunState, epoch: float, rate: float) -> dict[str, float]:
+        """The log line of the steps since the last one, whose sums begin anew."""
+        window, state.window = state.window, Window()
+        targets, seconds = window.targets or math.nan, window.seconds or math.nan
+        return {
+            "step": state.step,
+            "epoch": round(epoch, 4),
+            "loss": window.loss / targets,
+            "train_accuracy": window.correct / targets,
+            "tokens_per_second": window.tokens / seconds,
+            "learning_rate": rate,
+            "grad_norm": window.grad_norm / (window.steps or math.nan),
+            "bad_steps": state.bad_steps,
+        }
+
+    def _good(
+        self, state: RunState, loss: float, correct: float, norm: float, targets: float, tokens: float
+    ) -> str | None:
+        state.bad_in_a_row = 0
+        window = state.window
+        window.steps += 1
+        window.loss += loss
+        window.correct += correct
+        window.targets += targets
+        window.tokens += tokens
+        window.grad_norm += norm
+        state.note_loss(loss / max(1.0, targets))
+        if has_diverged(state):
+            return f"the loss rose from {state.lowest_loss:.3f} to {state.smooth_loss:.3f} nats a target"
+        return None
+
+    def _bad(self, state: RunState, step: int) -> str | None:
+        state.bad_in_a_row += 1
+        state.bad_steps += 1
+        self._monitor.say(f"step {step:,}: loss or gradient is not finite; the step is skipped", logging.WARNING)
+        if state.bad_in_a_row > self._config.max_bad_steps:
+            return f"{state.bad_in_a_row} steps in a row had a loss or gradient that is not finite"
+        return None

@@ -1,0 +1,284 @@
+"""Laws of batches and streams: shift, padding and counts; an exact, resumable order; repeatable segmentations."""
+
+import itertools
+import random
+import threading
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seq2seq.config import SourceConfig, TokenizerConfig
+from seq2seq.data.batches import (
+    BatchStream,
+    ClassificationBatches,
+    TranslationBatches,
+    collate_classification,
+    collate_translation,
+    validation_batches,
+)
+from seq2seq.data.corpus import prepare_corpus, prepare_labelled_corpus
+from seq2seq.data.sampler import TokenBudgetSampler
+from seq2seq.data.sources import open_labelled, open_pairs
+from seq2seq.errors import CheckpointError
+from seq2seq.tokenizer import Tokenizer, TokenizerPair
+
+WORDS = ("the", "a", "man", "woman", "dog", "house", "reads", "writes", "carries", "repairs", "bicycle", "newspaper")
+IDS = st.lists(st.integers(4, 250), max_size=12)
+
+
+def sentences(count, seed=0):
+    draw = random.Random(seed)
+    return [" ".join(draw.choices(WORDS, k=draw.randint(1, 12))) for _ in range(count)]
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> TokenizerPair:
+    config = TokenizerConfig(vocab_size=310)
+    return TokenizerPair(*(Tokenizer.train(sentences(300, seed), config, seed=1) for seed in (0, 1)))
+
+
+@pytest.fixture(scope="module")
+def corpus(tokenizers, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    paths = [folder / "train.en", folder / "train.de"]
+    for path, seed in zip(paths, (2, 3), strict=True):
+        path.write_text("".join(f"{line}\n" for line in sentences(150, seed)))
+    source = open_pairs(SourceConfig(source=paths[0], target=paths[1]), "en", "de")
+    return prepare_corpus([source], tokenizers, None, folder / "cache")
+
+
+@pytest.fixture(scope="module")
+def labelled(tokenizers, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("labelled")
+    rows = [f"{line}\t{number % 3}\n" for number, line in enumerate(sentences(80))]
+    (folder / "train.tsv").write_text("sentence\tlabel\n" + "".join(rows))
+    source = open_labelled(SourceConfig(tsv=folder / "train.tsv"))
+    return prepare_labelled_corpus([source], tokenizers.source, None, folder / "cache")
+
+
+def make_stream(corpus, make, **options):
+    sampler = TokenBudgetSampler(corpus.source_lengths, corpus.target_lengths, 150, seed=4, **options)
+    return BatchStream(sampler, make)
+
+
+@pytest.fixture
+def streams():
+    """A list of streams that are closed when the test ends."""
+    opened = []
+    yield opened
+    for stream in opened:
+        stream.close()
+
+
+def tensors(batch):
+    return [getattr(batch, name) for name in batch.__dataclass_fields__]
+
+
+def equal(first, second):
+    return all(
+        torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
+        for a, b in zip(tensors(first), tensors(second), strict=True)
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(pairs=st.lists(st.tuples(IDS, IDS), min_size=1, max_size=8))
+def test_a_translation_batch_is_shifted_padded_and_counted(tokenizers, pairs):
+    source, target = zip(*pairs, strict=True)
+    batch = collate_translation(source, target, tokenizers, range(len(pairs)))
+    assert len(batch) == len(pairs)
+    assert batch.source_ids.shape == batch.source_mask.shape == (len(pairs), 1 + max(map(len, source)))
+    assert batch.target_input.shape == batch.target_output.shape == batch.target_mask.shape
+    for row, (source_ids, target_ids) in enumerate(pairs):
+        assert batch.source_ids[row][batch.source_mask[row]].tolist() == [*source_ids, tokenizers.source.eos_id]
+        assert (batch.source_ids[row][~batch.source_mask[row]] == tokenizers.source.pad_id).all()
+        real = batch.target_mask[row]
+        assert batch.target_output[row][real].tolist() == [*target_ids, tokenizers.target.eos_id]
+        assert batch.target_input[row][real].tolist() == [tokenizers.target.start_id, *target_ids]
+        assert (batch.target_output[row][~real] == tokenizers.target.pad_id).all()
+        assert (batch.target_input[row][~real] == tokenizers.target.pad_id).all()
+    assert batch.num_targets == sum(len(ids) + 1 for ids in target) == batch.target_mask.sum()
+    assert batch.num_tokens == batch.num_targets + batch.source_mask.sum()
+    assert batch.source_ids.dtype == batch.indices.dtype == torch.int64
+    assert batch.source_mask.dtype == torch.bool
+
+
+def test_a_classification_batch_has_bos_in_front_and_eos_behind(tokenizers):
+    tokenizer = tokenizers.source
+    batch = collate_classification([[5, 6], [], [7]], [2, 0, 1], tokenizer, [9, 8, 7])
+    expected = [[tokenizer.bos_id, *ids, tokenizer.eos_id] for ids in ([5, 6], [], [7])]
+    assert [row[mask].tolist() for row, mask in zip(batch.source_ids, batch.source_mask, strict=True)] == expected
+    assert (batch.labels.tolist(), batch.indices.tolist()) == ([2, 0, 1], [9, 8, 7])
+    assert (batch.num_targets, batch.num_tokens) == (3, 9)
+
+
+@settings(max_examples=50, deadline=None)
+@given(pairs=st.lists(st.tuples(IDS, IDS), min_size=2, max_size=9))
+def test_the_halves_of_a_batch_are_the_batches_of_its_halves(tokenizers, pairs):
+    def collate(rows):
+        source, target = zip(*(pairs[i] for i in rows), strict=True)
+        return collate_translation(source, target, tokenizers, rows)
+
+    def collate_texts(rows):
+        return collate_classification([pairs[i][0] for i in rows], list(rows), tokenizers.source, rows)
+
+    middle = len(pairs) // 2
+    for make in (collate, collate_texts):
+        first, second = make(range(len(pairs))).split()
+        assert equal(first, make(range(middle)))
+        assert equal(second, make(range(middle, len(pairs))))
+
+
+def test_a_batch_moves_as_a_whole(tokenizers):
+    batch = collate_translation([[5]], [[6]], tokenizers, [0])
+    moved = batch.to("meta", non_blocking=True)
+    assert all(tensor.is_meta for tensor in tensors(moved) if isinstance(tensor, torch.Tensor))
+    assert (moved.num_targets, moved.num_tokens) == (batch.num_targets, batch.num_tokens)
+
+
+def test_batches_hold_the_corpus_rows_they_name(corpus, labelled, tokenizers):
+    batch = TranslationBatches(corpus, tokenizers)(np.array([3, 140]), 0)
+    assert batch.indices.tolist() == [3, 140]
+    assert batch.source_ids[1][batch.source_mask[1]].tolist()[:-1] == corpus.source(140)
+    assert batch.target_output[0][batch.target_mask[0]].tolist()[:-1] == corpus.target(3)
+    batch = ClassificationBatches(labelled, tokenizers.source)(np.array([4, 2]), 0)
+    assert batch.labels.tolist() == [1, 2]
+    assert batch.source_ids[0][batch.source_mask[0]].tolist()[1:-1] == labelled.source(4)
+
+
+SAMPLING = TokenizerConfig(vocab_size=310, sampling=0.9, sampling_nbest=8, sampling_alpha=0.1)
+
+
+def test_random_segmentations_keep_text_and_budget_and_repeat(corpus, tokenizers):
+    plain, sampled = TranslationBatches(corpus, tokenizers), TranslationBatches(corpus, tokenizers, SAMPLING, seed=1)
+    indices = np.arange(0, 150, 5)
+    stored, drawn = plain(indices, 0), sampled(indices, 0)
+    for batch in (stored, drawn):
+        texts = [tokenizers.source.decode(row.tolist()) for row in batch.source_ids]
+        assert texts == [tokenizers.source.decode(corpus.source(i)) for i in indices]
+    assert drawn.source_ids.shape[1] <= stored.source_ids.shape[1]
+    assert drawn.target_input.shape[1] <= stored.target_input.shape[1]
+    assert not equal(stored, drawn)
+    assert equal(drawn, TranslationBatches(corpus, tokenizers, SAMPLING, seed=1)(indices, 0))
+    assert not equal(drawn, sampled(indices, 1))
+    assert not equal(drawn, TranslationBatches(corpus, tokenizers, SAMPLING, seed=2)(indices, 0))
+
+
+def test_a_random_segmentation_does_not_depend_on_the_rest_of_the_batch(corpus, tokenizers):
+    sampled = TranslationBatches(corpus, tokenizers, SAMPLING, seed=1)
+    wide = max(range(150), key=lambda i: len(corpus.source(i)) + len(corpus.target(i)))
+    pairs = [sampled(np.array([i, wide]), 0) for i in range(20)]
+    for i, pair in enumerate(pairs):
+        other = sampled(np.array([wide, i, 7]), 0)
+        width = min(pair.source_ids.shape[1], other.source_ids.shape[1])
+        assert torch.equal(pair.source_ids[0, :width], other.source_ids[1, :width])
+
+
+@pytest.mark.parametrize("kind", ["translation", "classification"])
+@pytest.mark.parametrize("consumed", [0, 1, 5, 23, 24, 60])
+def test_a_stream_resumed_at_k_equals_the_uninterrupted_one_from_k(
+    kind, consumed, corpus, labelled, tokenizers, streams
+):
+    def stream():
+        if kind == "translation":
+            made = make_stream(corpus, TranslationBatches(corpus, tokenizers, SAMPLING, seed=1))
+        else:
+            made = make_stream(labelled, ClassificationBatches(labelled, tokenizers.source, SAMPLING, seed=1))
+        streams.append(made)
+        return made
+
+    whole, first, resumed = stream(), stream(), stream()
+    expected = list(itertools.islice(whole, consumed + 30))[consumed:]
+    for _ in range(consumed):
+        next(first)
+    state = first.state_dict()
+    next(first)  # what is made or consumed after the state was taken does not matter
+    resumed.load_state_dict(state)
+    assert resumed.position == (state["epoch"], state["batch"])
+    assert resumed.state_dict() == state
+    assert all(equal(a, b) for a, b in zip(expected, resumed, strict=False))
+    first.load_state_dict(state)  # back in the same stream
+    assert all(equal(a, b) for a, b in zip(expected, first, strict=False))
+
+
+def test_every_epoch_of_a_stream_is_its_plan(corpus, tokenizers, streams):
+    stream = make_stream(corpus, TranslationBatches(corpus, tokenizers))
+    streams.append(stream)
+    sampler = TokenBudgetSampler(corpus.source_lengths, corpus.target_lengths, 150, seed=4)
+    for epoch in range(2):
+        assert stream.epoch == epoch
+        plan = sampler.plan(epoch)
+        for number, indices in enumerate(plan):
+            assert stream.position == (epoch, number)
+            assert stream.epoch == pytest.approx(epoch + number / len(plan))
+            assert next(stream).indices.tolist() == indices.tolist()
+
+
+def test_ranks_that_change_in_number_go_on_where_the_others_were(corpus, tokenizers, streams):
+    make = TranslationBatches(corpus, tokenizers)
+    alone = make_stream(corpus, make)
+    streams.append(alone)
+    for _ in range(6):
+        next(alone)
+    ranks = [make_stream(corpus, make, rank=rank, world_size=2) for rank in range(2)]
+    streams.extend(ranks)
+    for stream in ranks:
+        stream.load_state_dict(alone.state_dict())
+        assert stream.position == (0, 3)
+    assert [next(stream).indices.tolist() for stream in ranks] == [next(alone).indices.tolist() for _ in range(2)]
+
+
+def test_another_corpus_under_a_position_is_refused(corpus, tokenizers, streams):
+    stream = make_stream(corpus, TranslationBatches(corpus, tokenizers))
+    streams.append(stream)
+    next(stream)
+    state = stream.state_dict()
+    stream.load_state_dict({**state, "num_batches": state["num_batches"] + 1})
+    with pytest.raises(CheckpointError, match="the corpus changed"):
+        next(stream)
+
+
+def test_an_error_while_making_a_batch_reaches_the_reader_every_time(corpus, streams):
+    def fail(indices, epoch):
+        raise ValueError("broken")
+
+    stream = make_stream(corpus, fail)
+    streams.append(stream)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="broken"):
+            next(stream)
+
+
+def test_the_thread_works_a_bounded_way_ahead_and_ends_when_closed(corpus):
+    made = []
+    ahead = threading.Event()
+
+    def count(indices, epoch):
+        made.append(indices)
+        if len(made) == 6:
+            ahead.set()
+        return indices
+
+    before = threading.active_count()
+    stream = make_stream(corpus, count)
+    next(stream)
+    assert ahead.wait(10)  # one consumed, four waiting, one in hand
+    assert not threading.Event().wait(0.2)
+    assert len(made) == 6
+    stream.close()
+    assert threading.active_count() == before
+
+
+@pytest.mark.parametrize("world", [1, 3])
+def test_validation_sees_every_example_once_whatever_its_length(world, corpus, labelled, tokenizers):
+    for data, make in (
+        (corpus, TranslationBatches(corpus, tokenizers)),
+        (labelled, ClassificationBatches(labelled, tokenizers.source)),
+    ):
+        ranks = [list(validation_batches(data, 8, make, rank, world)) for rank in range(world)]
+        seen = torch.cat([batch.indices for batches in ranks for batch in batches])
+        assert sorted(seen.tolist()) == list(range(len(data)))
+        assert max(batch.source_ids.shape[1] for batches in ranks for batch in batches) > 8  # whole, over the budget

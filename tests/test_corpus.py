@@ -1,0 +1,305 @@
+"""Laws of the corpus on disk: what the sources say, built once, rebuilt when stale, and whole or not there."""
+
+import json
+import logging
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seq2seq.config import FilterConfig, SourceConfig, TokenizerConfig
+from seq2seq.data import encoding
+from seq2seq.data.corpus import prepare_corpus, prepare_labelled_corpus
+from seq2seq.data.sources import open_labelled, open_pairs
+from seq2seq.errors import DataError, RunError
+from seq2seq.tokenizer import Tokenizer, TokenizerPair
+
+LOOSE = FilterConfig(max_ratio=100.0)
+WORDS = ("the", "a", "man", "woman", "dog", "house", "reads", "writes", "sees", "big", "small", "old", "and", "with")
+
+
+def sentences(count, seed=0):
+    draw = random.Random(seed)
+    return [" ".join(draw.choices(WORDS, k=draw.randint(1, 12))) + f" {i}." for i in range(count)]
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> TokenizerPair:
+    source, target = (
+        Tokenizer.train(sentences(300, seed), TokenizerConfig(vocab_size=size), seed=1)
+        for seed, size in ((0, 300), (1, 310))
+    )
+    return TokenizerPair(source, target)
+
+
+def pairs_source(folder, source, target, weight=1.0, name="train"):
+    paths = [folder / f"{name}.{side}" for side in ("en", "de")]
+    for path, lines in zip(paths, (source, target), strict=True):
+        path.write_bytes("".join(line + "\n" for line in lines).encode())
+    return open_pairs(SourceConfig(source=paths[0], target=paths[1], weight=weight), "en", "de")
+
+
+def labelled_source(folder, rows, name="train"):
+    path = folder / f"{name}.tsv"
+    path.write_text("sentence\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in rows))
+    return open_labelled(SourceConfig(tsv=path))
+
+
+def content(corpus):
+    return {path.name: path.read_bytes() for path in corpus.folder.iterdir()}
+
+
+def test_the_corpus_is_the_tokenised_source(tmp_path, tokenizers):
+    source, target = sentences(50), [*sentences(48, 5), "", "\u2581 🎉"]
+    corpus = prepare_corpus([pairs_source(tmp_path, source, target)], tokenizers, None, tmp_path / "cache")
+    assert len(corpus) == 50
+    for i in range(50):
+        assert corpus.source(i) == tokenizers.source.encode(source[i])
+        assert corpus.target(np.uint32(i)) == tokenizers.target.encode(target[i])
+    assert corpus.source_lengths.tolist() == [len(corpus.source(i)) for i in range(50)]
+    assert corpus.target_lengths.tolist() == [len(corpus.target(i)) for i in range(50)]
+    assert corpus.target_lengths.dtype == np.int32
+    assert corpus.parts == [(0, 50, 1.0)]
+    assert (corpus.counts.kept, corpus.counts.dropped) == (50, {})
+
+
+def test_filters_leave_out_and_count(tmp_path, tokenizers):
+    source = ["good one", "", "copied", "good one", "good one", "word " * 100, "x"]
+    target = ["gut eins", "leer", "copied", "gut eins", "anders", "Wort " * 100, "much longer than x " * 3]
+    filters = FilterConfig(max_length=100, max_ratio=3.0, drop_copies=True)
+    corpus = prepare_corpus([pairs_source(tmp_path, source, target)], tokenizers, filters, tmp_path / "cache")
+    assert corpus.counts.dropped == {"empty": 1, "copy": 1, "duplicate": 1, "length": 1, "ratio": 1}
+    assert [tokenizers.target.decode(corpus.target(i)) for i in range(len(corpus))] == ["gut eins", "anders"]
+    assert corpus.counts.kept == 2
+
+
+def test_several_sources_are_parts_with_weights_and_share_their_duplicates(tmp_path, tokenizers):
+    first = pairs_source(tmp_path, sentences(10), sentences(10), 1.0, "first")
+    second = pairs_source(tmp_path, sentences(14), sentences(14), 2.5, "second")
+    corpus = prepare_corpus([first, second], tokenizers, LOOSE, tmp_path / "cache")
+    assert corpus.parts == [(0, 10, 1.0), (10, 14, 2.5)]
+    assert corpus.counts.dropped == {"duplicate": 10}
+    # a weight is no property of the ids: another one is used at once, from the same cache
+    lighter = pairs_source(tmp_path, sentences(14), sentences(14), 0.5, "second")
+    again = prepare_corpus([first, lighter], tokenizers, LOOSE, tmp_path / "cache")
+    assert again.folder == corpus.folder
+    assert again.parts[1] == (10, 14, 0.5)
+
+
+def test_processes_change_nothing_but_the_time(tmp_path, tokenizers, monkeypatch):
+    monkeypatch.setattr(encoding, "BLOCK_EXAMPLES", 7)
+    monkeypatch.setattr(encoding, "BLOCKS_WORTH_A_POOL", 3)
+    source, target = sentences(200) * 2, sentences(200, 3) * 2
+    opened = pairs_source(tmp_path, source, target)
+    alone = prepare_corpus([opened], tokenizers, LOOSE, tmp_path / "1", num_workers=1)
+    started = []
+    pool = encoding.ProcessPoolExecutor
+    monkeypatch.setattr(encoding, "ProcessPoolExecutor", lambda *a, **k: started.append(1) or pool(*a, **k))
+    together = prepare_corpus([opened], tokenizers, LOOSE, tmp_path / "2", num_workers=2)
+    assert started
+    assert content(alone) == content(together)
+    assert alone.counts.dropped == {"duplicate": 200}
+
+
+def test_the_block_size_changes_nothing(tmp_path, tokenizers, monkeypatch):
+    opened = pairs_source(tmp_path, sentences(60) * 2, sentences(60, 3) * 2)
+    whole = prepare_corpus([opened], tokenizers, LOOSE, tmp_path / "1")
+    monkeypatch.setattr(encoding, "BLOCK_CHARACTERS", 100)
+    cut = prepare_corpus([opened], tokenizers, LOOSE, tmp_path / "2", num_workers=1)
+    assert content(cut) == content(whole)
+
+
+def test_a_whole_corpus_is_reused_and_a_stale_one_is_built_anew(tmp_path, tokenizers):
+    cache = tmp_path / "cache"
+
+    def prepare(lines, filters=LOOSE, pair=tokenizers):
+        return prepare_corpus([pairs_source(tmp_path, lines, sentences(len(lines), 2))], pair, filters, cache)
+
+    lines = sentences(20)
+    first = prepare(lines)
+    stamp = (first.folder / "source.ids").stat().st_mtime_ns
+    os.utime(tmp_path / "train.en")  # a newer date alone makes nothing stale
+    again = prepare(lines)
+    assert again.folder == first.folder
+    assert (again.folder / "source.ids").stat().st_mtime_ns == stamp
+    other_text = prepare([*lines[:-1], "changed"])
+    other_filters = prepare(lines, FilterConfig(max_ratio=100.0, max_length=150))
+    other_tokenizers = prepare(lines, pair=TokenizerPair(tokenizers.target, tokenizers.source))
+    folders = {corpus.folder for corpus in (first, other_text, other_filters, other_tokenizers)}
+    assert len(folders) == 4
+    assert other_text.source(19) == tokenizers.source.encode("changed")
+
+
+@pytest.mark.parametrize("damage", ["truncated", "missing file", "no manifest", "manifest cut"])
+def test_a_damaged_cache_is_built_anew_with_a_warning(damage, tmp_path, tokenizers, caplog):
+    opened = pairs_source(tmp_path, sentences(20), sentences(20, 2))
+    corpus = prepare_corpus([opened], tokenizers, LOOSE, tmp_path / "cache")
+    before = content(corpus)
+    ids, manifest = corpus.folder / "target.ids", corpus.folder / "corpus.json"
+    if damage == "truncated":
+        os.truncate(ids, ids.stat().st_size - 2)
+    elif damage == "missing file":
+        ids.unlink()
+    elif damage == "no manifest":
+        manifest.unlink()
+    else:
+        manifest.write_bytes(manifest.read_bytes()[:-30])
+    with caplog.at_level(logging.WARNING):
+        again = prepare_corpus([opened], tokenizers, LOOSE, tmp_path / "cache")
+    assert "damaged" in caplog.text
+    assert content(again) == before
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+from seq2seq.config import SourceConfig
+from seq2seq.data import corpus, encoding
+from seq2seq.data.sources import open_pairs
+from seq2seq.tokenizer import TokenizerPair
+folder = Path(sys.argv[1])
+encoding.BLOCK_EXAMPLES = 5
+write = corpus._SideWriter.write
+def slow(self, ids, lengths):
+    write(self, ids, lengths)
+    self._ids.flush()
+    print("written", flush=True)
+    time.sleep(0.05)
+corpus._SideWriter.write = slow
+source = open_pairs(SourceConfig(source=folder / "train.en", target=folder / "train.de"), "en", "de")
+corpus.prepare_corpus([source], TokenizerPair.load(folder), None, folder / "cache")
+"""
+
+
+def test_a_corpus_killed_half_way_is_never_taken_for_whole(tmp_path, tokenizers):
+    opened = pairs_source(tmp_path, sentences(400), sentences(400, 2))
+    tokenizers.save(tmp_path)
+    process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE)
+    for _ in range(5):
+        assert process.stdout.readline() == b"written\n"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir() and not path.name.startswith(".")]
+    corpus = prepare_corpus([opened], tokenizers, None, tmp_path / "cache")
+    assert len(corpus) == 400
+    # what the killed build left is gone
+    assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == [
+        corpus.fingerprint,
+        f"{corpus.fingerprint}.lock",
+    ]
+
+
+def _prepare_and_report(folder, results):
+    source = open_pairs(SourceConfig(source=folder / "train.en", target=folder / "train.de"), "en", "de")
+    corpus = prepare_corpus([source], TokenizerPair.load(folder), None, folder / "cache")
+    results.put((len(corpus), (corpus.folder / "source.ids").stat().st_ino))
+
+
+def test_processes_that_want_one_corpus_build_it_once(tmp_path, tokenizers):
+    pairs_source(tmp_path, sentences(200), sentences(200, 2))
+    tokenizers.save(tmp_path)
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    processes = [context.Process(target=_prepare_and_report, args=(tmp_path, results)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    assert results.get(timeout=60) == results.get(timeout=60)
+    for process in processes:
+        process.join()
+
+
+def test_workers_end_with_a_parent_that_was_killed(tmp_path, tokenizers):
+    pairs_source(tmp_path, sentences(2000), sentences(2000, 2))
+    tokenizers.save(tmp_path)
+    script = tmp_path / "run.py"
+    body = KILLED.replace("encoding.BLOCK_EXAMPLES = 5", "encoding.BLOCK_EXAMPLES = encoding.BLOCKS_WORTH_A_POOL = 5")
+    body = body.replace('folder / "cache")', 'folder / "cache", num_workers=2)')
+    lines = body.strip().splitlines()
+    imports = [line for line in lines if "import" in line]
+    rest = [f"    {line}" for line in lines if "import" not in line]
+    script.write_text("\n".join([*imports, "if __name__ == '__main__':", *rest]) + "\n")
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    process = subprocess.Popen([sys.executable, str(script), str(tmp_path)], stdout=subprocess.PIPE, env=environment)
+    assert process.stdout.readline() == b"written\n"
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+    if not children.exists():
+        process.kill()
+        process.wait()
+        pytest.skip("needs /proc to see child processes")
+    workers = [int(child) for child in children.read_text().split()]
+    assert len(workers) >= 2
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 10
+    while any(_runs(worker) for worker in workers):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _runs(process_id):
+    try:
+        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_nothing_left_is_an_error_with_the_counts(tmp_path, tokenizers):
+    opened = pairs_source(tmp_path, ["", "a"], ["b", " "])
+    with pytest.raises(DataError, match=r"0 of 2 kept \(dropped: empty 2\); nothing is left: loosen data.filters"):
+        prepare_corpus([opened], tokenizers, LOOSE, tmp_path / "cache")
+    with pytest.raises(DataError, match="no examples"):
+        prepare_corpus([pairs_source(tmp_path, [], [])], tokenizers, None, tmp_path / "cache")
+    assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
+
+
+def test_a_cache_that_cannot_be_written_is_one_line(tmp_path, tokenizers):
+    (tmp_path / "file").write_text("not a folder")
+    opened = pairs_source(tmp_path, ["a"], ["b"])
+    with pytest.raises(RunError, match=r"cannot be written.*data\.cache_dir") as error:
+        prepare_corpus([opened], tokenizers, None, tmp_path / "file" / "cache")
+    assert "\n" not in str(error.value)
+
+
+def test_labels_are_ordered_by_value_or_by_name_whatever_comes_first(tmp_path, tokenizers):
+    rows = [("ten", "10"), ("two", "2"), ("also ten", "10"), ("one", "1")]
+    corpus = prepare_labelled_corpus([labelled_source(tmp_path, rows)], tokenizers.source, None, tmp_path / "cache")
+    assert corpus.labels == ("1", "2", "10")
+    assert [corpus.labels[corpus.label(i)] for i in range(4)] == ["10", "2", "10", "1"]
+    assert corpus.target_lengths is None
+    assert corpus.source(1) == tokenizers.source.encode("two")
+    rows = [("a", "positive"), ("b", "negative")]
+    named = prepare_labelled_corpus([labelled_source(tmp_path, rows)], tokenizers.source, None, tmp_path / "cache")
+    assert named.labels == ("negative", "positive")
+
+
+def test_a_validation_corpus_takes_the_labels_of_the_training_corpus(tmp_path, tokenizers):
+    source = labelled_source(tmp_path, [("a", "1")], name="valid")
+    labels = ("0", "1", "2")
+    corpus = prepare_labelled_corpus([source], tokenizers.source, None, tmp_path / "cache", labels=labels)
+    assert (corpus.labels, corpus.label(0)) == (labels, 1)
+    source = labelled_source(tmp_path, [("a", "postive")], name="bad")
+    with pytest.raises(DataError, match=r"label 'postive' .*did you mean 'positive'"):
+        prepare_labelled_corpus([source], tokenizers.source, None, tmp_path / "cache", labels=("negative", "positive"))
+
+
+def test_labelled_filters_drop_empty_long_and_duplicate_texts(tmp_path, tokenizers):
+    rows = [("good", "1"), ("good", "0"), ("good", "1"), (" ", "1"), ("word " * 50, "0")]
+    source = labelled_source(tmp_path, rows)
+    corpus = prepare_labelled_corpus([source], tokenizers.source, FilterConfig(max_length=40), tmp_path / "cache")
+    assert corpus.counts.dropped == {"duplicate": 1, "empty": 1, "length": 1}
+    assert [corpus.label(i) for i in range(len(corpus))] == [1, 0]
+
+
+def test_a_large_vocabulary_takes_wider_ids(tmp_path, tokenizers):
+    assert encoding.id_type(2**16) == np.uint16
+    assert encoding.id_type(2**16 + 1) == np.uint32
+    opened = pairs_source(tmp_path, ["a"], ["b"])
+    corpus = prepare_corpus([opened], tokenizers, None, tmp_path / "cache")
+    assert json.loads((corpus.folder / "corpus.json").read_text())["types"] == {"source": "uint16", "target": "uint16"}

@@ -1,0 +1,135 @@
+"""Laws of `fetch`, on datasets made here: plain files under the names the configs read, whole or not at all."""
+
+import pytest
+
+import seq2seq.data.fetch as fetching
+from seq2seq.config import SourceConfig
+from seq2seq.data.fetch import fetch
+from seq2seq.data.sources import LabelledText, Pair, open_labelled, open_pairs
+from seq2seq.errors import DataError
+
+
+@pytest.fixture(autouse=True)
+def _own_dataset_cache(tmp_path, monkeypatch):
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "hf")
+
+
+def save(folder, splits, features=None):
+    import datasets
+
+    made = {name: datasets.Dataset.from_list(rows, features=features) for name, rows in splits.items()}
+    datasets.DatasetDict(made).save_to_disk(str(folder))
+    return str(folder)
+
+
+def multi30k(folder, last="Ende"):
+    rows = {"train": [("A dog.", "Ein Hund."), ("a\nb", last)], "validation": [("V", "W")], "test": [("T", "U")]}
+    return save(folder, {name: [{"en": en, "de": de} for en, de in pairs] for name, pairs in rows.items()})
+
+
+def sst2(folder):
+    import datasets
+
+    features = datasets.Features(
+        {
+            "idx": datasets.Value("int32"),
+            "sentence": datasets.Value("string"),
+            "label": datasets.ClassLabel(names=["negative", "positive"]),
+        }
+    )
+    row = {"idx": 0, "sentence": 'hide "new\tsecretions ', "label": 1}
+    splits = {"train": [row, {**row, "label": 0}], "validation": [row], "test": [{**row, "label": -1}]}
+    return save(folder, splits, features)
+
+
+def test_a_translation_corpus_becomes_aligned_files(tmp_path):
+    target = tmp_path / "data" / "multi30k"
+    written = fetch("multi30k", target, dataset_path=multi30k(tmp_path / "saved"))
+    expected = [f"{part}.{side}" for part in ("train", "val", "test_2016_flickr") for side in ("en", "de")]
+    assert sorted(path.name for path in written) == sorted(expected) == sorted(p.name for p in target.iterdir())
+    config = SourceConfig(source=target / "train.en", target=target / "train.de")
+    assert list(open_pairs(config, "en", "de")) == [Pair("A dog.", "Ein Hund."), Pair("a b", "Ende")]
+
+
+def test_a_labelled_corpus_becomes_tsv_with_the_labels_as_numbers(tmp_path):
+    target = tmp_path / "sst2"
+    written = fetch("sst2", target, dataset_path=sst2(tmp_path / "saved"))
+    assert [path.name for path in written] == ["train.tsv", "dev.tsv"]
+    assert (target / "dev.tsv").read_bytes() == b'sentence\tlabel\nhide "new secretions \t1\n'
+    read = list(open_labelled(SourceConfig(tsv=target / "train.tsv")))
+    assert read == [LabelledText('hide "new secretions ', label) for label in ("1", "0")]
+
+
+def test_nested_translations_are_read(tmp_path):
+    import datasets
+
+    features = datasets.Features({"translation": datasets.Translation(languages=["de", "en"])})
+    rows = [{"translation": {"de": "eins", "en": "one"}}]
+    saved = save(tmp_path / "saved", {"train": rows, "validation": rows, "test": rows}, features)
+    fetch("wmt14-en-de", tmp_path / "wmt", dataset_path=saved)
+    assert (tmp_path / "wmt" / "valid.de").read_text() == "eins\n"
+
+
+def test_a_corpus_with_one_split_is_cut_by_its_source_sentences(tmp_path):
+    rows = [{"english": f"Sentence {n // 2}", "non_english": f"Satz {n}"} for n in range(4000)]
+    saved = save(tmp_path / "saved", {"train": rows})
+    parts = []
+    for attempt in ("1", "2"):
+        fetch("tatoeba", tmp_path / attempt, dataset_path=saved)
+        files = {path.name: path.read_text().splitlines() for path in (tmp_path / attempt).iterdir()}
+        parts.append(files)
+    assert parts[0] == parts[1]
+    english = [set(files[f"{part}.en"]) for files in parts[:1] for part in ("train", "valid", "test")]
+    assert sum(map(len, english)) == 2000  # no sentence in two parts
+    assert all(english)
+    assert len(english[1]) < 60 > len(english[2])
+    assert all(len(files[f"{part}.en"]) == len(files[f"{part}.de"]) for part in ("train", "valid", "test"))
+
+
+def test_a_folder_that_is_there_is_left_alone(tmp_path):
+    target, saved = tmp_path / "multi30k", multi30k(tmp_path / "saved")
+    written = fetch("multi30k", target, dataset_path=saved)
+    stamps = [path.stat().st_mtime_ns for path in written]
+    assert fetch("multi30k", target, dataset_path=saved) == written  # equal already
+    with pytest.raises(DataError, match=r"is there already, and train\.de would change"):
+        fetch("multi30k", target, dataset_path=multi30k(tmp_path / "other", last="anders"))
+    assert [path.stat().st_mtime_ns for path in written] == stamps
+    written[0].unlink()
+    with pytest.raises(DataError, match=r"train\.en would change"):
+        fetch("multi30k", target, dataset_path=saved)
+    assert not written[0].exists()
+
+
+def test_what_fails_half_way_leaves_nothing(tmp_path, monkeypatch):
+    saved = multi30k(tmp_path / "saved")
+    opened = []
+    open_dataset = fetching.open_dataset
+
+    def fail_second(*arguments, **options):
+        opened.append(arguments)
+        if len(opened) == 2:
+            raise DataError("lost the connection")
+        return open_dataset(*arguments, **options)
+
+    monkeypatch.setattr(fetching, "open_dataset", fail_second)
+    with pytest.raises(DataError, match="lost the connection"):
+        fetch("multi30k", tmp_path / "data" / "multi30k", dataset_path=saved)
+    assert list((tmp_path / "data").iterdir()) == []
+
+
+def test_unknown_names_and_columns_are_one_line(tmp_path):
+    with pytest.raises(DataError, match="fetch multi30: no such corpus; did you mean 'multi30k'"):
+        fetch("multi30", tmp_path / "x")
+    with pytest.raises(DataError, match=r"\(train\): no column 'sentence'; it has en, de"):
+        fetch("sst2", tmp_path / "x", dataset_path=multi30k(tmp_path / "saved"))
+    with pytest.raises(DataError, match="no split 'validation'"):
+        fetch("wmt14-en-de", tmp_path / "x", dataset_path=save(tmp_path / "one", {"train": [{"en": "a", "de": "b"}]}))
+    assert not (tmp_path / "x").exists()
+
+
+def test_without_a_network_the_error_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(DataError, match="the Hugging Face hub cannot be reached") as error:
+        fetch("multi30k", tmp_path / "multi30k")
+    assert "\n" not in str(error.value)

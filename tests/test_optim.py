@@ -1,0 +1,153 @@
+"""The optimiser: schedules are pure and continuous, decay spares what it should, the average is one."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from seq2seq.config import ModelConfig, TrainingConfig
+from seq2seq.model.transformer import Transformer
+from seq2seq.training.optim import (
+    ExponentialMovingAverage,
+    build_optimizer,
+    learning_rate,
+    load_optimizer_tensors,
+    optimizer_tensors,
+)
+
+SCHEDULES = ("inverse_sqrt", "cosine", "linear", "constant")
+
+
+def config(**values):
+    return TrainingConfig(**{"learning_rate": 0.01, "warmup_steps": 100, **values})
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_warm_up_is_linear_and_the_peak_is_never_passed(schedule):
+    rates = [learning_rate(step, 0.0, config(schedule=schedule)) for step in range(1, 400)]
+    assert rates[49] == pytest.approx(0.005)
+    assert rates[99] == pytest.approx(0.01)
+    assert max(rates) <= 0.01 * (1 + 1e-12)
+    assert all(later >= earlier for earlier, later in zip(rates[:99], rates[1:100], strict=True))
+
+
+def test_inverse_sqrt_halves_when_the_steps_are_four_times_as_many():
+    assert learning_rate(400, 0.0, config(schedule="inverse_sqrt")) == pytest.approx(0.005)
+    assert learning_rate(1600, 0.9, config(schedule="inverse_sqrt")) == pytest.approx(0.0025)
+
+
+@pytest.mark.parametrize(("schedule", "half"), [("cosine", 0.55), ("linear", 0.55)])
+def test_cosine_and_linear_follow_progress_to_the_final_rate(schedule, half):
+    section = config(schedule=schedule, final_learning_rate=0.1)
+    assert learning_rate(1000, 0.5, section) == pytest.approx(0.01 * half)
+    assert learning_rate(1000, 1.0, section) == pytest.approx(0.001)
+    assert learning_rate(10, 0.5, section) == pytest.approx(0.001 * half)  # warm-up is cut into the envelope
+
+
+def test_constant_stays_and_no_warm_up_begins_at_the_peak():
+    assert learning_rate(1, 0.0, config(schedule="constant", warmup_steps=0)) == 0.01
+    assert learning_rate(10**6, 1.0, config(schedule="constant")) == 0.01
+    assert learning_rate(1, 0.0, config(schedule="inverse_sqrt", warmup_steps=0)) == 0.01
+
+
+def test_weight_decay_is_for_linear_matrices_alone():
+    sizes = ModelConfig(preset=None, d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=16)
+    model = Transformer(sizes, 20, 20)
+    optimizer = build_optimizer(model, config(weight_decay=0.1))
+    decay = {parameter: group["weight_decay"] for group in optimizer.param_groups for parameter in group["params"]}
+    assert set(decay) == set(model.parameters())
+    for name, parameter in model.named_parameters():
+        is_matrix = parameter.ndim == 2 and "tokens" not in name
+        assert decay[parameter] == (0.1 if is_matrix else 0.0), name
+
+
+def test_steps_equal_torchs_plain_adamw():
+    torch.manual_seed(0)
+    ours, theirs = nn.Linear(5, 3), nn.Linear(5, 3)
+    theirs.load_state_dict(ours.state_dict())
+    section = config(weight_decay=0.1)
+    mine = build_optimizer(ours, section)
+    plain = torch.optim.AdamW(
+        [{"params": [theirs.weight], "weight_decay": 0.1}, {"params": [theirs.bias], "weight_decay": 0.0}],
+        lr=0.01, betas=section.betas, eps=section.epsilon, foreach=False,
+    )  # fmt: skip
+    for _ in range(5):
+        inputs = torch.randn(4, 5)
+        for module, optimizer in ((ours, mine), (theirs, plain)):
+            optimizer.zero_grad()
+            module(inputs).square().sum().backward()
+            optimizer.step()
+    torch.testing.assert_close(ours.weight, theirs.weight)
+    torch.testing.assert_close(ours.bias, theirs.bias)
+
+
+def test_moments_come_back_by_name():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
+    optimizer = build_optimizer(model, config())
+    model(torch.randn(3, 4)).sum().backward()
+    optimizer.step()
+    saved = {name: tensor.clone() for name, tensor in optimizer_tensors(model, optimizer).items()}
+    fresh = build_optimizer(model, config())
+    load_optimizer_tensors(model, fresh, saved)
+    again = optimizer_tensors(model, fresh)
+    assert set(again) == set(saved)
+    assert set(saved) == {
+        f"{name}.{moment}" for name, _ in model.named_parameters() for moment in ("step", "exp_avg", "exp_avg_sq")
+    }
+    assert all(torch.equal(again[name], saved[name]) for name in saved)
+
+
+def test_moments_of_another_shape_are_refused():
+    model = nn.Linear(4, 4)
+    optimizer = build_optimizer(model, config())
+    model(torch.randn(3, 4)).sum().backward()
+    optimizer.step()
+    saved = optimizer_tensors(model, optimizer)
+    saved["weight.exp_avg"] = torch.zeros(2, 2)
+    with pytest.raises(ValueError, match="weight"):
+        load_optimizer_tensors(model, build_optimizer(model, config()), saved)
+
+
+def test_moving_average_is_the_weighted_sum_of_past_weights():
+    model = nn.Linear(1, 1, bias=False)
+    average = ExponentialMovingAverage(model, decay=0.3)
+    expected = model.weight.item()
+    for step in range(1, 20):
+        with torch.no_grad():
+            model.weight.fill_(step)
+        average.update(step)
+        decay = min(0.3, (1 + step) / (10 + step))
+        expected = decay * expected + (1 - decay) * step
+    assert average.tensors()["weight"].item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_moving_average_stands_in_and_leaves_without_a_trace():
+    model = nn.Linear(3, 3)
+    average = ExponentialMovingAverage(model, decay=0.5)
+    before = model.weight.detach().clone()
+    with torch.no_grad():
+        model.weight.add_(1.0)
+    average.update(1)
+    trained, averaged = model.weight.detach().clone(), average.tensors()["weight"].clone()
+    with pytest.raises(KeyError), average.applied():
+        assert torch.equal(model.weight, averaged)
+        raise KeyError
+    assert torch.equal(model.weight, trained)
+    assert torch.equal(average.tensors()["weight"], averaged)
+    assert not torch.equal(averaged, before)
+    assert not torch.equal(averaged, trained)
+
+
+def test_a_step_that_is_not_finite_changes_nothing():
+    model = nn.Linear(3, 3)
+    optimizer = build_optimizer(model, config())
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    for parameter in model.parameters():
+        parameter.grad.fill_(math.nan)
+    optimizer.found_inf = torch.tensor(1.0)
+    optimizer.step()
+    assert all(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
+    assert all(tensor.isfinite().all() for tensor in optimizer_tensors(model, optimizer).values())

@@ -1,0 +1,163 @@
+"""A run small enough to be started, killed and compared many times: a toy task under the real trainer and stream.
+
+Tests import `train`; the ones that kill a process start this file: `python toy_run.py FOLDER key=value ...`.
+"""
+
+import dataclasses
+import json
+import logging
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from seq2seq import atomic, runtime
+from seq2seq.config import TrainingConfig
+from seq2seq.data.batches import BatchStream
+from seq2seq.data.sampler import TokenBudgetSampler
+from seq2seq.tensors import write_tensors
+from seq2seq.training.loss import LossSum
+from seq2seq.training.state import Sample, Validation
+from seq2seq.training.trainer import Trainer
+
+NUM_EXAMPLES, WIDTH, CLASSES = 200, 6, 5
+DEFAULTS = dict(
+    max_steps=40, batch_tokens=64, learning_rate=1e-2, warmup_steps=5, checkpoint_every=7, validate_every=10,
+    log_every=4, keep_last=2, keep_best=2,
+)  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class ToyBatch:
+    """Rows of numbers and the class of each."""
+
+    inputs: Tensor  # (B, WIDTH)
+    labels: Tensor  # (B,)
+    num_targets: int
+    num_tokens: int
+
+    def __len__(self):
+        return len(self.labels)
+
+    def to(self, device, non_blocking=False):
+        return dataclasses.replace(self, inputs=self.inputs.to(device), labels=self.labels.to(device))
+
+    def split(self):
+        middle = len(self) // 2
+        return make_batch(self.inputs[:middle], self.labels[:middle]), make_batch(
+            self.inputs[middle:], self.labels[middle:]
+        )
+
+
+class ToyModel(nn.Module):
+    """Two layers, the first tied to a second name, with dropout in between."""
+
+    def __init__(self, dropout=0.1):
+        super().__init__()
+        self.first = nn.Linear(WIDTH, 16)
+        self.twin = self.first
+        self.norm = nn.LayerNorm(16)
+        self.dropout = nn.Dropout(dropout)
+        self.last = nn.Linear(16, CLASSES)
+
+    def forward(self, inputs):
+        return self.last(self.dropout(self.norm(torch.tanh(self.first(inputs)))))
+
+
+def make_batch(inputs, labels):
+    return ToyBatch(inputs, labels, len(labels), inputs.numel())
+
+
+def examples():
+    draw = torch.Generator().manual_seed(0)
+    inputs = torch.randn(NUM_EXAMPLES, WIDTH, generator=draw)
+    return inputs, (inputs @ torch.randn(WIDTH, CLASSES, generator=draw)).argmax(dim=1)
+
+
+def toy_loss(module, batch):
+    logits = module(batch.inputs)
+    total = nn.functional.cross_entropy(logits, batch.labels, reduction="sum")
+    return LossSum(total, batch.num_targets, (logits.argmax(dim=1) == batch.labels).sum())
+
+
+def toy_validation(module):
+    torch.rand(3)  # what validation draws must not matter
+    inputs, labels = examples()
+    logits = module(inputs)
+    loss = nn.functional.cross_entropy(logits, labels).item()
+    accuracy = (logits.argmax(dim=1) == labels).double().mean().item()
+    samples = [Sample("an input", str(int(labels[0])), str(int(logits[0].argmax())))]
+    return Validation({"valid_loss": loss, "accuracy": accuracy}, samples)
+
+
+def make_stream(config, rank=0, world_size=1):
+    inputs, labels = examples()
+    lengths = np.random.default_rng(0).integers(1, 12, NUM_EXAMPLES).astype(np.int32)
+    sampler = TokenBudgetSampler(lengths, lengths, config.batch_tokens, seed=3, rank=rank, world_size=world_size)
+    return BatchStream(sampler, lambda indices, epoch: make_batch(inputs[indices], labels[indices]))
+
+
+def make_trainer(
+    folder, compute_loss=toy_loss, validate=toy_validation, dropout=0.1, where=None, rehearsal=(), **values
+):
+    config = TrainingConfig(**{**DEFAULTS, **values})
+    where = where or runtime.Runtime(torch.device("cpu"), torch.float32)
+    runtime.seed_everything(1, where.rank)
+    module = ToyModel(dropout)
+
+    def save_best(state, metrics):
+        with atomic.new_folder(Path(folder) / "best") as temporary:
+            write_tensors(temporary / "model.safetensors", state)
+            (temporary / "metrics.json").write_text(json.dumps(metrics))
+
+    stream = make_stream(config, where.rank, where.world_size)
+    return Trainer(module, stream, compute_loss, validate, save_best, config, where, Path(folder), rehearsal)
+
+
+def train(folder, **settings):
+    trainer = make_trainer(folder, **settings)
+    return trainer, trainer.run()
+
+
+def outcome(folder):
+    """Everything a run leaves behind, without what clocks measured; equal for equal runs, bit by bit."""
+    folder = Path(folder)
+    newest = max((folder / "checkpoints").glob("step_*"))
+    files = {path.name: path.read_bytes() for path in newest.glob("*.safetensors")}
+    files |= {f"best/{path.name}": path.read_bytes() for path in (folder / "best").iterdir()}
+    state = json.loads((newest / "state.json").read_text())
+    del state["files"]
+    for timed in ("seconds", "validation_seconds"):
+        del state["run"][timed]
+    del state["run"]["window"]["seconds"]
+    records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    for record in records:
+        record.pop("tokens_per_second", None)
+    kept = sorted(path.name for path in (folder / "checkpoints").iterdir())
+    return {"files": files, "state": state, "metrics": records, "kept": kept,
+            "samples": (folder / "samples.txt").read_text()}  # fmt: skip
+
+
+def main(folder, *settings):
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    torch.set_num_threads(1)
+    values = {key: json.loads(value) for key, value in (setting.split("=", 1) for setting in settings)}
+    pause = values.pop("pause", 0.0)
+
+    def slow_loss(module, batch):
+        time.sleep(pause)
+        return toy_loss(module, batch)
+
+    where = runtime.start("cpu", "float32") if "RANK" in os.environ else None
+    _, result = train(folder, compute_loss=slow_loss, where=where, **values)
+    print(json.dumps(dataclasses.asdict(result)))
+    if where:
+        where.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
