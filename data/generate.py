@@ -34,9 +34,11 @@ def write_phrasebook(folder: Path) -> None:
     """`train.en`, `train.de` and so on: one sentence (or two that belong together) per line, aligned by line."""
     rng = random.Random(SEED)
     patterns = sentence_patterns()
+    # The more slots a pattern has, the more sentences it can make.
+    weights = [1 + len(slot_names(english)) for english, _ in patterns]
     handwritten = read_rows(HERE / "phrasebook" / "handwritten.tsv")
     count = sum(PAIR_COUNTS.values()) - len(handwritten)
-    generated = distinct_rows(lambda: draw_pair(patterns, rng), count, taken=handwritten, columns=(0, 1))
+    generated = distinct_rows(partial(draw_pair, patterns, weights, rng), count, taken=handwritten, columns=(0, 1))
     for split, rows in split_rows(handwritten, generated, PAIR_COUNTS, rng).items():
         write_lines(folder / f"{split}.en", (english for english, _ in rows))
         write_lines(folder / f"{split}.de", (german for _, german in rows))
@@ -64,10 +66,9 @@ def sentence_patterns() -> list[Row]:
     return [pattern for table in TEMPLATES.values() for pattern in entries(table, parted_by=" | ")]
 
 
-def draw_pair(patterns: Sequence[Row], rng: random.Random) -> Row:
+def draw_pair(patterns: Sequence[Row], weights: Sequence[int], rng: random.Random) -> Row:
     """One English sentence of the grammar and its German."""
-    # The more slots a pattern has, the more sentences it can make.
-    english, german = rng.choices(patterns, weights=[1 + len(slot_names(english)) for english, _ in patterns])[0]
+    english, german = rng.choices(patterns, weights)[0]
     slots = draw_slots(slot_names(english + german), rng)
     return polish_english(fill(english, slots, "english")), polish_german(fill(german, slots, "german"))
 

@@ -190,8 +190,7 @@ class Noun:
         if self.weak and case != "nominative":
             return self.de_plural
         if case == "genitive" and self.gender in "mn":
-            one_syllable = len(re.findall(r"[aeiouäöü]+", self.de.lower())) == 1
-            return self.de + ("es" if one_syllable else "s")
+            return self.de + ("es" if re.search(r"(s|ß|x|z|hn)$", self.de) else "s")
         return self.de
 
 
@@ -313,10 +312,7 @@ def english_agreement(verb: str, number: str) -> str:
         return verb
     first, *rest = verb.split(" ")
     stem, negation = (first[:-3], "n't") if first.endswith("n't") else (first, "")
-    if stem in ENGLISH_IRREGULAR:
-        stem = ENGLISH_IRREGULAR[stem][number != "I"]
-    else:
-        stem = stem.removesuffix("s")
+    stem = ENGLISH_IRREGULAR[stem][number != "I"] if stem in ENGLISH_IRREGULAR else stem.removesuffix("s")
     return " ".join([stem + negation, *rest])
 
 
@@ -365,7 +361,7 @@ def _cell(table: Mapping[str, str], case: str, gender: str) -> str:
 
 def _determine(determiner: str, gender: str) -> tuple[str, str, Mapping[str, str]]:
     """A masculine determiner as the word for `gender`, its case, and the endings that adjectives take after it."""
-    if determiner in ("der", "den", "dem"):
+    if determiner in ("der", "den", "dem", "des"):
         case = CASES["e" + determiner[-1]]
         return _cell(ARTICLES, case, gender), case, WEAK
     stem, case = determiner, "nominative"

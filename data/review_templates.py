@@ -1,7 +1,7 @@
 """The grammar of the labelled reviews, made so that counting kind and unkind words is not enough.
 
-Every pattern is written once for both labels. `{same}` is a general word of the review's own verdict and `{other}` one of
-the opposite; `{yes}` and `{no}` are the same for words that fit the aspect; `{very}` is an intensifier or nothing.
+Every pattern serves both labels: `{same}` is a general word of the review's own verdict and `{other}` one of the
+opposite, `{yes}` and `{no}` likewise among the words that fit the aspect, `{very}` an intensifier or nothing.
 generate.py draws from here.
 """
 
@@ -44,8 +44,8 @@ PATTERNS = """
 
 INTENSIFIERS = ("really", "truly", "simply", "", "", "")
 GENERAL = {
-    True: "wonderful excellent brilliant great fantastic lovely outstanding delightful good superb".split(),
-    False: "terrible awful disappointing dreadful poor miserable horrible mediocre bad weak".split(),
+    True: ("wonderful", "excellent", "brilliant", "great", "fantastic", "lovely", "outstanding", "good", "superb"),
+    False: ("terrible", "awful", "disappointing", "dreadful", "poor", "miserable", "horrible", "mediocre", "bad"),
 }
 
 # What is reviewed; then aspect: kind words / unkind words (a plus marks plurals); last the verdicts, kind / unkind.

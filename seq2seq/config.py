@@ -148,7 +148,7 @@ class TokenizerConfig(Section):
     sampling_nbest: Annotated[int, Field(ge=2, le=512)] = 16
     """Best segmentations a random one is drawn from."""
     sampling_alpha: PositiveFloat = 0.2
-    """How strongly likely segmentations are preferred; 0 would be uniform."""
+    """Unigram: how strongly likely segmentations are preferred, 0 would be uniform; bpe: chance to undo a merge."""
 
 
 class ModelConfig(Section):

@@ -17,6 +17,7 @@ from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
 from seq2seq.config import Config, DataConfig, Section, SourceConfig
 from seq2seq.errors import ConfigError, did_you_mean
+from seq2seq.hub import is_hub_name
 
 # What may change between two starts of one run: it decides how long and how closely it is watched, not what it computes.
 CHANGEABLE = (
@@ -289,6 +290,8 @@ def _find(name: str, folder: Path | None, kind: str = "file") -> tuple[Path, str
         if kind == "file" and candidate.is_file():
             empty = candidate.stat().st_size == 0
             return candidate, f"{candidate} has no lines" if empty else None
+    if kind == "folder" and is_hub_name(name):
+        return path, None
     looked = _unique(str(candidate.parent) for candidate in candidates)
     beside = [entry.name for parent in looked if Path(parent).is_dir() for entry in Path(parent).iterdir()]
     return candidates[0], f"{kind} {name} not found (looked in {', '.join(looked)}){did_you_mean(path.name, beside)}"

@@ -8,7 +8,7 @@ of a folder, whichever kind they are.
 import hashlib
 import json
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -138,20 +138,21 @@ class MarianTokenizerPair(TokenizerPair):
         self.target.save(Path(folder) / TARGET_FILE, VOCABULARY_FILE if self.shared else TARGET_VOCABULARY_FILE)
 
 
-def load_tokenizers(folder: Path) -> TokenizerPair:
-    """The tokenizers of a folder, of the kind that its files are; with only `source.spm` it is both sides.
+def load_tokenizers(folder: Path, files: Collection[str]) -> TokenizerPair:
+    """The tokenizers of a model folder that holds `files`: they say the kind, and whether there is one or two.
 
     Raises:
         ModelError: a file is missing or damaged.
     """
     folder = Path(folder)
-    if not (folder / VOCABULARY_FILE).exists():
-        return TokenizerPair.load(folder)
-    source = MarianTokenizer.load(folder / SOURCE_FILE)
-    if not (folder / TARGET_FILE).exists():
-        return MarianTokenizerPair(source, source)
-    own = TARGET_VOCABULARY_FILE if (folder / TARGET_VOCABULARY_FILE).exists() else VOCABULARY_FILE
-    return MarianTokenizerPair(source, MarianTokenizer.load(folder / TARGET_FILE, own))
+    if VOCABULARY_FILE not in files:
+        source = Tokenizer.load(folder / SOURCE_FILE)
+        return TokenizerPair.load(folder) if TARGET_FILE in files else TokenizerPair(source, source)
+    marian_source = MarianTokenizer.load(folder / SOURCE_FILE)
+    if TARGET_FILE not in files:
+        return MarianTokenizerPair(marian_source, marian_source)
+    own = TARGET_VOCABULARY_FILE if TARGET_VOCABULARY_FILE in files else VOCABULARY_FILE
+    return MarianTokenizerPair(marian_source, MarianTokenizer.load(folder / TARGET_FILE, own))
 
 
 def read_vocabulary(path: Path) -> dict[str, int]:
@@ -163,7 +164,9 @@ def read_vocabulary(path: Path) -> dict[str, int]:
     try:
         vocabulary = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ModelError(f"{path}: cannot be read ({error.strerror}); a Marian model numbers its pieces there") from error
+        raise ModelError(
+            f"{path}: cannot be read ({error.strerror}); a Marian model numbers its pieces there"
+        ) from error
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{path}: not JSON ({error}); copy the folder again") from error
     if not isinstance(vocabulary, dict) or not all(type(id_) is int for id_ in vocabulary.values()):
@@ -175,7 +178,7 @@ def _in_order(vocabulary: Mapping[str, int]) -> list[str]:
     pieces = sorted(vocabulary, key=vocabulary.__getitem__)
     for expected, piece in enumerate(pieces):
         if vocabulary[piece] != expected:
-            raise ModelError(f"{VOCABULARY_FILE}: the ids are not 0 to {len(pieces) - 1}, each once ({expected} is not)")
+            raise ModelError(f"{VOCABULARY_FILE}: the ids are not 0 to {len(pieces) - 1}, each once")
     if missing := [piece for piece in (EOS, UNK, PAD) if piece not in vocabulary]:
         raise ModelError(f"{VOCABULARY_FILE}: {', '.join(missing)} is missing; a Marian vocabulary has it")
     return pieces

@@ -14,9 +14,11 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from seq2seq import atomic
-from seq2seq.config import ClassifierConfig, Config, ModelConfig, SearchConfig
+from seq2seq import atomic, hub
+from seq2seq.config import ClassifierConfig, Config, DataConfig, ModelConfig, SearchConfig
 from seq2seq.errors import CheckpointError, ModelError, UserError, did_you_mean
+from seq2seq.interop.marian import is_marian, read_marian
+from seq2seq.marian_tokenizer import TARGET_VOCABULARY_FILE, VOCABULARY_FILE, load_tokenizers
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model.transformer import Transformer
 from seq2seq.tensors import (
@@ -31,7 +33,7 @@ from seq2seq.tensors import (
     verify,
     write_tensors,
 )
-from seq2seq.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.tokenizer import TokenizerPair
 
 FORMAT, FORMAT_VERSION = "seq2seq model", 1
 CONFIG, WEIGHTS, GENERATION, CARD = "config.json", "model.safetensors", "generation_config.json", "README.md"
@@ -95,7 +97,7 @@ def save_model(
 
 
 def load_model(folder: Path) -> LoadedModel:
-    """Read a model folder, or the best model of a run folder.
+    """Read a model folder, the best model of a run folder, a Marian folder, or any of them from the hub by name.
 
     Raises:
         ModelError: it is no model folder, or something in it is missing, damaged, or does not fit the rest.
@@ -103,6 +105,8 @@ def load_model(folder: Path) -> LoadedModel:
     folder = find_model(Path(folder))
     try:
         info = read_object(folder / CONFIG)
+        if is_marian(info):
+            return load_marian(folder)
         _check_format(folder, info)
         for name, recorded in _listed_files(info).items():
             verify(folder / name, recorded)
@@ -124,8 +128,43 @@ def load_model(folder: Path) -> LoadedModel:
     )
 
 
+def load_marian(folder: Path, torch_file: bool = False) -> LoadedModel:
+    """Read a Marian folder as a model of ours; `torch_file` as in `read_marian`.
+
+    Raises:
+        ModelError: something is missing or damaged, or settings are not supported, all of which are named.
+    """
+    marian = read_marian(folder, torch_file)
+    config = Config.model_construct(
+        task="translation",
+        source_language=marian.source_language,
+        target_language=marian.target_language,
+        data=DataConfig.model_construct(),
+        model=marian.config,
+        search=marian.search,
+    )
+    with torch.random.fork_rng(devices=[]):
+        model = Transformer(marian.config, marian.tokenizers.source.vocab_size, marian.tokenizers.target.vocab_size)
+    load_tied(model, marian.weights)
+    files = {path.name: record(path) for path in sorted(folder.iterdir()) if path.suffix in (".safetensors", ".bin")}
+    return LoadedModel(
+        task="translation",
+        model=model.eval(),
+        tokenizers=marian.tokenizers,
+        source_language=marian.source_language,
+        target_language=marian.target_language,
+        search=marian.search,
+        labels=(),
+        folder=folder,
+        info=_describe(config, marian.tokenizers, (), {}, files),
+    )
+
+
 def find_model(path: str | Path | None) -> Path:
-    """The model folder that MODEL stands for: itself, a run folder's `best`, or the newest run's where it is None.
+    """The model folder that MODEL stands for.
+
+    It is the folder itself, a run folder's `best`, the newest run's where `path` is None, or what the Hugging Face hub
+    has under that name where there is no such folder.
 
     Raises:
         ModelError: there is none.
@@ -141,6 +180,8 @@ def find_model(path: str | Path | None) -> Path:
     if folder.is_file():
         raise ModelError(f"{path}: a file; name the model folder that it belongs to")
     if not folder.is_dir():
+        if hub.is_hub_name(path):
+            return hub.fetch_model(path)
         siblings = [entry.name for entry in folder.parent.iterdir()] if folder.parent.is_dir() else []
         raise ModelError(
             f"{path}: no such folder{did_you_mean(folder.name, siblings) or '; name a model or run folder'}"
@@ -182,8 +223,6 @@ def _write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def _check_format(folder: Path, info: Mapping[str, Any]) -> None:
-    if info.get("model_type") == "marian":
-        raise ModelError(f"{folder}: a Marian folder of transformers; make it a model of ours with s2s convert first")
     if info.get("format") != FORMAT:
         raise ModelError(f"{folder}: {CONFIG} is not that of a seq2seq model (no 'format': '{FORMAT}')")
     if info.get("format_version") != FORMAT_VERSION:
@@ -198,10 +237,13 @@ def _check_format(folder: Path, info: Mapping[str, Any]) -> None:
 
 
 def _listed_files(info: Mapping[str, Any]) -> dict[str, Any]:
-    """What config.json says of the other files: exactly the names that a model of this task has."""
+    """What config.json says of the other files: exactly the names that a model of this task has.
+
+    Tokenizers that came from Marian have a vocabulary of their own, or two.
+    """
     expected = {WEIGHTS, "source.spm"} | ({"target.spm"} if info["task"] == "translation" else set())
     files = info.get("files")
-    if not isinstance(files, dict) or set(files) != expected:
+    if not isinstance(files, dict) or set(files) - {VOCABULARY_FILE, TARGET_VOCABULARY_FILE} != expected:
         raise DamagedFile(f"{CONFIG} does not list the files {', '.join(sorted(expected))}")
     if not all(isinstance(entry, dict) and {"sha256", "size"} <= set(entry) for entry in files.values()):
         raise DamagedFile(f"{CONFIG} lists files without their size and sha256")
@@ -210,11 +252,7 @@ def _listed_files(info: Mapping[str, Any]) -> dict[str, Any]:
 
 def _load_tokenizers(folder: Path, info: Mapping[str, Any]) -> TokenizerPair:
     try:
-        if info["task"] == "translation":
-            tokenizers = TokenizerPair.load(folder)
-        else:
-            only = Tokenizer.load(folder / "source.spm")
-            tokenizers = TokenizerPair(only, only)
+        tokenizers = load_tokenizers(folder, _listed_files(info))
     except UserError as error:
         raise DamagedFile(str(error)) from error
     trained_with = info.get("tokenizers")

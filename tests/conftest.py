@@ -10,7 +10,7 @@ import torch
 @pytest.fixture(autouse=True)
 def _seeded():
     torch.manual_seed(0)
-    yield
+    return
 
 
 @pytest.fixture(scope="session")

@@ -71,7 +71,8 @@ def test_mistake_heads_merged_without_transposing_back():
     states[0, 2, 32:64] = 1.0  # the second head's columns, third position
     merged = layer(states).detach()
     torch.testing.assert_close(merged[..., 32:64], torch.full((1, 5, 32), 0.2))
-    assert torch.all(merged[..., :32] == 0) and torch.all(merged[..., 64:] == 0)
+    assert torch.all(merged[..., :32] == 0)
+    assert torch.all(merged[..., 64:] == 0)
 
 
 def test_mistake_query_projected_by_the_key_layer():
@@ -82,7 +83,8 @@ def test_mistake_query_projected_by_the_key_layer():
         layer.query.weight.mul_(-1)
     assert not torch.allclose(layer(states, memory), before, atol=1e-4)
     layer(states, memory).sum().backward()
-    assert layer.query.weight.grad.abs().sum() > 0 and layer.key_value.weight.grad.abs().sum() > 0
+    assert layer.query.weight.grad.abs().sum() > 0
+    assert layer.key_value.weight.grad.abs().sum() > 0
 
 
 def test_mistake_target_length_taken_as_the_source_length():
@@ -106,7 +108,8 @@ def test_mistake_all_padding_row_gives_nan(monkeypatch, plain_below, dtype):
     mask = torch.tensor([[True, True, False, False], [False] * 4])
     context = attend(query, key, key, key_bias(mask))
     context.sum().backward()
-    assert torch.isfinite(context).all() and torch.isfinite(query.grad).all()
+    assert torch.isfinite(context).all()
+    assert torch.isfinite(query.grad).all()
 
 
 def test_self_attention_agrees_with_torch():

@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from seq2seq import atomic, checkpoint
-from seq2seq.config import ClassifierConfig, Config, ModelConfig, TokenizerConfig
+from seq2seq.config import ClassifierConfig, Config, TokenizerConfig
 from seq2seq.errors import CheckpointError, ModelError
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model.transformer import Transformer
@@ -383,7 +383,7 @@ HOSTILE = {
     "another format": (lambda f: edit(f, "config.json", format="x"), "not that of a seq2seq model"),
     "a newer format": (lambda f: edit(f, "config.json", format_version=99), "update seq2seq"),
     "another task": (lambda f: edit(f, "config.json", task="poetry"), "poetry"),
-    "marian": (lambda f: edit(f, "config.json", model_type="marian"), "s2s convert"),
+    "marian": (lambda f: edit(f, "config.json", model_type="marian"), "vocab.json"),
     "unknown size key": (lambda f: edit_model(f, d_modle=3), "d_modle"),
     "size of another type": (lambda f: edit_model(f, d_model="16"), "d_model"),
     "absurd layers": (lambda f: edit_model(f, num_encoder_layers=10**9), "far larger"),

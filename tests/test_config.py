@@ -37,7 +37,8 @@ def problems(folder: Path, text: str = MINIMAL, *overrides: str) -> str:
 
 def test_data_and_languages_are_all_a_config_needs(folder):
     config = parse(folder)
-    assert config.task == "translation" and config.data.train.source == (folder / "train.en").resolve()
+    assert config.task == "translation"
+    assert config.data.train.source == (folder / "train.en").resolve()
 
 
 def test_dump_then_parse_is_the_identity(folder):
@@ -61,7 +62,8 @@ def test_yaml_1_2_values_keep_their_meaning(folder, override, path, value):
     setting = parse(folder, MINIMAL, override)
     for name in path.split("."):
         setting = getattr(setting, name)
-    assert setting == value and type(setting) is type(value)
+    assert setting == value
+    assert type(setting) is type(value)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +125,8 @@ def test_duplicate_keys_are_refused_with_their_lines(folder):
 
 def test_a_valid_set_without_lines_is_found_before_anything_heavy(folder):
     (folder / "valid.de").write_text("")
-    assert "data.valid.target" in problems(folder) and "has no lines" in problems(folder)
+    assert "data.valid.target" in problems(folder)
+    assert "has no lines" in problems(folder)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +155,9 @@ def test_paths_are_looked_up_in_the_documented_order(folder, tmp_path_factory, m
 def test_a_missing_file_says_where_it_was_looked_for(folder, monkeypatch):
     monkeypatch.setenv("S2S_DATA", str(folder / "elsewhere"))
     text = problems(folder, MINIMAL, "data.train.source=train.em")
-    assert str(folder) in text and "elsewhere" in text and "did you mean 'train.en'?" in text
+    assert str(folder) in text
+    assert "elsewhere" in text
+    assert "did you mean 'train.en'?" in text
 
 
 def test_a_preset_fills_and_keys_beside_it_win():

@@ -108,6 +108,27 @@ def test_processes_change_nothing_but_the_time(tmp_path, tokenizers, monkeypatch
     assert alone.counts.dropped == {"duplicate": 200}
 
 
+class Shifted(Tokenizer):
+    """A tokenizer of another kind: the same pieces under other numbers."""
+
+    def __reduce__(self):
+        return Shifted, (self.model_bytes,)
+
+    def encode_all(self, texts, threads=1):
+        return [[i + 1 for i in ids] for ids in super().encode_all(texts, threads)]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_ids_are_those_of_the_tokenizer_not_of_its_model_file(workers, tmp_path, tokenizers, monkeypatch):
+    monkeypatch.setattr(encoding, "BLOCK_EXAMPLES", 5)
+    monkeypatch.setattr(encoding, "BLOCKS_WORTH_A_POOL", 3)
+    shifted = Shifted(tokenizers.source.model_bytes)
+    opened = pairs_source(tmp_path, sentences(30), sentences(30, 3))
+    pair = TokenizerPair(shifted, tokenizers.target)
+    corpus = prepare_corpus([opened], pair, None, tmp_path / "cache", num_workers=workers)
+    assert corpus.source(20) == [i + 1 for i in tokenizers.source.encode(sentences(30)[20])]
+
+
 def test_the_block_size_changes_nothing(tmp_path, tokenizers, monkeypatch):
     opened = pairs_source(tmp_path, sentences(60) * 2, sentences(60, 3) * 2)
     whole = prepare_corpus([opened], tokenizers, LOOSE, tmp_path / "1")

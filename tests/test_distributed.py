@@ -1,5 +1,6 @@
 """Two processes over gloo: the same training as one, the same checkpoints, and an end in words when one dies."""
 
+import itertools
 import json
 import os
 import signal
@@ -21,6 +22,8 @@ from seq2seq import runtime
 from seq2seq.config import TrainingConfig
 from seq2seq.training.ranks import share_weights
 from seq2seq.training.step import GradientStep
+
+pytestmark = pytest.mark.slow
 
 STEPS = 20
 CONFIG = TrainingConfig(learning_rate=1e-2, clip_norm=0.5)
@@ -60,7 +63,7 @@ def uneven(step, rank=None):
     inputs, labels = toy_run.examples()
     first = (step * 9) % 150
     cuts = [first, first + 2, first + 5, first + 21, first + 40]
-    parts = [make_batch(inputs[a:b], labels[a:b]) for a, b in zip(cuts, cuts[1:], strict=False)]
+    parts = [make_batch(inputs[a:b], labels[a:b]) for a, b in itertools.pairwise(cuts)]
     return parts if rank is None else parts[2 * rank : 2 * rank + 2]
 
 

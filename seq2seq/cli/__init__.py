@@ -26,6 +26,8 @@ VERBS = {
     "translate": "Translate lines of text.",
     "bleu": "Score translations with BLEU, chrF and TER.",
     "classify": "Label lines of text, or score a classifier.",
+    "score": "Say how likely a model finds given translations.",
+    "check": "Report what is odd in corpora before training.",
     "fetch": "Bring a public corpus as plain files.",
     "average": "Average the weights of models or checkpoints.",
     "plot": "Draw learning curves or attention.",

@@ -5,13 +5,16 @@ import logging
 import shlex
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from seq2seq import config_file
 from seq2seq.cli.options import EXISTING, FOLDER
-from seq2seq.config import Config
 from seq2seq.errors import UserError
+
+if TYPE_CHECKING:
+    from seq2seq.config import Config
+    from seq2seq.training.state import TrainingResult
 
 logger = logging.getLogger("seq2seq.cli")
 
@@ -30,6 +33,8 @@ def command(
     Without CONFIG, the demonstration on the phrasebook that comes with the toolkit. The same command again goes on
     where it stopped. Under torchrun it trains on several devices.
     """
+    from seq2seq import config_file
+
     config = config or config_file.shipped_folder() / "configs" / "demo.yaml"
     settings = config_file.load(config, overrides)
     folder = run_dir or Path("runs") / config.stem
@@ -60,7 +65,7 @@ def _draw(folder: Path) -> None:
         logger.warning("%s: not drawn (%s)", folder / "curves.png", error)
 
 
-def _tell(result, folder: Path, config: Config) -> None:
+def _tell(result: "TrainingResult", folder: Path, config: "Config") -> None:
     best = f"; best {result.metric} {result.best_value:.4g} at step {result.best_step:,}" if result.best_step else ""
     logger.info("%s at step %s: %s%s", result.status, f"{result.step:,}", result.reason, best)
     if result.status == "stopped":

@@ -92,7 +92,7 @@ def prepare_corpus(
         RunError: the cache cannot be written, or a process died.
     """
     rules = PairFilter(filters) if filters else None
-    encoding = Encoding(tokenizers.source.model_bytes, tokenizers.target.model_bytes, rules)
+    encoding = Encoding(tokenizers.source, tokenizers.target, rules)
     types = {"source": id_type(tokenizers.source.vocab_size), "target": id_type(tokenizers.target.vocab_size)}
     return _prepare(sources, encoding, types, tokenizers.fingerprint, None, cache_dir, num_workers)
 
@@ -113,7 +113,7 @@ def prepare_labelled_corpus(
     Raises:
         DataError: as `prepare_corpus`, or a label is not among `labels`.
     """
-    encoding = Encoding(tokenizer.model_bytes, None, PairFilter(filters) if filters else None)
+    encoding = Encoding(tokenizer, None, PairFilter(filters) if filters else None)
     types = {"source": id_type(tokenizer.vocab_size)}
     return _prepare(sources, encoding, types, tokenizer.fingerprint, labels, cache_dir, num_workers)
 

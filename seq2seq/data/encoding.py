@@ -30,10 +30,13 @@ BLOCKS_AHEAD = 3  # waiting for each process: enough to keep it busy, few enough
 
 @dataclass(frozen=True)
 class Encoding:
-    """What happens to every example: the models of both sides (no target for labelled texts), and what is left out."""
+    """What happens to every example: the tokenizers of its sides (no target for labelled texts), and what is left out.
 
-    source_model: bytes
-    target_model: bytes | None
+    It is sent to each process once, so tokenizers can be pickled.
+    """
+
+    source: Tokenizer
+    target: Tokenizer | None
     filter: PairFilter | None
 
     @property
@@ -114,12 +117,7 @@ class _Encoder:
 
     def __init__(self, encoding: Encoding):
         self._encoding = encoding
-        self._source = Tokenizer(encoding.source_model)
-        shared = encoding.target_model == encoding.source_model
-        if encoding.target_model is None:
-            self._target = None
-        else:
-            self._target = self._source if shared else Tokenizer(encoding.target_model)
+        self._source, self._target = encoding.source, encoding.target
 
     def __call__(self, examples: list[Example]) -> EncodedBlock:
         counts = FilterCounts()

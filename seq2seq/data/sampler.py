@@ -62,10 +62,6 @@ class TokenBudgetSampler:
         """The batches of this rank in their order, as arrays of corpus indices; every rank has equally many."""
         return self._all_batches(epoch)[self.rank :: self.world_size]
 
-    def largest(self, epoch: int) -> np.ndarray:
-        """The batch of this rank with the most padded tokens: what needs the most memory."""
-        return max(self.plan(epoch), key=self._slots)
-
     def padding(self, epoch: int) -> float:
         """The share of padding among the slots of an epoch's batches, both sides together."""
         return self._padding_share(self._all_batches(epoch))
@@ -138,16 +134,10 @@ class TokenBudgetSampler:
         return batches
 
     def _padding_share(self, batches: Sequence[np.ndarray]) -> float:
-        tokens = sum(int(side[batch].sum()) for batch in batches for side in self._sides)
-        return 1.0 - tokens / sum(self._slots(batch) for batch in batches)
-
-    def _slots(self, batch: np.ndarray) -> int:
-        """Tokens of both sides, padding counted."""
-        return sum(len(batch) * int(side[batch].max()) for side in self._sides)
-
-    @property
-    def _sides(self) -> tuple[np.ndarray, ...]:
-        return (self._source,) if self._target is self._source else (self._source, self._target)
+        sides = (self._source,) if self._target is self._source else (self._source, self._target)
+        slots = sum(len(batch) * int(side[batch].max()) for batch in batches for side in sides)
+        tokens = sum(int(side[batch].sum()) for batch in batches for side in sides)
+        return 1.0 - tokens / slots
 
 
 def moved_position(batch: int, old_world_size: int, new_world_size: int) -> int:

@@ -63,7 +63,7 @@ class TorchEngine:
         keys = range(len(source_ids)) if sentence_keys is None else sentence_keys
         starts = [()] * len(source_ids) if prefixes is None else prefixes
         requests = [
-            _Request(place, *request) for place, request in enumerate(zip(source_ids, starts, keys, strict=True))
+            Request(place, *request) for place, request in enumerate(zip(source_ids, starts, keys, strict=True))
         ]
         batches = [_Batch(group, config) for group in token_groups(requests, config)]
         results: list[list[Hypothesis]] = [[] for _ in requests]
@@ -93,7 +93,7 @@ class TorchEngine:
 
 
 @dataclass(frozen=True)
-class _Request:
+class Request:
     """One sentence: its place in the call, and what the call gave for it."""
 
     place: int
@@ -106,7 +106,7 @@ class _Request:
 class _Batch:
     """Sentences that are searched together."""
 
-    requests: list[_Request]
+    requests: list[Request]
     config: SearchConfig
 
     def __len__(self) -> int:
@@ -117,7 +117,7 @@ class _Batch:
         return replace(self, requests=self.requests[:middle]), replace(self, requests=self.requests[middle:])
 
 
-def token_groups(requests: Sequence[_Request], config: SearchConfig) -> Iterator[list[_Request]]:
+def token_groups(requests: Sequence[Request], config: SearchConfig) -> Iterator[list[Request]]:
     """Sentences of similar lengths, longest first, so that memory runs out at the start or never.
 
     A group holds as many as fit `config.batch_tokens`: source tokens with their end, padding and beams counted.

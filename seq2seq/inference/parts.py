@@ -7,7 +7,8 @@ ends and the ends put back.
 import re
 from collections.abc import Callable
 
-SENTENCE_END = re.compile(r"""[.!?…]+["'”’»)\]]*\s+|[。！？｡]+[」』）”’]*\s*""")
+# Looked for at the start of a run of marks alone: a long run without a space behind it is read once.
+SENTENCE_END = re.compile(r"""(?<![.!?…])[.!?…]++["'”’»)\]]*+\s+|[。！？｡]+[」』）”’]*\s*""")
 SPACE = re.compile(r"\s+")
 
 

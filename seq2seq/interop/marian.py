@@ -43,8 +43,7 @@ from seq2seq.tokenizer import SOURCE_FILE, TARGET_FILE, Tokenizer, TokenizerPair
 
 CONFIG, WEIGHTS, PICKLE = "config.json", "model.safetensors", "pytorch_model.bin"
 GENERATION, TOKENIZER = "generation_config.json", "tokenizer_config.json"
-# What a folder on the hub may hold and a reader asks for.
-FILES = (CONFIG, WEIGHTS, GENERATION, TOKENIZER, SOURCE_FILE, TARGET_FILE, VOCABULARY_FILE, TARGET_VOCABULARY_FILE)
+MOST_POSITION_NUMBERS = 2**27
 
 
 @dataclass(frozen=True)
@@ -65,13 +64,13 @@ def is_marian(info: Mapping[str, Any]) -> bool:
     return info.get("model_type") == "marian"
 
 
-def read_marian(folder: Path, pickle: bool = False) -> MarianModel:
+def read_marian(folder: Path, torch_file: bool = False) -> MarianModel:
     """Read a Marian folder.
 
     Args:
         folder: with config.json, model.safetensors, source.spm, target.spm, vocab.json, and where they are needed
             target_vocab.json, generation_config.json and tokenizer_config.json.
-        pickle: read `pytorch_model.bin` where there are no safetensors, with torch's reader that builds nothing but
+        torch_file: read `pytorch_model.bin` where there are no safetensors, with torch's reader that builds nothing but
             tensors.
 
     Raises:
@@ -82,7 +81,7 @@ def read_marian(folder: Path, pickle: bool = False) -> MarianModel:
         given = read_object(folder / CONFIG)
         generation = read_object(folder / GENERATION) if (folder / GENERATION).exists() else given
         named = read_object(folder / TOKENIZER) if (folder / TOKENIZER).exists() else {}
-        stored = _stored_weights(folder, pickle)
+        stored = _stored_weights(folder, torch_file)
     except DamagedFile as error:
         raise ModelError(f"{folder}: {error}; copy the folder again") from error
     problems: list[str] = []
@@ -90,6 +89,9 @@ def read_marian(folder: Path, pickle: bool = False) -> MarianModel:
     tokenizers = _tokenizers(folder, given, named, ids, problems)
     config = read_model_config(given, BIAS in stored, problems)
     search = read_search_config(generation, ids, problems)
+    if config and _is_too_large(config, stored):
+        problems.append(f"{CONFIG} describes a model far larger than the weights")
+        config = None
     weights = from_marian(stored, config, problems) if config else {}
     if config and tokenizers and not problems:
         problems += _shape_problems(config, tokenizers, weights)
@@ -144,12 +146,12 @@ def vocabulary_of(tokenizer: Tokenizer | MarianTokenizer) -> dict[str, int]:
     return {piece: id_ for id_, piece in enumerate(tokenizer.pieces(range(tokenizer.vocab_size)))}
 
 
-def _stored_weights(folder: Path, pickle: bool) -> dict[str, Tensor]:
+def _stored_weights(folder: Path, torch_file: bool) -> dict[str, Tensor]:
     if (folder / WEIGHTS).exists():
         return read_tensors(folder / WEIGHTS)
     if not (folder / PICKLE).exists():
         raise ModelError(f"{folder}: {WEIGHTS} is missing; copy the whole folder")
-    if not pickle:
+    if not torch_file:
         raise ModelError(
             f"{folder}: has {PICKLE} and no {WEIGHTS}; a pickle can run code and is not read, unless you convert it "
             f"with s2s convert --from marian {folder} --pickle -o MODEL (tensors alone are taken from it)"
@@ -197,6 +199,12 @@ def _filled(vocabulary: Mapping[str, int], size: Any) -> dict[str, int]:
     named = set(vocabulary.values())
     unused = range(len(vocabulary), size) if isinstance(size, int) and size <= 2**24 else ()
     return {**vocabulary, **{f"<unused_{id_}>": id_ for id_ in unused if id_ not in named}}
+
+
+def _is_too_large(config: ModelConfig, stored: Mapping[str, Tensor]) -> bool:
+    """Whether sizes that the weights do not confirm would ask for more memory than any model of this kind."""
+    layers = config.num_encoder_layers + config.num_decoder_layers
+    return layers > len(stored) or config.max_length * config.d_model > MOST_POSITION_NUMBERS
 
 
 def _shape_problems(config: ModelConfig, tokenizers: TokenizerPair, weights: Mapping[str, Tensor]) -> list[str]:

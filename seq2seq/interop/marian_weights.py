@@ -22,7 +22,7 @@ POSITION_TOLERANCE = 2e-3
 
 
 def layer_table(config: ModelConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """(our name, their names) of each tensor of the layers; several of theirs stand behind each other in one of ours."""
+    """(our name, their names) of each tensor of the layers; several of theirs are stacked in one of ours."""
     for side, count in (("encoder", config.num_encoder_layers), ("decoder", config.num_decoder_layers)):
         for number in range(count):
             ours, theirs = f"{side}.layers.{number}", f"model.{side}.layers.{number}"

@@ -3,8 +3,9 @@
 `cli.train` calls `train` and `describe`. What differs between the tasks is a `Work`.
 """
 
+import contextlib
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import torch
@@ -18,7 +19,7 @@ from seq2seq.model_card import model_card
 from seq2seq.model_folder import LoadedModel, save_model
 from seq2seq.runtime import Runtime
 from seq2seq.tasks import classification, translation
-from seq2seq.tasks.run_folder import RunFolder, check, open_folder
+from seq2seq.tasks.run_folder import RunFolder, alone_in, check, open_folder
 from seq2seq.tasks.work import Work, complete, load_initial
 from seq2seq.training.state import TrainingResult
 from seq2seq.training.trainer import SaveBest, Trainer
@@ -51,14 +52,13 @@ def train(
     config = complete(config, initial)
     check(folder, config, overwrite)
     here = runtime.start(config.training.device, config.training.precision, config.training.threads)
-    try:
+    with contextlib.closing(here), contextlib.ExitStack() as stack:
         if here.is_main:
+            stack.enter_context(alone_in(folder))
             open_folder(folder, config, overwrite)
         here.barrier()
         work = _build(config, initial, folder.tokenizer, folder.cache(config), here)
         return _trainer(config, work, folder, here, command, on_validation).run()
-    finally:
-        here.close()
 
 
 def describe(config: Config, path: Path) -> str:
@@ -68,13 +68,11 @@ def describe(config: Config, path: Path) -> str:
     folder = RunFolder(path)
     check(folder, config, overwrite=False)
     here = runtime.start(config.training.device, config.training.precision, config.training.threads)
-    try:
+    with contextlib.closing(here):
         tokenizer_folder = folder.tokenizer if folder.tokenizer.is_dir() else None
         work = _build(config, initial, tokenizer_folder, folder.cache(config), here)
         sampler = _sampler(config, work, here)
         return "\n".join([config_file.dump(config), *(f"# {line}" for line in _figures(config, work, sampler, here))])
-    finally:
-        here.close()
 
 
 def _build(
@@ -107,7 +105,7 @@ def _trainer(
         config=config.training,
         runtime=here,
         folder=folder.path,
-        rehearsal=_largest_batch(work, sampler),
+        rehearsal=(work.make_batch(indices, 0) for indices in sampler.largest_batches()),
     )
 
 
@@ -123,11 +121,6 @@ def _sampler(config: Config, work: Work, here: Runtime) -> TokenBudgetSampler:
         rank=here.rank,
         world_size=here.world_size,
     )
-
-
-def _largest_batch(work: Work, sampler: TokenBudgetSampler) -> Iterator:
-    """The batch with the most padded tokens of the first epoch, lazily: a run that only goes on may not need it."""
-    yield work.make_batch(sampler.largest(epoch=0), 0)
 
 
 def _best_saver(config: Config, work: Work, folder: RunFolder, command: str) -> SaveBest:

@@ -5,6 +5,7 @@
 
 import contextlib
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,6 +90,30 @@ def open_folder(folder: RunFolder, config: Config, overwrite: bool) -> None:
     atomic.write_file(folder.config, config_file.dump(config).encode())
     if folder.path.resolve().parent == Path(RUNS).resolve():
         _point_to(folder.path)
+
+
+@contextlib.contextmanager
+def alone_in(folder: RunFolder) -> Iterator[None]:
+    """Keep other processes of this machine from training in the folder at the same time.
+
+    Raises:
+        UserError: one does so already.
+    """
+    folder.path.parent.mkdir(parents=True, exist_ok=True)
+    # beside the folder, which may be deleted and made again
+    with open(folder.path.parent / f".{folder.path.name}.lock", "wb") as file:
+        try:
+            import fcntl
+        except ImportError:  # not on Windows
+            yield
+            return
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise UserError(
+                f"{folder.path}: another process trains in this folder; wait for it, or choose another --run-dir"
+            ) from error
+        yield
 
 
 def _point_to(path: Path) -> None:

@@ -1,0 +1,64 @@
+"""`s2s score`: the log-probability that a model gives to each translation of a file."""
+
+import logging
+import sys
+from contextlib import nullcontext
+from itertools import islice
+from pathlib import Path
+
+import click
+
+from seq2seq.cli.options import ANY_PATH, EXISTING, chosen_model, computing_options, warn_invalid
+from seq2seq.errors import DataError
+from seq2seq.lines import open_bytes, read_lines
+
+logger = logging.getLogger("seq2seq.cli")
+
+BATCH_LINES = 4096
+
+
+@click.command(
+    "score",
+    short_help="Say how likely a model finds given translations.",
+    epilog="Example: s2s score runs/demo test.en test.de > scores.tsv",
+)
+@click.argument("model", type=ANY_PATH)
+@click.argument("source", type=EXISTING)
+@click.argument("target", type=EXISTING)
+@click.option("-o", "--output", type=EXISTING, help="Where the scores go [default: standard output].")
+@click.option("--batch-tokens", type=click.IntRange(min=1), default=4096, show_default=True, help="Tokens in a batch.")
+@computing_options
+def command(model: Path, source: Path, target: Path, output: Path | None, batch_tokens: int, **computing) -> None:
+    """Print the log-probability of each line of TARGET given that line of SOURCE, a tab, and its number of tokens.
+
+    The tokens are the model's pieces and the end of the sentence. No pair is skipped: an empty target is its end alone,
+    an empty source is scored as one. A pair longer than the model's positions is scored in parts of equal shares, which
+    is said. Nothing is printed where the line counts differ."""
+    if output is not None and any(output.exists() and output.samefile(path) for path in (source, target) if path.exists()):
+        raise click.UsageError(f"-o and an input are the same file, {output}; choose another output")
+    counts = [_count_lines(path) for path in (source, target)]
+    if counts[0] != counts[1]:
+        raise DataError(
+            f"{source} has {counts[0]:,} lines and {target} {counts[1]:,}; they must be equal (s2s check shows where)"
+        )
+    from seq2seq.inference.scorer import Scorer
+
+    scorer = Scorer.load(chosen_model(model), batch_tokens=batch_tokens, **computing)
+    sides = [read_lines(path, warn_invalid(str(path))) for path in (source, target)]
+    pairs, number = zip(*sides, strict=True), 0
+    with nullcontext(sys.stdout) if output is None else open(output, "w", encoding="utf-8", newline="\n") as sink:
+        while some := list(islice(pairs, BATCH_LINES)):
+            for score in scorer.score(some):
+                number += 1
+                if score.parts > 1:
+                    logger.warning("line %d is longer than the model's positions; scored in %d parts", number, score.parts)
+                print(f"{score.log_prob:.6f}\t{score.tokens}", file=sink)
+            sink.flush()
+
+
+def _count_lines(path: Path) -> int:
+    try:
+        with open_bytes(path) as stream:
+            return sum(1 for _ in stream)
+    except (OSError, EOFError) as error:
+        raise DataError(f"{path}: damaged ({error}); fetch or pack the file again") from error

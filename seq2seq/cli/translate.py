@@ -1,0 +1,192 @@
+"""`s2s translate`: a translation for each line, as text, n-best lists or JSON lines."""
+
+import contextlib
+import json
+import logging
+import math
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from seq2seq.cli.options import ANY_PATH, EXISTING, chosen_model, computing_options, warn_invalid
+from seq2seq.errors import DataError
+
+if TYPE_CHECKING:
+    from seq2seq.inference.translator import Translation, Translator
+
+logger = logging.getLogger("seq2seq.cli")
+
+BATCH_LINES = 4096
+ENGINES = ("auto", "torch")
+
+
+def search_options(command: Callable) -> Callable:
+    """Overrides of the model's own search settings; those that are not given stay as the model has them."""
+    for option in (
+        click.option("--batch-tokens", type=click.IntRange(min=1), help="Source tokens decoded together."),
+        click.option("--seed", type=int, help="Seed of --sample."),
+        click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), help="Draw from this much probability."),
+        click.option("--top-k", type=click.IntRange(min=0), help="Draw from the K most likely pieces."),
+        click.option("--temperature", type=click.FloatRange(min=0, min_open=True), help="Of the random draws."),
+        click.option("--sample", is_flag=True, default=None, help="Draw translations at random."),
+        click.option("--n-best", type=click.IntRange(min=1), help="Translations of each line."),
+        click.option(
+            "--max-length-ratio",
+            type=click.FloatRange(min=0, min_open=True),
+            help="Most target pieces for each source piece.",
+        ),
+        click.option("--length-penalty", type=click.FloatRange(min=0), help="a in score = log-probability / length^a."),
+        click.option("--beam-size", type=click.IntRange(min=1), help="Hypotheses kept; 1 is greedy."),
+    ):
+        command = option(command)
+    return command
+
+
+@click.command(
+    "translate",
+    short_help="Translate lines of text.",
+    epilog="Example: s2s translate runs/demo < input.txt > output.txt",
+)
+@click.argument("models", nargs=-1, type=ANY_PATH, metavar="[MODEL]...")
+@click.option("-i", "--input", "input_path", type=EXISTING, help="Text to translate [default: standard input].")
+@click.option("-o", "--output", "output_path", type=EXISTING, help="Where it goes [default: standard output].")
+@click.option("--prefix-file", type=EXISTING, help="What each translation begins with, one line a line.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "jsonl"]),
+    default="text",
+    show_default=True,
+    help="text: a translation a line, or with --n-best 'index ||| translation ||| score'; jsonl: an object a line.",
+)
+@search_options
+@click.option("--engine", type=click.Choice(ENGINES), default="auto", show_default=True, help="What computes.")
+@computing_options
+def command(
+    models: tuple[Path, ...],
+    input_path: Path | None,
+    output_path: Path | None,
+    prefix_file: Path | None,
+    form: str,
+    engine: str,
+    **loading: Any,
+) -> None:
+    """Translate each line of the input: N lines in, N lines out, in order. A blank line gives an empty line.
+
+    MODEL is a model folder or a run folder [default: the newest run]; several with one vocabulary are an ensemble.
+    """
+    _check_usage(input_path, output_path, prefix_file, loading)
+    from seq2seq.inference.streaming import open_input, read_idle_batches
+    from seq2seq.inference.translator import Translator
+    from seq2seq.lines import read_lines
+
+    source = open_input(input_path)
+    prefixes = None if prefix_file is None else read_lines(prefix_file, warn_invalid(str(prefix_file)))
+    translator = Translator.load(
+        *(models or [chosen_model(None)]), **{key: value for key, value in loading.items() if value is not None}
+    )
+    name = "standard input" if input_path is None else str(input_path)
+    batches = read_idle_batches(source, BATCH_LINES, on_invalid=warn_invalid(name))
+    with _open_output(output_path) as sink, _progress(input_path) as advance:
+        _write(translator, translator.translate_stream(batches, prefixes), form, sink, advance)
+
+
+def _check_usage(
+    input_path: Path | None, output_path: Path | None, prefix_file: Path | None, loading: dict[str, Any]
+) -> None:
+    if not loading["sample"]:
+        for name in ("temperature", "top_k", "top_p", "seed"):
+            if loading[name] is not None:
+                raise click.UsageError(f"--{name.replace('_', '-')} is for random draws; add --sample")
+    for name, path in (("-i", input_path), ("--prefix-file", prefix_file)):
+        if path is not None and output_path is not None and output_path.is_file() and path.samefile(output_path):
+            raise click.UsageError(f"-o and {name} are the same file, {output_path}; choose another output")
+    if output_path is not None and not output_path.resolve().parent.is_dir():
+        raise DataError(f"{output_path}: there is no folder {output_path.parent}; make it first")
+
+
+def _write(
+    translator: "Translator",
+    stream: Iterable[Sequence["Translation"]],
+    form: str,
+    sink: BinaryIO,
+    advance: Callable[[int], object],
+) -> None:
+    """Write each batch as it comes, flushed, and say at the end how many translations look degenerate."""
+    counts: Counter[str] = Counter()
+    count = flagged = 0
+    for translations in stream:
+        for index, translation in enumerate(translations, start=count):
+            text = _as_json(translation) if form == "jsonl" else _as_text(index, translation, translator.config.n_best)
+            sink.write(text.encode("utf-8", errors="replace") + b"\n")
+            counts.update(translation.flags)
+            flagged += bool(translation.flags)
+        sink.flush()
+        count += len(translations)
+        advance(len(translations))
+    if flagged:
+        kinds = ", ".join(f"{flag} {number:,}" for flag, number in counts.most_common())
+        remedy = "" if form == "jsonl" else "; --format jsonl shows which"
+        logger.warning("%s of %s lines are flagged: %s%s", f"{flagged:,}", f"{count:,}", kinds, remedy)
+
+
+def _as_text(index: int, translation: "Translation", n_best: int) -> str:
+    if n_best == 1:
+        return translation.text
+    best = [translation, *translation.alternatives]
+    return "\n".join(f"{index} ||| {one.text} ||| {one.score:.4f}" for one in best)
+
+
+def _as_json(translation: "Translation") -> str:
+    shown = {
+        "source": translation.source,
+        "translation": translation.text,
+        **_scores(translation),
+        "flags": translation.flags,
+        "alternatives": [{"translation": one.text, **_scores(one)} for one in translation.alternatives],
+    }
+    return json.dumps(shown, ensure_ascii=False)
+
+
+def _scores(translation: Any) -> dict[str, Any]:
+    numbers = {"score": translation.score, "normalized_score": translation.normalized_score}
+    # JSON has no infinity: null stands for a log-probability that is none
+    shown = {key: round(value, 6) if math.isfinite(value) else None for key, value in numbers.items()}
+    return {**shown, "tokens": translation.tokens}
+
+
+@contextlib.contextmanager
+def _open_output(path: Path | None) -> Iterator[BinaryIO]:
+    """Standard output, or a file that is there when all of it is; what is no file (a pipe, a device) is written to."""
+    if path is None or str(path) == "-":
+        yield sys.stdout.buffer
+        return
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        with open(path, "wb") as sink:
+            yield sink
+        return
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.writing")
+    try:
+        with open(temporary, "wb") as sink:
+            yield sink
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _progress(input_path: Path | None) -> Iterator[Callable[[int], object]]:
+    """A bar that counts lines, where a person sees it and a file is being read."""
+    if input_path is None or not sys.stderr.isatty():
+        yield lambda count: None
+        return
+    from tqdm import tqdm
+
+    with tqdm(unit=" lines", dynamic_ncols=True) as bar:
+        yield bar.update

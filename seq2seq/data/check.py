@@ -1,0 +1,216 @@
+"""`s2s check`: one report on the corpora of a run before anything is trained.
+
+`check_corpora` reads each corpus once, looks at its blocks in as many processes as there are, and adds up a
+`CheckReport`, which the command prints. Memory: about 60 bytes a training pair, and the held-out sets.
+"""
+
+import logging
+import multiprocessing
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from itertools import chain, islice
+from typing import Any
+
+from seq2seq.config import FilterConfig, SourceConfig, TokenizerConfig
+from seq2seq.data.advice import Advice, Problem, advise, judge_corpus, judge_overlap, judge_sides
+from seq2seq.data.blocks import CorpusReader
+from seq2seq.data.corpus_report import CorpusReport, Tally
+from seq2seq.data.encoding import usable_processors
+from seq2seq.data.overlap import Overlap, OverlapFound, OverlapIndex
+from seq2seq.data.quality import Block, BlockFindings, Examiner, PieceLengths, word_hashes
+from seq2seq.data.sources import Example, LabelledText, Pair
+from seq2seq.errors import UserError
+from seq2seq.tokenizer import Tokenizer
+
+SAMPLE_BLOCKS, SAMPLE_LINES = 4, 20_000
+SAMPLE_VOCABULARY = 8000
+# Processes take a second to start, as long as this many blocks.
+BLOCKS_ALONE = 4
+BLOCKS_AHEAD = 3
+PIECES_PER_CHARACTER = 0.3
+
+
+@dataclass(frozen=True)
+class Corpora:
+    """What is checked: corpora of one task, with how they are filtered and tokenised."""
+
+    train: Sequence[SourceConfig]
+    held_out: dict[str, SourceConfig]
+    languages: tuple[str, str] | None
+    """Of the two sides; None in classification."""
+    filters: FilterConfig = FilterConfig()
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    preset: str | None = None
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """All there is to say."""
+
+    corpora: list[CorpusReport]
+    overlaps: dict[str, dict[str, Overlap]]
+    """What train, and then each held-out set, shares with the held-out sets after it."""
+    advice: Advice | None
+    problems: list[Problem]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing would spoil a result."""
+        return all(problem.level != "error" for problem in self.problems)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"ok": self.ok, **asdict(self)}
+
+
+def check_corpora(corpora: Corpora, num_workers: int = 0, progress: Callable[[int], None] = lambda _: None) -> CheckReport:
+    """Check the training corpora and what they are judged by.
+
+    Args:
+        corpora: what to check.
+        num_workers: processes; 0 is one a processor.
+        progress: is told how many examples more are done.
+    """
+    several = len(corpora.train) > 1
+    train = [
+        CorpusReader(f"train.{place}" if several else "train", source, corpora.languages)
+        for place, source in enumerate(corpora.train)
+    ]
+    held_out = [CorpusReader(name, source, corpora.languages) for name, source in corpora.held_out.items()]
+    held_out_blocks = [list(reader.blocks()) for reader in held_out]
+    sample = [list(islice(reader.blocks(), SAMPLE_BLOCKS)) for reader in train]
+    examiner = _examiner(corpora, sample, [reader.name for reader in held_out], held_out_blocks)
+    found = OverlapFound(examiner.overlap) if examiner.overlap is not None else None
+    train_tally = Tally()
+    reports = []
+    for reader in train:
+        tally = Tally()
+        for findings in _examined(examiner, reader.blocks(), num_workers):
+            tally.add(findings)
+            if found is not None and findings.overlap is not None:
+                found.add(findings.overlap)
+            progress(len(findings.rules))
+        reports.append(tally.report(reader, corpora.filters, None))
+        train_tally.merge(tally)
+    overlaps = {"train": found.summary()} if found is not None else {}
+    for reader, blocks in zip(held_out, held_out_blocks, strict=True):
+        tally, shared = Tally(), OverlapFound(examiner.overlap)
+        for block in blocks:
+            findings = examiner(block, skip=reader.name)
+            tally.add(findings)
+            shared.add(findings.overlap)
+        reports.append(tally.report(reader, corpora.filters, train_tally if train else None))
+        later = list(corpora.held_out)[list(corpora.held_out).index(reader.name) + 1 :]
+        if later:
+            overlaps[reader.name] = {name: overlap for name, overlap in shared.summary().items() if name in later}
+    advice = advise(train_tally, corpora.tokenizer, corpora.preset) if train else None
+    return CheckReport(reports, overlaps, advice, _problems(reports, overlaps, len(train)))
+
+
+def _problems(
+    reports: Sequence[CorpusReport], overlaps: dict[str, dict[str, Overlap]], num_train: int
+) -> list[Problem]:
+    problems = [problem for report in reports for problem in judge_corpus(report)]
+    if num_train:
+        problems += [problem for report in reports[1:] for problem in judge_sides(reports[0], report)]
+        labels = {label for report in reports[:num_train] for label in report.labels}
+        for report in reports[num_train:]:
+            if unknown := sorted(set(report.labels) - labels):
+                problems.append(Problem("error", report.name, f"label {unknown[0]!r} never occurs in training"))
+    for name, others in overlaps.items():
+        problems += [problem for other, overlap in others.items() for problem in judge_overlap(name, other, overlap)]
+    return problems
+
+
+def _examiner(
+    corpora: Corpora, sample: Sequence[Sequence[Block]], names: Sequence[str], held_out: Sequence[Sequence[Block]]
+) -> Examiner:
+    num_sides = 2 if corpora.languages else 1
+    blocks = [block for some in sample for block in some] or [block for some in held_out for block in some]
+    columns = [[line for block in blocks for line in block.columns[side]] for side in range(num_sides)]
+    lengths = _piece_lengths(columns, corpora.tokenizer)
+    index = None
+    if held_out:
+        examples = {
+            name: [e for block in some for e in _examples(block)] for name, some in zip(names, held_out, strict=True)
+        }
+        index = OverlapIndex(examples, [e for block in blocks[:2] for e in _examples(block)])
+    words = tuple(
+        word_hashes([line for some in held_out for block in some for line in block.columns[side]])
+        for side in range(num_sides)
+    )
+    return Examiner(corpora.filters, lengths, index, words)
+
+
+def _examples(block: Block) -> Iterator[Example]:
+    if len(block.columns) == 2:
+        return map(Pair, *block.columns)
+    return map(LabelledText, block.columns[0], block.labels or [""] * len(block.numbers))
+
+
+def _piece_lengths(columns: Sequence[Sequence[str]], config: TokenizerConfig) -> tuple[PieceLengths, ...]:
+    """Tokenizers of the configured kind, trained on a sample: near enough to what training will make."""
+    lines = [column[:: max(1, len(column) // SAMPLE_LINES)] for column in columns]
+    together = [[line for column in lines for line in column]] * len(lines)
+    size = min(config.vocab_size, SAMPLE_VOCABULARY)
+    chosen = config.model_copy(update={"vocab_size": size, "sample_lines": SAMPLE_LINES})
+    tokenizers: list[Tokenizer | None] = []
+    for column in together if config.shared else lines:
+        if config.shared and tokenizers:
+            tokenizers.append(tokenizers[0])
+        else:
+            tokenizers.append(_quiet_tokenizer(column, chosen))
+    rates = []
+    for tokenizer, column in zip(tokenizers, lines, strict=True):
+        some = column[:: max(1, len(column) // 2000)]
+        characters = sum(map(len, some))
+        pieces = sum(map(len, tokenizer.encode_all(some))) if tokenizer and characters else 0
+        rates.append(pieces / characters if pieces else PIECES_PER_CHARACTER)
+    return tuple(map(PieceLengths, tokenizers, rates))
+
+
+def _quiet_tokenizer(lines: Sequence[str], config: TokenizerConfig) -> Tokenizer | None:
+    """Trained without its warnings, which would speak of the sample; None where there is too little text."""
+    logger = logging.getLogger("seq2seq.tokenizer")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        return Tokenizer.train(lines, config, seed=1)
+    except UserError:
+        return None
+    finally:
+        logger.setLevel(level)
+
+
+def _examined(examiner: Examiner, blocks: Iterable[Block], num_workers: int) -> Iterator[BlockFindings]:
+    """The findings of each block, in order."""
+    iterator = iter(blocks)
+    first = list(islice(iterator, BLOCKS_ALONE))
+    workers = num_workers or usable_processors()
+    if workers == 1 or len(first) < BLOCKS_ALONE:
+        yield from map(examiner, chain(first, iterator))
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(examiner,)) as pool:
+        waiting: deque = deque()
+        for block in chain(first, iterator):
+            waiting.append(pool.submit(_examine, block))
+            if len(waiting) >= workers * BLOCKS_AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+_worker_examiner: Examiner | None = None  # of this process, if it is a worker
+
+
+def _start_worker(examiner: Examiner) -> None:
+    global _worker_examiner
+    _worker_examiner = examiner
+
+
+def _examine(block: Block) -> BlockFindings:
+    assert _worker_examiner is not None
+    return _worker_examiner(block)

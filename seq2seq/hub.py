@@ -1,0 +1,43 @@
+"""Models of the Hugging Face hub, by name: a MODEL that is no folder here may be `owner/name` there.
+
+`model_folder` fetches them; `config_file` asks whether a name could be one. What was fetched once is taken from the
+hub's own cache, also without a network.
+"""
+
+import os
+import re
+from pathlib import Path
+
+from seq2seq.errors import MissingDependency, ModelError
+
+NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+# Pickles are not fetched: they are not read either.
+PATTERNS = ("*.json", "*.safetensors", "*.spm", "README.md")
+
+
+def is_hub_name(name: str | Path) -> bool:
+    """Whether a path that does not exist can be meant as `owner/name`: its first part is no folder here."""
+    text = Path(name).as_posix()
+    return bool(NAME.fullmatch(text)) and not Path(text).exists() and not Path(text.split("/")[0]).is_dir()
+
+
+def fetch_model(name: str | Path) -> Path:
+    """The folder of a model of the hub, fetched or from the cache.
+
+    Raises:
+        ModelError: there is no network, or no such model; one line.
+        MissingDependency: huggingface_hub is not installed.
+    """
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise MissingDependency("huggingface_hub", "hub", "a model of the Hugging Face hub") from error
+    name = Path(name).as_posix()
+    try:
+        return Path(huggingface_hub.snapshot_download(name, allow_patterns=list(PATTERNS)))
+    except Exception as error:  # a dozen kinds, from the network, the server and the cache
+        reason = type(error).__name__
+        advice = "unset HF_HUB_OFFLINE to fetch it" if os.environ.get("HF_HUB_OFFLINE") else "is there a network?"
+        raise ModelError(
+            f"{name}: no such folder, and not to be had from the Hugging Face hub either ({reason}); {advice}"
+        ) from error

@@ -1,0 +1,257 @@
+"""The engine that runs a model in CTranslate2, with the results of the engine that runs it in torch.
+
+`Translator.load` makes one where `--engine` asks for it, from a folder that `s2s convert --to ctranslate2` wrote, or
+from a model folder, whose conversion is kept in the user's cache.
+"""
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seq2seq import atomic
+from seq2seq.config import SearchConfig
+from seq2seq.errors import RunError, UserError
+from seq2seq.inference.engines import Engine, Request, token_groups
+from seq2seq.interop import ctranslate2
+from seq2seq.model_folder import LoadedModel
+from seq2seq.search import Hypothesis, length_limits, normalized_score
+from seq2seq.tokenizer import TokenizerPair
+
+# Groups that wait in the engine's queue while others are searched.
+GROUPS_AHEAD = 4
+
+
+def differs(config: SearchConfig) -> str | None:
+    """The first setting of a search with which CTranslate2 gives something else than torch, or None.
+
+    It draws samples by one generator for all sentences, and it spreads the probability of what a rule forbids over the
+    rest, where our search leaves probabilities as the model gave them.
+    """
+    if config.sample:
+        return "sample"
+    if config.min_length:
+        return "min_length"
+    return "no_repeat_ngram" if config.no_repeat_ngram else None
+
+
+def cached_folder(model: LoadedModel, quantization: str) -> Path:
+    """The CTranslate2 folder of a model, made at the first call and found at the next.
+
+    Raises:
+        ModelError: CTranslate2 cannot run the model.
+        MissingDependency: ctranslate2 is not installed.
+        RunError: the cache cannot be written.
+    """
+    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seq2seq" / "ctranslate2"
+    weights = next(entry["sha256"] for name, entry in sorted(model.info["files"].items()) if name.endswith("s"))
+    key = f"{weights[:24]}-{model.tokenizers.fingerprint}-{quantization}-{ctranslate2.package().__version__}"
+    folder = root / key
+    if not (folder / ctranslate2.WEIGHTS).is_file():
+        try:
+            with atomic.new_folder(folder) as temporary:
+                ctranslate2.write_ctranslate2(temporary, model.model, model.tokenizers, quantization)
+        except OSError as error:
+            raise RunError(
+                f"{root}: cannot be written ({error.strerror}); set XDG_CACHE_HOME to a place that can"
+            ) from error
+    return folder
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Sentences that are searched together."""
+
+    requests: Sequence[Request]
+    limits: Sequence[int]
+    """Most tokens of each translation, end included."""
+
+
+class CTranslate2Engine:
+    """Searches with CTranslate2 in batches of about equal lengths.
+
+    Args:
+        folder: a CTranslate2 folder.
+        tokenizers: whose pieces the folder's vocabularies are.
+        max_length: most positions of a source or a target, special ids included.
+        device: cpu, cuda or cuda:1.
+        compute_type: number format to compute in, one of `interop.ctranslate2.QUANTIZATIONS` or `default`.
+        threads: groups that are searched at the same time, each on one processor thread; None is one a processor.
+        fallback: makes the engine that searches those sentences again that reach their length limit, where CTranslate2
+            ranks hypotheses that have not ended among those that have; None takes them as they come.
+
+    Raises:
+        UserError: the device does not compute in this number format.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        tokenizers: TokenizerPair,
+        max_length: int,
+        device: str = "cpu",
+        compute_type: str = "default",
+        threads: int | None = None,
+        fallback: Callable[[], Engine] | None = None,
+    ):
+        self.max_length = max_length
+        self._source_pieces = tokenizers.source.pieces(range(tokenizers.source.vocab_size))
+        self._target_pieces = tokenizers.target.pieces(range(tokenizers.target.vocab_size))
+        self._target_ids = {piece: id_ for id_, piece in enumerate(self._target_pieces)}
+        self._end = self._target_pieces[tokenizers.target.eos_id]
+        self._fallback = fallback
+        self._translator = _open(folder, device, compute_type, threads)
+
+    def translate(
+        self,
+        source_ids: Sequence[Sequence[int]],
+        config: SearchConfig,
+        prefixes: Sequence[Sequence[int]] | None = None,
+        sentence_keys: Sequence[int] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """As `Engine.translate`; random draws depend on the sentences beside them.
+
+        Raises:
+            RunError: there is no memory for a group of sentences.
+        """
+        keys = range(len(source_ids)) if sentence_keys is None else sentence_keys
+        starts = [()] * len(source_ids) if prefixes is None else prefixes
+        requests = [
+            Request(place, *request) for place, request in enumerate(zip(source_ids, starts, keys, strict=True))
+        ]
+        results: list[list[Hypothesis]] = [[] for _ in requests]
+        unsure: list[Request] = []
+        for group, answers in self._search_all(requests, config):
+            for request, limit, found in zip(group.requests, group.limits, answers, strict=True):
+                results[request.place], is_sure = _ranked(found, limit, config)
+                if not is_sure:
+                    unsure.append(request)
+        if unsure and self._fallback is not None:
+            columns = [(request.source_ids, request.prefix, request.key) for request in unsure]
+            sources, begun, keys = (list(column) for column in zip(*columns, strict=True))
+            again = self._fallback().translate(sources, config, begun, keys)
+            for request, answer in zip(unsure, again, strict=True):
+                results[request.place] = answer
+        return results
+
+    def _search_all(
+        self, requests: Sequence[Request], config: SearchConfig
+    ) -> Iterator[tuple[_Group, list[list[Hypothesis]]]]:
+        """Groups and the hypotheses of their sentences, as many as the beam is wide; some groups run ahead."""
+        options = _options(config)
+        running: deque[tuple[_Group, list[Any]]] = deque()
+        for members in token_groups(requests, config):
+            sources, prefixes = [member.source_ids for member in members], [member.prefix for member in members]
+            group = _Group(members, length_limits(self, sources, config, prefixes))
+            running.append((group, self._submit(group, options)))
+            if len(running) > GROUPS_AHEAD * self._translator.num_translators:
+                group, answers = running.popleft()
+                yield group, self._collect(group, answers, config)
+        while running:
+            group, answers = running.popleft()
+            yield group, self._collect(group, answers, config)
+
+    def _submit(self, group: _Group, options: dict[str, Any]) -> list[Any]:
+        begun = None
+        if any(request.prefix for request in group.requests):
+            begun = [_to_pieces(request.prefix, self._target_pieces) or None for request in group.requests]
+        return self._translator.translate_batch(
+            [_to_pieces(request.source_ids, self._source_pieces) for request in group.requests],
+            begun,
+            max_decoding_length=max(group.limits),
+            asynchronous=True,
+            **options,
+        )
+
+    def _collect(self, group: _Group, answers: Sequence[Any], config: SearchConfig) -> list[list[Hypothesis]]:
+        try:
+            found = [answer.result() for answer in answers]
+        except RuntimeError as error:
+            if "out of memory" in str(error):
+                raise RunError("out of memory; use a smaller batch_tokens or beam_size") from error
+            raise
+        return [
+            [
+                self._hypothesis(pieces, score, before, config)
+                for pieces, score in zip(answer.hypotheses, answer.scores, strict=True)
+            ]
+            for answer, before in zip(found, self._prefix_log_probs(group.requests), strict=True)
+        ]
+
+    def _hypothesis(self, pieces: Sequence[str], score: float, before: float, config: SearchConfig) -> Hypothesis:
+        """A hypothesis in our terms; `before` is the log-probability of its prefix, which CTranslate2 leaves out."""
+        length = len(pieces)
+        finished = bool(pieces) and pieces[-1] == self._end
+        ids = tuple(self._target_ids[piece] for piece in (pieces[:-1] if finished else pieces))
+        log_prob = before + score * max(length, 1) ** config.length_penalty
+        return Hypothesis(ids, log_prob, normalized_score(log_prob, length, config.length_penalty), finished)
+
+    def _prefix_log_probs(self, requests: Sequence[Request]) -> list[float]:
+        begun = [request for request in requests if request.prefix]
+        if not begun:
+            return [0.0] * len(requests)
+        scored = self._translator.score_batch(
+            [_to_pieces(request.source_ids, self._source_pieces) for request in begun],
+            [_to_pieces(request.prefix, self._target_pieces) for request in begun],
+            max_input_length=0,
+        )
+        totals = {
+            request.place: sum(result.log_probs[: len(request.prefix)])
+            for request, result in zip(begun, scored, strict=True)
+        }
+        return [totals.get(request.place, 0.0) for request in requests]
+
+
+def _open(folder: Path, device: str, compute_type: str, threads: int | None) -> Any:
+    package = ctranslate2.package()
+    kind, _, index = device.partition(":")
+    try:
+        return package.Translator(
+            str(folder),
+            device=kind,
+            device_index=int(index or 0),
+            compute_type=compute_type,
+            inter_threads=(threads or os.cpu_count() or 1) if kind == "cpu" else 1,
+            intra_threads=1 if kind == "cpu" else 0,
+        )
+    except ValueError as error:
+        raise UserError(f"ctranslate2 on {device}: {' '.join(str(error).split())}") from error
+
+
+def _options(config: SearchConfig) -> dict[str, Any]:
+    options: dict[str, Any] = dict(
+        beam_size=config.beam_size,
+        num_hypotheses=config.beam_size,  # all of them, to rank them as our search does
+        length_penalty=config.length_penalty,
+        min_decoding_length=config.min_length,
+        no_repeat_ngram_size=config.no_repeat_ngram,
+        return_scores=True,
+        return_end_token=True,
+        max_input_length=0,
+    )
+    if config.sample:
+        options |= dict(
+            beam_size=1,
+            num_hypotheses=config.n_best,
+            sampling_topk=config.top_k,
+            sampling_topp=config.top_p,
+            sampling_temperature=config.temperature,
+        )
+    return options
+
+
+def _to_pieces(ids: Sequence[int], pieces: Sequence[str]) -> list[str]:
+    return [pieces[id_] for id_ in ids]
+
+
+def _ranked(found: Sequence[Hypothesis], limit: int, config: SearchConfig) -> tuple[list[Hypothesis], bool]:
+    """The n best, and whether our search would give the same: only what ended in time is known to rank alike."""
+    n_best = config.n_best
+    ended = [hypothesis for hypothesis in found if hypothesis.finished and len(hypothesis.ids) < limit]
+    ended.sort(key=lambda hypothesis: -hypothesis.score)
+    if len(ended) >= n_best or config.sample:
+        return (ended or list(found))[:n_best], True
+    rest = sorted((h for h in found if not h.finished), key=lambda hypothesis: -hypothesis.score)
+    return [*ended, *rest][:n_best] or [Hypothesis((), float("-inf"), float("-inf"), False)], False

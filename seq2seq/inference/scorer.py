@@ -1,0 +1,167 @@
+"""How likely a model finds given translations: a log-probability for each pair of lines.
+
+`Scorer` is loaded from a model folder by `s2s score` and by library users; what it answers with is a `PairScore`, one
+for each pair, in the order of the pairs. Shapes: B pairs, T target length, N tokens, V vocabulary.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from seq2seq import runtime as runtimes
+from seq2seq.data.batches import TranslationBatch, collate_translation
+from seq2seq.data.sources import Pair
+from seq2seq.errors import ModelError
+from seq2seq.lines import as_one_line
+from seq2seq.memory import in_parts
+from seq2seq.model_folder import LoadedModel, find_model, load_model
+from seq2seq.runtime import Runtime
+from seq2seq.tokenizer import SURROGATES
+
+BATCH_TOKENS = 4096
+# Logits of so many tokens are held at a time.
+TOKENS_AT_ONCE = 1024
+
+
+@dataclass(frozen=True)
+class PairScore:
+    """The answer for one pair."""
+
+    log_prob: float
+    """Sum of the log-probabilities of all target tokens, the end included: never positive."""
+    tokens: int
+    """Target tokens, the end included; 1 for an empty target, which is its end alone."""
+    parts: int
+    """1, or in how many parts a pair was scored that is too long for the model."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What is scored in one go: a pair, or a part of one that is too long."""
+
+    pair: int
+    source: list[int]
+    target: list[int]
+    is_last: bool
+    """Whether the end of the target belongs to this part."""
+
+
+class Scorer:
+    """A translation model, ready to judge translations.
+
+    No pair is skipped and nothing is cut off. An empty side is scored as what it is, the end alone. A pair with a side
+    longer than the model's positions is cut into the fewest parts that fit, both sides in equal shares: each part of
+    the target is scored with the part of the source that stands at its place, and the log-probabilities are added.
+    """
+
+    def __init__(self, loaded: LoadedModel, runtime: Runtime, batch_tokens: int = BATCH_TOKENS):
+        if loaded.task != "translation":
+            raise ModelError(f"{loaded.folder}: a {loaded.task} model; s2s classify --gold scores those")
+        self._device = runtime.device
+        self._model = loaded.model.to(runtime.device, runtime.precision).eval()
+        self._tokenizers = loaded.tokenizers
+        self._batch_tokens = batch_tokens
+        self._part_length = self._model.config.max_length - 1  # the end of the source, the start of the target
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path | None = None,
+        device: str = "auto",
+        precision: str | None = None,
+        threads: int | None = None,
+        batch_tokens: int = BATCH_TOKENS,
+    ) -> "Scorer":
+        """Load a model folder or a run folder (then its best model); None is the newest run.
+
+        `precision` None computes in float32; `batch_tokens` bounds the tokens of either side of a batch, padding counted.
+
+        Raises:
+            ModelError: there is no model, it is damaged, or it is no translation model.
+            UserError: a device or precision that does not exist here.
+        """
+        folder = find_model(None if path is None else Path(path))
+        return cls(load_model(folder), runtimes.start(device, precision, threads), batch_tokens)
+
+    def score(self, pairs: Sequence[Pair | tuple[str, str]]) -> list[PairScore]:
+        """Score each pair, whatever the others are.
+
+        White space around a source is left out, as translation does; a target is scored as it stands.
+
+        Raises:
+            RuntimeError: there is no memory even for one pair.
+        """
+        sides = [(pair.source, pair.target) if isinstance(pair, Pair) else pair for pair in pairs]
+        sources = self._tokenizers.source.encode_all([_clean(source).strip() for source, _ in sides])
+        targets = self._tokenizers.target.encode_all([_clean(target) for _, target in sides])
+        parts = [
+            part
+            for number, (source, target) in enumerate(zip(sources, targets, strict=True))
+            for part in _parts(number, source, target, self._part_length)
+        ]
+        log_probs = torch.zeros(len(sides), dtype=torch.float64)
+        counts, num_parts = [1] * len(sides), [0] * len(sides)
+        for indices in _groups(parts, self._batch_tokens):
+            scores = self._score_parts([parts[index] for index in indices])
+            log_probs.index_add_(0, torch.tensor([parts[index].pair for index in indices]), scores)
+        for part in parts:
+            counts[part.pair] += len(part.target)
+            num_parts[part.pair] += 1
+        return [PairScore(*row) for row in zip(log_probs.tolist(), counts, num_parts, strict=True)]
+
+    @torch.inference_mode()
+    def _score_parts(self, parts: Sequence[_Part]) -> Tensor:
+        """(B,) in float64."""
+        batch = collate_translation(
+            [part.source for part in parts], [part.target for part in parts], self._tokenizers, range(len(parts))
+        )
+        ends = torch.tensor([len(part.target) for part in parts])
+        not_ended = torch.tensor([not part.is_last for part in parts])
+        mask = batch.target_mask.clone()
+        mask[not_ended, ends[not_ended]] = False
+        return torch.cat(in_parts(self._score_batch, dataclasses.replace(batch, target_mask=mask)))
+
+    def _score_batch(self, batch: TranslationBatch) -> Tensor:
+        batch = batch.to(self._device)
+        hidden = self._model(batch.source_ids, batch.source_mask, batch.target_input)  # (B, T, D)
+        hidden, targets = hidden[batch.target_mask], batch.target_output[batch.target_mask]  # (N, D), (N,)
+        token_scores = [
+            self._model.project(some).float().log_softmax(-1).gather(1, ids[:, None]).squeeze(1)
+            for some, ids in zip(hidden.split(TOKENS_AT_ONCE), targets.split(TOKENS_AT_ONCE), strict=True)
+        ]
+        scores = torch.zeros(batch.target_mask.shape, dtype=torch.float64)  # (B, T)
+        scores[batch.target_mask.cpu()] = torch.cat(token_scores).double().cpu()
+        return scores.sum(1)
+
+
+def _clean(text: str) -> str:
+    return SURROGATES.sub("\ufffd", as_one_line(text))
+
+
+def _parts(number: int, source: list[int], target: list[int], length: int) -> Iterator[_Part]:
+    """The pair itself, or equal shares of both sides that fit."""
+    count = max(1, -(-len(source) // length), -(-len(target) // length))
+    for part in range(count):
+        shares = [
+            side[len(side) * part // count : len(side) * (part + 1) // count] for side in (source, target)
+        ]  # never longer than ceil(len / count), which fits
+        yield _Part(number, *shares, is_last=part == count - 1)
+
+
+def _groups(parts: Sequence[_Part], batch_tokens: int) -> Iterator[list[int]]:
+    """Places of parts of about equal lengths, the longest first; as many together as fit the budget on either side."""
+    sizes = [(len(part.target) + 1, len(part.source) + 1) for part in parts]
+    group: list[int] = []
+    widest = 0
+    for place in sorted(range(len(parts)), key=lambda place: sizes[place], reverse=True):
+        widest = max(widest, *sizes[place])
+        if group and widest * (len(group) + 1) > batch_tokens:
+            yield group
+            group, widest = [], max(sizes[place])
+        group.append(place)
+    if group:
+        yield group

@@ -1,0 +1,189 @@
+"""CTranslate2 folders: our Transformer in the format of a fast inference engine.
+
+`conversion` writes them for users, `inference.ctranslate2_engine` for itself. The decoder's start and padding are kept
+from coming out by the output bias, so that every program that runs the folder gets what our own search gives.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from seq2seq.config import ModelConfig
+from seq2seq.errors import MissingDependency, ModelError
+from seq2seq.model.attention import CrossAttention, SelfAttention
+from seq2seq.model.layers import FeedForward, TokenEmbedding
+from seq2seq.model.transformer import Transformer
+from seq2seq.tokenizer import TokenizerPair
+
+QUANTIZATIONS = (
+    "float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16",
+)  # fmt: skip
+WEIGHTS = "model.bin"
+# Added to the logits of what never comes out; within the range of float16.
+NEVER = -1e4
+
+
+def is_installed() -> bool:
+    """Whether the package is there."""
+    try:
+        import ctranslate2  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def package() -> Any:
+    """The package.
+
+    Raises:
+        MissingDependency: it is not installed.
+    """
+    try:
+        import ctranslate2
+        import ctranslate2.specs
+    except ImportError as error:
+        raise MissingDependency("ctranslate2", "ctranslate2", "a CTranslate2 model") from error
+    return ctranslate2
+
+
+def ctranslate2_obstacles(tokenizers: TokenizerPair) -> list[str]:
+    """Each reason why CTranslate2 cannot run a model; every architecture of ours it can."""
+    return list(_obstacles(tokenizers))
+
+
+def write_ctranslate2(folder: Path, model: Transformer, tokenizers: TokenizerPair, quantization: str) -> None:
+    """Write `model` into `folder`, which exists; its weights are stored as `quantization`.
+
+    Sources are given as pieces without their end, which is added by the engine.
+
+    Raises:
+        ModelError: CTranslate2 cannot run the model; the message names each obstacle.
+        MissingDependency: ctranslate2 is not installed.
+    """
+    if obstacles := ctranslate2_obstacles(tokenizers):
+        raise ModelError(f"CTranslate2 cannot run this model: {'; '.join(obstacles)}")
+    spec = _specification(model, tokenizers)
+    spec.validate()
+    spec.optimize(quantization=None if quantization == "float32" else quantization)
+    spec.save(str(folder))
+
+
+def _obstacles(tokenizers: TokenizerPair) -> Iterator[str]:
+    for side, tokenizer in (("source", tokenizers.source), ("target", tokenizers.target)):
+        pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+        if len(set(pieces)) < len(pieces):
+            yield f"the {side} vocabulary has a piece twice"
+        if any(not piece or "\n" in piece for piece in pieces):
+            yield f"the {side} vocabulary has an empty piece, or one with a line feed"
+    for name in ("eos_id", "unk_id"):
+        ids = getattr(tokenizers.source, name), getattr(tokenizers.target, name)
+        if tokenizers.source.pieces([ids[0]]) != tokenizers.target.pieces([ids[1]]):
+            yield f"the two sides have different pieces for {name}"
+
+
+def _specification(model: Transformer, tokenizers: TokenizerPair) -> Any:
+    specs = package().specs
+    config = model.config
+    common = dict(
+        num_heads=config.num_heads,
+        pre_norm=config.norm_position == "pre",
+        activation=_activation(specs, config.activation),
+        ffn_glu=config.activation == "swiglu",
+        rms_norm=config.norm == "rms",
+        head_dim=config.head_width if config.head_width * config.num_heads != config.d_model else None,
+    )
+    if config.positions == "rotary":
+        common |= dict(rotary_dim=config.head_width, rotary_interleave=False)
+    encoder = specs.transformer_spec.TransformerEncoderSpec(config.num_encoder_layers, **common)
+    decoder = specs.transformer_spec.TransformerDecoderSpec(config.num_decoder_layers, **common)
+    if config.positions == "rotary":
+        del encoder.position_encodings  # the decoder's specification has none then
+    _fill_stack(encoder, encoder.embeddings[0], model.encoder, config)
+    _fill_stack(decoder, decoder.embeddings, model.decoder, config)
+    decoder.projection.weight = _array(model.output_weight)
+    decoder.projection.bias = _output_bias(model, tokenizers)
+    spec = specs.TransformerSpec(encoder, decoder)
+    spec.config.layer_norm_epsilon = config.norm_epsilon
+    target = tokenizers.target
+    spec.config.unk_token, spec.config.eos_token, spec.config.decoder_start_token = target.pieces(
+        [target.unk_id, target.eos_id, target.start_id]
+    )
+    spec.config.bos_token = spec.config.decoder_start_token
+    spec.config.add_source_eos = True
+    spec.register_source_vocabulary(tokenizers.source.pieces(range(tokenizers.source.vocab_size)))
+    spec.register_target_vocabulary(target.pieces(range(target.vocab_size)))
+    return spec
+
+
+def _activation(specs: Any, name: str) -> int:
+    kinds = specs.common_spec.Activation
+    return {"relu": kinds.RELU, "gelu": kinds.GELU, "silu": kinds.SWISH, "swiglu": kinds.SWISH}[name]
+
+
+def _output_bias(model: Transformer, tokenizers: TokenizerPair) -> np.ndarray:
+    target = tokenizers.target
+    bias = model.output_bias
+    bias = torch.zeros(target.vocab_size) if bias is None else bias.detach().clone().float()
+    bias[sorted({target.pad_id, target.start_id} - {target.eos_id})] = NEVER
+    return _array(bias)
+
+
+def _fill_stack(spec: Any, embeddings: Any, stack: nn.Module, config: ModelConfig) -> None:
+    _fill_embedding(spec, embeddings, stack.embedding, config)
+    if config.norm_position == "pre":
+        _fill_norm(spec.layer_norm, stack.norm)
+    for layer_spec, layer in zip(spec.layer, stack.layers, strict=True):
+        _fill_self_attention(layer_spec.self_attention, layer.attention)
+        _fill_norm(layer_spec.self_attention.layer_norm, layer.attention_residual.norm)
+        if hasattr(layer, "cross_attention"):
+            _fill_cross_attention(layer_spec.attention, layer.cross_attention)
+            _fill_norm(layer_spec.attention.layer_norm, layer.cross_residual.norm)
+        _fill_feed_forward(layer_spec.ffn, layer.feed_forward)
+        _fill_norm(layer_spec.ffn.layer_norm, layer.feed_forward_residual.norm)
+
+
+def _fill_embedding(spec: Any, embeddings: Any, embedding: TokenEmbedding, config: ModelConfig) -> None:
+    embeddings.weight = _array(embedding.tokens.weight)
+    spec.scale_embeddings = config.scale_embedding
+    if embedding.positions is not None:
+        spec.position_encodings.encodings = _array(embedding.positions.weight)
+
+
+def _fill_self_attention(spec: Any, attention: SelfAttention) -> None:
+    _fill_linear(spec.linear[0], attention.query_key_value)
+    _fill_linear(spec.linear[1], attention.output)
+
+
+def _fill_cross_attention(spec: Any, attention: CrossAttention) -> None:
+    _fill_linear(spec.linear[0], attention.query)
+    _fill_linear(spec.linear[1], attention.key_value)
+    _fill_linear(spec.linear[2], attention.output)
+
+
+def _fill_feed_forward(spec: Any, layer: FeedForward) -> None:
+    if layer.activation == "swiglu":
+        for part, weight, bias in zip(
+            (spec.linear_0, spec.linear_0_noact), layer.inner.weight.chunk(2), layer.inner.bias.chunk(2), strict=True
+        ):
+            part.weight, part.bias = _array(weight), _array(bias)
+    else:
+        _fill_linear(spec.linear_0, layer.inner)
+    _fill_linear(spec.linear_1, layer.output)
+
+
+def _fill_linear(spec: Any, layer: nn.Linear) -> None:
+    spec.weight, spec.bias = _array(layer.weight), _array(layer.bias)
+
+
+def _fill_norm(spec: Any, norm: nn.Module) -> None:
+    spec.gamma = _array(norm.weight)
+    if getattr(norm, "bias", None) is not None:
+        spec.beta = _array(norm.bias)
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    return tensor.detach().float().cpu().contiguous().numpy()

@@ -1,0 +1,167 @@
+"""A Transformer as a step model: what search sees is what teacher forcing computes, alone or in an ensemble."""
+
+import pytest
+import torch
+
+from seq2seq.config import ModelConfig, SearchConfig, TokenizerConfig
+from seq2seq.errors import ModelError
+from seq2seq.inference.engines import TorchEngine
+from seq2seq.inference.steps import EnsembleSteps, TransformerSteps
+from seq2seq.model.transformer import Transformer
+from seq2seq.search import search
+from seq2seq.tokenizer import Tokenizer, TokenizerPair
+
+CPU = torch.device("cpu")
+SEARCHES = [
+    dict(beam_size=1),
+    dict(beam_size=4, n_best=4),
+    dict(beam_size=3, no_repeat_ngram=2),
+    dict(sample=True, n_best=2),
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> TokenizerPair:
+    texts = [
+        "a man rides a red bicycle",
+        "two dogs play in the snow",
+        "eine frau liest ein buch",
+        "der hund schläft",
+    ] * 5
+    tokenizer = Tokenizer.train(texts, TokenizerConfig(vocab_size=320), seed=1)
+    return TokenizerPair(tokenizer, tokenizer)
+
+
+def make_steps(tokenizers: TokenizerPair, seed: int = 0, **shape) -> TransformerSteps:
+    torch.manual_seed(seed)
+    config = ModelConfig(preset="tiny", d_model=32, d_ff=64, max_length=64, **shape)
+    model = Transformer(config, tokenizers.source.vocab_size, tokenizers.target.vocab_size).eval()
+    with torch.no_grad():
+        model.output_weight.mul_(3)  # an untrained model is nearly indifferent: its choices would be coin tosses
+    return TransformerSteps(model, tokenizers, CPU)
+
+
+def sources(count: int, longest: int = 12) -> list[list[int]]:
+    generator = torch.Generator().manual_seed(7)
+    lengths = torch.randint(1, longest, (count,), generator=generator).tolist()
+    return [torch.randint(4, 260, (length,), generator=generator).tolist() for length in lengths]
+
+
+def config(**values) -> SearchConfig:
+    return SearchConfig(**{"max_length_ratio": 1.0, "max_length_offset": 6, **values})
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
+def test_log_probs_are_those_of_teacher_forcing(tokenizers, positions):
+    steps = make_steps(tokenizers, positions=positions)
+    tokenizer, model = tokenizers.target, steps._model
+    lines = sources(6)
+    for source, hypotheses in zip(lines, search(steps, lines, config(beam_size=4, n_best=4)), strict=True):
+        source_ids = torch.tensor([[*source, tokenizer.eos_id]])
+        for hypothesis in hypotheses:
+            ids = [*hypothesis.ids, tokenizer.eos_id][: len(hypothesis.ids) + hypothesis.finished]
+            target_input = torch.tensor([[tokenizer.start_id, *ids[:-1]]])
+            with torch.no_grad():
+                hidden = model(source_ids, torch.ones_like(source_ids, dtype=torch.bool), target_input)
+                log_probs = model.project(hidden).log_softmax(-1)[0]  # (T, V)
+            expected = log_probs[torch.arange(len(ids)), torch.tensor(ids)].sum().item()
+            assert hypothesis.log_prob == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize("how", SEARCHES)
+def test_batch_changes_no_translation(tokenizers, how):
+    steps, lines = make_steps(tokenizers), [*sources(30), [5, 90, 170, 30] * 12]
+    keys = list(range(len(lines)))
+    together = search(steps, lines, config(**how), sentence_keys=keys)
+    for key, (line, expected) in enumerate(zip(lines, together, strict=True)):
+        (alone,) = search(steps, [line], config(**how), sentence_keys=[key])
+        assert [hypothesis.ids for hypothesis in alone] == [hypothesis.ids for hypothesis in expected]
+        for one, other in zip(alone, expected, strict=True):
+            assert one.log_prob == pytest.approx(other.log_prob, abs=1e-3)
+
+
+@pytest.mark.parametrize("how", SEARCHES)
+def test_engine_answers_in_order_whatever_its_batches(tokenizers, how):
+    lines = sources(16)
+    prefixes = [line[:2] if place % 3 == 0 else [] for place, line in enumerate(lines)]
+    answers = []
+    for batch_tokens, workers in ((1, 1), (90, 1), (90, 3), (100_000, 1)):
+        engine = TorchEngine(make_steps(tokenizers), workers)
+        found = engine.translate(lines, config(**how, batch_tokens=batch_tokens), prefixes)
+        answers.append([[hypothesis.ids for hypothesis in hypotheses] for hypotheses in found])
+    assert all(answer == answers[0] for answer in answers)
+    for prefix, hypotheses in zip(prefixes, answers[0], strict=True):
+        assert all(ids[: len(prefix)] == tuple(prefix) for ids in hypotheses)
+
+
+def test_batches_keep_their_budget(tokenizers):
+    steps, lines, sizes = make_steps(tokenizers), sources(50), []
+    start = steps.start
+
+    def watched(source_ids, beam_size, max_length):
+        sizes.append((len(source_ids), len(source_ids) * beam_size * (max(map(len, source_ids)) + 1)))
+        return start(source_ids, beam_size, max_length)
+
+    steps.start = watched
+    TorchEngine(steps).translate(lines, config(beam_size=3, batch_tokens=120))
+    assert sum(count for count, _ in sizes) == 50
+    assert all(tokens <= 120 or count == 1 for count, tokens in sizes)
+    assert max(count for count, _ in sizes) > 5
+
+
+def test_batch_that_does_not_fit_in_memory_is_halved(tokenizers):
+    steps, lines = make_steps(tokenizers), sources(20)
+    expected = TorchEngine(make_steps(tokenizers)).translate(lines, config(beam_size=2))
+    start, refused = steps.start, []
+
+    def cramped(source_ids, beam_size, max_length):
+        if len(source_ids) > 3:
+            refused.append(len(source_ids))
+            raise torch.OutOfMemoryError("out of memory")
+        return start(source_ids, beam_size, max_length)
+
+    steps.start = cramped
+    found = TorchEngine(steps).translate(lines, config(beam_size=2))
+    assert refused
+    assert [[h.ids for h in hypotheses] for hypotheses in found] == [
+        [h.ids for h in hypotheses] for hypotheses in expected
+    ]
+
+
+def test_other_failures_are_not_taken_for_lack_of_memory(tokenizers):
+    steps = make_steps(tokenizers)
+    steps.start = lambda *arguments: (_ for _ in ()).throw(RuntimeError("broken"))
+    with pytest.raises(RuntimeError, match="broken"):
+        TorchEngine(steps).translate(sources(4), config(beam_size=2))
+
+
+@pytest.mark.parametrize("how", SEARCHES)
+def test_model_ensembled_with_itself_is_the_model(tokenizers, how):
+    steps, lines = make_steps(tokenizers), sources(12)
+    ensemble = EnsembleSteps([steps, make_steps(tokenizers)])
+    for one, other in zip(search(steps, lines, config(**how)), search(ensemble, lines, config(**how)), strict=True):
+        assert [hypothesis.ids for hypothesis in one] == [hypothesis.ids for hypothesis in other]
+        for hypothesis, same in zip(one, other, strict=True):
+            assert hypothesis.log_prob == pytest.approx(same.log_prob, abs=1e-3)
+
+
+def test_ensemble_is_the_mean_of_probabilities(tokenizers):
+    members = [make_steps(tokenizers, seed) for seed in range(3)]
+    ensemble, lines = EnsembleSteps(members), sources(3)
+    first_ids = torch.full((3,), ensemble.start_id)
+    logits = ensemble.step(first_ids, ensemble.start(lines, 1, 5))
+    each = [member.step(first_ids, member.start(lines, 1, 5)).softmax(-1) for member in members]
+    assert torch.allclose(logits.exp(), torch.stack(each).mean(0), atol=1e-6)
+
+
+def test_ensemble_of_two_vocabularies_is_refused(tokenizers):
+    other = Tokenizer.train(["something else entirely"] * 20, TokenizerConfig(vocab_size=290), seed=1)
+    with pytest.raises(ModelError, match="another vocabulary"):
+        EnsembleSteps([make_steps(tokenizers), make_steps(TokenizerPair(other, other))])
+
+
+def test_padding_and_start_never_come_out(tokenizers):
+    steps = make_steps(tokenizers)
+    for hypotheses in search(steps, sources(20), config(sample=True, temperature=5.0, n_best=5)):
+        for hypothesis in hypotheses:
+            assert not {tokenizers.target.pad_id, tokenizers.target.start_id} & set(hypothesis.ids)

@@ -1,0 +1,218 @@
+"""`s2s translate` as people and scripts meet it: streams, formats, exit codes."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from seq2seq.cli import main
+from seq2seq.config import Config, DataConfig, ModelConfig, SearchConfig, SourceConfig, TokenizerConfig
+from seq2seq.model.transformer import Transformer
+from seq2seq.model_folder import save_model
+from seq2seq.tokenizer import Tokenizer, TokenizerPair
+
+TEXTS = ["A man rides a red bicycle.", "Two dogs play in the snow!", "Der Hund schläft, und die Katze sieht zu."]
+HOSTILE = [
+    b"A man.", b"", b"  ", b"a\xe2\x80\xa8b\xc2\x85c\x0cd\x00e", b"broken \xff\xfe bytes", b"\xed\xa0\x80",
+    b"tab\there", b"cr\r", "😀 日本語 עברית\u200f".encode(), b"word " * 300, b"no newline at the end",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory) -> Path:
+    torch.manual_seed(0)
+    tokenizer = Tokenizer.train(TEXTS * 10, TokenizerConfig(vocab_size=320), seed=1)
+    shape = ModelConfig(preset="tiny", d_model=32, d_ff=64, max_length=64)
+    transformer = Transformer(shape, tokenizer.vocab_size, tokenizer.vocab_size)
+    source = SourceConfig(source="a", target="b")
+    config = Config(
+        source_language="en",
+        target_language="de",
+        data=DataConfig(train=source, valid=source),
+        model=shape,
+        search=SearchConfig(max_length_ratio=1.0, max_length_offset=2),
+    )
+    with torch.no_grad():
+        transformer.output_weight.mul_(3)  # an untrained model is nearly indifferent: its choices would be coin tosses
+    folder = tmp_path_factory.mktemp("models") / "best"
+    return save_model(
+        folder, model_state=transformer.state_dict(), config=config, tokenizers=TokenizerPair(tokenizer, tokenizer)
+    )
+
+
+@pytest.fixture
+def lines(tmp_path) -> Path:
+    path = tmp_path / "input.txt"
+    path.write_bytes(b"\n".join(HOSTILE))
+    return path
+
+
+def translate(*arguments: object) -> int:
+    return main(["translate", *map(str, arguments), "--device", "cpu"])
+
+
+def run_s2s(*arguments: object, **kwargs) -> subprocess.Popen:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "seq2seq", *map(str, arguments)]
+    return subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, **kwargs)
+
+
+def test_lines_in_are_lines_out(model, lines, capfdbinary):
+    assert translate(model, "-i", lines) == 0
+    out, err = capfdbinary.readouterr()
+    translations = out.split(b"\n")
+    assert translations.pop() == b""
+    assert len(translations) == len(HOSTILE)
+    assert [not line.strip() for line in HOSTILE] == [not line for line in translations]
+    out.decode("utf-8")
+    assert b"input.txt: line 5 is not UTF-8" in err
+    assert b"input.txt: line 6 is not UTF-8" in err
+    assert b"Traceback" not in err
+
+
+def test_jsonl_has_every_line_with_its_scores(model, lines, capfd):
+    assert translate(model, "-i", lines, "--format", "jsonl", "--n-best", 3) == 0
+    answers = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert len(answers) == len(HOSTILE)
+    for line, answer in zip(HOSTILE, answers, strict=True):
+        assert set(answer) == {"source", "translation", "score", "normalized_score", "tokens", "flags", "alternatives"}
+        assert answer["source"] == line.decode("utf-8", "replace").removesuffix("\r")
+        if line.strip():
+            assert len(answer["alternatives"]) == 2
+            assert answer["normalized_score"] == pytest.approx(answer["score"] / answer["tokens"], abs=1e-5)
+    assert "split" in answers[-2]["flags"]
+
+
+def test_n_best_text_names_the_line(model, tmp_path, capfd):
+    path = tmp_path / "two.txt"
+    path.write_text("A man.\n\nTwo dogs.\n")
+    assert translate(model, "-i", path, "--n-best", 2) == 0
+    rows = [line.split(" ||| ") for line in capfd.readouterr().out.splitlines()]
+    assert [row[0] for row in rows] == ["0", "0", "1", "2", "2"]
+    assert all(len(row) == 3 and float(row[2]) <= 0 for row in rows)
+
+
+def test_options_reach_the_search(model, lines, capfd):
+    outputs = set()
+    for options in (
+        ["--beam-size", 1],
+        ["--beam-size", 1, "--batch-tokens", 1],
+        ["--sample", "--seed", 1],
+        ["--sample", "--seed", 2],
+        ["--sample", "--seed", 1, "--top-k", 1],
+        ["--max-length-ratio", 0.1],
+    ):
+        assert translate(model, "-i", lines, *options) == 0
+        outputs.add(capfd.readouterr().out)
+    assert len(outputs) == 4  # the batch does not matter, and drawing from one piece is greedy
+
+
+def test_prefixes_begin_translations(model, tmp_path, capfd):
+    (tmp_path / "in.txt").write_text("A man.\nTwo dogs.\n")
+    (tmp_path / "prefixes.txt").write_text("Der Hund\n\n")
+    assert translate(model, "-i", tmp_path / "in.txt", "--prefix-file", tmp_path / "prefixes.txt") == 0
+    assert capfd.readouterr().out.startswith("Der Hund")
+    (tmp_path / "prefixes.txt").write_text("Der Hund\n")
+    assert translate(model, "-i", tmp_path / "in.txt", "--prefix-file", tmp_path / "prefixes.txt") == 2
+    assert "prefixes end after line 1" in capfd.readouterr().err
+
+
+def test_output_file_is_whole_or_not_there(model, lines, tmp_path, capfd):
+    output = tmp_path / "out.txt"
+    assert translate(model, "-i", lines, "-o", output) == 0
+    assert output.read_bytes().count(b"\n") == len(HOSTILE)
+    assert translate(model, "-i", lines) == 0
+    assert capfd.readouterr().out.encode() == output.read_bytes()
+    (tmp_path / "short.txt").write_text("x\n")
+    before = output.read_bytes()
+    assert translate(model, "-i", lines, "--prefix-file", tmp_path / "short.txt", "-o", output) == 2
+    assert output.read_bytes() == before
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["input.txt", "out.txt", "short.txt"]
+
+
+def test_newest_run_is_used_and_said(model, lines, tmp_path, monkeypatch, capfd):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "latest").symlink_to(model.parent)
+    monkeypatch.chdir(tmp_path)
+    assert translate("-i", lines) == 0
+    assert "best" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (["{model}", "-i", "{lines}", "-o", "{lines}"], "same file"),
+        (["{model}", "-i", "missing.txt"], "missing.txt"),
+        (["{model}", "-i", "{lines}", "-o", "missing/out.txt"], "no folder"),
+        (["nowhere", "-i", "{lines}"], "no such folder"),
+        (["{model}", "-i", "{lines}", "--beam-size", "0"], "--beam-size"),
+        (["{model}", "-i", "{lines}", "--n-best", "9"], "n_best 9 is more than beam_size 5"),
+        (["{model}", "-i", "{lines}", "--temperature", "2"], "add --sample"),
+        (["{model}", "-i", "{lines}", "--device", "cuda:99"], "cuda"),
+        (["{model}", "-i", "{lines}", "--engine", "abacus"], "--engine"),
+        (["{model}", "-i", "{lines}", "--beam-sise", "2"], "--beam-sise"),
+    ],
+)
+def test_wrong_use_is_one_line_and_exit_2(model, lines, capfd, arguments, problem):
+    filled = [argument.format(model=model, lines=lines) for argument in arguments]
+    before = lines.read_bytes()
+    assert main(["translate", *filled]) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert problem in err
+    assert len(err.splitlines()) == 1
+    assert lines.read_bytes() == before
+
+
+def test_pipe_answers_before_the_next_line_is_sent(model):
+    with run_s2s("translate", model, "--device", "cpu", stderr=subprocess.PIPE) as process:
+        for line in TEXTS:
+            process.stdin.write(f"{line}\n".encode())
+            process.stdin.flush()
+            assert process.stdout.readline().endswith(b"\n")
+        process.stdin.close()
+        assert process.stdout.read() == b""
+        assert process.wait() == 0
+
+
+def test_reader_that_goes_away_ends_it_quietly(model):
+    with run_s2s("translate", model, "--device", "cpu", stderr=subprocess.PIPE) as process:
+        process.stdin.write(b"A man.\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        process.stdout.close()
+        process.stdin.write(b"Two dogs.\n" * 50)
+        process.stdin.close()
+        assert process.wait() == 0
+        errors = process.stderr.read()
+        assert all(b"flagged" in line for line in errors.splitlines()), errors
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+def test_interrupt_is_quiet(model, tmp_path):
+    import signal
+
+    output = tmp_path / "out.txt"
+    arguments = ("translate", model, "--device", "cpu", "-o", output)
+    with run_s2s(*arguments, stderr=subprocess.PIPE, start_new_session=True) as process:
+        process.stdin.write(b"A man.\n")
+        process.stdin.flush()
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.glob(".out.txt*")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.wait() == 130
+        assert process.stderr.read() == b""
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_needs_no_torch():
+    with run_s2s("translate", "--help") as process:
+        assert b"runs/demo" in process.stdout.read()
+    code = "import sys, seq2seq.cli.translate; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent.parent).returncode == 0

@@ -1,0 +1,344 @@
+"""Laws of `Translator`: a translation for each line, whatever the line, its length and its neighbours."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seq2seq.config import Config, DataConfig, ModelConfig, SearchConfig, SourceConfig, TokenizerConfig
+from seq2seq.errors import DataError, ModelError, UserError
+from seq2seq.inference.degeneration import COPY, EMPTY, LONG, LOOP, SHORT, has_loop, remedy, symptoms
+from seq2seq.inference.engines import TorchEngine
+from seq2seq.inference.parts import split_text
+from seq2seq.inference.steps import TransformerSteps
+from seq2seq.inference.translator import REPAIRED, SPLIT, Translator
+from seq2seq.model.transformer import Transformer
+from seq2seq.model_folder import save_model
+from seq2seq.search import Hypothesis
+from seq2seq.tokenizer import Tokenizer, TokenizerPair
+
+TEXTS = [
+    "A man rides a red bicycle.",
+    "Two dogs play in the snow!",
+    "Eine Frau liest ein Buch.",
+    "Der Hund schläft, und die Katze sieht zu.",
+    "Where is the station?",
+]
+ANY_LINE = st.one_of(
+    st.text(max_size=40),
+    st.sampled_from(
+        [
+            "",
+            " ",
+            "\t",
+            "\u00a0",
+            "\u2028",
+            "\x85",
+            "\f",
+            "\r",
+            "\x00",
+            "\ud800",
+            "\u200f",
+            "😀😀",
+            "日本語。",
+            "▁",
+            "a\nb",
+        ]
+    ),
+    st.sampled_from(TEXTS),
+)
+
+
+class EchoEngine:
+    """Answers with the source, or with what `answer` makes of it."""
+
+    def __init__(self, max_length: int = 64, answer=lambda ids, config: [Hypothesis(tuple(ids), -1.0, -0.1, True)]):
+        self.max_length, self.answer = max_length, answer
+        self.seen: list[tuple[int, ...]] = []
+        self.configs: list[SearchConfig] = []
+
+    def translate(self, source_ids, config, prefixes=None, sentence_keys=None):
+        assert all(0 < len(ids) < self.max_length for ids in source_ids)
+        self.seen += [tuple(ids) for ids in source_ids]
+        self.configs.append(config)
+        return [self.answer(ids, config) for ids in source_ids]
+
+
+@pytest.fixture(scope="module")
+def tokenizers() -> TokenizerPair:
+    tokenizer = Tokenizer.train(TEXTS * 10, TokenizerConfig(vocab_size=330), seed=1)
+    return TokenizerPair(tokenizer, tokenizer)
+
+
+@pytest.fixture(scope="module")
+def transformer(tokenizers) -> Transformer:
+    return make_transformer(tokenizers)
+
+
+def make_transformer(tokenizers: TokenizerPair, seed: int = 0, **shape) -> Transformer:
+    torch.manual_seed(seed)
+    config = ModelConfig(**{"preset": "tiny", "d_model": 32, "d_ff": 64, "max_length": 64, **shape})
+    model = Transformer(config, tokenizers.source.vocab_size, tokenizers.target.vocab_size).eval()
+    with torch.no_grad():
+        model.output_weight.mul_(3)  # an untrained model is nearly indifferent: its choices would be coin tosses
+    return model
+
+
+def make_translator(model: Transformer, tokenizers: TokenizerPair, **search) -> Translator:
+    search = {"beam_size": 3, "max_length_ratio": 1.0, "max_length_offset": 3, **search}
+    steps = TransformerSteps(model, tokenizers, torch.device("cpu"))
+    return Translator(TorchEngine(steps), tokenizers, SearchConfig(**search))
+
+
+def echo(tokenizers: TokenizerPair, engine: EchoEngine | None = None, **search) -> Translator:
+    return Translator(engine or EchoEngine(), tokenizers, SearchConfig(**search))
+
+
+@settings(max_examples=20, deadline=None)
+@given(lines=st.lists(ANY_LINE, max_size=8))
+def test_every_line_has_one_line_of_translation(tokenizers, transformer, lines):
+    translations = make_translator(transformer, tokenizers, max_length_offset=1).translate(lines)
+    assert len(translations) == len(lines)
+    for line, translation in zip(lines, translations, strict=True):
+        assert "\n" not in translation.text
+        assert "\r" not in translation.text
+        translation.text.encode("utf-8")
+        translation.source.encode("utf-8")
+        if not line.strip():
+            assert (translation.text, translation.tokens, translation.score) == ("", 0, 0.0)
+            assert translation.flags == ()
+
+
+def test_blank_lines_never_reach_the_model(tokenizers):
+    engine = EchoEngine()
+    echo(tokenizers, engine).translate(["", "  ", "\t\u2028\u00a0", "\r\n", "A man."])
+    assert engine.seen == [tuple(tokenizers.source.encode("A man."))]
+
+
+@pytest.mark.parametrize("search", [dict(beam_size=1), dict(), dict(n_best=3), dict(sample=True)])
+def test_neighbours_and_batches_change_nothing(tokenizers, transformer, search):
+    lines = [*TEXTS, "", "A man rides a red bicycle in the snow. " * 4, TEXTS[0]]
+    several = make_translator(transformer, tokenizers, **search).translate(lines)
+    small = make_translator(transformer, tokenizers, **search, batch_tokens=1).translate(lines)
+    translator = make_translator(transformer, tokenizers, **search)
+    alone = [translator.translate([line], first_line=number)[0] for number, line in enumerate(lines)]
+    for one, two, three in zip(several, small, alone, strict=True):
+        assert one.text == two.text == three.text
+        assert [a.text for a in one.alternatives] == [a.text for a in three.alternatives]
+
+
+def test_stream_is_translated_as_the_lines_at_once(tokenizers, transformer):
+    translator = make_translator(transformer, tokenizers, sample=True)
+    streamed = list(translator.translate_stream([TEXTS[:2], [""], TEXTS[2:]]))
+    assert [len(batch) for batch in streamed] == [2, 1, 3]
+    at_once = translator.translate([*TEXTS[:2], "", *TEXTS[2:]])
+    assert [t.text for batch in streamed for t in batch] == [t.text for t in at_once]
+
+
+def test_forced_prefix_begins_the_text(tokenizers, transformer):
+    prefixes = ["Der Hund", "", "Zwei Hunde spielen ", "x", "日本"]
+    free = make_translator(transformer, tokenizers).translate(TEXTS)
+    forced = make_translator(transformer, tokenizers).translate(TEXTS, prefixes)
+    for prefix, without, translation in zip(prefixes, free, forced, strict=True):
+        assert translation.text.startswith(prefix.rstrip())
+        assert prefix or translation == without
+    assert make_translator(transformer, tokenizers).translate([""], ["Der"])[0].text == ""
+
+
+def test_prefixes_that_do_not_fit_are_said(tokenizers, transformer):
+    translator = make_translator(transformer, tokenizers)
+    with pytest.raises(DataError, match="2 lines and 1 prefixes"):
+        translator.translate(["a", "b"], ["c"])
+    with pytest.raises(DataError, match=r"prefix of line 2: \d+ pieces, the model takes 63"):
+        translator.translate(["a", "b"], ["", "x" * 300])
+    with pytest.raises(DataError, match="prefixes end after line 3"):
+        list(translator.translate_stream([["a", "b"], ["c", "d"]], iter(["", "", ""])))
+    with pytest.raises(TypeError):
+        translator.translate("one text")
+
+
+def test_alternatives_are_ranked(tokenizers, transformer):
+    for translation in make_translator(transformer, tokenizers, beam_size=5, n_best=5).translate(TEXTS):
+        assert len(translation.alternatives) == 4
+        every = [translation, *translation.alternatives]
+        finished = [one for one in every if one.tokens > 0]
+        assert translation.normalized_score == pytest.approx(translation.score / translation.tokens)
+        assert len({one.score for one in finished}) > 1
+
+
+# --- long lines ---
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(alphabet=st.sampled_from("ab .!?。」 \t\u00a0"), max_size=200), st.integers(1, 30))
+def test_parts_fit_and_nothing_is_lost(text, limit):
+    parts = split_text(text, lambda part: len(part.strip()) <= limit)
+    assert "".join(parts) == text
+    assert all(len(part.strip()) <= limit for part in parts)
+
+
+def test_cuts_stand_at_sentence_ends_then_at_spaces():
+    text = 'One two three. "Four five?" Six seven eight nine ten eleven!'
+    assert split_text(text, lambda part: len(part) <= 35) == [
+        'One two three. "Four five?" ',
+        "Six seven eight nine ten eleven!",
+    ]
+    assert split_text("一二三。四五六。", lambda part: len(part) <= 4) == ["一二三。", "四五六。"]
+    assert split_text("aaaa bbbb cccc dddd", lambda part: len(part) <= 10) == ["aaaa bbbb ", "cccc dddd"]
+    assert split_text("abcdefgh", lambda part: len(part) <= 4) == ["abcd", "efgh"]
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(st.sampled_from([*TEXTS, "  ", "\u2028", "日本語。", "x" * 150]), min_size=1, max_size=30),
+    st.sampled_from(["", " ", "  "]),
+)
+def test_long_line_comes_back_whole(tokenizers, sentences, space):
+    line = space.join(sentences)
+    (translation,) = echo(tokenizers).translate([line])
+    assert translation.text == line.strip()
+    assert (SPLIT in translation.flags) == (len(tokenizers.source.encode(line.strip())) > 27)
+
+
+def test_line_of_a_hundred_thousand_characters(tokenizers):
+    for line in ("A man rides. " * 7_700, "x" * 100_000, "日" * 30_000, "." * 100_000):
+        (translation,) = echo(tokenizers, EchoEngine(max_length=1024)).translate([line])
+        assert translation.text == line.strip()
+
+
+def test_scores_of_parts_add_up(tokenizers, transformer):
+    long = " ".join(TEXTS * 3)
+    translator = make_translator(transformer, tokenizers, n_best=2)
+    (translation,) = translator.translate([long])
+    assert SPLIT in translation.flags
+    assert translation.normalized_score == pytest.approx(translation.score / translation.tokens)
+    ranked = [translation, *translation.alternatives]
+    assert all(one.normalized_score >= other.normalized_score for one, other in pairwise(ranked))
+
+
+# --- degenerate output ---
+
+
+def hypothesis(ids: Sequence[int], finished: bool = True) -> Hypothesis:
+    return Hypothesis(tuple(ids), -1.0, -0.1, finished)
+
+
+def test_symptoms_are_told():
+    source, ids = "A man rides a red bicycle", list(range(20))
+    good = hypothesis(range(100, 118))
+    assert symptoms(source, ids, "Ein Mann fährt Rad", good) == ()
+    assert symptoms(source, ids, " ", hypothesis([])) == (EMPTY,)
+    assert symptoms(source, ids, "Ein", hypothesis([5])) == (SHORT,)
+    assert symptoms(source, ids, "Ein Mann", hypothesis(range(18), finished=False)) == (LONG,)
+    assert symptoms(source, ids, "Mann Mann", hypothesis([1, 2] * 9)) == (LOOP,)
+    assert symptoms(source, [7] * 20, "nein nein", hypothesis([1] * 20)) == ()
+    assert symptoms(source, ids, source, hypothesis(ids)) == (COPY,)
+    assert symptoms("Angela Merkel", [1, 2], "Angela Merkel", hypothesis([1, 2])) == ()
+
+
+def test_loops_are_runs_of_a_period():
+    assert has_loop([9, 1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3, 8])
+    assert has_loop([4] * 10)
+    assert not has_loop([4] * 9)
+    assert not has_loop([1, 2, 3] * 3)
+    assert not has_loop(list(range(100)))
+
+
+def test_remedies():
+    config = SearchConfig(beam_size=2)
+    assert remedy((LOOP,), 20, config).no_repeat_ngram == 4
+    assert remedy((SHORT,), 20, config).min_length == 6
+    assert remedy((EMPTY,), 1, config).min_length == 1
+    assert remedy((COPY,), 20, config) is None
+    assert remedy((LOOP,), 20, SearchConfig(no_repeat_ngram=3)) is None
+    assert remedy((LOOP,), 20, SearchConfig(sample=True)) is None
+
+
+def test_degenerate_translations_are_searched_for_again(tokenizers):
+    loop = tokenizers.target.encode("na na") * 10
+
+    def stutter(ids, config):
+        return [hypothesis(ids[::-1] if config.no_repeat_ngram else loop)]
+
+    engine = EchoEngine(answer=stutter)
+    (translation,) = echo(tokenizers, engine).translate(["A man rides."])
+    assert translation.flags == (LOOP, REPAIRED)
+    assert translation.text == tokenizers.target.decode(tokenizers.source.encode("A man rides.")[::-1])
+    assert len(engine.configs) == 2
+
+    hopeless = EchoEngine(answer=lambda ids, config: [hypothesis(loop)])
+    (translation,) = echo(tokenizers, hopeless).translate(["A man rides."])
+    assert translation.flags == (LOOP,)
+    assert translation.text == tokenizers.target.decode(loop)
+    assert len(hopeless.configs) == 2  # once more, and not again
+
+
+# --- loading ---
+
+
+def save(folder, tokenizers: TokenizerPair, seed: int = 0, search: dict | None = None):
+    model = make_transformer(tokenizers, seed)
+    source = SourceConfig(source="a", target="b")
+    config = Config(
+        source_language="en",
+        target_language="de",
+        data=DataConfig(train=source, valid=source),
+        model=model.config,
+        search=SearchConfig(**(search or {})),
+    )
+    return save_model(folder, model_state=model.state_dict(), config=config, tokenizers=tokenizers)
+
+
+def test_loaded_model_translates_as_the_one_saved(tokenizers, tmp_path):
+    search = dict(beam_size=3, max_length_ratio=1.0, max_length_offset=3)
+    folder = save(tmp_path / "model", tokenizers, search=search)
+    loaded = Translator.load(folder, device="cpu")
+    assert loaded.config.beam_size == 3
+    made = make_translator(make_transformer(tokenizers), tokenizers)
+    assert [t.text for t in loaded.translate(TEXTS)] == [t.text for t in made.translate(TEXTS)]
+
+
+def test_overrides_are_checked(tokenizers, tmp_path):
+    folder = save(tmp_path / "model", tokenizers)
+    assert Translator.load(folder, device="cpu", beam_size=2, length_penalty=0.5).config.beam_size == 2
+    for changes, problem in (
+        (dict(beam_size=0), "search.beam_size"),
+        (dict(n_best=9), "n_best 9 is more than beam_size 5"),
+        (dict(temperature=2.0), "need sample: true"),
+        (dict(beam_sise=3), "did you mean 'beam_size'"),
+    ):
+        with pytest.raises(UserError, match=problem):
+            Translator.load(folder, device="cpu", **changes)
+
+
+def test_ensemble_of_a_model_with_itself_is_the_model(tokenizers, tmp_path):
+    one, two = save(tmp_path / "one", tokenizers, 1), save(tmp_path / "two", tokenizers, 2)
+    search = dict(device="cpu", max_length_ratio=1.0, max_length_offset=3)
+    single = [t.text for t in Translator.load(one, **search).translate(TEXTS)]
+    assert [t.text for t in Translator.load(one, one, **search).translate(TEXTS)] == single
+    assert [t.text for t in Translator.load(one, two, **search).translate(TEXTS)] != single
+
+
+def test_ensemble_of_two_vocabularies_is_refused(tokenizers, tmp_path):
+    other = Tokenizer.train(["Something else entirely."] * 9, TokenizerConfig(vocab_size=300), seed=1)
+    one = save(tmp_path / "one", tokenizers)
+    two = save(tmp_path / "two", TokenizerPair(other, other))
+    with pytest.raises(ModelError, match="vocabulary"):
+        Translator.load(one, two, device="cpu")
+
+
+def test_missing_model_is_said(tmp_path, monkeypatch):
+    with pytest.raises(ModelError, match="no such folder"):
+        Translator.load(tmp_path / "nowhere")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ModelError, match="no run under runs/"):
+        Translator.load()
+
+
+def test_impossible_search_still_answers(tokenizers, transformer):
+    for translation in make_translator(transformer, tokenizers, min_length=60).translate(TEXTS):
+        assert math.isfinite(translation.score)
