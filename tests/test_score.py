@@ -29,7 +29,9 @@ MAX_LENGTH = 48
 def model(tmp_path_factory) -> Path:
     torch.manual_seed(0)
     tokenizer = Tokenizer.train(TEXTS * 10, TokenizerConfig(vocab_size=320), seed=1)
-    shape = ModelConfig(preset="tiny", d_model=32, d_ff=64, max_length=MAX_LENGTH, output_bias=True)
+    shape = ModelConfig(
+        preset="tiny", d_model=32, d_ff=64, max_length=MAX_LENGTH, output_bias=True, tied_embeddings="none"
+    )
     transformer = Transformer(shape, tokenizer.vocab_size, tokenizer.vocab_size)
     source = SourceConfig(source="a", target="b")
     config = Config(
@@ -39,10 +41,10 @@ def model(tmp_path_factory) -> Path:
         model=shape,
         search=SearchConfig(max_length_ratio=0.1, max_length_offset=2),
     )
-    transformer.output_weight.data.mul_(2)  # so that it prefers something: words, and an end now and then
     for piece_id, piece in enumerate(tokenizer.pieces(range(tokenizer.vocab_size))):
-        transformer.output_bias.data[piece_id] = -9.0 if piece.startswith("<0x") else 0.0
-    transformer.output_bias.data[tokenizer.eos_id] = 4.0
+        # Whole words, so that the text of a translation has the same pieces again, and an end now and then.
+        transformer.output_bias.data[piece_id] = 6.0 if piece.startswith("\u2581") and len(piece) > 2 else -3.0
+    transformer.output_bias.data[tokenizer.eos_id] = 6.0
     state = transformer.state_dict()
     folder = tmp_path_factory.mktemp("models") / "best"
     return save_model(folder, model_state=state, config=config, tokenizers=TokenizerPair(tokenizer, tokenizer))

@@ -35,8 +35,7 @@ def beam_search(
     Each step looks at the 2 * beam_size best continuations of a sentence. Those among the first beam_size that end are
     finished; the best beam_size that do not end are the next beam. A sentence is over when
 
-    - beam_size hypotheses have finished, and the best of them beats what the best live one would score if it ended
-      next and for certain, or
+    - beam_size hypotheses have finished, and the best of them scores no less than the best live one as it stands, or
     - the n_best best of them score at least log_prob / max_length^a of the best live one: since log-probabilities are
       at most 0 and a at least 0, nothing that could still finish is better, or
     - it has reached its length limit (`base.length_limits`).
@@ -126,7 +125,7 @@ class _Beams:
         """Write the results of sentences that are over now; once enough are, they leave: the places of the others."""
         best_live = self.log_probs.amax(1)
         # Many unlikely ends may come before the likely one, so their number alone says nothing.
-        nothing_near = self._pool_scores[:, 0] >= best_live / (self.position + 1) ** self._length_penalty
+        nothing_near = self._pool_scores[:, 0] >= best_live / self.position**self._length_penalty
         is_over = (
             ((self._num_finished >= self.log_probs.shape[1]) & nothing_near)
             | (self._pool_scores[:, -1] >= best_live / self._limits**self._length_penalty)
