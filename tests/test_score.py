@@ -28,7 +28,9 @@ MAX_LENGTH = 48
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> Path:
     torch.manual_seed(0)
-    tokenizer = Tokenizer.train(TEXTS * 10, TokenizerConfig(vocab_size=320), seed=1)
+    words = sorted({word for text in TEXTS for word in text.split()})
+    texts = [" ".join(words[i:] + words[:i]) for i in range(len(words))]
+    tokenizer = Tokenizer.train(texts * 5, TokenizerConfig(vocab_size=330), seed=1)
     shape = ModelConfig(
         preset="tiny", d_model=32, d_ff=64, max_length=MAX_LENGTH, output_bias=True, tied_embeddings="none"
     )
@@ -43,8 +45,8 @@ def model(tmp_path_factory) -> Path:
     )
     for piece_id, piece in enumerate(tokenizer.pieces(range(tokenizer.vocab_size))):
         # Whole words, so that the text of a translation has the same pieces again, and an end now and then.
-        transformer.output_bias.data[piece_id] = 6.0 if piece.startswith("\u2581") and len(piece) > 2 else -3.0
-    transformer.output_bias.data[tokenizer.eos_id] = 6.0
+        transformer.output_bias.data[piece_id] = 4.0 if piece.startswith("\u2581") and len(piece) > 2 else -3.0
+    transformer.output_bias.data[tokenizer.eos_id] = 4.5
     state = transformer.state_dict()
     folder = tmp_path_factory.mktemp("models") / "best"
     return save_model(folder, model_state=state, config=config, tokenizers=TokenizerPair(tokenizer, tokenizer))
@@ -109,7 +111,7 @@ def test_equals_the_log_prob_of_the_beam_that_found_the_translation(model, score
 
 def test_equals_the_score_of_the_translator(model, scorer):
     tokenizers = load_model(model).tokenizers
-    translations = Translator.load(model, device="cpu").translate([f"A man rides {i}" for i in range(40)])
+    translations = Translator.load(model, device="cpu", min_length=2).translate([f"A man rides {i}" for i in range(40)])
     found = [t for t in translations if t.text and len(tokenizers.target.encode(t.text)) + 1 == t.tokens]
     assert len(found) >= 10
     scores = scorer.score([(t.source, t.text) for t in found])

@@ -79,8 +79,9 @@ class CTranslate2Engine:
         device: cpu, cuda or cuda:1.
         compute_type: number format to compute in, one of `interop.ctranslate2.QUANTIZATIONS` or `default`.
         threads: groups that are searched at the same time, each on one processor thread; None is one a processor.
-        fallback: makes the engine that searches those sentences again that reach their length limit, where CTranslate2
-            ranks hypotheses that have not ended among those that have; None takes them as they come.
+        fallback: makes the engine for the few sentences on which CTranslate2 searches otherwise than torch: those that
+            reach their length limit, where it ranks hypotheses that have not ended among those that have, and those
+            with a prefix under a beam. With None they are as CTranslate2 gives them.
 
     Raises:
         UserError: the device does not compute in this number format.
@@ -122,8 +123,10 @@ class CTranslate2Engine:
             Request(place, *request) for place, request in enumerate(zip(source_ids, starts, keys, strict=True))
         ]
         results: list[list[Hypothesis]] = [[] for _ in requests]
-        unsure: list[Request] = []
-        for group, answers in self._search_all(requests, config):
+        # Behind a prefix, CTranslate2's beam never ends at once.
+        unsure = [request for request in requests if request.prefix and config.beam_size > 1 and self._fallback]
+        others = [request for request in requests if not request.prefix] if unsure else requests
+        for group, answers in self._search_all(others, config):
             for request, limit, found in zip(group.requests, group.limits, answers, strict=True):
                 results[request.place], is_sure = _ranked(found, limit, config)
                 if not is_sure:

@@ -21,7 +21,7 @@ from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model_card import ScoreRecord
 from seq2seq.model_folder import LoadedModel
 from seq2seq.runtime import Runtime
-from seq2seq.tasks.work import Work, data_record, prepare_tokenizers
+from seq2seq.tasks.work import Work, data_record, overlap_notes, prepare_tokenizers
 from seq2seq.tokenizer import TokenizerPair
 from seq2seq.training.loss import classification_loss
 from seq2seq.training.state import Sample, Validation
@@ -49,6 +49,8 @@ def build(
     model = EncoderClassifier(config.model, config.classifier, tokenizers.source.vocab_size, len(corpus.labels))
     if initial is not None:
         _load_initial(model, initial)
+    tests = {name: open_labelled(source) for name, source in config.data.test.items()}
+    notes = overlap_notes(train, {"valid": valid, **tests}, cache, runtime)
     validation = ClassificationValidation(config, held_out, list(valid), corpus.labels, tokenizers, runtime)
     records = [
         data_record("train", source_config, source, stop - start)
@@ -63,7 +65,7 @@ def build(
         compute_loss=functools.partial(classification_loss, smoothing=config.training.label_smoothing),
         validate=validation,
         data=(*records, data_record("valid", config.data.valid, valid, len(held_out))),
-        notes=(f"Training texts: {corpus.counts}.",),
+        notes=(f"Training texts: {corpus.counts}.", *notes),
         score_records=_score_records,
     )
 

@@ -24,7 +24,7 @@ from seq2seq.model.transformer import Transformer
 from seq2seq.model_card import ScoreRecord
 from seq2seq.model_folder import LoadedModel
 from seq2seq.runtime import Runtime
-from seq2seq.tasks.work import Work, data_record, prepare_tokenizers
+from seq2seq.tasks.work import Work, data_record, overlap_notes, prepare_tokenizers
 from seq2seq.tokenizer import TokenizerPair
 from seq2seq.training.loss import translation_loss
 from seq2seq.training.state import Sample, Validation
@@ -51,6 +51,8 @@ def build(
     model = Transformer(config.model, tokenizers.source.vocab_size, tokenizers.target.vocab_size)
     if initial is not None:
         model.load_state_dict(initial.model.state_dict())
+    tests = {name: open_pairs(source, *languages) for name, source in config.data.test.items()}
+    notes = overlap_notes(train, {"valid": valid, **tests}, cache, runtime)
     validation = TranslationValidation(config, held_out, list(valid), tokenizers, runtime)
     records = [
         data_record("train", source_config, source, stop - start)
@@ -65,7 +67,7 @@ def build(
         compute_loss=functools.partial(translation_loss, smoothing=config.training.label_smoothing),
         validate=validation,
         data=(*records, data_record("valid", config.data.valid, valid, len(held_out))),
-        notes=(f"Training pairs: {corpus.counts}.",),
+        notes=(f"Training pairs: {corpus.counts}.", *notes),
         score_records=validation.score_records,
     )
 

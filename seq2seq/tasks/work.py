@@ -3,9 +3,12 @@
 `translation.build` and `classification.build` make a `Work`; `tasks.run` trains it.
 """
 
+import hashlib
+import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from seq2seq import atomic
 from seq2seq.config import Config, SourceConfig
 from seq2seq.data.batches import MakeBatch
 from seq2seq.data.corpus import TokenCorpus
+from seq2seq.data.overlap import find_overlap, overlap_warning
 from seq2seq.data.sources import Source
 from seq2seq.errors import ConfigError
 from seq2seq.model_card import DataRecord, ScoreRecord
@@ -123,6 +127,27 @@ def data_record(role: str, config: SourceConfig, source: Source, examples: int) 
     path = config.source or config.tsv or config.jsonl
     name = path.name if path else " ".join(filter(None, (config.hub, config.subset, config.split)))
     return DataRecord(role, name, examples, source.fingerprint[:16])
+
+
+def overlap_notes(train: Sequence[Source], held_out: Mapping[str, Source], cache: Path, runtime: Runtime) -> list[str]:
+    """What training shares with the sets it is judged by: warned about, and returned for the model card.
+
+    The answer is kept in the cache under the fingerprints of all corpora: a run that goes on need not look again.
+    """
+    identity = [
+        [source.fingerprint for source in train],
+        {name: source.fingerprint for name, source in held_out.items()},
+    ]
+    path = cache / f"overlap-{hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]}.json"
+    if not runtime.is_main:
+        return []
+    if not path.exists():
+        found = overlap_warning(find_overlap(chain.from_iterable(train), held_out))
+        atomic.write_file(path, json.dumps([found] if found else []).encode())
+    notes = json.loads(path.read_bytes())
+    for note in notes:
+        logger.warning("%s", note)
+    return notes or ["No training example is equal or nearly equal to one of the validation and test sets."]
 
 
 def _train_tokenizers(config: Config, texts: Callable[[], tuple[Iterable[str], Iterable[str]]]) -> TokenizerPair:
