@@ -294,6 +294,8 @@ class SearchConfig(Section):
     """Hypotheses kept a sentence; 1 is greedy."""
     length_penalty: Annotated[float, Field(ge=0.0)] = 1.0
     """a in score = log-probability / length^a."""
+    early_stopping: bool = False
+    """A sentence is over once beam_size hypotheses have ended, as in CTranslate2, even if a live one scores better."""
     max_length_ratio: PositiveFloat = 2.0
     """A translation has at most max_length_ratio * source pieces + max_length_offset pieces."""
     max_length_offset: NonNegative = 10

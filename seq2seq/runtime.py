@@ -47,7 +47,7 @@ class Runtime:
         """The sums of `values` over all ranks."""
         if self.world_size == 1:
             return values
-        summed = torch.tensor(values, dtype=torch.float64, device=self.device)
+        summed = torch.tensor(values, dtype=torch.float64)  # on the processor: a GPU need not be waited for
         dist.all_reduce(summed)
         return summed.tolist()
 
@@ -89,7 +89,8 @@ def start(device: str = "auto", precision: str | None = "auto", threads: int | N
         torch.cuda.set_device(chosen)
         torch.set_float32_matmul_precision("high")
     if world_size > 1 and not dist.is_initialized():
-        dist.init_process_group("nccl" if chosen.type == "cuda" else "gloo", timeout=timedelta(minutes=30))
+        backend = "cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo"
+        dist.init_process_group(backend, timeout=timedelta(minutes=30))
     return runtime
 
 

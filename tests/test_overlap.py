@@ -1,4 +1,4 @@
-"""What training shares with held-out sets: found whether equal, equal but for dress, or nearly equal; and nothing else."""
+"""What training shares with held-out sets is found, be it equal, equal but for dress, or nearly so; nothing else is."""
 
 import random
 import subprocess
@@ -60,7 +60,12 @@ def test_each_kind_is_found_where_it_was_planted():
         "target_exact": 2, "target_normalised": 2,
     }  # fmt: skip
     examples = {(e.kind, e.held_out_number, e.train_number) for e in found["valid"].examples}
-    assert {("pair_exact", 6, 71), ("pair_normalised", 7, 301), ("pair_near", 8, 302), ("source_exact", 9, 303)} <= examples
+    assert {
+        ("pair_exact", 6, 71),
+        ("pair_normalised", 7, 301),
+        ("pair_near", 8, 302),
+        ("source_exact", 9, 303),
+    } <= examples
     for example in found["valid"].examples:
         assert example.train == (train[example.train_number - 1].source, train[example.train_number - 1].target)
         assert example.held_out[0] == held_out[example.held_out_number - 1].source
@@ -119,7 +124,9 @@ def test_near_duplicates_are_those_that_comparing_every_pair_finds():
         return {(side, text[i : i + 4]) for side, text in enumerate(sides) for i in range(len(text) - 3)}
 
     sets = [ngrams(pair) for pair in train]
-    best = [max(len(ngrams(p) & other) / len(ngrams(p) | other) for other in sets if other != ngrams(p)) for p in held_out]
+    best = [
+        max(len(ngrams(p) & other) / len(ngrams(p) | other) for other in sets if other != ngrams(p)) for p in held_out
+    ]
     assert found.pair_exact == len(held_out)  # unchanged ones are among them
     without_copies = find_overlap(
         [pair for pair in train if pair not in held_out], {"valid": held_out}

@@ -19,8 +19,9 @@ from seq2seq.tokenizer import Tokenizer, TokenizerPair
 
 TEXTS = ["A man rides a red bicycle.", "Two dogs play in the snow!", "Der Hund schläft, und die Katze sieht zu."]
 PAIRS = [
-    ("A man rides a red bicycle.", "Ein Mann fährt ein rotes Fahrrad."), ("", "Nur ein Ziel."), ("Only a source.", ""), ("", ""),
-    ("  two  spaces ", " und am Rand "), ("😀 日本語", "\u200f\u2028a\u0085b\x0cc\x00d"), ("x", "ab " * 12), ("ab " * 12, "y"),
+    ("A man rides a red bicycle.", "Ein Mann fährt ein rotes Fahrrad."), ("", "Nur ein Ziel."), ("Only a source.", ""),
+    ("", ""), ("  two  spaces ", " und am Rand "), ("😀 日本語", "\u200f\u2028a\u0085b\x0cc\x00d"),
+    ("x", "ab " * 12), ("ab " * 12, "y"),
 ]  # fmt: skip
 MAX_LENGTH = 48
 
@@ -111,11 +112,16 @@ def test_equals_the_log_prob_of_the_beam_that_found_the_translation(model, score
 
 def test_equals_the_score_of_the_translator(model, scorer):
     tokenizers = load_model(model).tokenizers
-    translations = Translator.load(model, device="cpu", min_length=2).translate([f"A man rides {i}" for i in range(40)])
-    found = [t for t in translations if t.text and len(tokenizers.target.encode(t.text)) + 1 == t.tokens]
-    assert len(found) >= 10
-    scores = scorer.score([(t.source, t.text) for t in found])
-    assert [s.log_prob for s in scores] == pytest.approx([t.score for t in found], abs=1e-4)
+    translator = Translator.load(model, device="cpu", beam_size=8, n_best=8, max_length_ratio=0.5)
+    found = {
+        (translation.source, answer.text): answer
+        for translation in translator.translate([f"A man rides {i}" for i in range(30)])
+        for answer in (translation, *translation.alternatives)
+        if len(tokenizers.target.encode(answer.text)) + 1 == answer.tokens  # the same pieces, and an end
+    }
+    assert len(found) >= 30
+    scores = scorer.score(list(found))
+    assert [s.log_prob for s in scores] == pytest.approx([answer.score for answer in found.values()], abs=1e-4)
 
 
 @pytest.mark.parametrize(("source", "target"), [("a", "dog " * 60), ("dog " * 60, "a"), ("dog " * 60, "snow " * 90)])
@@ -138,7 +144,9 @@ def test_a_pair_longer_than_the_model_is_scored_in_full_in_equal_parts(model, sc
 def files(tmp_path) -> tuple[Path, Path]:
     paths = tmp_path / "a.en", tmp_path / "a.de"
     for side, path in enumerate(paths):
-        path.write_bytes("".join(f"{pair[side]}\n" for pair in PAIRS).encode() + b"broken \xff\xfe\n\n" + b"word " * 200)
+        path.write_bytes(
+            "".join(f"{pair[side]}\n" for pair in PAIRS).encode() + b"broken \xff\xfe\n\n" + b"word " * 200
+        )
     return paths
 
 
@@ -170,8 +178,8 @@ def test_unequal_counts_print_nothing_but_both_counts(model, files, capfd):
 def test_wrong_use_is_one_line_and_exit_2(model, files, tmp_path, capfd):
     before = files[0].read_bytes()
     for arguments in (
-        [tmp_path / "none", *files], [model, tmp_path / "none", files[1]], [model, files[0]], [model, *files, "-o", files[0]],
-        [model, *files, "--device", "cuda:99"],
+        [tmp_path / "none", *files], [model, tmp_path / "none", files[1]], [model, files[0]],
+        [model, *files, "-o", files[0]], [model, *files, "--device", "cuda:99"],
     ):  # fmt: skip
         assert main(["score", *map(str, arguments)]) == 2, arguments
         out, err = capfd.readouterr()

@@ -5,6 +5,7 @@ prints.
 """
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +19,14 @@ from seq2seq.lines import read_lines
 if TYPE_CHECKING:
     from seq2seq.config import Config
     from seq2seq.evaluation.text import Comparison, Score
+    from seq2seq.inference.translator import Translation
+
+logger = logging.getLogger("seq2seq.cli")
 
 # A test set: its name (None for files given on the command line), sources and references.
 TestSet = tuple[str | None, list[str], list[str]]
+# Its name, scores, and what is said of all its translations together, for JSON.
+Result = tuple[str | None, "Sequence[Score]", Mapping[str, Any]]
 
 
 @click.command(
@@ -85,7 +91,7 @@ def command(
         return
     translations = _read(hypotheses[0]) if hypotheses else _read_stdin()
     scores = score_texts(translations, references, confidence=confidence, width=width, **scoring)
-    _print_scores([(None, scores)], form, width, score_only)
+    _print_scores([(None, scores, {})], form, width, score_only)
 
 
 def _check_usage(reference: Path | None, modelling: Mapping[str, Any]) -> None:
@@ -138,7 +144,7 @@ def _score_model(
     names: Sequence[str],
     output: Path | None,
     **loading: Any,
-) -> list[tuple[str | None, list["Score"]]]:
+) -> list[Result]:
     """Translate each test set and score it with what the run was validated with, unless the options say otherwise."""
     from seq2seq.checkpoint import find_model, load_model
     from seq2seq.evaluation.text import score_texts
@@ -158,14 +164,29 @@ def _score_model(
     translator = Translator.load(folder, **{key: value for key, value in loading.items() if value is not None})
     results = []
     for name, sources, references in test_sets:
-        translations = [translation.text for translation in translator.translate(sources)]
+        answers = translator.translate(sources)
+        translations = [answer.text for answer in answers]
         if output is not None:
             _keep(translations, output if len(test_sets) == 1 else output.with_stem(f"{output.stem}.{name}"))
         scores = score_texts(
             translations, references, target_language=target_language, confidence=confidence, width=width, **scoring
         )
-        results.append((name, scores))
+        results.append((name, scores, _degenerate(name, answers)))
     return results
+
+
+def _degenerate(name: str | None, translations: Sequence["Translation"]) -> dict[str, Any]:
+    """How many translations still look degenerate after the second search: told, and returned for JSON."""
+    from seq2seq.inference.degeneration import symptom_counts
+
+    flagged, counts = symptom_counts(translation.flags for translation in translations)
+    kinds = ", ".join(f"{flag} {number:,}" for flag, number in counts.items())
+    logger.info(
+        "%s%s of %s translations (%.2f %%) look degenerate%s",
+        f"{name}: " if name else "", f"{flagged:,}", f"{len(translations):,}", 100 * flagged / len(translations),
+        f": {kinds}" if kinds else "",
+    )  # fmt: skip
+    return {"degenerate": {"lines": flagged, "rate": flagged / len(translations), **counts}}
 
 
 def _run_config(folder: Path) -> "Config | None":
@@ -205,18 +226,18 @@ def _keep(translations: Sequence[str], path: Path) -> None:
     path.write_text("".join(f"{line}\n" for line in translations), encoding="utf-8", newline="\n")
 
 
-def _print_scores(
-    results: Sequence[tuple[str | None, Sequence["Score"]]], form: str, width: int, score_only: bool
-) -> None:
+def _print_scores(results: Sequence[Result], form: str, width: int, score_only: bool) -> None:
     """One line a score as `sacrebleu` prints it, behind the test set's name where there is one."""
     if form == "json":
         records = [
-            {**({"test_set": name} if name else {}), **score.record} for name, scores in results for score in scores
+            {**({"test_set": name} if name else {}), **score.record, **said}
+            for name, scores, said in results
+            for score in scores
         ]
         single = len(records) == 1 and results[0][0] is None
         click.echo(json.dumps(records[0] if single else records, indent=1, ensure_ascii=False))
         return
-    for name, scores in results:
+    for name, scores, _ in results:
         for score in scores:
             text = f"{score.score:.{width}f}" if score_only else score.line
             click.echo(f"{name}: {text}" if name else text)

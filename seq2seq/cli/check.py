@@ -9,8 +9,10 @@ import click
 
 from seq2seq.cli.options import EXISTING
 from seq2seq.errors import DataError
+from seq2seq.lines import open_bytes, read_lines
 
 if TYPE_CHECKING:
+    from seq2seq.config import SourceConfig
     from seq2seq.data.check import CheckReport, Corpora
     from seq2seq.data.corpus_report import CorpusReport
     from seq2seq.data.overlap import Overlap
@@ -26,7 +28,9 @@ SPOILED = 1
     epilog="Example: s2s check train.en train.de",
 )
 @click.argument("files", nargs=-1, required=True, type=EXISTING)
-@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="With CONFIG: override one key (repeatable).")
+@click.option(
+    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="With CONFIG: override one key (repeatable)."
+)
 @click.option("--source-language", help="With FILE: column of the source in a TSV with header, or a JSONL.")
 @click.option("--target-language", help="With FILE: column of the target.")
 @click.option("-f", "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -83,7 +87,10 @@ def _from_config(path: Path, overrides: Sequence[str]) -> "Corpora":
     translates = config.task == "translation"
     return Corpora(
         train=config.data.train_sources,
-        held_out={"valid": config.data.valid, **{_test_name(name): source for name, source in config.data.test.items()}},
+        held_out={
+            "valid": config.data.valid,
+            **{_test_name(name): source for name, source in config.data.test.items()},
+        },
         languages=(config.source_language or "", config.target_language or "") if translates else None,
         filters=config.data.filters,
         tokenizer=config.tokenizer,
@@ -99,13 +106,17 @@ def _from_files(files: Sequence[Path], source_language: str | None, target_langu
     from seq2seq.config import SourceConfig
     from seq2seq.data.check import Corpora
 
+    for path in files:
+        open_bytes(path).close()
     languages: tuple[str, str] | None = (source_language or "", target_language or "")
     if len(files) == 2:
         source = SourceConfig(source=files[0], target=files[1])
     elif len(files) == 1:
         kind = files[0].with_suffix("").suffix if files[0].suffix == ".gz" else files[0].suffix
         if kind not in (".tsv", ".jsonl"):
-            raise DataError(f"{files[0]}: one file is a config (.yaml), a .tsv or a .jsonl; text needs SOURCE and TARGET")
+            raise DataError(
+                f"{files[0]}: one file is a config (.yaml), a .tsv or a .jsonl; text needs SOURCE and TARGET"
+            )
         source = SourceConfig(tsv=files[0]) if kind == ".tsv" else SourceConfig(jsonl=files[0])
         if not (source_language and target_language):
             source, languages = _columns_of(files[0], kind)
@@ -114,11 +125,10 @@ def _from_files(files: Sequence[Path], source_language: str | None, target_langu
     return Corpora(train=[source], held_out={}, languages=languages)
 
 
-def _columns_of(path: Path, kind: str):
+def _columns_of(path: Path, kind: str) -> "tuple[SourceConfig, tuple[str, str] | None]":
     """How one file is read whose columns were not named: labelled texts if it says so, else its first two columns."""
     from seq2seq.config import SourceConfig
     from seq2seq.data.sources import LABEL_COLUMN, NESTED, TEXT_COLUMNS
-    from seq2seq.lines import read_lines
 
     first = next(read_lines(path), "")
     if kind == ".tsv":
@@ -146,7 +156,9 @@ def _as_text(report: "CheckReport", examples: int) -> Iterator[str]:
         if corpus.name not in held_out:  # which are never filtered
             yield f"  the filters: {corpus.filters}"
         yield ""
-    overlaps = [(first, second, overlap) for first, others in report.overlaps.items() for second, overlap in others.items()]
+    overlaps = [
+        (first, second, overlap) for first, others in report.overlaps.items() for second, overlap in others.items()
+    ]
     if overlaps:
         yield "overlap"
         for first, second, overlap in overlaps:
@@ -159,8 +171,8 @@ def _as_text(report: "CheckReport", examples: int) -> Iterator[str]:
             f"{advice.vocab_size:,}, model.preset {advice.preset}, training.max_epochs {advice.epochs}"
         )
         yield (
-            f"  {advice.needed_characters:,} characters get pieces of their own, {advice.rare_characters:,} rare ones are "
-            "spelled as bytes (tokenizer.character_coverage)"
+            f"  {advice.needed_characters:,} characters get pieces of their own, {advice.rare_characters:,} rare ones "
+            "are spelled as bytes (tokenizer.character_coverage)"
         )
         yield from (f"  {note}" for note in advice.notes)
         yield ""
@@ -179,8 +191,8 @@ def _corpus_lines(corpus: "CorpusReport", examples: int) -> Iterator[str]:
             unseen = f"; not in training: {side.unseen_word_share:.1%} of the words"
             unseen += f", and {_counted(len(side.unseen_characters), 'character')} ({shown})" if shown else ""
         yield (
-            f"  {name}: {side.words:,} words, {side.characters:,} characters ({side.distinct_characters:,} distinct, mostly "
-            f"{side.script}), about {side.mean_pieces} pieces a line, longest line {side.longest:,} characters{unseen}"
+            f"  {name}: {side.words:,} words, {side.characters:,} characters ({side.distinct_characters:,} distinct, "
+            f"mostly {side.script}), about {side.mean_pieces} pieces a line, longest line {side.longest:,} characters{unseen}"
         )
         for kind, finding in side.findings.items():
             yield from _finding_lines(kind, finding, examples)
@@ -197,6 +209,7 @@ def _corpus_lines(corpus: "CorpusReport", examples: int) -> Iterator[str]:
         yield from _example_lines(corpus.drift_context)
     if corpus.labels:
         yield f"  labels: {', '.join(f'{label} {count:,}' for label, count in corpus.labels.items())}"
+
 
 def _finding_lines(kind: str, finding: "Finding", examples: int) -> Iterator[str]:
     from seq2seq.data.quality import KINDS

@@ -34,7 +34,9 @@ def command(model: Path, source: Path, target: Path, output: Path | None, batch_
     The tokens are the model's pieces and the end of the sentence. No pair is skipped: an empty target is its end alone,
     an empty source is scored as one. A pair longer than the model's positions is scored in parts of equal shares, which
     is said. Nothing is printed where the line counts differ."""
-    if output is not None and any(output.exists() and output.samefile(path) for path in (source, target) if path.exists()):
+    if output is not None and any(
+        output.exists() and output.samefile(path) for path in (source, target) if path.exists()
+    ):
         raise click.UsageError(f"-o and an input are the same file, {output}; choose another output")
     counts = [_count_lines(path) for path in (source, target)]
     if counts[0] != counts[1]:
@@ -51,7 +53,9 @@ def command(model: Path, source: Path, target: Path, output: Path | None, batch_
             for score in scorer.score(some):
                 number += 1
                 if score.parts > 1:
-                    logger.warning("line %d is longer than the model's positions; scored in %d parts", number, score.parts)
+                    logger.warning(
+                        "line %d is longer than the model's positions; scored in %d parts", number, score.parts
+                    )
                 print(f"{score.log_prob:.6f}\t{score.tokens}", file=sink)
             sink.flush()
 

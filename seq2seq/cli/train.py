@@ -25,8 +25,16 @@ logger = logging.getLogger("seq2seq.cli")
 @click.option("--run-dir", type=FOLDER, metavar="DIR", help="Run folder [default: runs/NAME OF CONFIG].")
 @click.option("--overwrite", is_flag=True, help="Begin again, deleting the run that is in the folder.")
 @click.option("--dry-run", is_flag=True, help="Show configuration and figures; train nothing.")
+@click.option(
+    "--verify-resume", is_flag=True, help="Show in a few steps, beside the run, that stopping it changes nothing."
+)
 def command(
-    config: Path | None, overrides: tuple[str, ...], run_dir: Path | None, overwrite: bool, dry_run: bool
+    config: Path | None,
+    overrides: tuple[str, ...],
+    run_dir: Path | None,
+    overwrite: bool,
+    dry_run: bool,
+    verify_resume: bool,
 ) -> None:
     """Train a model, or go on with a run.
 
@@ -38,6 +46,13 @@ def command(
     config = config or config_file.shipped_folder() / "configs" / "demo.yaml"
     settings = config_file.load(config, overrides)
     folder = run_dir or Path("runs") / config.stem
+    if verify_resume:
+        if dry_run or overwrite:
+            raise click.UsageError("--verify-resume touches no run; leave out --dry-run and --overwrite")
+        from seq2seq.tasks import verify
+
+        click.echo(verify.verify_resume(settings, folder))
+        return
     from seq2seq.tasks import run
 
     if dry_run:

@@ -69,14 +69,14 @@ def advise(train: Tally, tokenizer: TokenizerConfig, preset: str | None) -> Advi
     return Advice(train.examples, words, vocab_size, chosen, epochs, needed, len(counts) - needed, tuple(notes))
 
 
-def judge_corpus(report: CorpusReport) -> list[Problem]:
-    """What is wrong with one corpus."""
+def judge_corpus(report: CorpusReport, is_train: bool) -> list[Problem]:
+    """What is wrong with one corpus; only training corpora are filtered."""
     found: list[tuple[str, str]] = []
     if report.failure:
         found.append(("error", f"{report.failure}; nothing after it was checked"))
     elif not report.examples:
         found.append(("error", "no examples"))
-    found += _judge_alignment(report)
+    found += _judge_alignment(report) if not report.failure else []
     for name, side in report.sides.items():
         for kind, warn, fail in _SIDE_LIMITS:
             found += _judge(side.findings.get(kind), report.examples, warn, fail, f"{name}: {{}} {_SAYS[kind]}")
@@ -84,8 +84,9 @@ def judge_corpus(report: CorpusReport) -> list[Problem]:
     for kind, warn, fail in _PAIR_LIMITS:
         found += _judge(report.findings.get(kind), report.examples, warn, fail, f"{{}} {_SAYS[kind]}")
     dropped = report.filters.total - report.filters.kept
-    if dropped > 0.3 * max(report.filters.total, 1):
-        found.append(("warning", f"the filters drop {dropped:,} of {report.filters.total:,} ({report.filters})"))
+    if is_train and dropped > 0.3 * max(report.filters.total, 1):
+        level = "warning" if report.filters.kept else "error"
+        found.append((level, f"the filters drop {dropped:,} of {report.filters.total:,} ({report.filters})"))
     found += _judge_labels(report)
     return [Problem(level, report.name, message) for level, message in found]
 
@@ -114,9 +115,7 @@ def judge_overlap(name: str, other: str, overlap: Overlap) -> list[Problem]:
     for side in ("source", "target"):
         count = getattr(overlap, f"{side}_exact") + getattr(overlap, f"{side}_normalised")
         if count > 0.05 * overlap.size:
-            problems.append(
-                Problem("warning", other, f"{count:,} {side}s of its {where} with another {_OTHER[side]}")
-            )
+            problems.append(Problem("warning", other, f"{count:,} {side}s of its {where} with another {_OTHER[side]}"))
     return problems
 
 

@@ -1,7 +1,7 @@
 """Where the two sides of a corpus drift apart: the line from which line i no longer translates line i.
 
-`check` collects the `LineShapes` of both sides (13 bytes a line) and asks `find_drift`. A pair of lines is judged by what
-translations keep: length, marks such as `?` and brackets, and words that both sides hold, such as numbers and names.
+`check` collects the `LineShapes` of both sides (13 bytes a line) and asks `find_drift`. A pair of lines is judged by
+what translations keep: length, marks such as `?` and brackets, and words of both sides such as numbers and names.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import numpy as np
 
 from seq2seq.data.characters import DIGIT, LETTER, UPPER, TextBlock
 
-MARKS = ("?？؟", "!！", ".。", "\"“”„«»「」", "()（）[]", ":;：；", "%％", "0123456789０１２３４５６７８９")
+MARKS = ("?？؟", "!！", ".。", '"“”„«»「」', "()（）[]", ":;：；", "%％", "0123456789０１２３４５６７８９")
 WINDOWS = (64, 512, 4096)
 FURTHEST = 20
 # Log-odds that a window must gain by another offset: chance reaches 20 once in e^20 places.
@@ -84,19 +84,20 @@ def find_drift(source: LineShapes, target: LineShapes, difference: int) -> Drift
         found = [
             (place, offset)
             for offset in offsets
-            if abs(offset) < size and (place := _first_gain(compare.scores(offset), straight, window, wanted)) is not None
+            if abs(offset) < size
+            and (place := _first_gain(compare.scores(offset), straight, window, wanted)) is not None
         ]
         if found:
             first = min(place for place, _ in found)
             near = [offset for place, offset in found if place <= first + window]
             best = max(near, key=lambda offset: compare.scores(offset)[first : first + 2 * window].sum())
             begin, end = max(first - WINDOWS[-1], 0), min(first + 2 * window, size)
-            return Drift(begin + _change(straight[begin:end], compare.scores(best)[begin:end]) + 1, best)
+            return Drift(begin + _change(straight[begin:end], compare.scores(best)[begin:end], best) + 1, best)
     if not difference:
         return None
     if abs(difference) >= size:
         return Drift(size + 1, difference)
-    return Drift(_change(straight, compare.scores(difference)) + 1, difference)
+    return Drift(_change(straight, compare.scores(difference), difference) + 1, difference)
 
 
 class _Comparison:
@@ -133,16 +134,23 @@ def _first_gain(scores: np.ndarray, straight: np.ndarray, window: int, wanted: f
     if len(scores) < 8:
         return None
     window = min(window, len(scores))
-    gains = np.concatenate([[0.0], np.cumsum(scores - straight, dtype=np.float64)])
-    sums = np.concatenate([[0.0], np.cumsum(scores, dtype=np.float64)])
+    gains, sums = _sums(scores - straight), _sums(scores)
     better = (gains[window:] - gains[:-window] > wanted) & (sums[window:] - sums[:-window] > 0)
     return int(better.argmax()) if better.any() else None
 
 
-def _change(before: np.ndarray, after: np.ndarray) -> int:
-    """The place that splits best into `before` and `after`."""
-    totals = np.concatenate([[0.0], np.cumsum(before - after, dtype=np.float64)])
-    return int(totals.argmax())
+def _change(before: np.ndarray, after: np.ndarray, offset: int) -> int:
+    """The place that splits best into `before` and `after`.
+
+    Lines without a counterpart, as many as the offset, fit neither: the place is where `before` ends.
+    """
+    best = int(_sums(before - after).argmax())
+    first = max(best - abs(offset), 0)
+    return first + int(_sums(before[first:best]).argmax())
+
+
+def _sums(scores: np.ndarray) -> np.ndarray:
+    return np.concatenate([[0.0], np.cumsum(scores, dtype=np.float64)])
 
 
 def _mark_scores(source: np.ndarray, target: np.ndarray) -> np.ndarray:

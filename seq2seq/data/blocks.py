@@ -62,7 +62,8 @@ class CorpusReader:
         return found
 
     def _text_blocks(self) -> Iterator[Block]:
-        assert self.config.source is not None and self.config.target is not None  # the config checks it
+        assert self.config.source is not None  # the config checks it
+        assert self.config.target is not None
         paths = (self.config.source, self.config.target)
         first = 1
         try:

@@ -1,4 +1,4 @@
-"""Many lines at once as arrays of code points: what kinds of characters they hold, and hashes of lines, words and n-grams.
+"""Many lines at once as arrays of code points: kinds of characters, and hashes of lines, words and n-grams.
 
 `overlap` and `check` look at corpora through a `TextBlock`, because a loop over the characters of a million sentences
 takes minutes where these arrays take seconds.
@@ -42,7 +42,7 @@ _BASE_INVERSE = np.uint64(pow(0x9E3779B97F4A7C15, -1, 2**64))
 
 @dataclass(frozen=True)
 class CharacterTables:
-    """For every code point: its flags, its script, and what it becomes where case, punctuation and space are ignored."""
+    """For every code point: its flags, its script, and what it becomes without case, width, punctuation and space."""
 
     flags: np.ndarray
     """uint8."""

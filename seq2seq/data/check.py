@@ -9,7 +9,7 @@ import multiprocessing
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
 from typing import Any
 
@@ -40,8 +40,8 @@ class Corpora:
     held_out: dict[str, SourceConfig]
     languages: tuple[str, str] | None
     """Of the two sides; None in classification."""
-    filters: FilterConfig = FilterConfig()
-    tokenizer: TokenizerConfig = TokenizerConfig()
+    filters: FilterConfig = field(default_factory=FilterConfig)
+    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     preset: str | None = None
 
 
@@ -65,7 +65,9 @@ class CheckReport:
         return {"ok": self.ok, **asdict(self)}
 
 
-def check_corpora(corpora: Corpora, num_workers: int = 0, progress: Callable[[int], None] = lambda _: None) -> CheckReport:
+def check_corpora(
+    corpora: Corpora, num_workers: int = 0, progress: Callable[[int], None] = lambda _: None
+) -> CheckReport:
     """Check the training corpora and what they are judged by.
 
     Args:
@@ -105,14 +107,14 @@ def check_corpora(corpora: Corpora, num_workers: int = 0, progress: Callable[[in
         later = list(corpora.held_out)[list(corpora.held_out).index(reader.name) + 1 :]
         if later:
             overlaps[reader.name] = {name: overlap for name, overlap in shared.summary().items() if name in later}
-    advice = advise(train_tally, corpora.tokenizer, corpora.preset) if train else None
+    advice = advise(train_tally, corpora.tokenizer, corpora.preset) if train_tally.examples else None
     return CheckReport(reports, overlaps, advice, _problems(reports, overlaps, len(train)))
 
 
 def _problems(
     reports: Sequence[CorpusReport], overlaps: dict[str, dict[str, Overlap]], num_train: int
 ) -> list[Problem]:
-    problems = [problem for report in reports for problem in judge_corpus(report)]
+    problems = [problem for place, report in enumerate(reports) for problem in judge_corpus(report, place < num_train)]
     if num_train:
         problems += [problem for report in reports[1:] for problem in judge_sides(reports[0], report)]
         labels = {label for report in reports[:num_train] for label in report.labels}

@@ -188,19 +188,25 @@ class Tally:
             invalid = reader.invalid[place] if place < len(reader.invalid) else Finding()
             if invalid.count:
                 side.findings["invalid_utf8"] = invalid
+                lost = side.findings.pop("replacement", Finding())  # every line that was decoded so holds one
+                if lost.count > invalid.count:
+                    side.findings["replacement"] = Finding(lost.count - invalid.count, lost.examples)
             usual = max(side.scripts, key=lambda script: side.scripts[script].count, default=0)
             for script in sorted(side.scripts.keys() - {usual}):
                 side.findings.setdefault("foreign_script", Finding()).add(side.scripts[script])
             unseen = _unseen(side, train.sides[place]) if train is not None and train.sides else {}
-            yield name, SideReport(
-                words=side.num_words,
-                characters=int(side.character_counts.sum()),
-                distinct_characters=int((side.character_counts > 0).sum()),
-                longest=max((int(shapes.lengths.max(initial=0)) for shapes in side.shapes), default=0),
-                mean_pieces=round(side.num_pieces / max(self.examples, 1), 1),
-                script=SCRIPTS[usual],
-                findings=_in_order(side.findings),
-                **unseen,
+            yield (
+                name,
+                SideReport(
+                    words=side.num_words,
+                    characters=int(side.character_counts.sum()),
+                    distinct_characters=int((side.character_counts > 0).sum()),
+                    longest=max((int(shapes.lengths.max(initial=0)) for shapes in side.shapes), default=0),
+                    mean_pieces=round(side.num_pieces / max(self.examples, 1), 1),
+                    script=SCRIPTS[usual],
+                    findings=_in_order(side.findings),
+                    **unseen,
+                ),
             )
 
 

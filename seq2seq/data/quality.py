@@ -117,14 +117,16 @@ class Block:
 
 @dataclass(frozen=True)
 class PieceLengths:
-    """Lengths in pieces for one side: a tokenizer of the configured kind, and how many pieces it makes of a character."""
+    """Lengths in pieces for one side: by a tokenizer of the configured kind, or by its pieces a character."""
 
     tokenizer: Tokenizer | None
     pieces_per_character: float
 
     def __call__(self, block: TextBlock) -> np.ndarray:
         """Estimated lengths, (N,) float32; text is at least one piece."""
-        return np.where(block.lengths > 0, np.maximum(block.lengths * self.pieces_per_character, 1), 0).astype(np.float32)
+        return np.where(block.lengths > 0, np.maximum(block.lengths * self.pieces_per_character, 1), 0).astype(
+            np.float32
+        )
 
     def exact(self, lines: Sequence[str]) -> list[int] | None:
         """Lengths as the tokenizer gives them, or None without one."""
@@ -153,7 +155,9 @@ class Examiner:
         overlap = None
         if self.overlap is not None:
             overlap = self.overlap.scan(block.first_example, *block.columns, *([None] * (2 - len(texts))), skip=skip)
-        return BlockFindings(np.array(block.numbers, np.int32), sides, pairs, rules, pair_hashes, overlap, Counter(block.labels or ()))
+        return BlockFindings(
+            np.array(block.numbers, np.int32), sides, pairs, rules, pair_hashes, overlap, Counter(block.labels or ())
+        )
 
     def _examine_side(self, place: int, text: TextBlock, block: Block) -> SideFindings:
         findings = {}

@@ -13,8 +13,9 @@ from torch import Tensor
 
 from seq2seq import runtime as runtimes
 from seq2seq.checkpoint import LoadedModel, find_model, load_model
-from seq2seq.data.batches import collate_classification
+from seq2seq.data.batches import ClassificationBatch, collate_classification
 from seq2seq.errors import ModelError
+from seq2seq.memory import in_parts
 from seq2seq.runtime import Runtime
 
 BATCH_TOKENS = 4096
@@ -108,13 +109,17 @@ class Classifier:
     def _probabilities(self, parts: Sequence[Sequence[int]]) -> Tensor:
         """(P, C) in float64, in the order of `parts`."""
         answers = torch.zeros(len(parts), len(self.labels), dtype=torch.float64)
-        for indices in _batches([len(part) + SPECIAL_IDS for part in parts], self.batch_tokens):
-            batch = collate_classification(
-                [parts[index] for index in indices], [0] * len(indices), self._tokenizer, indices
-            ).to(self._runtime.device)
+
+        def compute(batch: ClassificationBatch) -> Tensor:
+            batch = batch.to(self._runtime.device)
             with self._runtime.autocast():
                 logits = self._model(batch.source_ids, batch.source_mask)  # (B, C)
-            answers[torch.tensor(indices)] = logits.float().softmax(dim=-1).double().cpu()
+            return logits.float().softmax(dim=-1).double().cpu()
+
+        for indices in _batches([len(part) + SPECIAL_IDS for part in parts], self.batch_tokens):
+            some = [parts[index] for index in indices]
+            batch = collate_classification(some, [0] * len(indices), self._tokenizer, indices)
+            answers[torch.tensor(indices)] = torch.cat(in_parts(compute, batch))
         return answers
 
 

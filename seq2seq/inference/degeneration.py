@@ -4,12 +4,15 @@
 such that a good translation of ordinary text has no symptom.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
 from seq2seq.config import SearchConfig
 from seq2seq.search import Hypothesis
 
 LOOP, LONG, EMPTY, SHORT, COPY = "loop", "long", "empty", "short", "copy"
+REPAIRED = "repaired"
+"""Beside what was found first, where searching again cured it."""
 
 LONGEST_PERIOD = 8
 MIN_REPETITIONS = 4
@@ -57,6 +60,14 @@ def remedy(found: Sequence[str], source_length: int, config: SearchConfig) -> Se
     if EMPTY in found or SHORT in found:
         changes["min_length"] = max(config.min_length, source_length // 3, 1)
     return config.model_copy(update=changes) if changes else None
+
+
+def symptom_counts(flags: Iterable[Sequence[str]]) -> tuple[int, dict[str, int]]:
+    """(translations that still have a symptom, how many have each), the most frequent symptom first."""
+    known = {LOOP, LONG, EMPTY, SHORT, COPY}
+    uncured = [known & set(found) for found in flags if REPAIRED not in found]
+    counts = Counter(symptom for found in uncured for symptom in sorted(found))
+    return sum(map(bool, uncured)), dict(counts.most_common())
 
 
 def has_loop(ids: Sequence[int]) -> bool:

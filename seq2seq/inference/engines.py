@@ -45,12 +45,13 @@ class TorchEngine:
     Args:
         steps: the model.
         workers: batches that are searched at the same time, each on one processor thread; 1 leaves torch its threads.
+            By default one for each of torch's threads, because small products gain little from being shared out.
     """
 
-    def __init__(self, steps: StepModel, workers: int = 1):
+    def __init__(self, steps: StepModel, workers: int | None = None):
         self.max_length = steps.max_length
         self._steps = steps
-        self._workers = workers
+        self._workers = workers or (torch.get_num_threads() if steps.device.type == "cpu" else 1)
 
     def translate(
         self,

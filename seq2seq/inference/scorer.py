@@ -78,7 +78,7 @@ class Scorer:
     ) -> "Scorer":
         """Load a model folder or a run folder (then its best model); None is the newest run.
 
-        `precision` None computes in float32; `batch_tokens` bounds the tokens of either side of a batch, padding counted.
+        `precision` None computes in float32; `batch_tokens` bounds the tokens of either side of a batch with padding.
 
         Raises:
             ModelError: there is no model, it is damaged, or it is no translation model.

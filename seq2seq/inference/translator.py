@@ -17,7 +17,7 @@ from seq2seq import runtime as runtimes
 from seq2seq.checkpoint import LoadedModel, find_model, load_model
 from seq2seq.config import SearchConfig
 from seq2seq.errors import DataError, ModelError, UserError, did_you_mean
-from seq2seq.inference.degeneration import EMPTY, remedy, symptoms
+from seq2seq.inference.degeneration import EMPTY, REPAIRED, remedy, symptoms
 from seq2seq.inference.engines import Engine, TorchEngine
 from seq2seq.inference.parts import split_text
 from seq2seq.inference.steps import EnsembleSteps, TransformerSteps
@@ -25,7 +25,7 @@ from seq2seq.lines import as_one_line
 from seq2seq.search import Hypothesis, normalized_score
 from seq2seq.tokenizer import SURROGATES, TokenizerPair
 
-SPLIT, REPAIRED = "split", "repaired"
+SPLIT = "split"
 MOST_PARTS = 2**20
 
 

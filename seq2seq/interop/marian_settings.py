@@ -121,8 +121,8 @@ def _model_values(values: Mapping[str, Any], has_bias: bool) -> dict[str, Any]:
 def read_search_config(given: Mapping[str, Any], ids: SpecialIds, problems: list[str]) -> SearchConfig | None:
     """The search that a folder asks for by default.
 
-    A sentence is over when `num_beams` hypotheses have finished, as with `early_stopping: true`. The length limit is
-    ours, in proportion to the source and within the positions of the model; `max_length` would only cut texts off.
+    The length limit is ours, in proportion to the source and within the positions of the model; `max_length` would only
+    cut texts off. Without `early_stopping` our search ends a sentence a little earlier than that of transformers.
 
     Args:
         given: generation_config.json, or config.json where an old folder has no such file.
@@ -154,6 +154,7 @@ def read_search_config(given: Mapping[str, Any], ids: SpecialIds, problems: list
             beam_size=_number(given, "num_beams", 1),
             n_best=_number(given, "num_return_sequences", 1),
             length_penalty=float(_number(given, "length_penalty", 1.0)),
+            early_stopping=given.get("early_stopping") is True,
             no_repeat_ngram=_number(given, "no_repeat_ngram_size", 0),
             min_length=shortest,
         )
@@ -226,7 +227,7 @@ def search_values(search: SearchConfig) -> dict[str, Any]:
     if search.sample:
         values |= {"temperature": search.temperature, "top_k": search.top_k, "top_p": search.top_p}
     else:
-        values["early_stopping"] = search.beam_size > 1
+        values["early_stopping"] = search.early_stopping
     return values
 
 

@@ -60,7 +60,7 @@ class FeedForward(nn.Module):
     def _activate(self, inner: Tensor) -> Tensor:
         match self.activation:
             case "relu":
-                return functional.relu(inner)
+                return functional.relu(inner, inplace=True)
             case "gelu":
                 return functional.gelu(inner)
             case "silu":

@@ -35,7 +35,8 @@ def beam_search(
     Each step looks at the 2 * beam_size best continuations of a sentence. Those among the first beam_size that end are
     finished; the best beam_size that do not end are the next beam. A sentence is over when
 
-    - beam_size hypotheses have finished, and the best of them scores no less than the best live one as it stands, or
+    - beam_size hypotheses have finished, and the best of them scores no less than the best live one as it stands (with
+      `early_stopping` whatever is still live), or
     - the n_best best of them score at least log_prob / max_length^a of the best live one: since log-probabilities are
       at most 0 and a at least 0, nothing that could still finish is better, or
     - it has reached its length limit (`base.length_limits`).
@@ -78,6 +79,7 @@ class _Beams:
         self.log_probs = torch.full((num_sentences, beam_size), -torch.inf, device=device)  # (B, N)
         self.log_probs[:, 0] = 0.0  # all beams begin alike: one of them is enough
         self._eos_id, self._length_penalty = model.eos_id, config.length_penalty
+        self._early_stopping = config.early_stopping
         self._last_ids = torch.full((num_sentences, beam_size), model.start_id, device=device)  # (B, N)
         self._ids = torch.full((num_sentences, beam_size, max(limits)), model.eos_id, device=device)  # (B, N, T)
         self._parents = torch.zeros_like(self.log_probs, dtype=torch.long)  # (B, N)
@@ -126,6 +128,7 @@ class _Beams:
         best_live = self.log_probs.amax(1)
         # Many unlikely ends may come before the likely one, so their number alone says nothing.
         nothing_near = self._pool_scores[:, 0] >= best_live / self.position**self._length_penalty
+        nothing_near |= self._early_stopping
         is_over = (
             ((self._num_finished >= self.log_probs.shape[1]) & nothing_near)
             | (self._pool_scores[:, -1] >= best_live / self._limits**self._length_penalty)

@@ -11,12 +11,13 @@ import torch
 from torch import nn
 
 from seq2seq.config import Config
-from seq2seq.data.batches import ClassificationBatches, validation_batches
+from seq2seq.data.batches import ClassificationBatch, ClassificationBatches, validation_batches
 from seq2seq.data.corpus import TokenCorpus, prepare_labelled_corpus
 from seq2seq.data.filters import PairFilter
 from seq2seq.data.sources import LabelledText, Source, open_labelled
 from seq2seq.errors import ConfigError
 from seq2seq.evaluation.classification import classification_report
+from seq2seq.memory import in_parts
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model_card import ScoreRecord
 from seq2seq.model_folder import LoadedModel
@@ -92,12 +93,17 @@ class ClassificationValidation:
         loss, predicted = 0.0, {}
         rank, size = self._runtime.rank, self._runtime.world_size
         budget = min(self._config.training.batch_tokens, 8192)
-        for batch in validation_batches(self._corpus, budget, self._make_batch, rank, size):
+
+        def measure(batch: ClassificationBatch) -> tuple[float, dict[int, int]]:
             batch = batch.to(self._runtime.device)
             with self._runtime.autocast():
                 logits = model(batch.source_ids, batch.source_mask).float()
-            loss += float(nn.functional.cross_entropy(logits, batch.labels, reduction="sum"))
-            predicted |= dict(zip(batch.indices.tolist(), logits.argmax(dim=1).tolist(), strict=True))
+            total = float(nn.functional.cross_entropy(logits, batch.labels, reduction="sum"))
+            return total, dict(zip(batch.indices.tolist(), logits.argmax(dim=1).tolist(), strict=True))
+
+        for batch in validation_batches(self._corpus, budget, self._make_batch, rank, size):
+            for total, labels in in_parts(measure, batch):
+                loss, predicted = loss + total, predicted | labels
         (loss,) = self._runtime.all_reduce([loss])
         everyone = {index: label for part in self._runtime.gather(predicted) for index, label in part.items()}
         names = [self._labels[everyone[index]] for index in range(len(self._texts))]

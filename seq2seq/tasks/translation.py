@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from seq2seq.config import Config
-from seq2seq.data.batches import TranslationBatches, validation_batches
+from seq2seq.data.batches import TranslationBatch, TranslationBatches, validation_batches
 from seq2seq.data.corpus import TokenCorpus, prepare_corpus
 from seq2seq.data.filters import PairFilter
 from seq2seq.data.sources import Pair, Source, open_pairs
@@ -20,13 +20,14 @@ from seq2seq.evaluation.text import score_texts
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.inference.translator import Translator
+from seq2seq.memory import in_parts
 from seq2seq.model.transformer import Transformer
 from seq2seq.model_card import ScoreRecord
 from seq2seq.model_folder import LoadedModel
 from seq2seq.runtime import Runtime
 from seq2seq.tasks.work import Work, data_record, overlap_notes, prepare_tokenizers
 from seq2seq.tokenizer import TokenizerPair
-from seq2seq.training.loss import translation_loss
+from seq2seq.training.loss import LossSum, translation_loss
 from seq2seq.training.state import Sample, Validation
 
 logger = logging.getLogger(__name__)
@@ -114,10 +115,14 @@ class TranslationValidation:
     def _losses(self, model: nn.Module) -> dict[str, float]:
         loss = correct = count = 0.0
         rank, size = self._runtime.rank, self._runtime.world_size
-        for batch in validation_batches(self._corpus, self._config.training.batch_tokens, self._make_batch, rank, size):
+
+        def measure(batch: TranslationBatch) -> LossSum:
             with self._runtime.autocast():
-                sums = translation_loss(model, batch.to(self._runtime.device), smoothing=0.0)
-            loss, correct, count = loss + float(sums.total), correct + float(sums.correct), count + sums.count
+                return translation_loss(model, batch.to(self._runtime.device), smoothing=0.0)
+
+        for batch in validation_batches(self._corpus, self._config.training.batch_tokens, self._make_batch, rank, size):
+            for sums in in_parts(measure, batch):
+                loss, correct, count = loss + float(sums.total), correct + float(sums.correct), count + sums.count
         loss, correct, count = self._runtime.all_reduce([loss, correct, count])
         return {"valid_loss": loss / count, "valid_accuracy": correct / count}
 

@@ -1,0 +1,388 @@
+"""`s2s check`: what was planted in a corpus is found, with its line; what spoils a result is exit code 1."""
+
+import gzip
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from seq2seq.cli import main
+from seq2seq.config import Config, FilterConfig, SourceConfig, TokenizerConfig
+from seq2seq.data import blocks
+from seq2seq.data.alignment import find_drift, joined, line_shapes
+from seq2seq.data.characters import TextBlock
+from seq2seq.data.check import CheckReport, Corpora, check_corpora
+from seq2seq.data.corpus import prepare_corpus
+from seq2seq.data.quality import KINDS
+from seq2seq.data.sources import open_pairs
+from seq2seq.tokenizer import Tokenizer, TokenizerPair
+
+NOUNS = ["dog", "cat", "house", "tree", "river", "bridge", "garden", "window", "teacher", "child"]
+TRANSLATED = ["Hund", "Katze", "Haus", "Baum", "Fluss", "Brücke", "Garten", "Fenster", "Lehrer", "Kind"]
+NAMES = ["Anna", "Bert", "Clara", "Dora", "Emil", "Fritz", "Greta", "Hans"]
+
+
+def aligned(count: int, seed: int = 1) -> tuple[list[str], list[str]]:
+    """Pairs with what translations keep: length, numbers, names, marks; no two are near."""
+    draw = random.Random(seed)
+    sides: tuple[list[str], list[str]] = [], []
+    for _ in range(count):
+        places = [draw.randrange(len(NOUNS)) for _ in range(draw.randint(3, 14))]
+        name, number, mark = draw.choice(NAMES), draw.randrange(10**6), draw.choice(".....?!")
+        sides[0].append(f"The {' '.join(NOUNS[place] for place in places)} of {name} {number}{mark}")
+        sides[1].append(f"Das {' '.join(TRANSLATED[place] for place in places)} von {name} {number}{mark}")
+    return sides
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name: str, lines: list[str] | list[bytes], end: bytes = b"\n") -> Path:
+        path = tmp_path / name
+        path.write_bytes(b"".join((line if isinstance(line, bytes) else line.encode()) + end for line in lines))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def check(write):
+    """Checks two lists of lines as training corpus."""
+
+    def check(source: list, target: list, **settings) -> CheckReport:
+        config = SourceConfig(source=write("a.en", source), target=write("a.de", target))
+        tokenizer = TokenizerConfig(vocab_size=400)
+        return check_corpora(Corpora([config], {}, ("en", "de"), tokenizer=tokenizer, **settings), num_workers=1)
+
+    return check
+
+
+def test_a_sound_corpus_has_no_problems(check):
+    report = check(*aligned(400))
+    assert report.ok
+    assert report.problems == []
+    (train,) = report.corpora
+    assert train.filters.kept == train.examples == 400
+    assert not any(side.findings for side in train.sides.values())
+    assert train.drift is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("empty", " \t "), ("no_words", "@@ ..."), ("control", "a bell\x07 rings"),
+        ("control", "soft\u00adhyphen here"),
+        ("control", "two\u2028lines of one"), ("control", "\ufefffirst of a file"), ("replacement", "lost \ufffd text"),
+        ("mojibake", "Das MÃ¤dchen hÃ¶rt zu"), ("mojibake", "it is whatâ€™s left"), ("mixed_script", "pаypal is it"),
+        ("foreign_script", "Это по-русски написано"), ("entity", "salt &amp; pepper"), ("tab", "one\ttwo"),
+        ("odd_space", "12\u00a0km from here"), ("leading_space", " it begins so"), ("trailing_space", "it ends so "),
+        ("double_space", "there  are two"),
+    ],
+)  # fmt: skip
+def test_what_is_planted_in_a_side_is_found_with_its_line(check, kind, text):
+    source, target = aligned(300)
+    target[41] = text
+    side = check(source, target).corpora[0].sides
+    assert not side["source"].findings
+    finding = side["target"].findings[kind]
+    assert finding.count == 1
+    ((number, texts),) = finding.examples
+    assert (number, texts) == (42, (text,))
+
+
+def test_sound_letters_are_not_mojibake(check):
+    source, target = aligned(300)
+    target[:5] = ["„Das macht Spaß“, sagt er", "à «Âge» É", "Ça va? «Où»", "Å æ ø Ð", "naïve café… “Ñ”"]
+    assert "mojibake" not in check(source, target).corpora[0].sides["target"].findings
+
+
+def test_what_is_planted_in_pairs_is_found_with_its_line(check):
+    source, target = aligned(300)
+    source[10], target[10] = source[3], target[3]
+    target[20] = source[20] + " "
+    target[30] = "Hund"
+    target[40] = " ".join(TRANSLATED * 30)
+    report = check(source, target, filters=FilterConfig(max_length=100)).corpora[0]
+    found = {kind: (finding.count, finding.examples[-1][0]) for kind, finding in report.findings.items()}
+    assert found == {"copy": (1, 21), "over_long": (1, 41), "ratio": (1, 31), "duplicate": (1, 11)}
+    assert report.filters.dropped == {"length": 1, "ratio": 1, "duplicate": 1}
+
+
+def test_filters_drop_what_training_will_drop(check, tmp_path, write):
+    source, target = aligned(600)
+    draw = random.Random(3)
+    for place in draw.sample(range(600), 60):
+        target[place] = draw.choice(["", "Hund", target[place] * 4, target[0]])
+    source[:2] = source[5:7]
+    filters = FilterConfig(max_length=60, max_ratio=2.5)
+    report = check(source, target, filters=filters).corpora[0]
+    tokenizer = Tokenizer.train([*source, *target], TokenizerConfig(vocab_size=400), seed=1)
+    config = SourceConfig(source=tmp_path / "a.en", target=tmp_path / "a.de")
+    corpus = prepare_corpus(
+        [open_pairs(config, "en", "de")], TokenizerPair(tokenizer, tokenizer), filters, tmp_path / "c", 1
+    )
+    assert report.filters.total == corpus.counts.total
+    assert set(report.filters.dropped) == set(corpus.counts.dropped) == {"empty", "length", "ratio"}
+    for rule, count in corpus.counts.dropped.items():
+        assert report.filters.dropped[rule] == pytest.approx(count, abs=2)
+
+
+@pytest.mark.parametrize("removed", [50, 700, 1180])
+@pytest.mark.parametrize("side", [0, 1])
+def test_unequal_counts_name_the_place_where_the_sides_drift_apart(check, removed, side):
+    sides = aligned(1200)
+    del sides[side][removed]
+    report = check(*sides)
+    assert not report.ok
+    assert report.corpora[0].lines == [1200 - (side == 0), 1200 - (side == 1)]
+    drift = report.corpora[0].drift
+    assert abs(drift.line - (removed + 1)) <= 3
+    assert drift.offset == (-1 if side else 1)
+    assert any(
+        "1,200" in p.message and "1,199" in p.message and f"{drift.line:,}" in p.message for p in report.problems
+    )
+    assert report.corpora[0].drift_context
+
+
+def test_a_shift_is_found_though_the_counts_are_equal(check):
+    source, target = aligned(1200)
+    target.insert(900, target.pop(300))
+    report = check(source, target)
+    assert not report.ok
+    assert abs(report.corpora[0].drift.line - 301) <= 3
+    assert report.corpora[0].drift.offset == -1
+
+
+def test_a_file_that_ends_early_agrees_up_to_its_end(check):
+    source, target = aligned(800)
+    report = check(source, target[:700])
+    assert abs(report.corpora[0].drift.line - 701) <= 3
+    assert not report.ok
+
+
+@pytest.mark.parametrize(("removed", "offset"), [(400, -1), (500, -40)])
+def test_drift_is_found_by_many_lines_too(removed, offset):
+    source, target = aligned(1500)
+    del target[removed : removed - offset]
+    shapes = [joined([line_shapes(TextBlock(side))]) for side in (source, target)]
+    drift = find_drift(*shapes, offset)
+    assert abs(drift.line - (removed + 1)) <= 5
+    assert drift.offset == offset
+
+
+def test_bytes_that_are_not_utf8_are_named_by_line(check):
+    source, target = aligned(300)
+    raw = [line.encode() for line in target]
+    raw[6], raw[250] = "Mädchen".encode("latin-1"), b"\xff\xfe"
+    report = check(source, raw)
+    finding = report.corpora[0].sides["target"].findings["invalid_utf8"]
+    assert "replacement" not in report.corpora[0].sides["target"].findings
+    assert [number for number, _ in finding.examples] == [7, 251]
+    assert not report.ok
+
+
+def config_text(name: str, parts: dict[str, tuple[Path, Path]]) -> str:
+    def source(part: str) -> dict:
+        return {"source": str(parts[part][0]), "target": str(parts[part][1])}
+
+    data = {"train": source("train"), "valid": source("valid"), "test": {"final": source("final")}}
+    languages = {"source_language": "en", "target_language": "de"}
+    return json.dumps({**languages, "data": data, "tokenizer": {"vocab_size": 400}, "model": {"preset": "tiny"}})
+
+
+@pytest.fixture
+def config(write, tmp_path):
+    """Writes a config with its corpora; `change` may change the lines first."""
+
+    def config(change=lambda lines: None) -> Path:
+        lines = {
+            name: aligned(count, seed) for name, count, seed in (("train", 400, 1), ("valid", 50, 2), ("final", 50, 3))
+        }
+        change(lines)
+        parts = {n: (write(f"{n}.en", s), write(f"{n}.de", t)) for n, (s, t) in lines.items()}
+        path = tmp_path / "run.yaml"
+        path.write_text(config_text("run", parts))
+        return path
+
+    return config
+
+
+def run(capfd, *arguments: object) -> tuple[int, str, str]:
+    code = main(["check", *map(str, arguments)])
+    out, err = capfd.readouterr()
+    return code, out, err
+
+
+def test_a_config_without_problems_is_exit_0(config, capfd):
+    code, out, err = run(capfd, config())
+    assert (code, err) == (0, "")
+    assert "0 errors, 0 warnings" in out
+    for words in ("train: 400 examples", "valid: 50 examples", "final in train: none of 50", "tokenizer.vocab_size"):
+        assert words in out
+
+
+def test_overlap_with_the_test_set_is_exit_1(config, capfd):
+    def change(lines):
+        for side in (0, 1):
+            lines["train"][side][100:110] = lines["final"][side][:10]
+            lines["valid"][side][0] = lines["final"][side][20]
+
+    code, out, _ = run(capfd, config(change), "--format", "json")
+    report = json.loads(out)
+    assert code == 1
+    assert report["ok"] is False
+    assert report["overlaps"]["train"]["final"]["pair_exact"] == 10
+    assert report["overlaps"]["train"]["valid"]["pair_exact"] == 0
+    assert report["overlaps"]["valid"]["final"]["pair_exact"] == 1
+    assert {(p["level"], p["corpus"]) for p in report["problems"]} == {("error", "final"), ("warning", "final")}
+
+
+def test_characters_and_words_that_training_never_shows_are_counted(config, capfd):
+    def change(lines):
+        lines["valid"][1][3] += " ŵŵ Qqqq"
+
+    _, out, _ = run(capfd, config(change), "--format", "json")
+    side = json.loads(out)["corpora"][1]["sides"]["target"]
+    assert side["unseen_characters"] == {"ŵ": 2, "Q": 1, "q": 3}
+    assert 0 < side["unseen_word_share"] < 1
+
+
+def test_swapped_scripts_are_an_error(config, capfd):
+    def change(lines):
+        lines["valid"] = (["Это собака и кошка"] * 3, ["Das ist ein Hund"] * 3)
+
+    code, out, _ = run(capfd, config(change))
+    assert code == 1
+    assert "error: valid: source is in Cyrillic" in out
+
+
+def test_labels_are_judged(write, capfd):
+    texts = [f"word{i} is {'good' if i % 3 else 'bad'}" for i in range(300)]
+    rows = [f"{text}\t{int('good' in text)}" for text in texts]
+    rows += [f"{texts[7]}\t0", f"{texts[8]}\t{int('good' in texts[8])}"]
+    code, out, _ = run(capfd, write("a.tsv", ["sentence\tlabel", *rows]), "--format", "json")
+    (train,) = json.loads(out)["corpora"]
+    assert code == 0
+    assert sum(train["labels"].values()) == 302
+    assert train["contradictions"]["count"] == 1
+    assert [number for number, _ in train["contradictions"]["examples"]] == [9, 302]
+    assert train["sides"]["text"]["findings"]["repeated"]["count"] == 2
+    assert train["findings"]["duplicate"]["count"] == 1
+    code, out, _ = run(capfd, write("b.tsv", ["sentence\tlabel", *(f"{text}\t1" for text in texts)]))
+    assert code == 1
+    assert "every text has the label '1'" in out
+
+
+@pytest.mark.parametrize("kind", ["tsv", "jsonl", "tsv.gz"])
+def test_pairs_in_one_file(write, tmp_path, capfd, kind):
+    pairs = list(zip(*aligned(200), strict=True))
+    lines = (
+        [json.dumps({"translation": {"en": s, "de": t}}) for s, t in pairs]
+        if kind == "jsonl"
+        else map("\t".join, pairs)
+    )
+    path = write(f"a.{kind}", list(lines))
+    if kind.endswith(".gz"):
+        path.write_bytes(gzip.compress(path.read_bytes()))
+    code, out, err = run(capfd, path)
+    assert (code, err) == (0, "")
+    assert "train: 200 examples" in out
+    with path.open("ab") as stream:
+        stream.write(gzip.compress(b"only one column\n") if kind.endswith(".gz") else b"{]\n")
+    code, out, _ = run(capfd, path)
+    assert code == 1
+    assert "line 201" in out
+
+
+def test_processes_change_nothing(write, monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1 << 14)
+    sides = aligned(1500)
+    for line in range(0, 1500, 70):
+        sides[1][line] += "  "
+    config = SourceConfig(source=write("a.en", sides[0]), target=write("a.de", sides[1]))
+    valid = SourceConfig(source=write("v.en", sides[0][50:90]), target=write("v.de", sides[1][50:90]))
+    corpora = Corpora([config], {"valid": valid}, ("en", "de"), tokenizer=TokenizerConfig(vocab_size=400))
+    alone, together = (check_corpora(corpora, workers) for workers in (1, 2))
+    assert alone.as_dict() == together.as_dict()
+    assert alone.overlaps["train"]["valid"].pair_exact == 40
+    assert alone.corpora[0].sides["target"].findings["trailing_space"].count == 22
+
+
+def test_wrong_use_is_one_line_and_exit_2(write, tmp_path, capfd):
+    text = write("a.en", ["one"])
+    bad = write("bad.yaml", ["data: [1"])
+    cases = (
+        [tmp_path / "none.en", text],
+        [text],
+        [text, text, text],
+        [bad],
+        [tmp_path / "none.yaml"],
+        [text, text, "--set", "a=b"],
+    )
+    for arguments in cases:
+        code, out, err = run(capfd, *arguments)
+        assert (code, out) == (2, ""), arguments
+        assert len(err.splitlines()) == 1, err
+
+
+def test_every_kind_has_words():
+    assert all(KINDS.values())
+    assert Config.model_fields  # the filters named in them are settings
+    for name in ("max_length", "max_ratio"):
+        assert any(f"data.filters.{name}" in words for words in KINDS.values())
+        assert name in FilterConfig.model_fields
+
+
+def parallel(folder: Path, name: str, languages: tuple[str, str]) -> SourceConfig:
+    return SourceConfig(source=folder / f"{name}.{languages[0]}.gz", target=folder / f"{name}.{languages[1]}.gz")
+
+
+def found(report: CheckReport, corpus: str, side: str) -> dict[str, int]:
+    (chosen,) = [c for c in report.corpora if c.name == corpus]
+    return {kind: finding.count for kind, finding in chosen.sides[side].findings.items()}
+
+
+@pytest.mark.slow
+def test_the_oddities_of_multi30k_are_found(real_data):
+    folder, languages = real_data / "multi30k", ("en", "de")
+    held_out = {name: parallel(folder, name, languages) for name in ("val", "test_2016_flickr", "test_2017_flickr")}
+    report = check_corpora(Corpora([parallel(folder, "train", languages)], held_out, languages))
+    assert report.ok
+    assert found(report, "train", "source") == {"repeated": 9, "entity": 16, "double_space": 1}
+    assert found(report, "train", "target") == {
+        "repeated": 25, "no_words": 2, "entity": 1, "tab": 1, "odd_space": 44, "trailing_space": 40, "double_space": 44,
+    }  # fmt: skip
+    train = report.corpora[0]
+    assert train.findings["duplicate"].count == 3
+    assert [number for number, _ in train.sides["target"].findings["no_words"].examples] == [16510, 16664]
+    assert [number for number, _ in train.sides["target"].findings["tab"].examples] == [7366]
+    assert found(report, "val", "target")["odd_space"] == 1
+    assert found(report, "test_2017_flickr", "source")["double_space"] == 14
+    shared = report.overlaps["train"]
+    assert (shared["val"].source_exact, shared["val"].target_exact) == (1, 1)
+    assert not shared["test_2016_flickr"]
+    assert (shared["test_2017_flickr"].source_exact, shared["test_2017_flickr"].target_exact) == (0, 2)
+
+
+@pytest.mark.slow
+def test_the_oddities_of_sst2_and_tatoeba_are_found(real_data):
+    if not (real_data / "sst2").exists() or not (real_data / "tatoeba").exists():
+        pytest.skip("needs sst2 and tatoeba under $S2S_DATA")
+    sst2 = Corpora(
+        [SourceConfig(tsv=real_data / "sst2/train.tsv.gz")],
+        {"dev": SourceConfig(tsv=real_data / "sst2/dev.tsv.gz")},
+        None,
+    )
+    report = check_corpora(sst2)
+    assert report.corpora[0].labels == {"0": 29780, "1": 37569}
+    assert report.corpora[0].contradictions.count == 5
+    assert found(report, "train", "text")["repeated"] == 371
+    assert found(report, "train", "text")["trailing_space"] == 67349
+    assert report.overlaps["train"]["dev"].pair_exact == 0
+    languages = ("en", "de")
+    held_out = {name: parallel(real_data / "tatoeba", name, languages) for name in ("valid", "test")}
+    report = check_corpora(Corpora([parallel(real_data / "tatoeba", "train", languages)], held_out, languages))
+    assert report.corpora[0].contradictions.count > 10_000
+    assert found(report, "train", "target")["odd_space"] > 100
+    for overlap in report.overlaps["train"].values():
+        assert overlap.source_exact == overlap.source_normalised == overlap.target_exact == 0
