@@ -10,8 +10,8 @@ from pathlib import Path
 from torch import Tensor
 
 from seq2seq.checkpoint import MANIFEST, LoadedModel, average, load_checkpoint, load_model, save_model
-from seq2seq.config import ClassifierConfig, Config, DataConfig, ModelConfig
 from seq2seq.errors import ModelError
+from seq2seq.model_folder import config_of
 from seq2seq.tensors import distinct, mismatch
 
 
@@ -43,7 +43,7 @@ def average_models(paths: Sequence[Path], output: Path) -> Path:
     return save_model(
         output,
         model_state=average([member.state for member in members]),
-        config=_config(described),
+        config=config_of(described),
         tokenizers=described.tokenizers,
         labels=described.labels,
         card="\n".join(["# Averaged weights", "", "The mean of:", "", *(f"- `{path}`" for path in paths), ""]),
@@ -76,17 +76,3 @@ def _check_alike(first: _Member, other: _Member) -> None:
         raise ModelError(
             f"{other.path}: another model than {first.path}: {key} is {theirs.get(key)}, not {ours.get(key)}"
         )
-
-
-def _config(described: LoadedModel) -> Config:
-    """A configuration that holds what a model folder holds; the corpora are not part of it."""
-    info = described.info
-    return Config.model_construct(
-        task=described.task,
-        source_language=described.source_language,
-        target_language=described.target_language,
-        data=DataConfig.model_construct(label_names=info.get("label_names", {})),
-        model=ModelConfig.model_validate(info["model"]),
-        classifier=ClassifierConfig.model_validate(info.get("classifier", {})),
-        search=described.search,
-    )

@@ -160,6 +160,20 @@ def load_marian(folder: Path, torch_file: bool = False) -> LoadedModel:
     )
 
 
+def config_of(loaded: LoadedModel) -> Config:
+    """A configuration that holds what a model folder holds; the corpora are not part of it."""
+    info = loaded.info
+    return Config.model_construct(
+        task=loaded.task,
+        source_language=loaded.source_language,
+        target_language=loaded.target_language,
+        data=DataConfig.model_construct(label_names=info.get("label_names", {})),
+        model=ModelConfig.model_validate(info["model"]),
+        classifier=ClassifierConfig.model_validate(info.get("classifier", {})),
+        search=loaded.search,
+    )
+
+
 def find_model(path: str | Path | None) -> Path:
     """The model folder that MODEL stands for.
 

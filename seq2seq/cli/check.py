@@ -192,7 +192,8 @@ def _corpus_lines(corpus: "CorpusReport", examples: int) -> Iterator[str]:
             unseen += f", and {_counted(len(side.unseen_characters), 'character')} ({shown})" if shown else ""
         yield (
             f"  {name}: {side.words:,} words, {side.characters:,} characters ({side.distinct_characters:,} distinct, "
-            f"mostly {side.script}), about {side.mean_pieces} pieces a line, longest line {side.longest:,} characters{unseen}"
+            f"mostly {side.script}), about {side.mean_pieces} pieces a line, longest line {side.longest:,} characters"
+            f"{unseen}"
         )
         for kind, finding in side.findings.items():
             yield from _finding_lines(kind, finding, examples)

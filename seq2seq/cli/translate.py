@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("seq2seq.cli")
 
 BATCH_LINES = 4096
-ENGINES = ("auto", "torch")
+ENGINES = ("auto", "torch", "ctranslate2")
+QUANTIZATIONS = (
+    "float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16",
+)  # fmt: skip
 
 
 def search_options(command: Callable) -> Callable:
@@ -65,7 +68,12 @@ def search_options(command: Callable) -> Callable:
     help="text: a translation a line, or with --n-best 'index ||| translation ||| score'; jsonl: an object a line.",
 )
 @search_options
-@click.option("--engine", type=click.Choice(ENGINES), default="auto", show_default=True, help="What computes.")
+@click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    help="What computes; auto is ctranslate2 where it is installed and can [default: torch, or what MODEL is for].",
+)
+@click.option("--quantization", type=click.Choice(QUANTIZATIONS), help="Number format of weights in ctranslate2.")
 @computing_options
 def command(
     models: tuple[Path, ...],
@@ -73,7 +81,6 @@ def command(
     output_path: Path | None,
     prefix_file: Path | None,
     form: str,
-    engine: str,
     **loading: Any,
 ) -> None:
     """Translate each line of the input: N lines in, N lines out, in order. A blank line gives an empty line.

@@ -4,6 +4,8 @@
 from a model folder, whose conversion is kept in the user's cache.
 """
 
+import hashlib
+import json
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +18,7 @@ from seq2seq.config import SearchConfig
 from seq2seq.errors import RunError, UserError
 from seq2seq.inference.engines import Engine, Request, token_groups
 from seq2seq.interop import ctranslate2
+from seq2seq.interop.ctranslate2 import Described
 from seq2seq.model_folder import LoadedModel
 from seq2seq.search import Hypothesis, length_limits, normalized_score
 from seq2seq.tokenizer import TokenizerPair
@@ -46,18 +49,29 @@ def cached_folder(model: LoadedModel, quantization: str) -> Path:
         RunError: the cache cannot be written.
     """
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seq2seq" / "ctranslate2"
-    weights = next(entry["sha256"] for name, entry in sorted(model.info["files"].items()) if name.endswith("s"))
-    key = f"{weights[:24]}-{model.tokenizers.fingerprint}-{quantization}-{ctranslate2.package().__version__}"
-    folder = root / key
-    if not (folder / ctranslate2.WEIGHTS).is_file():
+    known_by = [model.info["files"], model.info["model"], model.tokenizers.fingerprint, quantization]
+    known_by.append(ctranslate2.package().__version__)
+    folder = root / hashlib.sha256(json.dumps(known_by, sort_keys=True).encode()).hexdigest()[:24]
+    if not ctranslate2.is_ctranslate2(folder):
         try:
             with atomic.new_folder(folder) as temporary:
-                ctranslate2.write_ctranslate2(temporary, model.model, model.tokenizers, quantization)
+                ctranslate2.write_ctranslate2(temporary, model.model, describe(model, quantization))
         except OSError as error:
-            raise RunError(
-                f"{root}: cannot be written ({error.strerror}); set XDG_CACHE_HOME to a place that can"
-            ) from error
+            reason = error.strerror or error
+            raise RunError(f"{root}: cannot be written ({reason}); set XDG_CACHE_HOME to another place") from error
     return folder
+
+
+def describe(model: LoadedModel, quantization: str) -> Described:
+    """What a CTranslate2 folder says of a model."""
+    return Described(
+        tokenizers=model.tokenizers,
+        max_length=model.model.config.max_length,
+        search=model.search,
+        quantization=quantization,
+        source_language=model.source_language,
+        target_language=model.target_language,
+    )
 
 
 @dataclass(frozen=True)
@@ -77,14 +91,13 @@ class CTranslate2Engine:
         tokenizers: whose pieces the folder's vocabularies are.
         max_length: most positions of a source or a target, special ids included.
         device: cpu, cuda or cuda:1.
-        compute_type: number format to compute in, one of `interop.ctranslate2.QUANTIZATIONS` or `default`.
-        threads: groups that are searched at the same time, each on one processor thread; None is one a processor.
+        threads: groups that are searched at the same time, each on one processor thread.
         fallback: makes the engine for the few sentences on which CTranslate2 searches otherwise than torch: those that
-            reach their length limit, where it ranks hypotheses that have not ended among those that have, and those
-            with a prefix under a beam. With None they are as CTranslate2 gives them.
+            reach their length limit, where it ranks hypotheses that have not ended among those that have, those with a
+            prefix under a beam, and all under a setting that `differs` names. None leaves them to CTranslate2.
 
     Raises:
-        UserError: the device does not compute in this number format.
+        UserError: the device is not one of CTranslate2's.
     """
 
     def __init__(
@@ -93,8 +106,7 @@ class CTranslate2Engine:
         tokenizers: TokenizerPair,
         max_length: int,
         device: str = "cpu",
-        compute_type: str = "default",
-        threads: int | None = None,
+        threads: int = 1,
         fallback: Callable[[], Engine] | None = None,
     ):
         self.max_length = max_length
@@ -103,7 +115,7 @@ class CTranslate2Engine:
         self._target_ids = {piece: id_ for id_, piece in enumerate(self._target_pieces)}
         self._end = self._target_pieces[tokenizers.target.eos_id]
         self._fallback = fallback
-        self._translator = _open(folder, device, compute_type, threads)
+        self._translator = _open(folder, device, threads)
 
     def translate(
         self,
@@ -112,11 +124,13 @@ class CTranslate2Engine:
         prefixes: Sequence[Sequence[int]] | None = None,
         sentence_keys: Sequence[int] | None = None,
     ) -> list[list[Hypothesis]]:
-        """As `Engine.translate`; random draws depend on the sentences beside them.
+        """As `Engine.translate`; without a fallback, random draws depend on the sentences beside them.
 
         Raises:
             RunError: there is no memory for a group of sentences.
         """
+        if self._fallback is not None and differs(config):
+            return self._fallback().translate(source_ids, config, prefixes, sentence_keys)
         keys = range(len(source_ids)) if sentence_keys is None else sentence_keys
         starts = [()] * len(source_ids) if prefixes is None else prefixes
         requests = [
@@ -188,7 +202,7 @@ class CTranslate2Engine:
         length = len(pieces)
         finished = bool(pieces) and pieces[-1] == self._end
         ids = tuple(self._target_ids[piece] for piece in (pieces[:-1] if finished else pieces))
-        log_prob = before + score * max(length, 1) ** config.length_penalty
+        log_prob = before + score * max(length, 1) ** _length_penalty(config)
         return Hypothesis(ids, log_prob, normalized_score(log_prob, length, config.length_penalty), finished)
 
     def _prefix_log_probs(self, requests: Sequence[Request]) -> list[float]:
@@ -207,7 +221,7 @@ class CTranslate2Engine:
         return [totals.get(request.place, 0.0) for request in requests]
 
 
-def _open(folder: Path, device: str, compute_type: str, threads: int | None) -> Any:
+def _open(folder: Path, device: str, threads: int) -> Any:
     package = ctranslate2.package()
     kind, _, index = device.partition(":")
     try:
@@ -215,8 +229,7 @@ def _open(folder: Path, device: str, compute_type: str, threads: int | None) -> 
             str(folder),
             device=kind,
             device_index=int(index or 0),
-            compute_type=compute_type,
-            inter_threads=(threads or os.cpu_count() or 1) if kind == "cpu" else 1,
+            inter_threads=threads if kind == "cpu" else 1,
             intra_threads=1 if kind == "cpu" else 0,
         )
     except ValueError as error:
@@ -227,7 +240,7 @@ def _options(config: SearchConfig) -> dict[str, Any]:
     options: dict[str, Any] = dict(
         beam_size=config.beam_size,
         num_hypotheses=config.beam_size,  # all of them, to rank them as our search does
-        length_penalty=config.length_penalty,
+        length_penalty=_length_penalty(config),
         min_decoding_length=config.min_length,
         no_repeat_ngram_size=config.no_repeat_ngram,
         return_scores=True,
@@ -243,6 +256,11 @@ def _options(config: SearchConfig) -> dict[str, Any]:
             sampling_temperature=config.temperature,
         )
     return options
+
+
+def _length_penalty(config: SearchConfig) -> float:
+    # At 0 CTranslate2 goes on until its best hypothesis ends; any number makes it stop as our search does.
+    return config.length_penalty or 1e-9
 
 
 def _to_pieces(ids: Sequence[int], pieces: Sequence[str]) -> list[str]:

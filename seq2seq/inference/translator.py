@@ -11,16 +11,12 @@ from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from seq2seq import runtime as runtimes
-from seq2seq.checkpoint import LoadedModel, find_model, load_model
 from seq2seq.config import SearchConfig
-from seq2seq.errors import DataError, ModelError, UserError, did_you_mean
+from seq2seq.errors import DataError
 from seq2seq.inference.degeneration import EMPTY, REPAIRED, remedy, symptoms
-from seq2seq.inference.engines import Engine, TorchEngine
+from seq2seq.inference.engines import Engine
+from seq2seq.inference.loading import EngineName, load_engine
 from seq2seq.inference.parts import split_text
-from seq2seq.inference.steps import EnsembleSteps, TransformerSteps
 from seq2seq.lines import as_one_line
 from seq2seq.search import Hypothesis, normalized_score
 from seq2seq.tokenizer import SURROGATES, TokenizerPair
@@ -103,6 +99,8 @@ class Translator:
     def load(
         cls,
         *paths: str | Path,
+        engine: EngineName | None = None,
+        quantization: str | None = None,
         device: str = "auto",
         precision: str | None = None,
         threads: int | None = None,
@@ -110,22 +108,15 @@ class Translator:
     ) -> "Translator":
         """Load a model folder or a run folder (then its best model); several are an ensemble; none is the newest run.
 
-        `precision` None computes in float32; `search` overrides keys of the model's own search settings.
+        `precision` None computes in float32; `search` overrides keys of the model's own search settings; `engine` and
+        `quantization` are those of `load_engine`.
 
         Raises:
             ModelError: there is no model, it is damaged, is no translation model, or does not fit the others.
-            UserError: a device, precision or search setting that does not exist or is not possible.
+            UserError: an engine, device, precision or search setting that does not exist or is not possible.
         """
-        models = [load_model(find_model(path)) for path in paths or (None,)]
-        _check_models(models)
-        config = _override(models[0].search, search)
-        runtime = runtimes.start(device, precision, threads)
-        members = [
-            TransformerSteps(model.model.to(runtime.device, runtime.precision), model.tokenizers, runtime.device)
-            for model in models
-        ]
-        engine = TorchEngine(members[0] if len(members) == 1 else EnsembleSteps(members))
-        return cls(engine, models[0].tokenizers, config)
+        loaded = load_engine(paths or (None,), engine, quantization, device, precision, threads, search)
+        return cls(loaded.engine, loaded.tokenizers, loaded.search)
 
     def translate(
         self, lines: Sequence[str], prefixes: Sequence[str] | None = None, first_line: int = 0
@@ -247,24 +238,3 @@ class Translator:
 
 def _nothing(line: str) -> Translation:
     return Translation("", 0.0, 0.0, 0, (EMPTY,) if line.strip() else (), (), line)
-
-
-def _check_models(models: Sequence[LoadedModel]) -> None:
-    for model in models:
-        if model.task != "translation":
-            raise ModelError(f"{model.folder}: a {model.task} model; s2s classify is for those")
-        if model.tokenizers.fingerprint != models[0].tokenizers.fingerprint:
-            first = models[0].folder
-            raise ModelError(f"{model.folder}: its vocabulary is not that of {first}; an ensemble needs one vocabulary")
-
-
-def _override(config: SearchConfig, changes: dict[str, Any]) -> SearchConfig:
-    known = SearchConfig.model_fields
-    if unknown := [key for key in changes if key not in known]:
-        raise UserError(f"search.{unknown[0]}: unknown setting{did_you_mean(unknown[0], known)}")
-    try:
-        return SearchConfig.model_validate({**config.model_dump(), **changes})
-    except ValidationError as error:
-        problem = error.errors()[0]
-        message = problem["msg"].removeprefix("Value error, ")
-        raise UserError(".".join(["search", *map(str, problem["loc"])]) + f": {message}") from error

@@ -4,7 +4,9 @@
 from coming out by the output bias, so that every program that runs the folder gets what our own search gives.
 """
 
+import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +14,35 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seq2seq.config import ModelConfig
+from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.errors import MissingDependency, ModelError
+from seq2seq.marian_tokenizer import load_tokenizers
 from seq2seq.model.attention import CrossAttention, SelfAttention
 from seq2seq.model.layers import FeedForward, TokenEmbedding
 from seq2seq.model.transformer import Transformer
+from seq2seq.tensors import DamagedFile, read_object
 from seq2seq.tokenizer import TokenizerPair
 
 QUANTIZATIONS = (
     "float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16",
 )  # fmt: skip
-WEIGHTS = "model.bin"
+WEIGHTS, DESCRIPTION = "model.bin", "seq2seq.json"
 # Added to the logits of what never comes out; within the range of float16.
 NEVER = -1e4
+FORMAT = "seq2seq ctranslate2"
+
+
+@dataclass(frozen=True)
+class Described:
+    """What CTranslate2's own files do not say of a model: how text becomes pieces, and how to search."""
+
+    tokenizers: TokenizerPair
+    max_length: int
+    """Most positions of a source or a target, special ids included."""
+    search: SearchConfig
+    quantization: str
+    source_language: str | None
+    target_language: str | None
 
 
 def is_installed() -> bool:
@@ -55,21 +73,61 @@ def ctranslate2_obstacles(tokenizers: TokenizerPair) -> list[str]:
     return list(_obstacles(tokenizers))
 
 
-def write_ctranslate2(folder: Path, model: Transformer, tokenizers: TokenizerPair, quantization: str) -> None:
-    """Write `model` into `folder`, which exists; its weights are stored as `quantization`.
+def write_ctranslate2(folder: Path, model: Transformer, described: Described) -> None:
+    """Write `model` and what is `described` into `folder`, which exists.
 
-    Sources are given as pieces without their end, which is added by the engine.
+    Sources are given as pieces without their end, which the engine adds.
 
     Raises:
         ModelError: CTranslate2 cannot run the model; the message names each obstacle.
         MissingDependency: ctranslate2 is not installed.
     """
+    tokenizers = described.tokenizers
     if obstacles := ctranslate2_obstacles(tokenizers):
         raise ModelError(f"CTranslate2 cannot run this model: {'; '.join(obstacles)}")
     spec = _specification(model, tokenizers)
     spec.validate()
-    spec.optimize(quantization=None if quantization == "float32" else quantization)
+    spec.optimize(quantization=None if described.quantization == "float32" else described.quantization)
     spec.save(str(folder))
+    tokenizers.save(folder)
+    files = sorted(path.name for path in folder.iterdir())
+    values = {
+        "format": FORMAT,
+        "files": files,
+        "max_length": described.max_length,
+        "quantization": described.quantization,
+        "search": described.search.model_dump(mode="json"),
+        "source_language": described.source_language,
+        "target_language": described.target_language,
+    }
+    (folder / DESCRIPTION).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def is_ctranslate2(folder: Path) -> bool:
+    """Whether a folder is one that `write_ctranslate2` wrote."""
+    return (folder / DESCRIPTION).is_file() and (folder / WEIGHTS).is_file()
+
+
+def read_description(folder: Path) -> Described:
+    """What `write_ctranslate2` wrote beside CTranslate2's own files.
+
+    Raises:
+        ModelError: it is missing or damaged.
+    """
+    try:
+        values = read_object(folder / DESCRIPTION)
+        if values.get("format") != FORMAT:
+            raise DamagedFile(f"{DESCRIPTION} has no 'format': '{FORMAT}'")
+        return Described(
+            tokenizers=load_tokenizers(folder, values["files"]),
+            max_length=int(values["max_length"]),
+            search=SearchConfig.model_validate(values["search"]),
+            quantization=str(values["quantization"]),
+            source_language=values.get("source_language"),
+            target_language=values.get("target_language"),
+        )
+    except (DamagedFile, KeyError, TypeError, ValueError) as error:
+        raise ModelError(f"{folder}: damaged CTranslate2 folder ({error}); convert the model again") from error
 
 
 def _obstacles(tokenizers: TokenizerPair) -> Iterator[str]:
@@ -88,7 +146,7 @@ def _obstacles(tokenizers: TokenizerPair) -> Iterator[str]:
 def _specification(model: Transformer, tokenizers: TokenizerPair) -> Any:
     specs = package().specs
     config = model.config
-    common = dict(
+    shape: dict[str, Any] = dict(
         num_heads=config.num_heads,
         pre_norm=config.norm_position == "pre",
         activation=_activation(specs, config.activation),
@@ -97,9 +155,9 @@ def _specification(model: Transformer, tokenizers: TokenizerPair) -> Any:
         head_dim=config.head_width if config.head_width * config.num_heads != config.d_model else None,
     )
     if config.positions == "rotary":
-        common |= dict(rotary_dim=config.head_width, rotary_interleave=False)
-    encoder = specs.transformer_spec.TransformerEncoderSpec(config.num_encoder_layers, **common)
-    decoder = specs.transformer_spec.TransformerDecoderSpec(config.num_decoder_layers, **common)
+        shape |= dict(rotary_dim=config.head_width, rotary_interleave=False)
+    encoder = specs.transformer_spec.TransformerEncoderSpec(config.num_encoder_layers, **shape)
+    decoder = specs.transformer_spec.TransformerDecoderSpec(config.num_decoder_layers, **shape)
     if config.positions == "rotary":
         del encoder.position_encodings  # the decoder's specification has none then
     _fill_stack(encoder, encoder.embeddings[0], model.encoder, config)

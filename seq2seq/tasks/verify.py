@@ -1,7 +1,7 @@
 """Whether a run of this configuration, stopped and resumed, ends in the same bits as one that was not.
 
-`cli.train` calls `verify_resume`. Two short runs are made in a temporary folder, by `tasks.run` as always; the run of the
-user is neither read nor written.
+`cli.train` calls `verify_resume`. Two short runs are made in a temporary folder, by `tasks.run` as always; the run of
+the user is neither read nor written.
 """
 
 import contextlib
@@ -58,8 +58,8 @@ def verify_resume(config: Config, path: Path) -> str:
         raise RunError("\n".join(_told(problems, config)))
     average = " moving average," if config.training.ema else ""
     return (
-        f"a run stopped at step {STOPPED_AT} and resumed from step {CHECKPOINT_EVERY} equals one of {STEPS} steps without "
-        f"a break, bit by bit: weights, optimizer,{average} random numbers, metrics and best model"
+        f"a run stopped at step {STOPPED_AT} and resumed from step {CHECKPOINT_EVERY} equals one of {STEPS} steps "
+        f"without a break, bit by bit: weights, optimizer,{average} random numbers, metrics and best model"
     )
 
 
