@@ -19,7 +19,7 @@ from seq2seq.config import Config, DataConfig, Section, SourceConfig
 from seq2seq.errors import ConfigError, did_you_mean
 from seq2seq.hub import is_hub_name
 
-# What may change between two starts of one run: it decides how long and how closely it is watched, not what it computes.
+# What may change between two starts of a run: it decides how long and how closely it is watched, not what it computes.
 CHANGEABLE = (
     "data.test", "data.num_workers", "data.cache_dir", "data.label_names", "search", "evaluation",
     "training.max_steps", "training.max_epochs", "training.max_minutes", "training.patience",
@@ -183,6 +183,8 @@ def _describe(problem: Mapping[str, Any]) -> str:
             return f"{key}: {value!r} is not one of {expected}{did_you_mean(str(value), expected.split(', '))}"
         case "value_error":
             return f"{key}: {problem['ctx']['error']}"
+        case "model_type" | "tuple_type" if any(map(_is_union_branch, problem["loc"])):
+            return f"{key}: {value!r} should be a source, such as {{tsv: FILE}}, or a list of sources"
         case _:
             message = problem["msg"].removeprefix("Input ").removeprefix("should be ").removeprefix("a valid ")
             return f"{key}: {value!r} should be {message}" if not isinstance(value, dict) else f"{key}: {message}"
@@ -227,7 +229,8 @@ def _cross_check(config: Config) -> list[str]:
         allowed = ("auto", "loss", "accuracy", "f1")
     if training.best_metric not in allowed:
         problems.append(
-            f"training.best_metric: {training.best_metric!r} is not a metric of {config.task}; use one of {', '.join(allowed)}"
+            f"training.best_metric: {training.best_metric!r} is not a metric of {config.task}; "
+            f"use one of {', '.join(allowed)}"
         )
     if training.average != "none" and training.average_count > max(training.keep_last, training.keep_best):
         kept = "keep_last" if training.average == "last" else "keep_best"

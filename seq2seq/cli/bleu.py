@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from seq2seq.cli.options import ANY_PATH, EXISTING, computing_options, warn_invalid
+from seq2seq.cli.options import ANY_PATH, EXISTING, check_output, computing_options, warn_invalid
 from seq2seq.errors import DataError, did_you_mean
 from seq2seq.lines import read_lines
 
@@ -110,8 +110,8 @@ def _check_usage(reference: Path | None, modelling: Mapping[str, Any]) -> None:
         raise click.UsageError(
             "--source and --reference belong together; give both, or neither for the run's test sets"
         )
-    elif (output := modelling["output"]) is not None and not output.parent.is_dir():
-        raise click.UsageError(f"-o {output}: the folder {output.parent} does not exist; make it first")
+    inputs = {"--source": modelling["source"], "--reference": modelling["model_reference"]}
+    check_output(modelling["output"], inputs)
 
 
 def _read(path: Path) -> list[str]:

@@ -1,15 +1,21 @@
 """`s2s classify`: a label with its probability for each line, or the scores of a classifier on labelled text."""
 
 import json
-import sys
 from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from seq2seq.cli.options import ANY_PATH, EXISTING, chosen_model, computing_options, warn_invalid
+from seq2seq.cli.options import (
+    ANY_PATH,
+    EXISTING,
+    check_output,
+    chosen_model,
+    computing_options,
+    open_output,
+    warn_invalid,
+)
 from seq2seq.errors import DataError
 
 if TYPE_CHECKING:
@@ -60,20 +66,22 @@ def command(
         )
     if gold and input_path:
         raise click.UsageError("--gold brings its own text; leave out -i")
+    check_output(output, {"-i": input_path, "--gold": gold})
     from seq2seq.inference.classifier import Classifier
     from seq2seq.inference.streaming import open_input, read_idle_batches
 
     source = None if gold else open_input(input_path)
     classifier = Classifier.load(chosen_model(model), batch_tokens=batch_tokens, **computing)
-    with nullcontext(sys.stdout) if output is None else open(output, "w", encoding="utf-8", newline="\n") as sink:
+    with open_output(output) as sink:
         if gold is not None:
             report = _score(classifier, gold)
-            print(json.dumps(report.as_dict(), ensure_ascii=False) if form == "json" else _as_text(report), file=sink)
+            text = json.dumps(report.as_dict(), ensure_ascii=False) if form == "json" else _as_text(report)
+            sink.write(f"{text}\n".encode())
             return
         name = "standard input" if input_path is None else str(input_path)
         for lines in read_idle_batches(source, BATCH_LINES, on_invalid=warn_invalid(name)):
             for line, answer in zip(lines, classifier.classify(lines), strict=True):
-                print(_as_json(line, answer) if form == "jsonl" else _as_line(answer), file=sink)
+                sink.write(f"{_as_json(line, answer) if form == 'jsonl' else _as_line(answer)}\n".encode())
             sink.flush()
 
 

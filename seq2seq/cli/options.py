@@ -1,11 +1,16 @@
 """Options and small answers that several verbs share, so that they read and behave alike everywhere."""
 
+import contextlib
 import logging
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 
+from seq2seq.errors import DataError
 from seq2seq.lines import OnInvalid
 
 logger = logging.getLogger("seq2seq.cli")
@@ -33,6 +38,37 @@ def computing_options(command: Callable) -> Callable:
 def warn_invalid(name: str) -> OnInvalid:
     """Warns of each line of `name` that is not UTF-8."""
     return lambda number: logger.warning("%s: line %d is not UTF-8; what could not be read is replaced", name, number)
+
+
+def check_output(output: Path | None, inputs: Mapping[str, Path | None]) -> None:
+    """Refuse an output that is one of the inputs, by option or argument name, or has no folder to be written to."""
+    if output is None:
+        return
+    for name, path in inputs.items():
+        if path is not None and output.is_file() and path.exists() and path.samefile(output):
+            raise click.UsageError(f"-o and {name} are the same file, {output}; choose another output")
+    if not output.resolve().parent.is_dir():
+        raise DataError(f"{output}: there is no folder {output.parent}; make it first")
+
+
+@contextlib.contextmanager
+def open_output(path: Path | None) -> Iterator[BinaryIO]:
+    """Standard output, or a file that is there when all of it is; what is no file (a pipe, a device) is written to."""
+    if path is None or str(path) == "-":
+        yield sys.stdout.buffer
+        return
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        with open(path, "wb") as sink:
+            yield sink
+        return
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.writing")
+    try:
+        with open(temporary, "wb") as sink:
+            yield sink
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def chosen_model(path: Path | None) -> Path:

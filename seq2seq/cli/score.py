@@ -1,14 +1,20 @@
 """`s2s score`: the log-probability that a model gives to each translation of a file."""
 
 import logging
-import sys
-from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 
 import click
 
-from seq2seq.cli.options import ANY_PATH, EXISTING, chosen_model, computing_options, warn_invalid
+from seq2seq.cli.options import (
+    ANY_PATH,
+    EXISTING,
+    check_output,
+    chosen_model,
+    computing_options,
+    open_output,
+    warn_invalid,
+)
 from seq2seq.errors import DataError
 from seq2seq.lines import open_bytes, read_lines
 
@@ -34,10 +40,7 @@ def command(model: Path, source: Path, target: Path, output: Path | None, batch_
     The tokens are the model's pieces and the end of the sentence. No pair is skipped: an empty target is its end alone,
     an empty source is scored as one. A pair longer than the model's positions is scored in parts of equal shares, which
     is said. Nothing is printed where the line counts differ."""
-    if output is not None and any(
-        output.exists() and output.samefile(path) for path in (source, target) if path.exists()
-    ):
-        raise click.UsageError(f"-o and an input are the same file, {output}; choose another output")
+    check_output(output, {"SOURCE": source, "TARGET": target})
     counts = [_count_lines(path) for path in (source, target)]
     if counts[0] != counts[1]:
         raise DataError(
@@ -48,7 +51,7 @@ def command(model: Path, source: Path, target: Path, output: Path | None, batch_
     scorer = Scorer.load(chosen_model(model), batch_tokens=batch_tokens, **computing)
     sides = [read_lines(path, warn_invalid(str(path))) for path in (source, target)]
     pairs, number = zip(*sides, strict=True), 0
-    with nullcontext(sys.stdout) if output is None else open(output, "w", encoding="utf-8", newline="\n") as sink:
+    with open_output(output) as sink:
         while some := list(islice(pairs, BATCH_LINES)):
             for score in scorer.score(some):
                 number += 1
@@ -56,7 +59,7 @@ def command(model: Path, source: Path, target: Path, output: Path | None, batch_
                     logger.warning(
                         "line %d is longer than the model's positions; scored in %d parts", number, score.parts
                     )
-                print(f"{score.log_prob:.6f}\t{score.tokens}", file=sink)
+                sink.write(f"{score.log_prob:.6f}\t{score.tokens}\n".encode())
             sink.flush()
 
 

@@ -4,7 +4,6 @@ import contextlib
 import json
 import logging
 import math
-import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,8 +12,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from seq2seq.cli.options import ANY_PATH, EXISTING, chosen_model, computing_options, warn_invalid
-from seq2seq.errors import DataError
+from seq2seq.cli.options import (
+    ANY_PATH,
+    EXISTING,
+    check_output,
+    chosen_model,
+    computing_options,
+    open_output,
+    warn_invalid,
+)
 
 if TYPE_CHECKING:
     from seq2seq.inference.translator import Translation, Translator
@@ -99,7 +105,7 @@ def command(
     )
     name = "standard input" if input_path is None else str(input_path)
     batches = read_idle_batches(source, BATCH_LINES, on_invalid=warn_invalid(name))
-    with _open_output(output_path) as sink, _progress(input_path) as advance:
+    with open_output(output_path) as sink, _progress(input_path) as advance:
         _write(translator, translator.translate_stream(batches, prefixes), form, sink, advance)
 
 
@@ -110,11 +116,7 @@ def _check_usage(
         for name in ("temperature", "top_k", "top_p", "seed"):
             if loading[name] is not None:
                 raise click.UsageError(f"--{name.replace('_', '-')} is for random draws; add --sample")
-    for name, path in (("-i", input_path), ("--prefix-file", prefix_file)):
-        if path is not None and output_path is not None and output_path.is_file() and path.samefile(output_path):
-            raise click.UsageError(f"-o and {name} are the same file, {output_path}; choose another output")
-    if output_path is not None and not output_path.resolve().parent.is_dir():
-        raise DataError(f"{output_path}: there is no folder {output_path.parent}; make it first")
+    check_output(output_path, {"-i": input_path, "--prefix-file": prefix_file})
 
 
 def _write(
@@ -165,26 +167,6 @@ def _scores(translation: Any) -> dict[str, Any]:
     # JSON has no infinity: null stands for a log-probability that is none
     shown = {key: round(value, 6) if math.isfinite(value) else None for key, value in numbers.items()}
     return {**shown, "tokens": translation.tokens}
-
-
-@contextlib.contextmanager
-def _open_output(path: Path | None) -> Iterator[BinaryIO]:
-    """Standard output, or a file that is there when all of it is; what is no file (a pipe, a device) is written to."""
-    if path is None or str(path) == "-":
-        yield sys.stdout.buffer
-        return
-    path = path.resolve()
-    if path.exists() and not path.is_file():
-        with open(path, "wb") as sink:
-            yield sink
-        return
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.writing")
-    try:
-        with open(temporary, "wb") as sink:
-            yield sink
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

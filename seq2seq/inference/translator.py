@@ -136,14 +136,14 @@ class Translator:
         """
         if isinstance(lines, str):
             raise TypeError("translate takes a list of lines; put a single line into a list")
-        lines = [SURROGATES.sub("\ufffd", as_one_line(line)) for line in lines]
+        given, lines = lines, [SURROGATES.sub("\ufffd", as_one_line(line)) for line in lines]
         if prefixes is not None and len(prefixes) != len(lines):
             raise DataError(f"{len(lines)} lines and {len(prefixes)} prefixes; give one prefix a line, empty for none")
         parts = list(self._parts(lines, prefixes, first_line))
         answered = zip(parts, self._answers(parts), strict=True)
-        translations = [_nothing(line) for line in lines]
+        translations = [_nothing(line) for line in given]
         for number, group in groupby(answered, key=lambda pair: pair[0].line):
-            translations[number] = self._join(lines[number], list(group))
+            translations[number] = self._join(given[number], list(group))
         return translations
 
     def translate_stream(

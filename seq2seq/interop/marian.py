@@ -186,6 +186,12 @@ def _tokenizers(
     except ModelError as error:
         problems.append(str(error))
         return None
+    sizes = (("vocab_size", source_size, pair.source), ("decoder_vocab_size", target_size, pair.target))
+    problems += [
+        f"{key}: {size!r}, but the vocabulary has {side.vocab_size} pieces"
+        for key, size, side in sizes
+        if size != side.vocab_size
+    ]
     expected = SpecialIds(pair.target.pad_id, pair.target.eos_id, pair.target.start_id)
     names = zip(("pad_token_id", "eos_token_id", "decoder_start_token_id"), (PAD, EOS, PAD), strict=True)
     for (key, piece), id_, its_id in zip(names, vars(ids).values(), vars(expected).values(), strict=True):
@@ -197,8 +203,8 @@ def _tokenizers(
 def _filled(vocabulary: Mapping[str, int], size: Any) -> dict[str, int]:
     """A vocabulary with a name for each row of the weights: some are padded to a round number."""
     named = set(vocabulary.values())
-    unused = range(len(vocabulary), size) if isinstance(size, int) and size <= 2**24 else ()
-    return {**vocabulary, **{f"<unused_{id_}>": id_ for id_ in unused if id_ not in named}}
+    ids = range(size) if isinstance(size, int) and size <= 2**24 else ()
+    return {**vocabulary, **{f"<unused_{id_}>": id_ for id_ in ids if id_ not in named}}
 
 
 def _is_too_large(config: ModelConfig, stored: Mapping[str, Tensor]) -> bool:

@@ -1,0 +1,90 @@
+"""`s2s convert`: Marian folders in, and Marian, CTranslate2 and Argos Translate out."""
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from seq2seq.cli.options import ANY_PATH, EXISTING
+from seq2seq.cli.translate import QUANTIZATIONS
+
+if TYPE_CHECKING:
+    from seq2seq.probe import Comparison
+
+logger = logging.getLogger("seq2seq.cli")
+
+# What an option belongs to: given elsewhere, it would do nothing and nobody would notice.
+VERIFIED = ("ctranslate2", "argos")
+
+
+@click.command(
+    "convert",
+    short_help="Turn models of other toolkits into ours, and ours into theirs.",
+    epilog="Example: s2s convert --to ctranslate2 runs/demo -o models/demo-int8 --quantization int8",
+)
+@click.argument("model", type=ANY_PATH)
+@click.option(
+    "--from", "from_", type=click.Choice(["marian"]), help="MODEL is a Marian folder, or owner/name on the hub."
+)
+@click.option("--to", type=click.Choice(["marian", "ctranslate2", "argos"]), help="What MODEL, one of ours, becomes.")
+@click.option("-o", "--output", required=True, type=ANY_PATH, help="Folder or .argosmodel file to write; it is new.")
+@click.option("--quantization", type=click.Choice(QUANTIZATIONS), help="Of ctranslate2 [float32] and argos [int8].")
+@click.option("--probe", type=EXISTING, help="Sentences that the export is measured by [default: a few built in].")
+@click.option("--reference", type=EXISTING, help="Their translations, line by line.")
+@click.option("--force", is_flag=True, help="Keep an export that does not say what the model says.")
+@click.option("--pickle", is_flag=True, help="Read pytorch_model.bin; tensors alone are taken from it.")
+@click.option("--source-language", help="Two-letter code for argos [default: the model's].")
+@click.option("--target-language", help="Two-letter code for argos [default: the model's].")
+def command(
+    model: Path,
+    from_: str | None,
+    to: str | None,
+    output: Path,
+    quantization: str | None,
+    probe: Path | None,
+    reference: Path | None,
+    force: bool,
+    pickle: bool,
+    source_language: str | None,
+    target_language: str | None,
+) -> None:
+    """Convert MODEL, and prove it: an export to CTranslate2 or Argos translates a probe set with both engines, and is
+    kept only if it says what the model says.
+
+    MODEL is a model folder, a run folder, a Marian folder of transformers, or the name of one on the hub."""
+    if (from_ is None) == (to is None):
+        raise click.UsageError("give --from marian to read a foreign model, or --to marian, ctranslate2 or argos")
+    given = {
+        "--quantization": quantization, "--probe": probe, "--reference": reference, "--force": force or None
+    }  # fmt: skip
+    if to not in VERIFIED and (idle := [name for name, value in given.items() if value is not None]):
+        raise click.UsageError(f"{idle[0]} is for --to ctranslate2 and --to argos")
+    if reference is not None and probe is None:
+        raise click.UsageError("--reference is for the lines of --probe; give both")
+    if pickle and from_ is None:
+        raise click.UsageError("--pickle is for --from marian")
+    if to != "argos" and (source_language or target_language):
+        raise click.UsageError("--source-language and --target-language are for --to argos")
+    from seq2seq import conversion
+
+    match from_ or to:
+        case "marian" if from_:
+            conversion.import_marian(model, output, pickle)
+        case "marian":
+            conversion.export_marian(model, output)
+        case "ctranslate2":
+            sample = conversion.Probe.read(probe, reference)
+            _report(conversion.export_ctranslate2(model, output, quantization or "float32", sample, force))
+        case "argos":
+            sample = conversion.Probe.read(probe, reference)
+            languages = (source_language, target_language)
+            _report(conversion.export_argos(model, output, quantization or "int8", languages, sample, force))
+    click.echo(output)
+
+
+def _report(comparison: "Comparison") -> None:
+    for line in comparison.lines_of_report():
+        logger.info("%s", line)
+    if not comparison.is_good:
+        logger.warning("the export does not say what the model says; it is kept because of --force")

@@ -1,0 +1,193 @@
+"""Models from other toolkits and for other toolkits: what `s2s convert` does.
+
+A foreign folder is read or written by `interop`; here are the model folders around it, and the proof that an export
+says what the model says.
+"""
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from seq2seq import atomic, hub
+from seq2seq.errors import CheckpointError, DataError, ModelError, RunError, UserError
+from seq2seq.inference.ctranslate2_engine import describe
+from seq2seq.inference.translator import Translator
+from seq2seq.interop.argos import SUFFIX, ArgosLanguages, argos_obstacles, write_argos
+from seq2seq.interop.ctranslate2 import DESCRIPTION, write_ctranslate2
+from seq2seq.interop.marian import MarianModel, marian_obstacles, read_marian, write_marian
+from seq2seq.lines import read_lines
+from seq2seq.model_folder import LoadedModel, config_of, find_model, load_marian, load_model, save_model
+from seq2seq.probe import Comparison, builtin_sentences, compare, least_chrf
+from seq2seq.tensors import distinct
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What an export is measured by: sentences, and if there are any, their translations."""
+
+    lines: tuple[str, ...] | None = None
+    references: tuple[str, ...] | None = None
+
+    @classmethod
+    def read(cls, lines: Path | None, references: Path | None) -> "Probe":
+        """A probe from files; without any it is the built-in one.
+
+        Raises:
+            DataError: a file cannot be read or is empty, or the two are not line by line.
+        """
+        if lines is None:
+            return cls()
+        texts = tuple(line for line in read_lines(lines))
+        if not any(text.strip() for text in texts):
+            raise DataError(f"{lines}: there is nothing to translate; name another file with --probe")
+        gold = None if references is None else tuple(read_lines(references))
+        if gold is not None and len(gold) != len(texts):
+            raise DataError(f"{lines} has {len(texts)} lines and {references} has {len(gold)}; they go line by line")
+        return cls(texts, gold)
+
+
+def import_marian(folder: Path, output: Path, torch_file: bool = False) -> Path:
+    """Write the Marian folder `folder`, or the one of that name on the hub, as a model folder of ours.
+
+    Raises:
+        ModelError: it cannot be read, or `output` is there already.
+    """
+    _check_new(output)
+    name = folder
+    if not folder.is_dir() and hub.is_hub_name(folder):
+        folder = hub.fetch_model(folder)
+    loaded = load_marian(folder, torch_file)
+    config = config_of(loaded)
+    return save_model(
+        output,
+        model_state=distinct(loaded.model.state_dict(keep_vars=True)),
+        config=config,
+        tokenizers=loaded.tokenizers,
+        card=f"# {folder.name}\n\nConverted from the Marian folder `{name.name}`.\n",
+    )
+
+
+def export_marian(model: Path, output: Path) -> Path:
+    """Write a model as a Marian folder, read it back, and compare.
+
+    Raises:
+        ModelError: Marian cannot express the model (each obstacle is named), or `output` is there already.
+        RunError: what was written is not what the model is.
+    """
+    _check_new(output)
+    loaded = _load_translation(model)
+    config = loaded.model.config
+    if obstacles := marian_obstacles(config, loaded.tokenizers):
+        raise ModelError(f"{loaded.folder}: a Marian folder cannot hold this model: {'; '.join(obstacles)}")
+    weights = distinct(loaded.model.state_dict(keep_vars=True))
+    marian = MarianModel(
+        config, loaded.tokenizers, weights, loaded.search, loaded.source_language, loaded.target_language
+    )
+    with _writing(output) as folder:
+        write_marian(folder, marian)
+        (folder / "README.md").write_text(_card(loaded), encoding="utf-8")
+        again = read_marian(folder)
+        if again.search != loaded.search or again.tokenizers.fingerprint != loaded.tokenizers.fingerprint:
+            raise RunError(f"{output}: the tokenizers or search settings did not come back; the export is not kept")
+    return output
+
+
+def export_ctranslate2(model: Path, output: Path, quantization: str, probe: Probe, force: bool = False) -> Comparison:
+    """Write a model as a CTranslate2 folder that says what the model says.
+
+    Raises:
+        ModelError: CTranslate2 cannot run the model, or `output` is there already.
+        RunError: on the probe the export says something else; nothing is kept, unless `force` says so.
+        MissingDependency: ctranslate2 is not installed.
+    """
+    _check_new(output)
+    loaded = _load_translation(model)
+    with _writing(output) as folder:
+        write_ctranslate2(folder, loaded.model, describe(loaded, quantization))
+        return _verified(loaded, folder, quantization, probe, force)
+
+
+def export_argos(
+    model: Path, output: Path, quantization: str, languages: tuple[str | None, str | None], probe: Probe, force: bool
+) -> Comparison:
+    """Write a model as a package of Argos Translate; `languages` come before those that the model names.
+
+    Raises:
+        ModelError, RunError, MissingDependency: as `export_ctranslate2`.
+        UserError: the languages are not known, or `output` does not end in .argosmodel.
+    """
+    if output.suffix != SUFFIX:
+        raise UserError(f"{output}: Argos Translate takes files that end in {SUFFIX}; name it {output.stem}{SUFFIX}")
+    _check_new(output)
+    loaded = _load_translation(model)
+    source, target = languages[0] or loaded.source_language, languages[1] or loaded.target_language
+    if not source or not target:
+        raise UserError(f"{loaded.folder}: does not name its languages; give --source-language and --target-language")
+    if obstacles := argos_obstacles(loaded.tokenizers):
+        raise ModelError(f"{loaded.folder}: an Argos package cannot hold this model: {'; '.join(obstacles)}")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        write_ctranslate2(folder, loaded.model, describe(loaded, quantization))
+        comparison = _verified(loaded, folder, quantization, probe, force)
+        own = {DESCRIPTION, "source.spm", "target.spm", "vocab.json", "target_vocab.json"}
+        files = tuple(sorted(path.name for path in folder.iterdir() if path.name not in own))
+        output.parent.mkdir(parents=True, exist_ok=True)
+        partial = output.with_name(f".{output.name}.writing")
+        try:
+            write_argos(partial, folder, loaded.tokenizers, ArgosLanguages(source, target), files)
+            partial.replace(output)
+        finally:
+            partial.unlink(missing_ok=True)
+    return comparison
+
+
+def _verified(loaded: LoadedModel, folder: Path, quantization: str, probe: Probe, force: bool) -> Comparison:
+    comparison = compare(
+        _texts(Translator.load(loaded.folder)),
+        _texts(Translator.load(folder)),
+        probe.lines or builtin_sentences(loaded.source_language),
+        least_chrf(quantization, builtin=probe.lines is None),
+        probe.references,
+        loaded.target_language,
+    )
+    if not comparison.is_good and not force:
+        report = "; ".join(comparison.lines_of_report()[:-1])
+        better = "--probe takes sentences of the model's own domain, and " if probe.lines is None else ""
+        remedy = f"{better}--force keeps it"
+        raise RunError(f"not kept, because it does not say what the model says: {report}; {remedy}")
+    return comparison
+
+
+def _texts(translator: Translator) -> Callable[[Sequence[str]], list[str]]:
+    return lambda lines: [translation.text for translation in translator.translate(lines)]
+
+
+def _load_translation(model: Path) -> LoadedModel:
+    loaded = load_model(find_model(model))
+    if loaded.task != "translation":
+        raise ModelError(f"{loaded.folder}: a {loaded.task} model; only translation models can be converted")
+    return loaded
+
+
+def _check_new(output: Path) -> None:
+    if output.exists() and not (output.is_dir() and not any(output.iterdir())):
+        raise ModelError(f"{output}: exists already; name a new place with -o")
+
+
+@contextlib.contextmanager
+def _writing(output: Path) -> Iterator[Path]:
+    """`atomic.new_folder`, whose failures are one line."""
+    try:
+        with atomic.new_folder(output) as folder:
+            yield folder
+    except OSError as error:
+        raise CheckpointError(f"{output}: cannot be written ({error.strerror}); name another place with -o") from error
+
+
+def _card(loaded: LoadedModel) -> str:
+    languages = [language for language in (loaded.source_language, loaded.target_language) if language]
+    front = ["---", *(["language:", *(f'- "{language}"' for language in languages)] if languages else [])]
+    front += ["library_name: transformers", "pipeline_tag: translation", "tags:", "- marian", "---", ""]
+    return "\n".join([*front, "# Marian model", "", "Load it with `AutoTokenizer` and `MarianMTModel`.", ""])

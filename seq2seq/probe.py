@@ -1,0 +1,134 @@
+"""Whether two engines say the same: what an exported model is measured by before it is called good.
+
+`conversion` translates a probe set with the model and with what it became, and asks `compare` for the difference.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from seq2seq.evaluation.text import score_texts
+
+# What is translated where no --probe is given: plain sentences of different length, for models from these languages.
+SENTENCES = {
+    "en": (
+        "The train to the coast leaves at seven in the morning.", "Where is the station?", "A man rides a bicycle.",
+        "We have known each other since we were children, although we never lived in the same town.",
+        "Please close the window before you go.", "It has been raining for three days.", "Thank you very much!",
+        "Two dogs play in the snow while an old woman watches them from a bench.",
+        "The price rose from 12 to 15 euros last year.", "I do not think that he will come back.",
+        "If you have any questions, write to us or call us between nine and five.", "Good night.",
+    ),
+    "de": (
+        "Der Zug an die Küste fährt um sieben Uhr morgens ab.", "Wo ist der Bahnhof?", "Ein Mann fährt Fahrrad.",
+        "Wir kennen uns seit unserer Kindheit, obwohl wir nie in derselben Stadt gewohnt haben.",
+        "Bitte schließen Sie das Fenster, bevor Sie gehen.", "Es regnet seit drei Tagen.", "Vielen Dank!",
+        "Zwei Hunde spielen im Schnee, und eine alte Frau sieht ihnen von einer Bank aus zu.",
+        "Der Preis stieg im letzten Jahr von 12 auf 15 Euro.", "Ich glaube nicht, dass er zurückkommt.",
+        "Wenn Sie Fragen haben, schreiben Sie uns oder rufen Sie zwischen neun und fünf an.", "Gute Nacht.",
+    ),
+    "fr": (
+        "Le train pour la côte part à sept heures du matin.", "Où est la gare ?", "Un homme fait du vélo.",
+        "Nous nous connaissons depuis l'enfance, bien que nous n'ayons jamais vécu dans la même ville.",
+        "Fermez la fenêtre avant de partir, s'il vous plaît.", "Il pleut depuis trois jours.", "Merci beaucoup !",
+        "Deux chiens jouent dans la neige pendant qu'une vieille femme les regarde depuis un banc.",
+        "Le prix est passé de 12 à 15 euros l'an dernier.", "Je ne pense pas qu'il revienne.",
+        "Si vous avez des questions, écrivez-nous ou appelez-nous entre neuf et dix-sept heures.", "Bonne nuit.",
+    ),
+    "es": (
+        "El tren a la costa sale a las siete de la mañana.", "¿Dónde está la estación?", "Un hombre va en bicicleta.",
+        "Nos conocemos desde niños, aunque nunca vivimos en la misma ciudad.", "Cierre la ventana antes de irse.",
+        "Llueve desde hace tres días.", "¡Muchas gracias!", "Dos perros juegan en la nieve.",
+        "El precio subió de 12 a 15 euros el año pasado.", "No creo que vuelva.",
+        "Si tiene alguna pregunta, escríbanos o llámenos entre las nueve y las cinco.", "Buenas noches.",
+    ),
+}  # fmt: skip
+_THREE_LETTERS = {"eng": "en", "deu": "de", "ger": "de", "fra": "fr", "fre": "fr", "spa": "es"}
+
+# How much of a model's text has to stay, by chrF against what the model itself says. The built-in sentences are few and
+# may be nothing that a model was trained for, so that it wavers between translations and small changes show.
+LEAST_CHRF = {"float32": 97.0, "float16": 95.0, "bfloat16": 90.0}
+LEAST_CHRF_QUANTIZED, LEAST_CHRF_BUILTIN = 85.0, 60.0
+# How many points of BLEU and of chrF may be lost against references.
+MOST_LOST = 1.0
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a probe set found."""
+
+    lines: int
+    identical: int
+    bleu: float
+    """Of the export, with what the model says as the reference."""
+    chrf: float
+    bleu_change: float | None
+    """Against references, where there are any: the export's score less the model's."""
+    chrf_change: float | None
+    seconds: float
+    """The model took, in torch."""
+    seconds_exported: float
+    least_chrf: float
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the export may be called the same model."""
+        kept = self.chrf >= self.least_chrf
+        lost = [-change for change in (self.bleu_change, self.chrf_change) if change is not None]
+        return kept and all(points <= MOST_LOST for points in lost)
+
+    def lines_of_report(self) -> list[str]:
+        """The figures, for people."""
+        report = [
+            f"{self.identical} of {self.lines} translations are identical; the others included, the export has "
+            f"chrF {self.chrf:.2f} (at least {self.least_chrf:g}) and BLEU {self.bleu:.2f} against the model's own",
+            f"{self.lines / max(self.seconds_exported, 1e-9):,.1f} lines a second, "
+            f"{self.lines / max(self.seconds, 1e-9):,.1f} before",
+        ]
+        if self.bleu_change is not None and self.chrf_change is not None:
+            report.insert(
+                1,
+                f"against the references BLEU changes by {self.bleu_change:+.2f} and chrF by {self.chrf_change:+.2f} "
+                f"(at most {MOST_LOST:g} may be lost)",
+            )
+        return report
+
+
+def builtin_sentences(source_language: str | None) -> tuple[str, ...]:
+    """Sentences in the language that a model translates from, or English ones."""
+    code = (source_language or "en").lower().replace("-", "_").split("_")[0]
+    return SENTENCES.get(_THREE_LETTERS.get(code, code), SENTENCES["en"])
+
+
+def least_chrf(quantization: str, builtin: bool) -> float:
+    """What an export with this number format has to keep, on sentences of its domain or on the built-in ones."""
+    return LEAST_CHRF.get(quantization, LEAST_CHRF_BUILTIN if builtin else LEAST_CHRF_QUANTIZED)
+
+
+def compare(
+    translate: Callable[[Sequence[str]], list[str]],
+    translate_exported: Callable[[Sequence[str]], list[str]],
+    lines: Sequence[str],
+    least: float,
+    references: Sequence[str] | None = None,
+    target_language: str | None = None,
+) -> Comparison:
+    """Translate `lines` with a model and with its export, and measure the difference."""
+    start = time.perf_counter()
+    texts = translate(lines)
+    middle = time.perf_counter()
+    exported = translate_exported(lines)
+    end = time.perf_counter()
+
+    def scores(hypotheses: Sequence[str], gold: Sequence[str]) -> tuple[float, float]:
+        bleu, chrf = score_texts(hypotheses, gold, ("bleu", "chrf"), target_language=target_language)
+        return bleu.score, chrf.score
+
+    identical = sum(one == other for one, other in zip(texts, exported, strict=True))
+    bleu, chrf = (100.0, 100.0) if identical == len(lines) else scores(exported, texts)
+    changes: tuple[float | None, float | None] = (None, None)
+    if references is not None:
+        pairs = zip(scores(exported, references), scores(texts, references), strict=True)
+        bleu_change, chrf_change = (after - before for after, before in pairs)
+        changes = (bleu_change, chrf_change)
+    return Comparison(len(lines), identical, bleu, chrf, *changes, middle - start, end - middle, least)

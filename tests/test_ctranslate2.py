@@ -1,0 +1,275 @@
+"""CTranslate2 folders and the engine that runs them: every architecture of ours, with what torch gives."""
+
+import random
+
+import pytest
+import torch
+from foreign_models import SOURCE, TARGET
+from our_models import make_ours
+
+from seq2seq.config import SearchConfig
+from seq2seq.errors import ModelError, UserError
+from seq2seq.inference.ctranslate2_engine import CTranslate2Engine, cached_folder, describe, differs
+from seq2seq.inference.engines import TorchEngine
+from seq2seq.inference.steps import TransformerSteps
+from seq2seq.inference.translator import Translator
+from seq2seq.interop import ctranslate2 as interop
+from seq2seq.tokenizer import TokenizerPair
+
+ctranslate2 = pytest.importorskip("ctranslate2")
+
+ARCHITECTURES = {
+    "pre-norm": dict(),
+    "post-norm": dict(norm_position="post"),
+    "relu": dict(activation="relu", position_layout="halves"),
+    "gelu": dict(activation="gelu"),
+    "silu": dict(activation="silu", norm_position="post", position_layout="halves"),
+    "swiglu": dict(activation="swiglu"),
+    "rms": dict(norm="rms", norm_epsilon=1e-3),
+    "learned positions": dict(positions="learned"),
+    "rotary": dict(positions="rotary"),
+    "rotary, rms, swiglu, wide heads": dict(positions="rotary", norm="rms", activation="swiglu", head_dim=12),
+    "narrow heads": dict(head_dim=6),
+    "uneven depth": dict(num_encoder_layers=3, num_decoder_layers=1),
+    "unscaled": dict(scale_embedding=False),
+    "untied": dict(tied_embeddings="none", norm_position="post"),
+    "two vocabularies": dict(shared=False, tied_embeddings="decoder"),
+}
+SEARCHES = [
+    SearchConfig(beam_size=1),
+    SearchConfig(beam_size=4, early_stopping=True, batch_tokens=200),
+    SearchConfig(beam_size=4, n_best=4, length_penalty=0.0, early_stopping=True),
+    SearchConfig(beam_size=3, n_best=2, length_penalty=0.6, early_stopping=True),
+]
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory):
+    return make_ours(tmp_path_factory.mktemp("ours") / "model", ending=4.0, search=SearchConfig(early_stopping=True))
+
+
+def torch_engine(model):
+    return TorchEngine(TransformerSteps(model.model, model.tokenizers, torch.device("cpu")))
+
+
+def converted_engine(model, folder, fallback=True, quantization="float32"):
+    folder.mkdir()
+    interop.write_ctranslate2(folder, model.model, describe(model, quantization))
+    second = (lambda: torch_engine(model)) if fallback else None
+    return CTranslate2Engine(folder, model.tokenizers, model.model.config.max_length, fallback=second)
+
+
+def sentences(model, count=24):
+    draw = random.Random(1)
+    words = " ".join(SOURCE).split()
+    lines = [" ".join(draw.choices(words, k=draw.randint(1, 9))) for _ in range(count)]
+    return model.tokenizers.source.encode_all(lines)
+
+
+def assert_alike(found, expected):
+    assert [[h.ids for h in one] for one in found] == [[h.ids for h in one] for one in expected]
+    assert [[h.finished for h in one] for one in found] == [[h.finished for h in one] for one in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert [h.log_prob for h in one] == pytest.approx([h.log_prob for h in other], abs=1e-3)
+        assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-3)
+
+
+# -- numbers ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_every_architecture_gives_the_same_probabilities(name, tmp_path):
+    """Teacher forcing in both; what never comes out is taken out of ours, as it is out of the export."""
+    model = make_ours(tmp_path / "ours", **ARCHITECTURES[name])
+    (tmp_path / "export").mkdir()
+    interop.write_ctranslate2(tmp_path / "export", model.model, describe(model, "float32"))
+    runner = ctranslate2.Translator(str(tmp_path / "export"), intra_threads=1)
+    source, target = model.tokenizers.source, model.tokenizers.target
+    rows = list(zip(source.encode_all(SOURCE[:4]), target.encode_all(TARGET[:4]), strict=True))
+    scored = runner.score_batch([source.pieces(s) for s, _ in rows], [target.pieces(t) for _, t in rows])
+    for (source_ids, target_ids), result in zip(rows, scored, strict=True):
+        ids = torch.tensor([[*source_ids, source.eos_id]])
+        start = torch.tensor([[target.start_id, *target_ids]])
+        with torch.no_grad():
+            logits = model.model.project(model.model(ids, torch.ones_like(ids, dtype=torch.bool), start))[0]
+        logits[:, [target.start_id, target.pad_id]] = interop.NEVER
+        expected = logits.log_softmax(-1).gather(1, torch.tensor([*target_ids, target.eos_id])[:, None])
+        assert result.log_probs == pytest.approx(expected[:, 0].tolist(), abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["pre-norm", "rotary, rms, swiglu, wide heads", "silu", "two vocabularies"])
+@pytest.mark.parametrize("search", SEARCHES, ids=range(len(SEARCHES)))
+def test_the_engine_gives_what_torch_gives(name, search, tmp_path):
+    model = make_ours(tmp_path / "ours", ending=4.0, **ARCHITECTURES[name])
+    source_ids = sentences(model)
+    engine = converted_engine(model, tmp_path / "export")
+    assert_alike(engine.translate(source_ids, search), torch_engine(model).translate(source_ids, search))
+
+
+def test_most_sentences_need_no_fallback(ours, tmp_path):
+    engine, source_ids = converted_engine(ours, tmp_path / "export", fallback=False), sentences(ours)
+    search = SearchConfig(beam_size=4, early_stopping=True)
+    found, expected = engine.translate(source_ids, search), torch_engine(ours).translate(source_ids, search)
+    assert sum(one[0].ids == other[0].ids for one, other in zip(found, expected, strict=True)) > len(source_ids) / 2
+
+
+@pytest.mark.parametrize("search", SEARCHES, ids=range(len(SEARCHES)))
+def test_prefixes_are_kept_and_counted(ours, search, tmp_path):
+    engine, source_ids = converted_engine(ours, tmp_path / "export"), sentences(ours)
+    draw = random.Random(2)
+    prefixes = [[draw.randrange(4, 90) for _ in range(draw.choice([0, 1, 3]))] for _ in source_ids]
+    found = engine.translate(source_ids, search, prefixes)
+    assert_alike(found, torch_engine(ours).translate(source_ids, search, prefixes))
+    for prefix, hypotheses in zip(prefixes, found, strict=True):
+        assert all(list(one.ids[: len(prefix)]) == prefix for one in hypotheses)
+
+
+@pytest.mark.parametrize(
+    ("setting", "values"),
+    [("sample", dict(sample=True, n_best=2, top_k=5)), ("min_length", dict(min_length=4)),
+     ("no_repeat_ngram", dict(no_repeat_ngram=2))],
+)  # fmt: skip
+def test_what_ctranslate2_does_otherwise_is_done_by_torch(ours, setting, values, tmp_path):
+    search, source_ids = SearchConfig(**values), sentences(ours)
+    assert differs(search) == setting
+    engine = converted_engine(ours, tmp_path / "export")
+    assert_alike(engine.translate(source_ids, search), torch_engine(ours).translate(source_ids, search))
+    # Without the model there is nothing to fall back on, and CTranslate2 still answers every sentence.
+    alone = CTranslate2Engine(tmp_path / "export", ours.tokenizers, ours.model.config.max_length)
+    assert all(alone.translate(source_ids, search))
+
+
+def test_neighbours_and_order_change_nothing(ours, tmp_path):
+    engine, source_ids = converted_engine(ours, tmp_path / "export"), sentences(ours)
+    search = SearchConfig(beam_size=4, n_best=2, early_stopping=True)
+    together = engine.translate(source_ids, search)
+    assert_alike(engine.translate(source_ids[::-1], search)[::-1], together)
+    assert_alike([engine.translate([ids], search)[0] for ids in source_ids], together)
+
+
+def test_no_sentence_is_no_work(ours, tmp_path):
+    assert converted_engine(ours, tmp_path / "export").translate([], SearchConfig()) == []
+
+
+def test_special_ids_never_come_out_of_a_bare_translate_batch(tmp_path):
+    model = make_ours(tmp_path / "ours", output_bias=True)
+    with torch.no_grad():
+        model.model.output.bias[model.tokenizers.target.pad_id] = 50.0  # or nothing else would
+    (tmp_path / "export").mkdir()
+    interop.write_ctranslate2(tmp_path / "export", model.model, describe(model, "float32"))
+    runner = ctranslate2.Translator(str(tmp_path / "export"), intra_threads=1)
+    target = model.tokenizers.target
+    done = runner.translate_batch(
+        [model.tokenizers.source.pieces(ids) for ids in sentences(model, 4)], max_decoding_length=9
+    )
+    assert not {*target.pieces([target.pad_id, target.start_id])} & {
+        piece for one in done for piece in one.hypotheses[0]
+    }
+
+
+# -- folders ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("quantization", ["float32", "float16", "bfloat16", "int8", "int8_float32", "int16"])
+def test_every_number_format_is_written_and_runs(ours, quantization, tmp_path):
+    engine = converted_engine(ours, tmp_path / "export", quantization=quantization)
+    assert all(engine.translate(sentences(ours, 4), SearchConfig(beam_size=2)))
+    assert interop.read_description(tmp_path / "export").quantization == quantization
+
+
+def test_int8_is_smaller_than_float32(tmp_path):
+    model = make_ours(tmp_path / "ours", d_model=64)
+    sizes = {}
+    for quantization in ("float32", "int8"):
+        converted_engine(model, tmp_path / quantization, quantization=quantization)
+        sizes[quantization] = (tmp_path / quantization / interop.WEIGHTS).stat().st_size
+    assert sizes["int8"] < 0.5 * sizes["float32"]
+
+
+def test_a_converted_folder_says_all_that_translating_needs(ours, tmp_path):
+    converted_engine(ours, tmp_path / "export")
+    described = interop.read_description(tmp_path / "export")
+    assert described.tokenizers.fingerprint == ours.tokenizers.fingerprint
+    assert described.search == ours.search
+    assert (described.source_language, described.target_language) == ("en", "de")
+    (tmp_path / "moved").mkdir()
+    (tmp_path / "export").rename(tmp_path / "moved" / "model")
+    lines = [*SOURCE, "", "  "]
+    expected = Translator.load(ours.folder, threads=1).translate(lines)
+    found = Translator.load(tmp_path / "moved" / "model", threads=1).translate(lines)
+    assert len(found) == len(lines)
+    same = sum(one.text == other.text for one, other in zip(found, expected, strict=True))
+    assert same > len(lines) / 2
+
+
+def test_the_translator_gives_the_same_lines_with_both_engines(ours):
+    lines = [*SOURCE, "", "\u2028", "tab\there", " spaces ", "日本語 😀", "x " * 200]
+    for search in (dict(), dict(n_best=3, beam_size=3), dict(sample=True, seed=3)):
+        expected = Translator.load(ours.folder, threads=1, **search).translate(lines)
+        found = Translator.load(ours.folder, engine="ctranslate2", threads=1, **search).translate(lines)
+        assert [one.text for one in found] == [one.text for one in expected]
+        assert [one.score for one in found] == pytest.approx([one.score for one in expected], abs=1e-3)
+        assert [[a.text for a in one.alternatives] for one in found] == [
+            [a.text for a in one.alternatives] for one in expected
+        ]
+
+
+def test_a_model_is_converted_once(ours):
+    folder = cached_folder(ours, "float32")
+    written = (folder / interop.WEIGHTS).stat().st_mtime_ns
+    assert cached_folder(ours, "float32") == folder
+    assert (folder / interop.WEIGHTS).stat().st_mtime_ns == written
+    assert cached_folder(ours, "int8") != folder
+
+
+def test_auto_takes_ctranslate2_where_it_can(ours):
+    from seq2seq.inference.loading import load_engine
+
+    assert isinstance(load_engine([ours.folder], "auto", threads=1).engine, CTranslate2Engine)
+    assert isinstance(load_engine([ours.folder], threads=1).engine, TorchEngine)
+    assert isinstance(load_engine([ours.folder] * 2, "auto", threads=1).engine, TorchEngine)
+    assert isinstance(load_engine([ours.folder], "auto", threads=1, search={"sample": True}).engine, TorchEngine)
+
+
+# -- errors ----------------------------------------------------------------------------------------
+
+
+def test_wrong_uses_are_one_line(ours, tmp_path):
+    converted_engine(ours, tmp_path / "export")
+    for wrong, word in (
+        (lambda: Translator.load(ours.folder, ours.folder, engine="ctranslate2"), "ensemble"),
+        (lambda: Translator.load(tmp_path / "export", ours.folder), "ensemble"),
+        (lambda: Translator.load(tmp_path / "export", engine="torch"), "--engine torch"),
+        (lambda: Translator.load(ours.folder, quantization="int8"), "--engine ctranslate2"),
+    ):
+        with pytest.raises(UserError, match=word) as caught:
+            wrong()
+        assert "\n" not in str(caught.value)
+
+
+def test_a_damaged_folder_is_one_line(ours, tmp_path):
+    converted_engine(ours, tmp_path / "export")
+    (tmp_path / "export" / interop.DESCRIPTION).write_text("{}")
+    with pytest.raises(ModelError, match="convert the model again"):
+        Translator.load(tmp_path / "export")
+
+
+def test_every_obstacle_is_named(ours, tmp_path):
+    class Repeating:
+        """A vocabulary as no SentencePiece model has it."""
+
+        vocab_size, eos_id, unk_id = 3, 2, 0
+
+        def pieces(self, ids):
+            return [("<unk>", "a", "a")[id_] for id_ in ids]
+
+    pair = TokenizerPair(Repeating(), ours.tokenizers.target)
+    assert len(interop.ctranslate2_obstacles(pair)) == 2
+    described = interop.Described(pair, 80, ours.search, "float32", None, None)
+    with pytest.raises(ModelError, match=r"twice.*eos_id"):
+        interop.write_ctranslate2(tmp_path, ours.model, described)

@@ -1,0 +1,184 @@
+"""N lines in, N lines out, in order: whatever the bytes are, through real pipes to the real commands.
+
+One process of `s2s translate` and one of `s2s classify` for each format live as long as the file's tests. Each answers
+what hypothesis makes up, line for line, before it is sent anything else.
+"""
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from seq2seq.config import Config
+from seq2seq.model.classifier import EncoderClassifier
+from seq2seq.model.transformer import Transformer
+from seq2seq.model_folder import save_model
+from seq2seq.tokenizer import Tokenizer, TokenizerPair
+
+TEXTS = ["A man rides a red bicycle.", "Two dogs play in the snow!", "Der Hund schläft, und die Katze sieht zu."]
+NASTY = [
+    b"", b" ", b"\t \xc2\xa0", "\u2028".encode(), "\u3000\u200b\ufeff".encode(), b"\x00", b"\r", b"\x0c",
+    b"\x1c\x1d\x1e\x1f", "a\u2028b\u2029c\u0085d\x0be\x0cf\x00g".encode(), b"cr\rin the middle", b"cr at the end\r",
+    b"two\r\r", b"broken \xff\xfe utf-8", b"\xed\xa0\x80 lone surrogate", b"\xf0\x9f half an emoji", b"\xc0\x80",
+    b"\xf4\x90\x80\x80", "\u202eright to left \u200f\u061c עברית العربية".encode(),
+    "😀\U0001f469\u200d\U0001f467 \U0001f3f3\ufe0f\u200d\U0001f308".encode(), "日本語 한국어 ไทย ᚠᚢᚦ 𐎀𐎁 𓀀".encode(),
+    b"\xef\xbb\xbfbyte order mark", b"\x1b[31mred\x1b[0m", "e\u0301\u0301\u0301".encode(), "▁▁ \u2581".encode(),
+    b"<s> </s> <unk>", b'{"text": "\\u2028"}', b"a ||| b ||| c", b"tab\tin\tit", b"%s %n {} \\n \\",
+    "\U0010ffff\ufffe\ue000".encode(), b"-" * 300,
+]  # fmt: skip
+LINE = st.one_of(
+    st.sampled_from(NASTY),
+    st.text(max_size=40).map(lambda text: text.encode("utf-8", "surrogatepass").replace(b"\n", b" ")),
+    st.binary(max_size=40).map(lambda raw: raw.replace(b"\n", b" ")),
+    st.lists(st.sampled_from(NASTY), min_size=2, max_size=4).map(b" ".join),
+)
+EXAMPLES = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+SECONDS = 120
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory) -> dict[str, Path]:
+    torch.manual_seed(0)
+    shape = {"preset": "tiny", "d_model": 16, "num_heads": 2, "d_ff": 16, "num_encoder_layers": 1}
+    shape |= {"num_decoder_layers": 1, "max_length": 256}
+    data = {"train": {"tsv": "a"}, "valid": {"tsv": "a"}}
+    search = {"beam_size": 1, "max_length_ratio": 0.02, "max_length_offset": 4}
+    common = {"data": data, "model": shape, "search": search, "tokenizer": {"vocab_size": 320}}
+    config = Config.model_validate({**common, "source_language": "en", "target_language": "de"})
+    tokenizer = Tokenizer.train(TEXTS * 10, config.tokenizer, seed=1)
+    pair = TokenizerPair(tokenizer, tokenizer)
+    folder = tmp_path_factory.mktemp("models")
+    transformer = Transformer(config.model, tokenizer.vocab_size, tokenizer.vocab_size)
+    save_model(folder / "translate", model_state=transformer.state_dict(), config=config, tokenizers=pair)
+    config = Config.model_validate({**common, "task": "classification"})
+    classifier = EncoderClassifier(config.model, config.classifier, tokenizer.vocab_size, 3)
+    labels = ("ham", "spam", "eggs")
+    save_model(folder / "classify", model_state=classifier.state_dict(), config=config, tokenizers=pair, labels=labels)
+    return {verb: folder / verb for verb in ("translate", "classify")}
+
+
+def start(verb: str, form: str, model: Path) -> subprocess.Popen:
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "seq2seq", verb, str(model), "--device", "cpu", "--threads", "1", "--format", form]
+    return subprocess.Popen(
+        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    )
+
+
+class Conversation:
+    """A process that is sent lines and owes one answer for each."""
+
+    def __init__(self, verb: str, form: str, model: Path):
+        self.verb, self.form, self.lines = verb, form, 0
+        self._process = start(verb, form, model)
+        self._answers: queue.Queue[bytes] = queue.Queue()
+        self._ended = threading.Event()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def ask(self, lines: list[bytes]) -> list[bytes]:
+        """The answers to these lines, waited for before anything else is sent."""
+        self._process.stdin.write(b"".join(line + b"\n" for line in lines))
+        self._process.stdin.flush()
+        self.lines += len(lines)
+        answers = [self._answers.get(timeout=SECONDS) for _ in lines]
+        assert self._answers.empty(), "more lines came out than went in"
+        return answers
+
+    def end(self, last: bytes) -> bytes:
+        """The answer to a last line without its end."""
+        self._process.stdin.write(last)
+        self._process.stdin.close()
+        answer = self._answers.get(timeout=SECONDS)
+        assert self._process.wait(SECONDS) == 0
+        self._ended.wait(SECONDS)
+        assert self._answers.empty()
+        return answer
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    def _listen(self) -> None:
+        for line in self._process.stdout:
+            self._answers.put(line)
+        self._ended.set()
+
+
+def text_of(raw: bytes) -> str:
+    """What the command reads of a line."""
+    return raw.removesuffix(b"\r").decode("utf-8", "replace")
+
+
+def check(verb: str, form: str, line: bytes, answer: bytes) -> None:
+    """One line, of the right kind, to the line that it answers."""
+    assert answer.endswith(b"\n")
+    assert b"\r" not in answer
+    said = answer.decode("utf-8").removesuffix("\n")
+    blank = not text_of(line).strip()
+    if form == "jsonl":
+        record = json.loads(said)
+        assert record["source" if verb == "translate" else "text"] == text_of(line)
+        if verb == "classify":
+            assert bool(record["label"]) is not blank
+        elif blank:
+            assert record["translation"] == ""
+            assert record["tokens"] == 0
+    elif blank:
+        assert said == ""
+    elif verb == "classify":
+        label, probability = said.split("\t")
+        assert label in ("ham", "spam", "eggs")
+        assert 0 <= float(probability) <= 1
+
+
+TALKS = [(verb, form) for verb in ("translate", "classify") for form in ("text", "jsonl")]
+
+
+@pytest.fixture(scope="module", params=TALKS, ids="-".join)
+def conversation(request, models):
+    verb, form = request.param
+    talk = Conversation(verb, form, models[verb])
+    talk.ask([b"The first two bytes say whether the input is packed."])
+    yield talk
+    talk.kill()
+
+
+@EXAMPLES
+@given(lines=st.lists(LINE, min_size=1, max_size=8))
+def test_every_line_is_answered_in_order_before_the_next_is_sent(conversation, lines):
+    for line, answer in zip(lines, conversation.ask(lines), strict=True):
+        check(conversation.verb, conversation.form, line, answer)
+
+
+def test_each_nasty_line_alone(conversation):
+    for line in NASTY:
+        (answer,) = conversation.ask([line])
+        check(conversation.verb, conversation.form, line, answer)
+
+
+@pytest.mark.parametrize("unit", [b"A man rides. ", b"x", "日".encode(), b" ", b"\xff"])
+def test_a_hundred_thousand_characters_are_a_line(conversation, unit):
+    """Without a place to cut at, too; and what comes before and after it stays in its place."""
+    length = 100_000 if conversation.verb == "classify" or unit in (b"A man rides. ", b" ") else 10_000
+    lines = [b"before", unit * (length // len(text_of(unit))), b"", b"after"]
+    for line, answer in zip(lines, conversation.ask(lines), strict=True):
+        check(conversation.verb, conversation.form, line, answer)
+
+
+@pytest.mark.parametrize("last", [b"no line feed", b" ", b"half \xe2\x80"])
+@pytest.mark.parametrize("verb", ["translate", "classify"])
+def test_the_last_line_needs_no_line_feed(models, verb, last):
+    talk = Conversation(verb, "jsonl", models[verb])
+    try:
+        check(verb, "jsonl", b"", talk.ask([b""])[0])  # the first line of all, one byte
+        check(verb, "jsonl", last, talk.end(last))
+    finally:
+        talk.kill()

@@ -1,0 +1,92 @@
+"""Models of ours as Marian folders: transformers gives the same text, and what comes back is the model."""
+
+import pytest
+import torch
+from foreign_models import SOURCE
+from our_models import make_ours as make_any
+
+from seq2seq.config import SearchConfig
+from seq2seq.conversion import export_marian
+from seq2seq.errors import ModelError
+from seq2seq.inference.engines import TorchEngine
+from seq2seq.inference.steps import TransformerSteps
+from seq2seq.interop.marian import MarianModel, marian_obstacles, write_marian
+from seq2seq.model_folder import load_model
+from seq2seq.tokenizer import TokenizerPair
+
+transformers = pytest.importorskip("transformers")
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
+
+OURS = [
+    dict(),
+    dict(position_layout="interleaved"),
+    dict(activation="gelu", tied_embeddings="decoder", output_bias=True, position_layout="interleaved"),
+    dict(activation="silu", tied_embeddings="none", scale_embedding=False),
+    dict(num_encoder_layers=1, num_decoder_layers=3, shared=False, tied_embeddings="decoder"),
+]
+
+
+def make_ours(folder, **settings):
+    """A model that Marian can express, unless `settings` say otherwise."""
+    return make_any(folder, **{"norm_position": "post", "position_layout": "halves", **settings})
+
+
+def our_greedy(ours, lines):
+    config = SearchConfig(beam_size=1, max_length_ratio=1e-6, max_length_offset=30, min_length=2)
+    engine = TorchEngine(TransformerSteps(ours.model, ours.tokenizers, torch.device("cpu")))
+    return [list(found[0].ids) for found in engine.translate(ours.tokenizers.source.encode_all(lines), config)]
+
+
+@pytest.mark.parametrize("settings", OURS, ids=range(len(OURS)))
+def test_a_model_of_ours_becomes_theirs(settings, tmp_path):
+    ours = make_ours(tmp_path / "ours", **settings)
+    exported = export_marian(tmp_path / "ours", tmp_path / "marian")
+    theirs = transformers.MarianMTModel.from_pretrained(exported).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
+    lines = [*SOURCE, "Ünïcödé 日本 😀"]
+    batch = tokenizer(lines, return_tensors="pt", padding=True)
+    ids = [[*row, ours.tokenizers.source.eos_id] for row in ours.tokenizers.source.encode_all(lines)]
+    assert tokenizer(lines)["input_ids"] == ids
+    rows = theirs.generate(**batch, num_beams=1, max_length=31, min_length=3)[:, 1:].tolist()
+    end = ours.tokenizers.target.eos_id
+    expected = [row[: row.index(end)] if end in row else row for row in rows]
+    # At the limit theirs is given an end; until then both say the same.
+    assert [row[:29] for row in our_greedy(ours, lines)] == [row[:29] for row in expected]
+    texts = tokenizer.batch_decode(rows, skip_special_tokens=True)
+    assert [ours.tokenizers.target.decode(row).strip() for row in expected] == texts
+
+
+@pytest.mark.parametrize("settings", OURS, ids=range(len(OURS)))
+def test_a_model_of_ours_comes_back_as_itself(settings, tmp_path):
+    ours = make_ours(tmp_path / "ours", **settings)
+    again = load_model(export_marian(tmp_path / "ours", tmp_path / "marian"))
+    assert type(again.tokenizers) is TokenizerPair
+    assert again.tokenizers.fingerprint == ours.tokenizers.fingerprint
+    assert again.search == ours.search
+    ids = torch.tensor([ours.tokenizers.source.encode(SOURCE[0])])
+    start = torch.tensor([[ours.tokenizers.target.start_id, 5, 6, 7]])
+    mask = torch.ones_like(ids, dtype=torch.bool)
+    with torch.no_grad():
+        before, after = (one.project(one(ids, mask, start)) for one in (ours.model, again.model))
+    # Sinusoids by turns come back in halves: the same numbers, added up in another order.
+    assert (before - after).abs().max() < 1e-5
+    if settings.get("position_layout") != "interleaved":
+        assert again.model.config == ours.model.config.model_copy(update={"preset": None})
+        assert torch.equal(before, after)
+
+
+def test_every_obstacle_is_named(tmp_path):
+    ours = make_ours(
+        tmp_path / "ours", norm_position="pre", norm="rms", positions="rotary", activation="swiglu", head_dim=6,
+        norm_epsilon=1e-6,
+    )  # fmt: skip
+    with pytest.raises(ModelError) as caught:
+        export_marian(tmp_path / "ours", tmp_path / "marian")
+    for word in ("norm_position", "norm rms", "positions rotary", "swiglu", "head_dim", "norm_epsilon"):
+        assert word in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "marian").exists()
+    assert len(marian_obstacles(ours.model.config, ours.tokenizers)) == 6
+    with pytest.raises(ModelError, match="norm_position"):
+        write_marian(tmp_path, MarianModel(ours.model.config, ours.tokenizers, {}, ours.search, None, None))
