@@ -28,6 +28,11 @@ PRESETS: dict[str, dict[str, Any]] = {
         d_model=512, num_heads=8, num_encoder_layers=5, num_decoder_layers=5, d_ff=2048, dropout=0.1,
         norm_position="post", max_length=200,
     ),
+    # The shape of OPUS-MT models, which s2s convert --to marian can write.
+    "marian": dict(
+        d_model=512, num_heads=8, num_encoder_layers=6, num_decoder_layers=6, d_ff=2048, activation="silu",
+        norm_position="post", position_layout="halves", output_bias=True, max_length=512,
+    ),
 }  # fmt: skip
 
 
@@ -154,7 +159,7 @@ class TokenizerConfig(Section):
 class ModelConfig(Section):
     """The Transformer: a preset, and every number open."""
 
-    preset: Literal["tiny", "small", "base", "big", "deep-encoder", "classic"] | None = "small"
+    preset: Literal["tiny", "small", "base", "big", "deep-encoder", "classic", "marian"] | None = "small"
     """Sizes to start from; any key beside it wins."""
     d_model: Positive = 256
     num_heads: Positive = 4

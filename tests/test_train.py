@@ -279,8 +279,8 @@ def test_a_signal_saves_and_the_same_command_goes_on(folder, number):
 def test_torchrun_trains_on_two_processes(folder):
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), "OMP_NUM_THREADS": "1"}
     result = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "seq2seq", "train",
-         "toy.yaml"],
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "seq2seq",
+         "train", "toy.yaml"],
         cwd=folder, env=environment, capture_output=True, text=True, timeout=240,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr
@@ -293,8 +293,8 @@ def test_torchrun_trains_on_two_processes(folder):
 def test_a_small_model_learns_to_reverse_and_translate_number_words(folder, capfd):
     """A task whose answer is known, end to end: words are translated one by one and come in reverse order."""
     changes = (
-        "training.max_steps=900", "training.learning_rate=3e-3", "training.warmup_steps=50", "training.validate_every=900",
-        "model.dropout=0.0", "model.d_model=64", "model.d_ff=128", "tokenizer.vocab_size=300",
+        "training.max_steps=900", "training.learning_rate=3e-3", "training.warmup_steps=50",
+        "training.validate_every=900", "model.dropout=0.0", "model.d_model=64", "model.d_ff=128", "tokenizer.vocab_size=300",
     )  # fmt: skip
     assert train(*(part for change in changes for part in ("--set", change))) == 0
     capfd.readouterr()

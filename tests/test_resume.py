@@ -1,0 +1,240 @@
+"""Going on: a run that was stopped, killed or damaged at any moment ends as one that was not."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import toy_run
+from toy_run import outcome, toy_loss, train
+
+from seq2seq import runtime
+from seq2seq.errors import CheckpointError
+
+CPU = runtime.Runtime(torch.device("cpu"), torch.float32)
+
+
+@pytest.fixture
+def tmp_path():
+    """In memory where that is possible: these tests bring hundreds of checkpoints to the disk."""
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
+        yield Path(folder)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    with runtime.single_thread():
+        yield
+
+
+def records(folder):
+    return [json.loads(line) for line in (Path(folder) / "metrics.jsonl").read_text().splitlines()]
+
+
+def steps_of(folder):
+    return [int(path.name.removeprefix("step_")) for path in sorted((Path(folder) / "checkpoints").glob("step_*"))]
+
+
+# -- going on ----------------------------------------------------------------------------------------------------------
+
+FULL = dict(ema=0.9, accumulate=2, patience=3, average="best", average_count=2)
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL inside a process: nothing of ours handles it."""
+
+
+def killed_at(count):
+    calls = iter(range(count))
+
+    def compute(module, batch):
+        if next(calls, None) is None:
+            raise Killed
+        return toy_loss(module, batch)
+
+    return compute
+
+
+def test_two_equal_runs_end_in_the_same_bits(tmp_path):
+    train(tmp_path / "a", **FULL)
+    train(tmp_path / "b", **FULL)
+    assert outcome(tmp_path / "a") == outcome(tmp_path / "b")
+
+
+def test_interrupted_anywhere_ends_in_the_same_bits(tmp_path):
+    train(tmp_path / "whole", **FULL)
+    for count in (1, 13, 15, 29, 52, 79):
+        folder = tmp_path / f"{count}"
+        with pytest.raises(Killed):
+            train(folder, compute_loss=killed_at(count), **FULL)
+        train(folder, **FULL)
+        assert outcome(folder) == outcome(tmp_path / "whole"), f"interrupted after {count} micro-batches"
+
+
+def test_interrupted_in_a_write_or_a_prune_ends_in_the_same_bits(tmp_path, monkeypatch):
+    """The process dies at each renaming, syncing and deleting of files in turn."""
+    train(tmp_path / "whole", **FULL)
+    expected = outcome(tmp_path / "whole")
+    moments = [("os.rename", 3), ("os.rename", 8), ("shutil.rmtree", 1), ("shutil.rmtree", 4), ("os.fsync", 30)]
+    moments += [("os.rename", 11), ("os.rename", 12), ("shutil.rmtree", 2), ("os.fsync", 77)]
+    for name, count in moments:
+        folder = tmp_path / f"{name}-{count}"
+        with monkeypatch.context() as patch:
+            module, _, function = name.partition(".")
+            original, calls = getattr(sys.modules[module], function), iter(range(count))
+
+            def dying(*args, original=original, calls=calls, **kwargs):
+                if not kwargs.get("ignore_errors") and next(calls, None) is None:
+                    raise Killed
+                return original(*args, **kwargs)
+
+            patch.setattr(f"{module}.{function}", dying)
+            with pytest.raises(Killed):
+                train(folder, **FULL)
+        train(folder, **FULL)
+        assert outcome(folder) == expected, f"died at call {count} of {name}"
+
+
+def test_a_finished_run_says_so_and_trains_nothing(tmp_path):
+    train(tmp_path)
+    before = outcome(tmp_path)
+    _, result = train(tmp_path, compute_loss=killed_at(0))
+    assert result.status == "already finished"
+    assert "max_steps 40" in result.reason
+    assert outcome(tmp_path) == before
+
+
+def test_raised_max_steps_go_on_as_if_they_had_been_there_from_the_start(tmp_path):
+    train(tmp_path / "a", max_steps=20)
+    _, result = train(tmp_path / "a", max_steps=40)
+    train(tmp_path / "b", max_steps=40)
+    assert result.status == "finished"
+    assert result.step == 40
+    a, b = outcome(tmp_path / "a"), outcome(tmp_path / "b")
+    assert a["files"] == b["files"]
+    assert a["metrics"] == b["metrics"]
+
+
+def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_used(tmp_path, caplog):
+    with pytest.raises(Killed):
+        train(tmp_path, compute_loss=killed_at(38))
+    newest = tmp_path / "checkpoints" / f"step_{steps_of(tmp_path)[-1]:08d}"
+    (newest / "model.safetensors").write_bytes(b"")
+    train(tmp_path)
+    train(tmp_path / "whole")
+    assert f"{newest}: damaged checkpoint, not used" in caplog.text
+    assert outcome(tmp_path)["files"] == outcome(tmp_path / "whole")["files"]
+
+
+def test_only_damaged_checkpoints_stop_the_run_with_nothing_overwritten(tmp_path):
+    train(tmp_path)
+    for path in (tmp_path / "checkpoints").glob("*/manifest.json"):
+        path.write_text("{")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(CheckpointError, match="every checkpoint is damaged"):
+        train(tmp_path)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_a_checkpoint_of_another_model_is_refused(tmp_path, monkeypatch):
+    train(tmp_path)
+    monkeypatch.setattr(toy_run, "CLASSES", 7)
+    with pytest.raises(CheckpointError, match=r"last\.weight has shape"):
+        train(tmp_path)
+
+
+def test_validation_frequency_does_not_change_what_is_learned(tmp_path):
+    few, _ = train(tmp_path / "few", validate_every=40)
+    many, _ = train(tmp_path / "many", validate_every=3)
+    for one, other in zip(few.module.parameters(), many.module.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+# -- processes ---------------------------------------------------------------------------------------------------------
+
+
+def start(folder, *settings):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent.parent)}
+    command = [sys.executable, toy_run.__file__, str(folder), *settings]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(path, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < deadline, f"{path} never came"
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_leaves_with_zero(tmp_path, number):
+    process = start(tmp_path / "a", "max_steps=60", "pause=0.05")
+    wait_for(tmp_path / "a" / "checkpoints" / "step_00000007")
+    process.send_signal(number)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 0, errors
+    result = json.loads(output)
+    assert result["status"] == "stopped"
+    assert "same command" in result["reason"]
+    assert result["step"] in steps_of(tmp_path / "a")
+    train(tmp_path / "a", max_steps=60)
+    train(tmp_path / "b", max_steps=60)
+    one, other = outcome(tmp_path / "a"), outcome(tmp_path / "b")
+    assert one["files"] == other["files"]
+    assert one["metrics"] == other["metrics"]
+
+
+@pytest.mark.slow
+def test_a_second_signal_ends_at_once(tmp_path):
+    process = start(tmp_path, "max_steps=1000", "pause=5")
+    wait_for(tmp_path / "checkpoints")
+    time.sleep(1.0)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=4)
+    assert process.returncode != 0
+
+
+def in_a_fork(folder, **settings):
+    """The id of a process that trains; it began with everything imported, so that it can be killed early."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            train(folder, **settings)
+            code = 0
+        finally:
+            os._exit(code)
+    return child
+
+
+@pytest.mark.slow
+def test_killed_at_random_moments_ends_in_the_same_bits(tmp_path):
+    settings = {**FULL, "max_steps": 150, "checkpoint_every": 2, "compute_loss": slow_loss, "patience": None}
+    train(tmp_path / "whole", **settings)
+    draw, kills, finished = random.Random(1), 0, False
+    while not finished:
+        assert kills < 500
+        child = in_a_fork(tmp_path / "killed", **settings)
+        time.sleep(draw.uniform(0.02, 0.3))
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        finished = status == 0
+        assert finished or os.WIFSIGNALED(status)
+        kills += not finished
+    assert kills >= 25
+    assert outcome(tmp_path / "killed") == outcome(tmp_path / "whole")
+
+
+def slow_loss(module, batch):
+    time.sleep(0.01)
+    return toy_loss(module, batch)
