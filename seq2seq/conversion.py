@@ -57,7 +57,7 @@ def import_marian(folder: Path, output: Path, torch_file: bool = False) -> Path:
     _check_new(output)
     name = folder
     if not folder.is_dir() and hub.is_hub_name(folder):
-        folder = hub.fetch_model(folder)
+        folder = hub.fetch_model(folder, torch_file)
     loaded = load_marian(folder, torch_file)
     config = config_of(loaded)
     return save_model(
@@ -65,7 +65,7 @@ def import_marian(folder: Path, output: Path, torch_file: bool = False) -> Path:
         model_state=distinct(loaded.model.state_dict(keep_vars=True)),
         config=config,
         tokenizers=loaded.tokenizers,
-        card=f"# {folder.name}\n\nConverted from the Marian folder `{name.name}`.\n",
+        card=f"# {name.name}\n\nConverted from the Marian folder `{name.name}`.\n",
     )
 
 

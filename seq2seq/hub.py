@@ -11,8 +11,8 @@ from pathlib import Path
 from seq2seq.errors import MissingDependency, ModelError
 
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-# Pickles are not fetched: they are not read either.
 PATTERNS = ("*.json", "*.safetensors", "*.spm", "README.md")
+TORCH_FILE = "pytorch_model.bin"
 
 
 def is_hub_name(name: str | Path) -> bool:
@@ -21,8 +21,8 @@ def is_hub_name(name: str | Path) -> bool:
     return bool(NAME.fullmatch(text)) and not Path(text).exists() and not Path(text.split("/")[0]).is_dir()
 
 
-def fetch_model(name: str | Path) -> Path:
-    """The folder of a model of the hub, fetched or from the cache.
+def fetch_model(name: str | Path, torch_file: bool = False) -> Path:
+    """The folder of a model of the hub, fetched or from the cache; with `torch_file` `pytorch_model.bin` too.
 
     Raises:
         ModelError: there is no network, or no such model; one line.
@@ -33,8 +33,9 @@ def fetch_model(name: str | Path) -> Path:
     except ImportError as error:
         raise MissingDependency("huggingface_hub", "hub", "a model of the Hugging Face hub") from error
     name = Path(name).as_posix()
+    patterns = [*PATTERNS, *([TORCH_FILE] if torch_file else [])]
     try:
-        return Path(huggingface_hub.snapshot_download(name, allow_patterns=list(PATTERNS)))
+        return Path(huggingface_hub.snapshot_download(name, allow_patterns=patterns))
     except Exception as error:  # a dozen kinds, from the network, the server and the cache
         reason = type(error).__name__
         advice = "unset HF_HUB_OFFLINE to fetch it" if os.environ.get("HF_HUB_OFFLINE") else "is there a network?"

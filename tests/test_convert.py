@@ -131,6 +131,22 @@ def test_models_that_were_imported_can_be_averaged(marian, tmp_path, capsys):
     assert load_model(tmp_path / "mean").tokenizers.fingerprint == load_model(marian).tokenizers.fingerprint
 
 
+def test_a_classifier_can_have_the_tokenizer_of_a_foreign_model(marian, tmp_path):
+    from seq2seq.config import Config, DataConfig, SourceConfig
+    from seq2seq.model.classifier import EncoderClassifier
+    from seq2seq.model_folder import save_model
+
+    first = load_model(marian)
+    corpus = SourceConfig(tsv="a")
+    config = Config(task="classification", data=DataConfig(train=corpus, valid=corpus), model=first.model.config)
+    model = EncoderClassifier(config.model, config.classifier, first.tokenizers.source.vocab_size, 2)
+    state = model.state_dict()
+    save_model(tmp_path / "c", model_state=state, config=config, tokenizers=first.tokenizers, labels=("a", "b"))
+    again = load_model(tmp_path / "c")
+    assert again.tokenizers.source.encode_all(SOURCE) == first.tokenizers.source.encode_all(SOURCE)
+    assert not (tmp_path / "c" / "target.spm").exists()
+
+
 # -- proof -----------------------------------------------------------------------------------------
 
 
@@ -213,6 +229,15 @@ def test_wrong_usage_is_one_line(arguments, word, capsys):
     assert (code, out) == (2, "")
     assert word in err
     assert len(err.splitlines()) == 1
+
+
+def test_a_converted_folder_is_named_where_it_is_of_no_use(tmp_path, capsys):
+    pytest.importorskip("ctranslate2")
+    make_ours(tmp_path / "ours", ending=4.0)
+    export_ctranslate2(tmp_path / "ours", tmp_path / "fast", "float32", Probe(tuple(SOURCE)), force=True)
+    code, _, err = s2s("info", tmp_path / "fast", capsys=capsys)
+    assert code == 2
+    assert "CTranslate2" in err
 
 
 def test_nothing_that_is_there_is_overwritten(marian, tmp_path, capsys):

@@ -294,7 +294,8 @@ def test_a_small_model_learns_to_reverse_and_translate_number_words(folder, capf
     """A task whose answer is known, end to end: words are translated one by one and come in reverse order."""
     changes = (
         "training.max_steps=900", "training.learning_rate=3e-3", "training.warmup_steps=50",
-        "training.validate_every=900", "model.dropout=0.0", "model.d_model=64", "model.d_ff=128", "tokenizer.vocab_size=300",
+        "training.validate_every=900", "model.dropout=0.0", "model.d_model=64", "model.d_ff=128",
+        "tokenizer.vocab_size=300",
     )  # fmt: skip
     assert train(*(part for change in changes for part in ("--set", change))) == 0
     capfd.readouterr()

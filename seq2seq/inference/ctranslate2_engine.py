@@ -7,6 +7,7 @@ from a model folder, whose conversion is kept in the user's cache.
 import hashlib
 import json
 import os
+import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -49,13 +50,13 @@ def cached_folder(model: LoadedModel, quantization: str) -> Path:
         RunError: the cache cannot be written.
     """
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seq2seq" / "ctranslate2"
+    described = describe(model, quantization)
     known_by = [model.info["files"], model.info["model"], model.tokenizers.fingerprint, quantization]
     known_by.append(ctranslate2.package().__version__)
     folder = root / hashlib.sha256(json.dumps(known_by, sort_keys=True).encode()).hexdigest()[:24]
     if not ctranslate2.is_ctranslate2(folder):
         try:
-            with atomic.new_folder(folder) as temporary:
-                ctranslate2.write_ctranslate2(temporary, model.model, describe(model, quantization))
+            _write_once(folder, lambda temporary: ctranslate2.write_ctranslate2(temporary, model.model, described))
         except OSError as error:
             reason = error.strerror or error
             raise RunError(f"{root}: cannot be written ({reason}); set XDG_CACHE_HOME to another place") from error
@@ -219,6 +220,22 @@ class CTranslate2Engine:
             for request, result in zip(begun, scored, strict=True)
         }
         return [totals.get(request.place, 0.0) for request in requests]
+
+
+def _write_once(folder: Path, write: Callable[[Path], None]) -> None:
+    """Write a folder under another name and rename it, so that several processes can do so at the same time."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as temporary:
+        whole = Path(temporary) / "whole"
+        whole.mkdir()
+        write(whole)
+        for path in whole.iterdir():
+            atomic.sync(path)
+        try:
+            whole.rename(folder)
+        except OSError:
+            if not ctranslate2.is_ctranslate2(folder):  # another process was faster
+                raise
 
 
 def _open(folder: Path, device: str, threads: int) -> Any:

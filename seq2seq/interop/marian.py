@@ -150,7 +150,10 @@ def _stored_weights(folder: Path, torch_file: bool) -> dict[str, Tensor]:
     if (folder / WEIGHTS).exists():
         return read_tensors(folder / WEIGHTS)
     if not (folder / PICKLE).exists():
-        raise ModelError(f"{folder}: {WEIGHTS} is missing; copy the whole folder")
+        raise ModelError(
+            f"{folder}: {WEIGHTS} is missing; copy the whole folder, or if the model has only {PICKLE}, convert it with "
+            "s2s convert --from marian FOLDER_OR_NAME --pickle -o MODEL"
+        )
     if not torch_file:
         raise ModelError(
             f"{folder}: has {PICKLE} and no {WEIGHTS}; a pickle can run code and is not read, unless you convert it "
