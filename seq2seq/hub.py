@@ -8,7 +8,7 @@ import os
 import re
 from pathlib import Path
 
-from seq2seq.errors import MissingDependency, ModelError
+from seq2seq.errors import ModelError
 
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 PATTERNS = ("*.json", "*.safetensors", "*.spm", "README.md")
@@ -26,12 +26,9 @@ def fetch_model(name: str | Path, torch_file: bool = False) -> Path:
 
     Raises:
         ModelError: there is no network, or no such model; one line.
-        MissingDependency: huggingface_hub is not installed.
     """
-    try:
-        import huggingface_hub
-    except ImportError as error:
-        raise MissingDependency("huggingface_hub", "hub", "a model of the Hugging Face hub") from error
+    import huggingface_hub
+
     name = Path(name).as_posix()
     patterns = [*PATTERNS, *([TORCH_FILE] if torch_file else [])]
     try:

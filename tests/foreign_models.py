@@ -1,5 +1,6 @@
 """Marian folders made on the spot by transformers, with random weights or trained a little; tests import the makers."""
 
+import functools
 import io
 import json
 import random
@@ -19,7 +20,8 @@ TARGET = [
 LANGUAGES = (">>deu<<", ">>nld<<")
 
 
-def sentencepiece_model(texts, vocab_size=70, kind="unigram"):
+@functools.cache
+def sentencepiece_model(texts: tuple[str, ...], vocab_size=70, kind="unigram"):
     """A model as OPUS-MT has them: no padding, no bytes, normalised, with a space put in front."""
     written = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
@@ -43,7 +45,9 @@ def write_tokenizers(folder, separate=False, languages=(), kind="unigram"):
     folder.mkdir(parents=True, exist_ok=True)
     # transformers wants the id of padding, the target's last, to be one of the source too.
     sizes = (70, 45) if separate else (70, 70)
-    models = [sentencepiece_model(texts, size, kind) for texts, size in zip((SOURCE, TARGET), sizes, strict=True)]
+    models = [
+        sentencepiece_model(tuple(texts), size, kind) for texts, size in zip((SOURCE, TARGET), sizes, strict=True)
+    ]
     for name, model in zip(("source.spm", "target.spm"), models, strict=True):
         (folder / name).write_bytes(model)
     sides = [[models[0]], [models[1]]] if separate else [models, models]

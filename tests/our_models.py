@@ -1,5 +1,7 @@
 """Model folders of ours with random weights, in any architecture; tests of conversions import the maker."""
 
+import functools
+
 import torch
 from foreign_models import SOURCE, TARGET
 
@@ -14,14 +16,19 @@ SIZES = dict(
 )  # fmt: skip
 
 
+@functools.cache
+def our_tokenizers(shared: bool) -> TokenizerPair:
+    texts = [SOURCE + TARGET] * 2 if shared else [SOURCE, TARGET]
+    sides = [Tokenizer.train(text * 5, TokenizerConfig(vocab_size=300), 1) for text in texts]
+    return TokenizerPair(sides[0], sides[0] if shared else sides[1])
+
+
 def make_ours(folder, shared=True, ending=0.0, seed=3, search=None, **settings) -> LoadedModel:
     """Write a model folder with random weights, and load it.
 
     With `ending` the model has an output bias that makes it end, and never pad or start.
     """
-    texts = [SOURCE + TARGET] * 2 if shared else [SOURCE, TARGET]
-    sides = [Tokenizer.train(text * 5, TokenizerConfig(vocab_size=300), 1) for text in texts]
-    tokenizers = TokenizerPair(sides[0], sides[0] if shared else sides[1])
+    tokenizers = our_tokenizers(shared)
     if ending:
         settings |= {"output_bias": True}
     model_config = ModelConfig(**{**SIZES, **settings})

@@ -64,6 +64,7 @@ def test_the_layout_is_the_documented_one(package):
     assert (metadata["from_name"], metadata["to_name"]) == ("English", "German")
 
 
+@pytest.mark.slow
 def test_argos_translate_says_what_the_model_says(package, tmp_path):
     pytest.importorskip("argostranslate.package")
     homes = {name: str(tmp_path) for name in ("HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")}

@@ -151,7 +151,7 @@ def _stored_weights(folder: Path, torch_file: bool) -> dict[str, Tensor]:
         return read_tensors(folder / WEIGHTS)
     if not (folder / PICKLE).exists():
         raise ModelError(
-            f"{folder}: {WEIGHTS} is missing; copy the whole folder, or if the model has only {PICKLE}, convert it with "
+            f"{folder}: {WEIGHTS} is missing; copy the whole folder; if the model has only {PICKLE}, convert it with "
             "s2s convert --from marian FOLDER_OR_NAME --pickle -o MODEL"
         )
     if not torch_file:
