@@ -107,7 +107,7 @@ def test_every_line_has_one_line_of_translation(tokenizers, transformer, lines):
         assert "\n" not in translation.text
         assert "\r" not in translation.text
         translation.text.encode("utf-8")
-        translation.source.encode("utf-8")
+        assert translation.source == line
         if not line.strip():
             assert (translation.text, translation.tokens, translation.score) == ("", 0, 0.0)
             assert translation.flags == ()

@@ -65,7 +65,10 @@ def label_smoothed_cross_entropy(
         The sum over the N targets, and how many of them scored highest.
     """
     dtype = torch.get_autocast_dtype(hidden.device.type) if torch.is_autocast_enabled(hidden.device.type) else None
-    total, correct = _LinearCrossEntropy.apply(hidden, weight, bias, targets, smoothing, dtype or hidden.dtype)
+    with_gradient = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
+    total, correct = _LinearCrossEntropy.apply(
+        hidden, weight, bias, targets, smoothing, dtype or hidden.dtype, with_gradient
+    )
     return LossSum(total, targets.numel(), correct)
 
 
@@ -83,18 +86,19 @@ class _LinearCrossEntropy(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, hidden, weight, bias, targets, smoothing, dtype):
+    def forward(ctx, hidden, weight, bias, targets, smoothing, dtype, with_gradient):
         with torch.autocast(hidden.device.type, enabled=False):
-            return _blocks(ctx, hidden, weight, bias, targets, smoothing, dtype)
+            total, correct, ctx.gradients = _blocks(hidden, weight, bias, targets, smoothing, dtype, with_gradient)
+        ctx.mark_non_differentiable(correct)
+        return total, correct
 
     @staticmethod
     def backward(ctx, total_gradient, _):
         gradients = (None if gradient is None else gradient.mul_(total_gradient) for gradient in ctx.gradients)
-        return *gradients, None, None, None
+        return *gradients, None, None, None, None
 
 
-def _blocks(ctx, hidden, weight, bias, targets, smoothing, dtype):
-    with_gradient = any(ctx.needs_input_grad[:3])
+def _blocks(hidden, weight, bias, targets, smoothing, dtype, with_gradient):
     states, matrix = hidden.to(dtype), weight.to(dtype)
     mean_row = weight.float().mean(dim=0)  # (D,)
     mean_bias = bias.float().mean() if bias is not None else 0.0
@@ -130,9 +134,7 @@ def _blocks(ctx, hidden, weight, bias, targets, smoothing, dtype):
         hidden_gradient -= (smoothing * mean_row).to(dtype)
         weight_gradient -= states.sum(dim=0, dtype=torch.float32) * (smoothing / len(weight))
         hidden_gradient, weight_gradient = hidden_gradient.to(hidden.dtype), weight_gradient.to(weight.dtype)
-    ctx.gradients = (hidden_gradient, weight_gradient, bias_gradient)
-    ctx.mark_non_differentiable(correct)
-    return total, correct
+    return total, correct, (hidden_gradient, weight_gradient, bias_gradient)
 
 
 def _add_product(total: Tensor, probabilities: Tensor, block: Tensor) -> None:
