@@ -4,6 +4,7 @@
 run that goes on what is no longer as it was.
 """
 
+import copy
 import io
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,19 +52,45 @@ def parse(text: str, origin: str = "config", folder: Path | None = None, overrid
     values, problems = _read_yaml(text, origin)
     for override in overrides:
         problems += _apply_override(values, override)
-    try:
-        config = Config.model_validate(values)
-    except ValidationError as error:
-        problems += [_describe(problem) for problem in error.errors()]
-        # Sections that stand on their own are checked further, so that one start shows every problem.
-        _, path_problems = _resolve_paths(values, folder)
-        raise ConfigError(origin, _unique(problems + path_problems)) from error
-    problems += _cross_check(config)
+    problems += _problems(copy.deepcopy(values))
     resolved, path_problems = _resolve_paths(values, folder)
     problems += path_problems
     if problems:
         raise ConfigError(origin, _unique(problems))
     return Config.model_validate(resolved)
+
+
+def _problems(values: dict[str, Any]) -> list[str]:
+    """A line for everything that is wrong with `values`, which are spoilt.
+
+    What is wrong with one key hides what is wrong with its section, so that key is taken out and the rest looked at.
+    """
+    problems: list[str] = []
+    told: set[tuple[Any, ...]] = set()
+    while True:
+        try:
+            return problems + _cross_check(Config.model_validate(values))
+        except ValidationError as error:
+            found = [problem for problem in error.errors() if _place(problem) not in told]
+        problems += [_describe(problem) for problem in found]
+        told |= {_place(problem) for problem in found}
+        taken_out = [_take_out(values, _place(problem)) for problem in found]
+        if not any(taken_out):
+            return problems
+
+
+def _take_out(values: Any, location: Sequence[Any]) -> bool:
+    """Remove the key at `location`, so that its default is taken; whether there was one."""
+    *parents, last = location or [None]
+    for part in parents:
+        try:
+            values = values[part]
+        except (KeyError, IndexError, TypeError):
+            return False
+    if isinstance(values, dict) and last in values:
+        del values[last]
+        return True
+    return False
 
 
 def reread(path: Path) -> Config:
@@ -170,7 +197,7 @@ def _apply_override(values: dict[str, Any], override: str) -> list[str]:
 
 def _describe(problem: Mapping[str, Any]) -> str:
     """One line for one pydantic problem: the path of the key, what is wrong, and what would be right."""
-    location = [part for part in problem["loc"] if not _is_union_branch(part)]
+    location = _place(problem)
     key = ".".join(str(part) for part in location) or "config"
     value = problem["input"]
     match problem["type"]:
@@ -188,6 +215,10 @@ def _describe(problem: Mapping[str, Any]) -> str:
         case _:
             message = problem["msg"].removeprefix("Input ").removeprefix("should be ").removeprefix("a valid ")
             return f"{key}: {value!r} should be {message}" if not isinstance(value, dict) else f"{key}: {message}"
+
+
+def _place(problem: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(part for part in problem["loc"] if not _is_union_branch(part))
 
 
 def _is_union_branch(part: Any) -> bool:

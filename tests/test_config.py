@@ -189,3 +189,15 @@ def test_numbers_that_are_not_finite_are_refused(folder):
     for value in (".inf", ".nan"):
         assert "training.learning_rate" in problems(folder, MINIMAL, f"training.learning_rate={value}")
     assert math.isfinite(parse(folder).training.learning_rate)
+
+
+def test_a_wrong_key_does_not_hide_what_is_wrong_with_its_section(folder):
+    text = problems(folder, MINIMAL, "model.num_head=4", "model.d_model=250", "search.bem_size=3", "search.n_best=9")
+    assert len(text.splitlines()) == 4
+    assert "d_model 250 is not a multiple of num_heads 4" in text
+    assert "n_best 9 is more than beam_size 5" in text
+
+
+def test_a_required_key_that_is_wrong_is_told_once(folder):
+    assert len(problems(folder, MINIMAL, "data.train=5").splitlines()) == 1
+    assert len(problems(folder, MINIMAL, "data.valid=null", "seed=x").splitlines()) == 2
