@@ -61,7 +61,7 @@ def briefly_trained() -> tuple[Transformer, TokenizerPair, Config]:
     model = Transformer(config.model, tokenizer.vocab_size, tokenizer.vocab_size)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     draw = random.Random(1)
-    for _ in range(40):
+    for _ in range(300):
         ids = tokenizer.encode_all(draw.sample(lines, 16))
         batch = collate_translation(ids, ids, pair, range(len(ids)))
         logits = model.project(model(batch.source_ids, batch.source_mask, batch.target_input))
