@@ -23,8 +23,7 @@ def open_bytes(path: Path) -> BinaryIO:
     """
     try:
         raw = open(path, "rb")
-        magic = raw.read(2)
-        raw.seek(0)
+        magic = raw.peek(2)[:2]  # a pipe cannot be wound back
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     return io.BufferedReader(gzip.GzipFile(fileobj=raw)) if magic == b"\x1f\x8b" else raw
