@@ -17,7 +17,7 @@ from typing import Any
 from seq2seq import atomic
 from seq2seq.config import SearchConfig
 from seq2seq.errors import RunError, UserError
-from seq2seq.inference.engines import Engine, Request, token_groups
+from seq2seq.inference.engines import Engine, Request, make_requests, token_groups
 from seq2seq.interop import ctranslate2
 from seq2seq.interop.ctranslate2 import Described
 from seq2seq.model_folder import LoadedModel
@@ -132,11 +132,7 @@ class CTranslate2Engine:
         """
         if self._fallback is not None and differs(config):
             return self._fallback().translate(source_ids, config, prefixes, sentence_keys)
-        keys = range(len(source_ids)) if sentence_keys is None else sentence_keys
-        starts = [()] * len(source_ids) if prefixes is None else prefixes
-        requests = [
-            Request(place, *request) for place, request in enumerate(zip(source_ids, starts, keys, strict=True))
-        ]
+        requests = make_requests(source_ids, prefixes, sentence_keys)
         results: list[list[Hypothesis]] = [[] for _ in requests]
         # Behind a prefix, CTranslate2's beam never ends at once.
         unsure = [request for request in requests if request.prefix and config.beam_size > 1 and self._fallback]

@@ -61,11 +61,7 @@ class TorchEngine:
         sentence_keys: Sequence[int] | None = None,
     ) -> list[list[Hypothesis]]:
         """As `Engine.translate`; a batch that does not fit in memory is searched in halves."""
-        keys = range(len(source_ids)) if sentence_keys is None else sentence_keys
-        starts = [()] * len(source_ids) if prefixes is None else prefixes
-        requests = [
-            Request(place, *request) for place, request in enumerate(zip(source_ids, starts, keys, strict=True))
-        ]
+        requests = make_requests(source_ids, prefixes, sentence_keys)
         batches = [_Batch(group, config) for group in token_groups(requests, config)]
         results: list[list[Hypothesis]] = [[] for _ in requests]
         for batch, parts in zip(batches, self._search_all(batches), strict=True):
@@ -116,6 +112,15 @@ class _Batch:
     def split(self) -> tuple["_Batch", "_Batch"]:
         middle = len(self.requests) // 2
         return replace(self, requests=self.requests[:middle]), replace(self, requests=self.requests[middle:])
+
+
+def make_requests(
+    source_ids: Sequence[Sequence[int]], prefixes: Sequence[Sequence[int]] | None, sentence_keys: Sequence[int] | None
+) -> list[Request]:
+    """The arguments of `Engine.translate` by sentence, with what they are by default."""
+    starts = [()] * len(source_ids) if prefixes is None else prefixes
+    keys = range(len(source_ids)) if sentence_keys is None else sentence_keys
+    return [Request(place, *request) for place, request in enumerate(zip(source_ids, starts, keys, strict=True))]
 
 
 def token_groups(requests: Sequence[Request], config: SearchConfig) -> Iterator[list[Request]]:
