@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 import toy_run
-from toy_run import outcome, toy_loss, train
+from toy_run import outcome, steps_of, toy_loss, train
 
 from seq2seq import runtime
 from seq2seq.errors import CheckpointError
@@ -32,14 +32,6 @@ def tmp_path():
 def _one_thread():
     with runtime.single_thread():
         yield
-
-
-def records(folder):
-    return [json.loads(line) for line in (Path(folder) / "metrics.jsonl").read_text().splitlines()]
-
-
-def steps_of(folder):
-    return [int(path.name.removeprefix("step_")) for path in sorted((Path(folder) / "checkpoints").glob("step_*"))]
 
 
 # -- going on ----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 import toy_run
-from toy_run import ToyModel, make_batch, make_trainer, outcome, toy_loss, train
+from toy_run import ToyModel, make_batch, make_trainer, outcome, records, steps_of, toy_loss, train
 
 from seq2seq import runtime
 from seq2seq.config import TrainingConfig
@@ -34,14 +34,6 @@ def tmp_path():
 def _one_thread():
     with runtime.single_thread():
         yield
-
-
-def records(folder):
-    return [json.loads(line) for line in (Path(folder) / "metrics.jsonl").read_text().splitlines()]
-
-
-def steps_of(folder):
-    return [int(path.name.removeprefix("step_")) for path in sorted((Path(folder) / "checkpoints").glob("step_*"))]
 
 
 # -- the gradient ------------------------------------------------------------------------------------------------------

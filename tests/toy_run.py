@@ -68,6 +68,14 @@ class ToyModel(nn.Module):
         return self.last(self.dropout(self.norm(torch.tanh(self.first(inputs)))))
 
 
+def records(folder):
+    return [json.loads(line) for line in (Path(folder) / "metrics.jsonl").read_text().splitlines()]
+
+
+def steps_of(folder):
+    return [int(path.name.removeprefix("step_")) for path in sorted((Path(folder) / "checkpoints").glob("step_*"))]
+
+
 def make_batch(inputs, labels):
     return ToyBatch(inputs, labels, len(labels), inputs.numel())
 
