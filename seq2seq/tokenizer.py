@@ -147,8 +147,9 @@ class Tokenizer:
             ConfigError: the vocabulary does not even hold the characters.
         """
         lines = _draw_evenly(texts, config.sample_lines, random.Random(seed))
-        # Tabs are reserved by the trainer, which would leave the whole line out.
-        lines = [part.replace("\t", " ") for line in lines for part in _cut(_encodable(line)) if part.strip()]
+        # Tabs are reserved by the trainer, which would leave the whole line out; a space at the end of every line would
+        # be taken for a part of the last words, which are then too rare each to be pieces.
+        lines = [part.replace("\t", " ").strip() for line in lines for part in _cut(_encodable(line)) if part.strip()]
         if not lines:
             raise DataError(
                 "no text to train a tokenizer on; the training corpus is empty or all of it was filtered out"

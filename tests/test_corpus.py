@@ -63,11 +63,23 @@ def test_the_corpus_is_the_tokenised_source(tmp_path, tokenizers):
     for i in range(50):
         assert corpus.source(i) == tokenizers.source.encode(source[i])
         assert corpus.target(np.uint32(i)) == tokenizers.target.encode(target[i])
-    assert corpus.source_lengths.tolist() == [len(corpus.source(i)) for i in range(50)]
-    assert corpus.target_lengths.tolist() == [len(corpus.target(i)) for i in range(50)]
-    assert corpus.target_lengths.dtype == np.int32
+    order = np.random.default_rng(0).permutation(50).astype(np.uint32)
+    assert corpus.source_lengths[order].tolist() == [len(corpus.source(i)) for i in order]
+    assert corpus.target_lengths[:].tolist() == [len(corpus.target(i)) for i in range(50)]
+    assert (len(corpus.target_lengths), corpus.target_lengths[order].dtype) == (50, np.int32)
     assert corpus.parts == [(0, 50, 1.0)]
     assert (corpus.counts.kept, corpus.counts.dropped) == (50, {})
+
+
+def test_spaces_at_the_ends_of_a_text_are_not_learned(tmp_path, tokenizers):
+    source, target = sentences(9), sentences(9, 5)
+    spaced = [[f" {line}\u00a0 " for line in side] for side in (source, target)]
+    corpus = prepare_corpus([pairs_source(tmp_path, *spaced)], tokenizers, None, tmp_path / "cache")
+    assert [corpus.source(i) for i in range(9)] == tokenizers.source.encode_all(source)
+    assert [corpus.target(i) for i in range(9)] == tokenizers.target.encode_all(target)
+    labelled = labelled_source(tmp_path, [(f"{text} ", 1) for text in source])
+    texts = prepare_labelled_corpus([labelled], tokenizers.source, None, tmp_path / "cache")
+    assert [texts.source(i) for i in range(9)] == tokenizers.source.encode_all(source)
 
 
 def test_filters_leave_out_and_count(tmp_path, tokenizers):

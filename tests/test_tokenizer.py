@@ -134,6 +134,13 @@ def test_tabs_and_reserved_characters_do_not_cost_a_training_line():
     assert any("quagga" in piece for piece in trained.pieces(range(trained.vocab_size)))
 
 
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_spaces_at_the_ends_of_lines_cost_no_pieces(kind):
+    spaced = [f" {line} " for line in CORPUS]
+    plain, spaced = (Tokenizer.train(lines, config(kind=kind), 1) for lines in (CORPUS, spaced))
+    assert spaced.model_bytes == plain.model_bytes
+
+
 def test_without_byte_fallback_unknown_characters_are_unknown():
     trained = Tokenizer.train(CORPUS, config(byte_fallback=False, vocab_size=120), seed=1)
     assert trained.unk_id in trained.encode("the \u2581 日本")

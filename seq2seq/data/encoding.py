@@ -122,8 +122,9 @@ class _Encoder:
     def __call__(self, examples: list[Example]) -> EncodedBlock:
         counts = FilterCounts()
         examples = self._filter_text(examples, counts)
-        source = self._source.encode_all([_source_text(example) for example in examples])
-        target = self._target.encode_all([example.target for example in examples]) if self._target else []
+        # Without the spaces at its ends, as a translator and a classifier read a line.
+        source = self._source.encode_all([_source_text(example).strip() for example in examples])
+        target = self._target.encode_all([example.target.strip() for example in examples]) if self._target else []
         kept = self._filter_lengths(source, target, counts)
         examples, source = [examples[i] for i in kept], [source[i] for i in kept]
         target = [target[i] for i in kept] if self._target else []

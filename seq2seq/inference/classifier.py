@@ -79,11 +79,11 @@ class Classifier:
         A blank line never reaches the model. A line longer than the model's positions is read in parts, and its
         probabilities are the mean over the parts by length: nothing is dropped.
         """
-        lines = list(lines)
+        lines = [line.strip() for line in lines]
         parts: list[list[int]] = []
         owners: list[int] = []
         for line, ids in enumerate(self._tokenizer.encode_all(lines)):
-            if lines[line].strip():
+            if lines[line]:
                 pieces = _cut(ids, self._part_length)
                 parts += pieces
                 owners += [line] * len(pieces)
