@@ -1,0 +1,183 @@
+"""Other ways to translate with the same model: CTranslate2 alone, and transformers' MarianMTModel.
+
+`decoding` opens them by name. Both read and write text with the tokenizers of the model, sort by length, and search
+with the same beam, length penalty and limit.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from seq2seq.bench.training_peers import transformers_package
+from seq2seq.config import SearchConfig
+from seq2seq.errors import MissingDependency
+from seq2seq.inference.ctranslate2_engine import describe
+from seq2seq.interop import ctranslate2
+from seq2seq.interop.marian import MarianModel, write_marian
+from seq2seq.model_folder import LoadedModel
+from seq2seq.runtime import Runtime
+from seq2seq.tensors import distinct
+
+PEERS = ("ctranslate2", "transformers")
+# What the two arrangements of CTranslate2's threads are tried on, and how often.
+TRIED_LINES, TRIED_TIMES = 256, 3
+
+
+@dataclass(frozen=True)
+class Translated:
+    """Texts in the order of the lines, and how many pieces they have, ends included."""
+
+    texts: list[str]
+    tokens: int
+
+
+class DecodingSystem(Protocol):
+    """What is measured."""
+
+    name: str
+
+    def translate(self, lines: Sequence[str], search: SearchConfig) -> Translated:
+        """Translate each line; none is blank or over the model's length."""
+
+
+def open_decoding_peers(
+    name: str, model: LoadedModel, runtime: Runtime, batch_size: int, folder: Path
+) -> Iterator[tuple[str, Callable[[], DecodingSystem]]]:
+    """(name, maker) of each form of a peer; a maker writes into `folder`.
+
+    Raises:
+        UserError: it is not installed; or by a maker, it cannot run this model.
+    """
+    if name == "transformers":
+        transformers_package()
+        yield f"transformers {_short(runtime.precision)}", lambda: MarianGenerate(model, runtime, batch_size, folder)
+        return
+    if not ctranslate2.is_installed():
+        raise MissingDependency("ctranslate2", "bench", "this peer")
+    possible = ctranslate2.package().get_supported_compute_types(runtime.device.type)
+    for kind in dict.fromkeys((_short(runtime.precision), "float32", "int8")):
+        if kind in possible:
+            yield (
+                f"ctranslate2 {kind}",
+                lambda kind=kind: BareCTranslate2(model, kind, runtime, batch_size, folder / f"ctranslate2-{kind}"),
+            )
+
+
+class BareCTranslate2:
+    """`ctranslate2.Translator.translate_batch` on sorted pieces, with what suits it better for each kind of work: one
+    worker of all threads, or as many workers of one thread."""
+
+    def __init__(self, model: LoadedModel, quantization: str, runtime: Runtime, batch_size: int, folder: Path):
+        self.name = f"ctranslate2 {quantization}"
+        self._tokenizers, self._batch_size = model.tokenizers, batch_size
+        target = model.tokenizers.target
+        pieces = target.pieces(range(target.vocab_size))
+        self._ids = {piece: id_ for id_, piece in enumerate(pieces)}
+        folder.mkdir()
+        ctranslate2.write_ctranslate2(folder, model.model, describe(model, quantization))
+        device, threads = runtime.device, torch.get_num_threads()
+        arrangements = dict.fromkeys(((1, threads), (threads, 1))) if device.type == "cpu" else ((1, 0),)
+        self._translators = [
+            ctranslate2.package().Translator(
+                str(folder), device=device.type, device_index=device.index or 0, compute_type=quantization,
+                inter_threads=workers, intra_threads=each,
+            )
+            for workers, each in arrangements
+        ]  # fmt: skip
+        self._chosen: dict[tuple[int, bool], Any] = {}
+
+    def translate(self, lines: Sequence[str], search: SearchConfig) -> Translated:
+        """As `DecodingSystem.translate`."""
+        work = search.beam_size, len(lines) == 1
+        if work not in self._chosen:
+            self._chosen[work] = self._faster(lines[:TRIED_LINES], search)
+        return self._translate(self._chosen[work], lines, search)
+
+    def _faster(self, lines: Sequence[str], search: SearchConfig) -> Any:
+        def seconds(translator: Any) -> float:
+            start = time.perf_counter()
+            self._translate(translator, lines, search)
+            return time.perf_counter() - start
+
+        if len(self._translators) == 1:
+            return self._translators[0]
+        return min(self._translators, key=lambda one: min(seconds(one) for _ in range(TRIED_TIMES)))
+
+    def _translate(self, translator: Any, lines: Sequence[str], search: SearchConfig) -> Translated:
+        source = self._tokenizers.source
+        ids = source.encode_all(lines)
+        answers = translator.translate_batch(
+            [source.pieces(row) for row in ids],
+            max_batch_size=self._batch_size,
+            beam_size=search.beam_size,
+            length_penalty=search.length_penalty,
+            no_repeat_ngram_size=search.no_repeat_ngram,
+            min_decoding_length=search.min_length,
+            max_decoding_length=max(length_limit(row, search) for row in ids),
+            return_end_token=True,
+        )
+        outputs = [[self._ids[piece] for piece in answer.hypotheses[0]] for answer in answers]
+        return Translated([self._tokenizers.target.decode(row) for row in outputs], sum(map(len, outputs)))
+
+
+class MarianGenerate:
+    """`MarianMTModel.generate` of transformers on sorted batches."""
+
+    def __init__(self, model: LoadedModel, runtime: Runtime, batch_size: int, folder: Path):
+        self.name = f"transformers {_short(runtime.precision)}"
+        self._tokenizers, self._device, self._batch_size = model.tokenizers, runtime.device, batch_size
+        weights = distinct(model.model.state_dict(keep_vars=True))
+        languages = model.source_language, model.target_language
+        folder = folder / "marian"
+        folder.mkdir()
+        write_marian(folder, MarianModel(model.model.config, model.tokenizers, weights, model.search, *languages))
+        loaded = transformers_package().MarianMTModel.from_pretrained(folder, local_files_only=True)
+        self._model = loaded.to(runtime.device, runtime.precision).eval()
+
+    def translate(self, lines: Sequence[str], search: SearchConfig) -> Translated:
+        """As `DecodingSystem.translate`."""
+        ids = self._tokenizers.source.encode_all(lines)
+        places = sorted(range(len(ids)), key=lambda place: -len(ids[place]))
+        texts, tokens = [""] * len(ids), 0
+        for start in range(0, len(places), self._batch_size):
+            some = places[start : start + self._batch_size]
+            for place, output in zip(some, self._generate([ids[place] for place in some], search), strict=True):
+                texts[place] = self._tokenizers.target.decode(output)
+                tokens += len(output)
+        return Translated(texts, tokens)
+
+    @torch.inference_mode()
+    def _generate(self, rows: Sequence[Sequence[int]], search: SearchConfig) -> list[list[int]]:
+        """Output ids, ends included, of one batch."""
+        source, target = self._tokenizers.source, self._tokenizers.target
+        width = max(map(len, rows)) + 1
+        ids = torch.full((len(rows), width), source.pad_id)  # (B, S)
+        for number, row in enumerate(rows):
+            ids[number, : len(row) + 1] = torch.tensor([*row, source.eos_id])
+        lengths = torch.tensor([len(row) + 1 for row in rows])
+        mask = (torch.arange(width) < lengths[:, None]).long()  # (B, S)
+        outputs = self._model.generate(
+            input_ids=ids.to(self._device),
+            attention_mask=mask.to(self._device),
+            max_new_tokens=max(length_limit(row, search) for row in rows),
+            num_beams=search.beam_size,
+            num_return_sequences=1,
+            do_sample=False,
+            length_penalty=search.length_penalty,
+            early_stopping=search.early_stopping if search.beam_size > 1 else False,
+        )
+        kept = ([id_ for id_ in row[1:] if id_ != target.pad_id] for row in outputs.tolist())
+        return list(kept)
+
+
+def length_limit(ids: Sequence[int], search: SearchConfig) -> int:
+    """The most pieces of the translation of these ids, as our search sets it."""
+    return int(search.max_length_ratio * len(ids)) + search.max_length_offset
+
+
+def _short(precision: torch.dtype) -> str:
+    return str(precision).removeprefix("torch.")

@@ -1,0 +1,314 @@
+"""`s2s bench`: all systems do the same work, ratios are of paired rounds, and what is counted is what is computed.
+
+Speeds themselves are not tested: they are what the command is for, and a busy machine has others.
+"""
+
+import json
+import sys
+
+import numpy as np
+import pytest
+import torch
+from foreign_models import SOURCE, TARGET, train_marian
+from our_models import make_ours, our_tokenizers
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from seq2seq import config_file, runtime
+from seq2seq.bench import decoding, training
+from seq2seq.bench.flops import forward_flops, training_flops
+from seq2seq.bench.measure import Spread, peak_memory, speed_ratio
+from seq2seq.bench.training_peers import HandLoop, MarianLogits, TorchLogits
+from seq2seq.cli import main
+from seq2seq.config import ModelConfig, TrainingConfig
+from seq2seq.data.batches import collate_translation
+from seq2seq.errors import UserError
+from seq2seq.model.transformer import Transformer
+from seq2seq.training.loss import translation_loss
+
+CPU = runtime.Runtime(torch.device("cpu"), torch.float32)
+SHAPE = dict(preset=None, d_model=16, num_heads=2, num_encoder_layers=2, num_decoder_layers=1, d_ff=24)
+CONFIG = """source_language: en
+target_language: de
+data: {train: {source: text.en, target: text.de}, valid: {source: text.en, target: text.de}, num_workers: 1}
+tokenizer: {vocab_size: 330}
+model: {preset: tiny, d_model: 16, num_heads: 2, d_ff: 16, num_encoder_layers: 1, num_decoder_layers: 1}
+training: {batch_tokens: 100, accumulate: 2, ema: 0.9, threads: 1, device: cpu, precision: float32}
+"""
+ROUNDS, STEPS = 3, 2
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*nested.?tensor")  # torch.nn.Transformer's own
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("bench")
+    for name, texts in (("text.en", SOURCE), ("text.de", TARGET)):
+        (folder / name).write_text("".join(f"{text} {number}\n" for number in range(30) for text in texts))
+    (folder / "tiny.yaml").write_text(CONFIG)
+    return folder
+
+
+def measure_training(folder, **options):
+    config = config_file.load(folder / "tiny.yaml")
+    rounds = training.Rounds(ROUNDS, STEPS, matmul_size=32)
+    return training.bench_training(config, folder / "cache", rounds=rounds, **options)
+
+
+@pytest.fixture(scope="module")
+def trained(folder):
+    """The report, and the batches that each system was given, in order."""
+    given = {}
+
+    def spied(update):
+        def spy(self, batches, rate):
+            given.setdefault(id(self), []).append([batch.source_ids.tolist() for batch in batches])
+            return update(self, batches, rate)
+
+        return spy
+
+    with pytest.MonkeyPatch.context() as patch:
+        for system in (training.OurTraining, HandLoop):
+            patch.setattr(system, "update", spied(system.update))
+        report = measure_training(folder)
+    return report, list(given.values())
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A Marian folder, which all systems can run, that has learnt its sentences by heart."""
+    folder = tmp_path_factory.mktemp("model") / "model"
+    train_marian(folder, steps=80)
+    return folder
+
+
+def measure_decoding(model, threads=1, **options):
+    rounds = decoding.Rounds(ROUNDS, 6, (1, 3), single_sentences=2, batch_size=4, matmul_size=32)
+    lines = decoding.Lines(("", *SOURCE), ("", *TARGET))
+    engines = decoding.Engines(device="cpu", threads=threads)
+    return decoding.bench_decoding(model, lines, engines, rounds=rounds, **options)
+
+
+@pytest.fixture(scope="module")
+def decoded(model):
+    return measure_decoding(model)
+
+
+# -- what is counted -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"activation": "swiglu", "head_dim": 5}, {"norm_position": "post", "num_decoder_layers": 3}]
+)
+def test_flops_are_what_torch_counts(settings):
+    config = ModelConfig(**{**SHAPE, **settings})
+    model, sizes = Transformer(config, 50, 50).train(), (3, 7, 5)
+    rows, source, target = sizes
+    ids = torch.randint(0, 50, (rows, source)), torch.randint(0, 50, (rows, target))
+    mask = torch.ones(rows, source, dtype=torch.bool)
+    lengths = np.full(rows, source), np.full(rows, target)
+    with FlopCounterMode(display=False) as forward:
+        logits = model.project(model(ids[0], mask, ids[1]))
+    with FlopCounterMode(display=False) as backward:
+        logits.sum().backward()
+    assert forward_flops(config, 50, *lengths) == forward.get_total_flops()
+    assert training_flops(config, 50, *lengths) == forward.get_total_flops() + backward.get_total_flops()
+
+
+def test_the_ratio_is_that_of_rounds_side_by_side():
+    ours, theirs = Spread((10.0, 1.0, 4.0)), Spread((5.0, 0.25, 4.0))
+    assert speed_ratio(ours, theirs).rounds == (2.0, 4.0, 1.0)
+    assert speed_ratio(ours, theirs).median == 2.0  # and not 4 / 4, that of the medians
+
+
+def test_memory_that_was_held_for_a_moment_is_seen():
+    with peak_memory(CPU.device) as peak:
+        torch.ones(2**24).sum()
+    if peak.bytes is None:
+        pytest.skip("the system does not tell")
+    assert 0.9 * 2**26 < peak.bytes < 3 * 2**26
+
+
+# -- training --------------------------------------------------------------------------------------
+
+
+def test_every_system_trains_on_the_same_ids(trained):
+    report, given = trained
+    assert [system["name"] for system in report.systems] == ["seq2seq", *training.NAMES.values()]
+    assert report.left_out == []
+    ours, *others = given
+    assert others == [ours, ours]
+    assert len({system["tokens"] for system in report.systems}) == 1
+    assert len({system["padding"] for system in report.systems}) == 1
+    # the last ROUNDS * STEPS updates are measured, of two batches each: padding is 3 in these tokenizers
+    measured = [ids for update in ours[-ROUNDS * STEPS :] for ids in update]
+    assert all(len(update) == 2 for update in ours[-ROUNDS * STEPS :])
+    tokens = sum(id_ != 3 for ids in measured for row in ids for id_ in row)
+    assert tokens < report.systems[0]["tokens"] < 4 * tokens  # the source side, and the target side beside it
+
+
+def test_a_training_report_agrees_with_itself(trained):
+    report, _ = trained
+    ours, *peers = report.systems
+    for peer in peers:
+        pairs = zip(ours["tokens_per_second"]["rounds"], peer["tokens_per_second"]["rounds"], strict=True)
+        assert peer["speed_ratio"]["rounds"] == pytest.approx([our / their for our, their in pairs], rel=2e-3)
+    assert ours["speed_ratio"] is None
+    for system in report.systems:
+        tokens_an_update = system["tokens_per_second"]["rounds"][0] / system["updates_per_second"]["rounds"][0]
+        assert 50 < tokens_an_update < 2 * 2.5 * 100
+        share = system["matmul_share"]["rounds"][0]
+        rate = system["tokens_per_second"]["rounds"][0] / report.work["matmul_flops_a_second"]["rounds"][0]
+        assert share == pytest.approx(rate * report.work["flops_a_token"], rel=0.2)
+
+
+def test_a_hand_loop_has_our_loss():
+    class Logits(nn.Module):
+        def __init__(self, model):
+            super().__init__()
+            self.model = model
+
+        def forward(self, source_ids, source_mask, target_input):
+            return self.model.project(self.model(source_ids, source_mask, target_input))
+
+    tokenizers = our_tokenizers(True)
+    model = Transformer(ModelConfig(**SHAPE, dropout=0.0), tokenizers.source.vocab_size, tokenizers.target.vocab_size)
+    batch = collate_translation([[5, 6, 7], [8]], [[9], [10, 11, 12, 13]], tokenizers, [0, 1])
+    loop = HandLoop(Logits(model), TrainingConfig(label_smoothing=0.2), CPU)
+    ours = translation_loss(model, batch, smoothing=0.2)
+    torch.testing.assert_close(loop._loss(batch), ours.total / ours.count)
+
+
+@pytest.mark.parametrize("kind", [MarianLogits, TorchLogits])
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_a_peer_sees_neither_padding_nor_the_future(kind, norm):
+    tokenizers = our_tokenizers(True)
+    module = kind(ModelConfig(**SHAPE, norm_position=norm), tokenizers).eval()
+    rows, targets = [[5, 6, 7], [8]], [[9, 10, 11], [12, 13, 14]]
+    both = collate_translation(rows, targets, tokenizers, [0, 1])
+    alone = collate_translation(rows[1:], targets[1:], tokenizers, [1])
+    with torch.no_grad():
+        logits = module(both.source_ids, both.source_mask, both.target_input)
+        other = module(alone.source_ids, alone.source_mask, alone.target_input)
+        changed = both.target_input.clone()
+        changed[:, -1] = 20
+        later = module(both.source_ids, both.source_mask, changed)
+    torch.testing.assert_close(logits[1:], other, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(logits[:, :-1], later[:, :-1])
+    assert not torch.allclose(logits[:, -1], later[:, -1])
+
+
+def test_peers_have_our_sizes(trained):
+    report, _ = trained
+    ours, marian, ours_in_torch = (system["parameters"] for system in report.systems)
+    assert abs(ours_in_torch - ours) <= 4 * 16  # norms at the ends
+    assert abs(marian - ours) <= 4 * 16
+
+
+def test_what_a_peer_cannot_be_is_said(folder):
+    config = config_file.load(folder / "tiny.yaml", ["model.activation=swiglu"])
+    report = training.bench_training(config, folder / "cache", rounds=training.Rounds(1, 1, matmul_size=32))
+    assert [one.name for one in report.left_out] == list(training.NAMES.values())
+    assert "swiglu" in report.left_out[0].reason
+
+
+def test_a_classifier_is_refused(folder):
+    config = config_file.load(folder / "tiny.yaml").model_copy(update={"task": "classification"})
+    with pytest.raises(UserError, match="classification"):
+        training.bench_training(config, folder / "cache")
+
+
+# -- decoding --------------------------------------------------------------------------------------
+
+
+def test_every_system_translates_alike(decoded):
+    by_name = {(system["name"], system["search"]): system for system in decoded.systems}
+    names = ["seq2seq", "ctranslate2 float32", "ctranslate2 int8", "transformers float32"]
+    assert list(by_name) == [(name, search) for search in ("greedy", "beam 3") for name in names]
+    assert decoded.work["sentences"] == 6
+    assert decoded.work["lines_left_out"] == len(SOURCE) + 1 - 6
+    ours = by_name["seq2seq", "greedy"]
+    for name in names[1::2] + names[3:]:
+        other = by_name[name, "greedy"]
+        assert other["same_text"] == 1.0
+        assert other["output_tokens"] == ours["output_tokens"]
+        assert other["bleu"] == ours["bleu"]
+    assert ours["output_tokens"] > 6
+
+
+def test_a_decoding_report_agrees_with_itself(decoded):
+    half = len(decoded.systems) // 2
+    for first, *others in (decoded.systems[:half], decoded.systems[half:]):
+        assert first["speed_ratio"] is None
+        for other in others:
+            for key, ratio, inverse in (
+                ("sentences_per_second", "speed_ratio", False),
+                ("milliseconds_a_sentence", "speed_ratio_for_one", True),
+            ):
+                pairs = zip(first[key]["rounds"], other[key]["rounds"], strict=True)
+                expected = [theirs / our if inverse else our / theirs for our, theirs in pairs]
+                assert other[ratio]["rounds"] == pytest.approx(expected, rel=2e-3)
+
+
+def test_every_system_has_the_threads_that_were_asked_for(model):
+    before = torch.get_num_threads()
+    try:
+        report = measure_decoding(model, threads=2, peers=("ctranslate2",))
+        assert torch.get_num_threads() == report.machine["threads"] == 2  # CTranslate2 makes it 1
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_a_model_that_marian_cannot_express_is_measured_without_it(tmp_path):
+    folder = make_ours(tmp_path / "model", ending=3.0).folder  # pre-norm
+    report = measure_decoding(folder, peers=("transformers",))
+    assert {system["name"] for system in report.systems} == {"seq2seq"}
+    assert "norm_position" in report.left_out[0].reason
+
+
+# -- the report ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["trained", "decoded"])
+def test_table_and_document_say_the_same(kind, request):
+    report = request.getfixturevalue(kind)
+    report = report[0] if kind == "trained" else report
+    document = json.loads(json.dumps(report.as_dict()))
+    lines = list(report.lines())
+    assert lines[0].startswith("machine: ")
+    assert torch.__version__ in lines[0]
+    assert document["machine"]["transformers"] in lines[0]
+    start = next(number for number, line in enumerate(lines) if line.startswith("system"))
+    for system, line in zip(document["systems"], lines[start + 1 :], strict=False):
+        assert line.startswith(system["name"])
+        for column in report.columns:
+            assert column.cell(system) in line
+    rate = document["systems"][0][report.columns[1].key if kind == "trained" else report.columns[2].key]
+    assert rate["median"] == np.median(rate["rounds"])
+    assert rate["low"] <= rate["median"] <= rate["high"]
+
+
+@pytest.mark.parametrize("measure", [measure_training, measure_decoding])
+def test_a_missing_peer_is_reported(measure, folder, model, monkeypatch):
+    for package in ("transformers", "ctranslate2"):
+        monkeypatch.setitem(sys.modules, package, None)
+    report = measure(folder if measure is measure_training else model)
+    reasons = [one.reason for one in report.left_out]
+    assert len(reasons) == (1 if measure is measure_training else 2)
+    assert all("pip install 'seq2seq[bench]'" in reason for reason in reasons)
+    assert any(line.startswith("not measured: ") and "seq2seq[bench]" in line for line in report.lines())
+    assert report.systems[0]["name"] == "seq2seq"
+
+
+def test_the_commands_print_one_document(folder, model, monkeypatch, capfd):
+    monkeypatch.chdir(folder)
+    (folder / "lines").write_text("\n".join(SOURCE) + "\n")
+    train = "bench train tiny.yaml --steps 1 --rounds 1 --peer none --batch-tokens 90 --format json"
+    assert main(train.split()) == 0
+    document = json.loads(capfd.readouterr().out)
+    assert (document["bench"], document["work"]["batch_tokens"]) == ("train", 90)
+    decode = f"bench decode {model} -i lines --rounds 1 --single 1 --sentences 3 --greedy --peer none --threads 1"
+    assert main([*decode.split(), "--device", "cpu", "--format", "json"]) == 0
+    document = json.loads(capfd.readouterr().out)
+    assert document["work"]["sentences"] == 3
+    assert [system["search"] for system in document["systems"]] == ["greedy"]
