@@ -6,9 +6,11 @@ describes receives that section and nothing else. The text under a field is its 
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, model_validator
+
+from seq2seq.presets import PRESETS, TRAINING_PRESETS
 
 Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
 Positive = Annotated[int, Field(ge=1)]
@@ -16,24 +18,10 @@ NonNegative = Annotated[int, Field(ge=0)]
 PositiveFloat = Annotated[float, Field(gt=0.0)]
 FilePath = Annotated[Path, Field(strict=False)]
 
-PRESETS: dict[str, dict[str, Any]] = {
-    "tiny": dict(d_model=128, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, d_ff=512),
-    "small": dict(d_model=256, num_heads=4, num_encoder_layers=3, num_decoder_layers=3, d_ff=1024),
-    "base": dict(d_model=512, num_heads=8, num_encoder_layers=6, num_decoder_layers=6, d_ff=2048),
-    "big": dict(d_model=1024, num_heads=16, num_encoder_layers=6, num_decoder_layers=6, d_ff=4096, dropout=0.3),
-    # Most of the depth where it is paid once a sentence rather than once a step (Kasai et al. 2021).
-    "deep-encoder": dict(d_model=512, num_heads=8, num_encoder_layers=12, num_decoder_layers=2, d_ff=2048),
-    # The shape of the original paper's tutorials: five layers, post-norm, sequences to 200.
-    "classic": dict(
-        d_model=512, num_heads=8, num_encoder_layers=5, num_decoder_layers=5, d_ff=2048, dropout=0.1,
-        norm_position="post", max_length=200,
-    ),
-    # The shape of OPUS-MT models, which s2s convert --to marian can write.
-    "marian": dict(
-        d_model=512, num_heads=8, num_encoder_layers=6, num_decoder_layers=6, d_ff=2048, activation="silu",
-        norm_position="post", position_layout="halves", output_bias=True, max_length=512,
-    ),
-}  # fmt: skip
+# What changes neither the weights of a model nor what they compute; `max_length` does where positions are learned.
+FREE_MODEL_KEYS = frozenset(
+    {"preset", "dropout", "attention_dropout", "activation_dropout", "word_dropout", "max_length"}
+)
 
 
 class Section(BaseModel):
@@ -42,6 +30,28 @@ class Section(BaseModel):
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
+
+
+class PresetSection(Section):
+    """A section with a key `preset`, which names values to start from; keys that are written out win."""
+
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+
+    @classmethod
+    def preset_of(cls, given: Mapping[str, Any]) -> str | None:
+        """The preset that is meant by what was written out."""
+        return given.get("preset", cls.model_fields["preset"].default)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _fill_preset(cls, given: Any, validate: ModelWrapValidatorHandler["PresetSection"]) -> "PresetSection":
+        if not isinstance(given, Mapping):
+            return validate(given)
+        preset = cls.preset_of(given)
+        values = cls.presets.get(preset, {}) if isinstance(preset, str) else {}
+        filled = validate({"preset": preset, **values, **given})
+        filled.__pydantic_fields_set__ = set(given)  # what was written out, as opposed to the preset's
+        return filled
 
 
 class SourceConfig(Section):
@@ -116,7 +126,7 @@ class DataConfig(Section):
     valid: SourceConfig
     """What decides which checkpoint is best."""
     test: dict[str, SourceConfig] = {}
-    """Test sets by name, scored by `s2s bleu --model`."""
+    """Test sets by name, scored when training ends and by `s2s bleu --model`."""
     filters: FilterConfig = FilterConfig()
     """What is left out of training; valid and test are never filtered."""
     cache_dir: FilePath | None = None
@@ -156,9 +166,10 @@ class TokenizerConfig(Section):
     """Unigram: how strongly likely segmentations are preferred, 0 would be uniform; bpe: chance to undo a merge."""
 
 
-class ModelConfig(Section):
+class ModelConfig(PresetSection):
     """The Transformer: a preset, and every number open."""
 
+    presets = PRESETS
     preset: Literal["tiny", "small", "base", "big", "deep-encoder", "classic", "marian"] | None = "small"
     """Sizes to start from; any key beside it wins."""
     d_model: Positive = 256
@@ -192,15 +203,6 @@ class ModelConfig(Section):
     output_bias: bool = False
     """Add a bias to the logits."""
 
-    @model_validator(mode="wrap")
-    @classmethod
-    def _fill_preset(cls, given: Any, validate: ModelWrapValidatorHandler["ModelConfig"]) -> "ModelConfig":
-        if not isinstance(given, Mapping):
-            return validate(given)
-        filled = validate({**PRESETS.get(given.get("preset", "small"), {}), **given})
-        filled.__pydantic_fields_set__ = set(given)  # what was written out, as opposed to the preset's
-        return filled
-
     @model_validator(mode="after")
     def _fits(self) -> "ModelConfig":
         if self.head_dim is None and self.d_model % self.num_heads:
@@ -230,9 +232,12 @@ class ClassifierConfig(Section):
     """On the pooled vector."""
 
 
-class TrainingConfig(Section):
+class TrainingConfig(PresetSection):
     """How the model is trained."""
 
+    presets = TRAINING_PRESETS
+    preset: Literal["scratch", "finetune"] | None = None
+    """Values to start from; any key beside it wins. Default: finetune where `init_from` names a model, else scratch."""
     max_steps: Positive | None = None
     """Optimiser steps; without max_steps, max_epochs and max_minutes it is 20,000."""
     max_epochs: PositiveFloat | None = None
@@ -245,6 +250,8 @@ class TrainingConfig(Section):
     """Most sentences in a batch."""
     accumulate: Positive = 1
     """Batches a step; their gradients add up to that of one large batch."""
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """muon orthogonalises the updates of the layers' matrices: fewer steps to the same loss, each a little longer."""
     learning_rate: PositiveFloat = 1e-3
     warmup_steps: NonNegative = 1000
     schedule: Literal["inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
@@ -290,6 +297,22 @@ class TrainingConfig(Section):
     """auto, cpu, cuda, cuda:1, mps."""
     threads: Positive | None = None
     """Processor threads of one rank."""
+    shard: bool = False
+    """Under torchrun, deal weights and moments out to the ranks (FSDP2): for models that no one device has room for."""
+
+    @model_validator(mode="after")
+    def _can_shard(self) -> "TrainingConfig":
+        whole = {"ema": self.ema, "average": self.average != "none", "optimizer": self.optimizer != "adamw"}
+        whole["compile"] = self.compile
+        if self.shard and any(whole.values()):
+            keys = " and ".join(key for key, is_set in whole.items() if is_set)
+            raise ValueError(f"shard: not together with {keys}, which need whole weights; leave one of them out")
+        return self
+
+    @classmethod
+    def preset_of(cls, given: Mapping[str, Any]) -> str | None:
+        """The preset that is meant by what was written out."""
+        return given.get("preset") or ("finetune" if given.get("init_from") else "scratch")
 
 
 class SearchConfig(Section):
@@ -308,6 +331,8 @@ class SearchConfig(Section):
     """Fewest pieces of a translation."""
     no_repeat_ngram: NonNegative = 0
     """No n pieces occur twice in a translation; 0 is off."""
+    renormalize: bool = False
+    """Take what may not come out (padding, the start, what a rule forbids) out of the probabilities too."""
     n_best: Positive = 1
     """Translations returned a sentence."""
     sample: bool = False

@@ -1,5 +1,6 @@
 """The optimiser: schedules are pure and continuous, decay spares what it should, the average is one."""
 
+import copy
 import itertools
 import math
 
@@ -9,6 +10,7 @@ from torch import nn
 
 from seq2seq.config import ModelConfig, TrainingConfig
 from seq2seq.model.transformer import Transformer
+from seq2seq.training.muon import orthogonalized
 from seq2seq.training.optim import (
     ExponentialMovingAverage,
     build_optimizer,
@@ -17,6 +19,10 @@ from seq2seq.training.optim import (
     optimizer_tensors,
 )
 
+SIZES = ModelConfig(
+    preset=None, d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=16, dropout=0.0
+)
+OPTIMIZERS = ("adamw", "muon")
 SCHEDULES = ("inverse_sqrt", "cosine", "linear", "constant")
 
 
@@ -52,10 +58,10 @@ def test_constant_stays_and_no_warm_up_begins_at_the_peak():
     assert learning_rate(1, 0.0, config(schedule="inverse_sqrt", warmup_steps=0)) == 0.01
 
 
-def test_weight_decay_is_for_linear_matrices_alone():
-    sizes = ModelConfig(preset=None, d_model=8, num_heads=2, num_encoder_layers=1, num_decoder_layers=1, d_ff=16)
-    model = Transformer(sizes, 20, 20)
-    optimizer = build_optimizer(model, config(weight_decay=0.1))
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_weight_decay_is_for_linear_matrices_alone(optimizer):
+    model = Transformer(SIZES, 20, 20)
+    optimizer = build_optimizer(model, config(weight_decay=0.1, optimizer=optimizer))
     decay = {parameter: group["weight_decay"] for group in optimizer.param_groups for parameter in group["params"]}
     assert set(decay) == set(model.parameters())
     for name, parameter in model.named_parameters():
@@ -83,20 +89,31 @@ def test_steps_equal_torchs_plain_adamw():
     torch.testing.assert_close(ours.bias, theirs.bias)
 
 
-def test_moments_come_back_by_name():
-    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2))
-    optimizer = build_optimizer(model, config())
-    model(torch.randn(3, 4)).sum().backward()
+def translate_once(model):
+    """A gradient for every weight of a Transformer."""
+    ids = torch.arange(4, 16).view(2, 6)
+    model.project(model(ids, torch.ones_like(ids, dtype=torch.bool), ids)).square().sum().backward()
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_moments_come_back_by_name_and_the_steps_go_on_as_they_would_have(kind):
+    model = Transformer(SIZES, 20, 20)
+    optimizer = build_optimizer(model, config(optimizer=kind))
+    translate_once(model)
     optimizer.step()
     saved = {name: tensor.clone() for name, tensor in optimizer_tensors(model, optimizer).items()}
-    fresh = build_optimizer(model, config())
-    load_optimizer_tensors(model, fresh, saved)
-    again = optimizer_tensors(model, fresh)
+    twin = copy.deepcopy(model)
+    fresh = build_optimizer(twin, config(optimizer=kind))
+    load_optimizer_tensors(twin, fresh, saved)
+    again = optimizer_tensors(twin, fresh)
     assert set(again) == set(saved)
-    assert set(saved) == {
-        f"{name}.{moment}" for name, _ in model.named_parameters() for moment in ("step", "exp_avg", "exp_avg_sq")
-    }
+    assert {name.rpartition(".")[0] for name in saved} == {name for name, _ in model.named_parameters()}
     assert all(torch.equal(again[name], saved[name]) for name in saved)
+    for module, its_own in ((model, optimizer), (twin, fresh)):
+        module.zero_grad()
+        translate_once(module)
+        its_own.step()
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), twin.parameters(), strict=True))
 
 
 def test_moments_of_another_shape_are_refused():
@@ -139,15 +156,65 @@ def test_moving_average_stands_in_and_leaves_without_a_trace():
     assert not torch.equal(averaged, trained)
 
 
-def test_a_step_that_is_not_finite_changes_nothing():
-    model = nn.Linear(3, 3)
-    optimizer = build_optimizer(model, config())
-    model(torch.ones(1, 3)).sum().backward()
+@pytest.mark.parametrize("kind", OPTIMIZERS)
+def test_a_step_that_is_not_finite_changes_nothing(kind):
+    model = Transformer(SIZES, 20, 20)
+    optimizer = build_optimizer(model, config(optimizer=kind, weight_decay=0.1))
+    translate_once(model)
     optimizer.step()
     before = [parameter.detach().clone() for parameter in model.parameters()]
+    moments = {name: tensor.clone() for name, tensor in optimizer_tensors(model, optimizer).items()}
     for parameter in model.parameters():
         parameter.grad.fill_(math.nan)
     optimizer.found_inf = torch.tensor(1.0)
     optimizer.step()
     assert all(torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True))
-    assert all(tensor.isfinite().all() for tensor in optimizer_tensors(model, optimizer).values())
+    assert all(torch.equal(moments[name], now) for name, now in optimizer_tensors(model, optimizer).items())
+
+
+def test_orthogonalizing_keeps_the_singular_vectors_and_evens_the_values():
+    torch.manual_seed(1)
+    for shape, parts in (((48, 16), 1), ((16, 48), 1), ((96, 32), 3)):
+        matrix = torch.randn(shape) @ torch.diag(torch.logspace(0, -1.5, shape[1]))
+        (found,) = orthogonalized([matrix], [parts])
+        for block, result in zip(matrix.chunk(parts), found.chunk(parts), strict=True):
+            u, values, v = torch.linalg.svd(block, full_matrices=False)
+            inside = u.T @ result @ v.T
+            kept = values > values.norm() * 0.01
+            assert kept.sum() > kept.numel() // 2
+            assert torch.allclose(inside, torch.diag(inside.diagonal()), atol=2e-3)
+            assert (inside.diagonal()[kept] > 0.72).all()
+            assert (inside.diagonal() < 1.28).all()
+
+
+def test_the_order_and_company_of_matrices_do_not_matter():
+    torch.manual_seed(1)
+    matrices, parts = [torch.randn(12, 4), torch.randn(4, 4), torch.randn(4, 8)], [3, 1, 1]
+    together = orthogonalized(matrices, parts)
+    for matrix, part, found in zip(matrices, parts, together, strict=True):
+        torch.testing.assert_close(orthogonalized([matrix], [part])[0], found)
+
+
+def test_muon_is_for_the_layers_and_leaves_embeddings_output_norms_and_biases_to_adamw():
+    model = Transformer(SIZES.model_copy(update={"tied_embeddings": "none"}), 20, 20)
+    optimizer = build_optimizer(model, config(optimizer="muon"))
+    translate_once(model)
+    optimizer.step()
+    tensors = optimizer_tensors(model, optimizer)
+    for name, parameter in model.named_parameters():
+        is_hidden = ".layers." in name and parameter.ndim == 2
+        assert (f"{name}.momentum" in tensors) == is_hidden, name
+        assert (f"{name}.exp_avg" in tensors) != is_hidden, name
+
+
+def test_muon_moves_every_matrix_by_the_same_root_mean_square():
+    model = Transformer(SIZES, 20, 20)
+    section = config(optimizer="muon")
+    optimizer = build_optimizer(model, section)
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    translate_once(model)
+    optimizer.step()
+    for name, parameter in model.named_parameters():
+        if f"{name}.momentum" in optimizer_tensors(model, optimizer):
+            moved = (parameter.detach() - before[name]).square().mean().sqrt().item()
+            assert 0.5 < moved / (0.2 * section.learning_rate) < 1.3, name

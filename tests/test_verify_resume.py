@@ -123,9 +123,9 @@ def test_several_processes_are_refused_in_words(folder, capfd, monkeypatch):
     assert "without torchrun" in capfd.readouterr().err
 
 
-def start(folder: Path) -> subprocess.Popen:
+def start(folder: Path, optimizer: str) -> subprocess.Popen:
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "seq2seq", "train", "toy.yaml"]
+    command = [sys.executable, "-m", "seq2seq", "train", "toy.yaml", "--set", f"training.optimizer={optimizer}"]
     return subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
 
 
@@ -135,15 +135,16 @@ def newest(folder: Path) -> str:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="signals of POSIX")
-def test_the_command_killed_at_random_moments_ends_in_the_same_bits(tmp_path):
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_the_command_killed_at_random_moments_ends_in_the_same_bits(tmp_path, optimizer):
     """Subword sampling, dropout, accumulation, EMA, early stopping, averaging and a mixture; by the same command."""
     whole, killed = corpus(tmp_path / "whole"), corpus(tmp_path / "killed")
-    process = start(whole)
+    process = start(whole, optimizer)
     _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     draw, kills = random.Random(4), 0
     for _ in range(30):
-        before, process = newest(killed), start(killed)
+        before, process = newest(killed), start(killed, optimizer)
         if kills < 5:
             deadline = time.monotonic() + 60
             while newest(killed) == before and process.poll() is None and time.monotonic() < deadline:

@@ -125,6 +125,10 @@ class SelfAttention(nn.Module):
         context = attend(query, stored[0], stored[1])  # (R, H, 1, K)
         return self.output(context.flatten(1))  # (R, D)
 
+    def joined(self) -> dict[nn.Parameter, int]:
+        """The weights that are several projections, one above another, and how many."""
+        return {self.query_key_value.weight: 3}
+
     def _project(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         projected = self.query_key_value(states).unflatten(-1, (3, self.num_heads, self.head_dim))  # (B, T, 3, H, K)
         return projected.permute(2, 0, 3, 1, 4).unbind(0)
@@ -146,6 +150,10 @@ class CrossAttention(nn.Module):
     def forward(self, states: Tensor, memory: Tensor, bias: Tensor | None = None) -> Tensor:
         """(B, T, D) over (B, S, D) -> (B, T, D); `bias` comes from `key_bias` of the source."""
         return self.over(states, *self.project(memory), bias)
+
+    def joined(self) -> dict[nn.Parameter, int]:
+        """As in `SelfAttention`."""
+        return {self.key_value.weight: 2}
 
     def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of a memory, (B, S, D) -> two of (B, H, S, K)."""

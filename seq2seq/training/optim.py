@@ -1,4 +1,4 @@
-"""The optimiser: learning rate, AdamW, and a moving average of the weights.
+"""The optimiser: learning rate, AdamW or Muon, and a moving average of the weights.
 
 The trainer makes them from the training section. The learning rate is a pure function of how far training is, so a run
 that goes on has nothing to restore but the optimiser's moments, which are stored by the names of the weights.
@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.config import TrainingConfig
-
-MOMENTS = ("step", "exp_avg", "exp_avg_sq")
+from seq2seq.model.attention import CrossAttention, SelfAttention
+from seq2seq.training.muon import Muon
 
 
 def learning_rate(step: int, progress: float, config: TrainingConfig) -> float:
@@ -39,34 +39,53 @@ def learning_rate(step: int, progress: float, config: TrainingConfig) -> float:
     return config.learning_rate * warmup * share
 
 
-def build_optimizer(module: nn.Module, config: TrainingConfig) -> torch.optim.AdamW:
-    """Fused AdamW (Loshchilov and Hutter 2019): one pass over memory for each weight, on processors as on GPUs.
+def build_optimizer(
+    module: nn.Module, config: TrainingConfig, dtype: torch.dtype = torch.float32
+) -> torch.optim.Optimizer:
+    """Fused AdamW (Loshchilov and Hutter 2019), with Muon for the layers' matrices if the config asks for it.
 
     Weight decay is for the matrices of linear layers. Norms and biases have no scale to hold down, and an embedding
     row that is rarely seen would decay unopposed; so an output layer that shares the embedding is left alone too.
+    `dtype` is what Muon computes in.
     """
+    hidden = _hidden_matrices(module) if config.optimizer == "muon" else {}
     matrices = {layer.weight for layer in module.modules() if isinstance(layer, nn.Linear)}
     matrices -= {layer.weight for layer in module.modules() if isinstance(layer, nn.Embedding)}
     decayed, free = [], []
     for _, parameter in _trained(module):
-        (decayed if parameter in matrices else free).append(parameter)
+        if parameter not in hidden:
+            (decayed if parameter in matrices else free).append(parameter)
     groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": free, "weight_decay": 0.0}]
-    return torch.optim.AdamW(
+    adamw = torch.optim.AdamW(
         [group for group in groups if group["params"]],
         lr=config.learning_rate,
         betas=config.betas,
         eps=config.epsilon,
         fused=True,
     )
+    return Muon(hidden, adamw, config.weight_decay, dtype) if hidden else adamw
+
+
+def _hidden_matrices(module: nn.Module) -> dict[nn.Parameter, int]:
+    """The matrices of the layers that are trained, and how many each of them consists of, one above another."""
+    joined: dict[nn.Parameter, int] = {}
+    for layer in module.modules():
+        if isinstance(layer, SelfAttention | CrossAttention):
+            joined |= layer.joined()
+    return {
+        layer.weight: joined.get(layer.weight, 1)
+        for name, layer in module.named_modules()
+        if isinstance(layer, nn.Linear) and ".layers." in name and layer.weight.requires_grad
+    }
 
 
 def optimizer_tensors(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """The moments of every weight, as `<name>.<moment>`."""
     return {
-        f"{name}.{moment}": optimizer.state[parameter][moment]
+        f"{name}.{moment}": tensor
         for name, parameter in _trained(module)
         if parameter in optimizer.state
-        for moment in MOMENTS
+        for moment, tensor in optimizer.state[parameter].items()
     }
 
 
@@ -76,14 +95,17 @@ def load_optimizer_tensors(module: nn.Module, optimizer: torch.optim.Optimizer, 
     Raises:
         ValueError: a moment has another shape than its weight.
     """
+    found: dict[str, dict[str, Tensor]] = {}
+    for key, tensor in tensors.items():
+        name, _, moment = key.rpartition(".")
+        found.setdefault(name, {})[moment] = tensor
     optimizer.state.clear()
     for name, parameter in _trained(module):
-        if f"{name}.step" not in tensors:
-            continue
-        moments = {moment: tensors[f"{name}.{moment}"].to(parameter.device, copy=True) for moment in MOMENTS}
-        if moments["exp_avg"].shape != parameter.shape or moments["exp_avg_sq"].shape != parameter.shape:
+        moments = {moment: tensor.to(parameter.device, copy=True) for moment, tensor in found.get(name, {}).items()}
+        if any(tensor.shape != parameter.shape for moment, tensor in moments.items() if moment != "step"):
             raise ValueError(f"the optimiser's state of {name} has another shape than the weight")
-        optimizer.state[parameter] = moments
+        if moments:
+            optimizer.state[parameter] = moments
 
 
 class ExponentialMovingAverage:

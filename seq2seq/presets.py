@@ -1,0 +1,34 @@
+"""Presets: the values that one word of a configuration stands for.
+
+`config` fills a section with them before it is checked; a key that is written out beside the word wins.
+"""
+
+from typing import Any
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "tiny": dict(d_model=128, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, d_ff=512),
+    "small": dict(d_model=256, num_heads=4, num_encoder_layers=3, num_decoder_layers=3, d_ff=1024),
+    "base": dict(d_model=512, num_heads=8, num_encoder_layers=6, num_decoder_layers=6, d_ff=2048),
+    "big": dict(d_model=1024, num_heads=16, num_encoder_layers=6, num_decoder_layers=6, d_ff=4096, dropout=0.3),
+    # Most of the depth where it is paid once a sentence rather than once a step (Kasai et al. 2021).
+    "deep-encoder": dict(d_model=512, num_heads=8, num_encoder_layers=12, num_decoder_layers=2, d_ff=2048),
+    # The shape of the original paper's tutorials: five layers, post-norm, sequences to 200.
+    "classic": dict(
+        d_model=512, num_heads=8, num_encoder_layers=5, num_decoder_layers=5, d_ff=2048, dropout=0.1,
+        norm_position="post", max_length=200,
+    ),
+    # The shape of OPUS-MT models, which s2s convert --to marian can write.
+    "marian": dict(
+        d_model=512, num_heads=8, num_encoder_layers=6, num_decoder_layers=6, d_ff=2048, activation="silu",
+        norm_position="post", position_layout="halves", output_bias=True, max_length=512,
+    ),
+}  # fmt: skip
+TRAINING_PRESETS: dict[str, dict[str, Any]] = {
+    "scratch": {},
+    # A model that is good already: small steps from the first on, whose mean is kept (no decay is needed then), and
+    # looked at often, because the best moment may come early.
+    "finetune": dict(
+        learning_rate=1e-4, warmup_steps=100, schedule="constant", ema=0.999, validate_every=200, checkpoint_every=200,
+        patience=5,
+    ),
+}  # fmt: skip
