@@ -1,8 +1,10 @@
 """The mean of the weights of several models of one shape, as a model folder of its own.
 
-`s2s average` asks for it; members are model folders, run folders, or checkpoints of a run.
+`s2s average` asks for it; members are model folders, run folders, or checkpoints of a run. Between a model and what it
+was fine-tuned to, a mean with weights is a choice of how much is kept (WiSE-FT, Wortsman et al. 2022).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +12,9 @@ from pathlib import Path
 from torch import Tensor
 
 from seq2seq.checkpoint import MANIFEST, LoadedModel, average, load_checkpoint, load_model, save_model
-from seq2seq.errors import ModelError
+from seq2seq.config import FREE_MODEL_KEYS
+from seq2seq.errors import ModelError, UserError
+from seq2seq.model_card import short_card
 from seq2seq.model_folder import config_of
 from seq2seq.tensors import distinct, mismatch
 
@@ -24,30 +28,50 @@ class _Member:
     state: dict[str, Tensor]
 
 
-def average_models(paths: Sequence[Path], output: Path) -> Path:
+def average_models(paths: Sequence[Path], output: Path, weights: Sequence[float] | None = None) -> Path:
     """Write the mean of the weights of `paths` to the model folder `output`, and return it.
 
-    A checkpoint gives its moving average where it has one, which is what its run validates and keeps.
+    A checkpoint gives its moving average where it has one, which is what its run validates and keeps. What is no weight
+    (dropout, how the model searches) is the first member's.
+
+    Args:
+        paths: the members.
+        output: a new or empty folder.
+        weights: one a member, not negative and in proportion: 0.3 and 0.7, or 3 and 7; without them all are equal.
 
     Raises:
+        UserError: the weights are not one a member, or not possible.
         ModelError, CheckpointError: a member is missing or damaged, or differs from the first in shape, vocabulary or
             labels; or `output` exists and is no model folder.
     """
+    shares = _shares(weights, len(paths))
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise ModelError(f"{output}: exists already; name a new folder with -o")
     members = [_open(path) for path in paths]
     first = members[0]
     for other in members[1:]:
         _check_alike(first, other)
-    described = first.described
+    config = config_of(first.described)
+    made_of = [f"- {share:.4g} of `{path.name}`" for share, path in zip(shares, paths, strict=True)]
     return save_model(
         output,
-        model_state=average([member.state for member in members]),
-        config=config_of(described),
-        tokenizers=described.tokenizers,
-        labels=described.labels,
-        card="\n".join(["# Averaged weights", "", "The mean of:", "", *(f"- `{path}`" for path in paths), ""]),
+        model_state=average([member.state for member in members], weights),
+        config=config,
+        tokenizers=first.described.tokenizers,
+        labels=first.described.labels,
+        card=short_card(config, output.name, ["The mean of the weights of several models:", "", *made_of]),
     )
+
+
+def _shares(weights: Sequence[float] | None, count: int) -> list[float]:
+    """What each member contributes; the sum is 1."""
+    weights = [1.0] * count if weights is None else weights
+    if len(weights) != count:
+        raise UserError(f"{len(weights)} weights for {count} models; give one a model, in their order")
+    if not all(math.isfinite(weight) and weight >= 0 for weight in weights) or not sum(weights):
+        shown = ",".join(f"{weight:g}" for weight in weights)
+        raise UserError(f"weights {shown}: give numbers that are not negative, at least one of them above 0")
+    return [weight / sum(weights) for weight in weights]
 
 
 def _open(path: Path) -> _Member:
@@ -70,9 +94,9 @@ def _check_alike(first: _Member, other: _Member) -> None:
     shapes = {name: tuple(tensor.shape) for name, tensor in other.state.items()}
     if problem := mismatch(first.state, shapes):
         raise ModelError(f"{other.path}: another shape than {first.path}: {problem}")
-    if pair.info["model"] != mine.info["model"]:
-        theirs, ours = pair.info["model"], mine.info["model"]
-        key = next(key for key in {**ours, **theirs} if theirs.get(key) != ours.get(key))
-        raise ModelError(
-            f"{other.path}: another model than {first.path}: {key} is {theirs.get(key)}, not {ours.get(key)}"
-        )
+    theirs, ours = pair.info["model"], mine.info["model"]
+    for key in {**ours, **theirs}:
+        if key not in FREE_MODEL_KEYS and theirs.get(key) != ours.get(key):
+            raise ModelError(
+                f"{other.path}: another model than {first.path}: {key} is {theirs.get(key)}, not {ours.get(key)}"
+            )

@@ -5,6 +5,7 @@ says what the model says.
 """
 
 import contextlib
+import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,12 +13,14 @@ from pathlib import Path
 
 from seq2seq import atomic, hub
 from seq2seq.errors import CheckpointError, DataError, ModelError, RunError, UserError
-from seq2seq.inference.ctranslate2_engine import describe
+from seq2seq.inference.ctranslate2_engine import CTranslate2Engine, describe
+from seq2seq.inference.loading import load_engine
 from seq2seq.inference.translator import Translator
 from seq2seq.interop.argos import SUFFIX, ArgosLanguages, argos_obstacles, write_argos
 from seq2seq.interop.ctranslate2 import DESCRIPTION, write_ctranslate2
 from seq2seq.interop.marian import MarianModel, marian_obstacles, read_marian, write_marian
 from seq2seq.lines import read_lines
+from seq2seq.model_card import short_card
 from seq2seq.model_folder import LoadedModel, config_of, find_model, load_marian, load_model, save_model
 from seq2seq.probe import Comparison, builtin_sentences, compare, least_chrf
 from seq2seq.tensors import distinct
@@ -65,7 +68,7 @@ def import_marian(folder: Path, output: Path, torch_file: bool = False) -> Path:
         model_state=distinct(loaded.model.state_dict(keep_vars=True)),
         config=config,
         tokenizers=loaded.tokenizers,
-        card=f"# {name.name}\n\nConverted from the Marian folder `{name.name}`.\n",
+        card=short_card(config, output.name, [f"Converted from the Marian folder `{name.name}`."]),
     )
 
 
@@ -125,6 +128,10 @@ def export_argos(
     source, target = languages[0] or loaded.source_language, languages[1] or loaded.target_language
     if not source or not target:
         raise UserError(f"{loaded.folder}: does not name its languages; give --source-language and --target-language")
+    if odd := [code for code in (source, target) if not re.fullmatch("[a-z]{2,3}", code)]:
+        raise UserError(
+            f"{odd[0]!r} is not a language code such as de; name others with --source-language and --target-language"
+        )
     if obstacles := argos_obstacles(loaded.tokenizers):
         raise ModelError(f"{loaded.folder}: an Argos package cannot hold this model: {'; '.join(obstacles)}")
     with tempfile.TemporaryDirectory() as temporary:
@@ -144,13 +151,16 @@ def export_argos(
 
 
 def _verified(loaded: LoadedModel, folder: Path, quantization: str, probe: Probe, force: bool) -> Comparison:
+    exported = load_engine([folder])
+    assert isinstance(exported.engine, CTranslate2Engine)
     comparison = compare(
         _texts(Translator.load(loaded.folder)),
-        _texts(Translator.load(folder)),
+        _texts(Translator(exported.engine, exported.tokenizers, exported.search)),
         probe.lines or builtin_sentences(loaded.source_language),
         least_chrf(quantization, builtin=probe.lines is None),
         probe.references,
         loaded.target_language,
+        exported.engine.compute_type,
     )
     if not comparison.is_good and not force:
         report = "; ".join(comparison.lines_of_report()[:-1])

@@ -43,10 +43,10 @@ def model_card(
     notes: Sequence[str] = (),
 ) -> str:
     """Markdown with front matter: languages, data, scores with signatures, and the command that made the model."""
-    languages = [language for language in (config.source_language, config.target_language) if language]
+    languages = _languages(config)
     kind = f"{' to '.join(languages)} translation" if config.task == "translation" else "text classification"
     lines = [
-        *_front_matter(config, title, languages, scores),
+        *_front_matter(config, title, scores),
         f"# {title}",
         "",
         f"A Transformer for {kind} with {num_parameters:,} parameters, taken at step {step:,}.",
@@ -75,10 +75,15 @@ def model_card(
     return "\n".join(lines)
 
 
-def _front_matter(config: Config, title: str, languages: Sequence[str], scores: Sequence[ScoreRecord]) -> list[str]:
+def short_card(config: Config, title: str, paragraphs: Sequence[str]) -> str:
+    """Front matter, and in a few lines where a model comes from that no run of ours made."""
+    return "\n".join([*_front_matter(config, title, ()), f"# {title}", "", *_usage(config), *paragraphs, ""])
+
+
+def _front_matter(config: Config, title: str, scores: Sequence[ScoreRecord]) -> list[str]:
     # JSON scalars are YAML scalars, and quote what YAML would take for something else (the language `no`).
     lines = ["---"]
-    if languages:
+    if languages := _languages(config):
         lines += ["language:", *(f"- {json.dumps(language)}" for language in dict.fromkeys(languages))]
     task = "translation" if config.task == "translation" else "text-classification"
     lines += ["library_name: seq2seq", f"pipeline_tag: {task}"]
@@ -92,6 +97,10 @@ def _front_matter(config: Config, title: str, languages: Sequence[str], scores: 
                 if score.dataset == dataset:
                     lines += [f"    - type: {json.dumps(score.metric)}", f"      value: {json.dumps(score.value)}"]
     return [*lines, "---", ""]
+
+
+def _languages(config: Config) -> list[str]:
+    return [language for language in (config.source_language, config.target_language) if language]
 
 
 def _usage(config: Config) -> list[str]:

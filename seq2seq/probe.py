@@ -69,6 +69,8 @@ class Comparison:
     """The model took, in torch."""
     seconds_exported: float
     least_chrf: float
+    computed_in: str = ""
+    """The number format that the export was computed in, which may not be the one it is written in."""
 
     @property
     def is_good(self) -> bool:
@@ -78,19 +80,22 @@ class Comparison:
         return kept and all(points <= MOST_LOST for points in lost)
 
     def lines_of_report(self) -> list[str]:
-        """The figures, for people."""
+        """The figures, for people; the last line is speed."""
         report = [
             f"{self.identical} of {self.lines} translations are identical; the others included, the export has "
             f"chrF {self.chrf:.2f} (at least {self.least_chrf:g}) and BLEU {self.bleu:.2f} against the model's own",
-            f"{self.lines / max(self.seconds_exported, 1e-9):,.1f} lines a second, "
-            f"{self.lines / max(self.seconds, 1e-9):,.1f} before",
         ]
         if self.bleu_change is not None and self.chrf_change is not None:
-            report.insert(
-                1,
+            report.append(
                 f"against the references BLEU changes by {self.bleu_change:+.2f} and chrF by {self.chrf_change:+.2f} "
                 f"(at most {MOST_LOST:g} may be lost)",
             )
+        if self.computed_in:
+            report.append(f"this machine computes the export in {self.computed_in}")
+        report.append(
+            f"{self.lines / max(self.seconds_exported, 1e-9):,.1f} lines a second, "
+            f"{self.lines / max(self.seconds, 1e-9):,.1f} before"
+        )
         return report
 
 
@@ -112,6 +117,7 @@ def compare(
     least: float,
     references: Sequence[str] | None = None,
     target_language: str | None = None,
+    computed_in: str = "",
 ) -> Comparison:
     """Translate `lines` with a model and with its export, and measure the difference."""
     start = time.perf_counter()
@@ -131,4 +137,5 @@ def compare(
         pairs = zip(scores(exported, references), scores(texts, references), strict=True)
         bleu_change, chrf_change = (after - before for after, before in pairs)
         changes = (bleu_change, chrf_change)
-    return Comparison(len(lines), identical, bleu, chrf, *changes, middle - start, end - middle, least)
+    times = middle - start, end - middle
+    return Comparison(len(lines), identical, bleu, chrf, *changes, *times, least, computed_in)

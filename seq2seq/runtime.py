@@ -89,9 +89,20 @@ def start(device: str = "auto", precision: str | None = "auto", threads: int | N
         torch.cuda.set_device(chosen)
         torch.set_float32_matmul_precision("high")
     if world_size > 1 and not dist.is_initialized():
-        backend = "cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo"
-        dist.init_process_group(backend, timeout=timedelta(minutes=30))
+        _join("cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo")
     return runtime
+
+
+def _join(backend: str) -> None:
+    """Join the process group that torchrun's environment speaks of."""
+    timeout = timedelta(minutes=30)
+    store, rank, world_size = next(dist.rendezvous("env://", timeout=timeout))
+    if os.environ.get("GROUP_WORLD_SIZE") == "1":
+        # torchrun keeps its store when it starts ranks again: they would find the addresses of those that died. On
+        # several machines the counts of restarts may differ; there torchrun starts a new store with
+        # TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1.
+        store = dist.PrefixStore(f"restart {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
+    dist.init_process_group(backend, timeout=timeout, store=store, rank=rank, world_size=world_size)
 
 
 def seed_everything(seed: int, rank: int = 0) -> None:
@@ -117,15 +128,22 @@ def restore_random_state(state: dict[str, torch.Tensor]) -> None:
 
 
 @contextlib.contextmanager
-def single_thread(enabled: bool = True) -> Iterator[None]:
-    """Compute on one thread inside: for results that must not depend on the number of processors."""
+def same_threads() -> Iterator[None]:
+    """Afterwards torch computes on as many threads as before, whatever other libraries set inside."""
     before = torch.get_num_threads()
-    if enabled:
-        torch.set_num_threads(1)
     try:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextlib.contextmanager
+def single_thread(enabled: bool = True) -> Iterator[None]:
+    """Compute on one thread inside: for results that must not depend on the number of processors."""
+    with same_threads():
+        if enabled:
+            torch.set_num_threads(1)
+        yield
 
 
 def keep_large_blocks() -> None:

@@ -6,7 +6,7 @@ under their first name and tied again by the model that reads them.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -91,15 +91,22 @@ def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
         raise DamagedFile(f"{path.name} is not a whole safetensors file ({_first_line(error)})") from error
 
 
-def average(states: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """The mean of each floating-point tensor over `states`, summed in float64; others are the first state's."""
+def average(states: Sequence[Mapping[str, Tensor]], weights: Sequence[float] | None = None) -> dict[str, Tensor]:
+    """The mean of each floating-point tensor over `states`, summed in float64; others are the first state's.
+
+    `weights`, one a state and not negative, are taken in proportion; a state with weight 0 has no part in the sum, so
+    that of weights 0 and 1 the second state comes back bit by bit.
+    """
+    weights = [1.0] * len(states) if weights is None else weights
+    parts = [(state, weight) for state, weight in zip(states, weights, strict=True) if weight]
+    whole = sum(weights)
     mean: dict[str, Tensor] = {}
     for name, first in states[0].items():
         if first.is_floating_point():
             total = torch.zeros_like(first, dtype=torch.float64)
-            for state in states:
-                total += state[name]
-            mean[name] = (total / len(states)).to(first.dtype)
+            for state, weight in parts:
+                total.add_(state[name], alpha=weight)
+            mean[name] = (total / whole).to(first.dtype)
         else:
             mean[name] = first.clone()
     return mean

@@ -2,9 +2,10 @@
 
 import pytest
 import torch
-from foreign_models import SOURCE
+from foreign_models import SOURCE, TARGET
 from our_models import make_ours as make_any
 
+from seq2seq.cli import main
 from seq2seq.config import SearchConfig
 from seq2seq.conversion import export_marian
 from seq2seq.errors import ModelError
@@ -74,6 +75,34 @@ def test_a_model_of_ours_comes_back_as_itself(settings, tmp_path):
     if settings.get("position_layout") != "interleaved":
         assert again.model.config == ours.model.config.model_copy(update={"preset": None})
         assert torch.equal(before, after)
+
+
+def test_the_preset_marian_trains_straight_to_what_transformers_loads(tmp_path, monkeypatch, capfd):
+    """From a config to their text, in the words of a user; the sizes are smaller than the preset's."""
+    for name, lines in (("text.en", SOURCE), ("text.de", TARGET)):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines * 4), encoding="utf-8")
+    sizes = "d_model: 32, num_heads: 2, num_encoder_layers: 1, num_decoder_layers: 1, d_ff: 64"
+    (tmp_path / "small.yaml").write_text(
+        "source_language: en\ntarget_language: de\n"
+        "data: {train: {source: text.en, target: text.de}, valid: {source: text.en, target: text.de}, num_workers: 1,\n"
+        "  filters: {drop_duplicates: false}}\n"
+        f"tokenizer: {{vocab_size: 320}}\nmodel: {{preset: marian, {sizes}, dropout: 0.0}}\n"
+        "training: {max_steps: 120, batch_tokens: 512, learning_rate: 1.0e-2, warmup_steps: 10, validate_every: 120,\n"
+        "  label_smoothing: 0.0, threads: 1}\n"
+        "search: {beam_size: 1}\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "small.yaml"]) == 0
+    assert main(["convert", "--to", "marian", "runs/small", "-o", "marian"]) == 0
+    capfd.readouterr()
+    (tmp_path / "in.en").write_text("".join(f"{line}\n" for line in SOURCE))
+    assert main(["translate", "runs/small", "-i", "in.en"]) == 0
+    ours = capfd.readouterr().out.splitlines()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "marian")
+    theirs = transformers.MarianMTModel.from_pretrained(tmp_path / "marian").eval()
+    rows = theirs.generate(**tokenizer(SOURCE, return_tensors="pt", padding=True), num_beams=1)
+    assert ours == tokenizer.batch_decode(rows, skip_special_tokens=True)
+    assert ours == TARGET, "learnt by heart"
 
 
 def test_every_obstacle_is_named(tmp_path):

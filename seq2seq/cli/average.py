@@ -9,15 +9,27 @@ from seq2seq.cli.options import ANY_PATH, FOLDER
 
 @click.command(
     "average",
-    short_help="Average the weights of models or checkpoints.",
-    epilog="Example: s2s average runs/demo/checkpoints/step_* -o models/demo",
+    short_help="Average the weights of models or checkpoints, or mix two.",
+    epilog="Example: s2s average runs/general runs/tuned --weights 0.3,0.7 -o models/between",
 )
 @click.argument("models", nargs=-1, required=True, type=ANY_PATH, metavar="MODEL|CHECKPOINT...")
 @click.option("-o", "--output", required=True, type=FOLDER, help="Model folder to write; it must be new or empty.")
-def command(models: tuple[Path, ...], output: Path) -> None:
+@click.option("--weights", metavar="W,W,...", help="How much of each, in proportion, such as 0.3,0.7 [default: equal].")
+def command(models: tuple[Path, ...], output: Path, weights: str | None) -> None:
     """Average the weights of models or checkpoints of one shape and one vocabulary.
 
-    Each is a model folder, a run folder (its best model), or a checkpoint (runs/NAME/checkpoints/step_...)."""
+    Each is a model folder, a run folder (its best model), or a checkpoint (runs/NAME/checkpoints/step_...).
+
+    Between a model and what it was fine-tuned to, --weights chooses how much of the old one is kept; s2s bleu says
+    what that does to each domain."""
+    shares = None if weights is None else _numbers(weights)
     from seq2seq.averaging import average_models
 
-    click.echo(average_models(models, output))
+    click.echo(average_models(models, output, shares))
+
+
+def _numbers(text: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise click.UsageError(f"--weights {text}: give numbers with commas between them, such as 0.3,0.7") from error

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from seq2seq import runtime as runtimes
 from seq2seq.config import SearchConfig
-from seq2seq.data.encoding import usable_processors
+from seq2seq.data.processes import usable_processors
 from seq2seq.errors import ModelError, UserError, did_you_mean
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine, cached_folder
 from seq2seq.inference.engines import Engine, TorchEngine

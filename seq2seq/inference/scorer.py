@@ -7,22 +7,20 @@ for each pair, in the order of the pairs. Shapes: B pairs, T target length, N to
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from seq2seq import runtime as runtimes
 from seq2seq.data.batches import TranslationBatch, collate_translation
 from seq2seq.data.sources import Pair
-from seq2seq.errors import ModelError
+from seq2seq.inference.one_model import BATCH_TOKENS, OneModel
+from seq2seq.inference.steps import never_generated
 from seq2seq.lines import as_one_line
 from seq2seq.memory import in_parts
-from seq2seq.model_folder import LoadedModel, find_model, load_model
+from seq2seq.model_folder import LoadedModel
 from seq2seq.runtime import Runtime
 from seq2seq.tokenizer import SURROGATES
 
-BATCH_TOKENS = 4096
 # Logits of so many tokens are held at a time.
 TOKENS_AT_ONCE = 1024
 
@@ -50,7 +48,7 @@ class _Part:
     """Whether the end of the target belongs to this part."""
 
 
-class Scorer:
+class Scorer(OneModel):
     """A translation model, ready to judge translations.
 
     No pair is skipped and nothing is cut off. An empty side is scored as what it is, the end alone. A pair with a side
@@ -58,34 +56,15 @@ class Scorer:
     the target is scored with the part of the source that stands at its place, and the log-probabilities are added.
     """
 
+    task = "translation"
+    other_command = "s2s classify --gold scores those"
+
     def __init__(self, loaded: LoadedModel, runtime: Runtime, batch_tokens: int = BATCH_TOKENS):
-        if loaded.task != "translation":
-            raise ModelError(f"{loaded.folder}: a {loaded.task} model; s2s classify --gold scores those")
-        self._device = runtime.device
-        self._model = loaded.model.to(runtime.device, runtime.precision).eval()
+        super().__init__(loaded, runtime, batch_tokens)
+        self._model.to(runtime.precision)
         self._tokenizers = loaded.tokenizers
-        self._batch_tokens = batch_tokens
+        self._left_out = list(never_generated(loaded.tokenizers))
         self._part_length = self._model.config.max_length - 1  # the end of the source, the start of the target
-
-    @classmethod
-    def load(
-        cls,
-        path: str | Path | None = None,
-        device: str = "auto",
-        precision: str | None = None,
-        threads: int | None = None,
-        batch_tokens: int = BATCH_TOKENS,
-    ) -> "Scorer":
-        """Load a model folder or a run folder (then its best model); None is the newest run.
-
-        `precision` None computes in float32; `batch_tokens` bounds the tokens of either side of a batch with padding.
-
-        Raises:
-            ModelError: there is no model, it is damaged, or it is no translation model.
-            UserError: a device or precision that does not exist here.
-        """
-        folder = find_model(None if path is None else Path(path))
-        return cls(load_model(folder), runtimes.start(device, precision, threads), batch_tokens)
 
     def score(self, pairs: Sequence[Pair | tuple[str, str]]) -> list[PairScore]:
         """Score each pair, whatever the others are.
@@ -105,7 +84,7 @@ class Scorer:
         ]
         log_probs = torch.zeros(len(sides), dtype=torch.float64)
         counts, num_parts = [1] * len(sides), [0] * len(sides)
-        for indices in _groups(parts, self._batch_tokens):
+        for indices in _groups(parts, self.batch_tokens):
             scores = self._score_parts([parts[index] for index in indices])
             log_probs.index_add_(0, torch.tensor([parts[index].pair for index in indices]), scores)
         for part in parts:
@@ -126,16 +105,22 @@ class Scorer:
         return torch.cat(in_parts(self._score_batch, dataclasses.replace(batch, target_mask=mask)))
 
     def _score_batch(self, batch: TranslationBatch) -> Tensor:
-        batch = batch.to(self._device)
+        batch = batch.to(self._runtime.device)
         hidden = self._model(batch.source_ids, batch.source_mask, batch.target_input)  # (B, T, D)
         hidden, targets = hidden[batch.target_mask], batch.target_output[batch.target_mask]  # (N, D), (N,)
         token_scores = [
-            self._model.project(some).float().log_softmax(-1).gather(1, ids[:, None]).squeeze(1)
+            self._log_probs(some).gather(1, ids[:, None]).squeeze(1)
             for some, ids in zip(hidden.split(TOKENS_AT_ONCE), targets.split(TOKENS_AT_ONCE), strict=True)
         ]
         scores = torch.zeros(batch.target_mask.shape, dtype=torch.float64)  # (B, T)
         scores[batch.target_mask.cpu()] = torch.cat(token_scores).double().cpu()
         return scores.sum(1)
+
+    def _log_probs(self, hidden: Tensor) -> Tensor:
+        """hidden (N, D) -> (N, V)"""
+        logits = self._model.project(hidden).float()
+        logits[:, self._left_out] = -torch.inf
+        return logits.log_softmax(-1)
 
 
 def _clean(text: str) -> str:

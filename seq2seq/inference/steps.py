@@ -23,7 +23,7 @@ class TransformerSteps:
         self.device = device
         self.vocab_size = tokenizers.target.vocab_size
         self.start_id, self.eos_id = tokenizers.target.start_id, tokenizers.target.eos_id
-        self.suppressed = tuple({tokenizers.target.pad_id, self.start_id} - {self.eos_id})
+        self.suppressed = never_generated(tokenizers)
         self.max_length = model.config.max_length
         self._model = model
         self._source_pad_id, self._source_eos_id = tokenizers.source.pad_id, tokenizers.source.eos_id
@@ -50,6 +50,12 @@ class TransformerSteps:
     def select(self, state: DecoderCache, sentences: Tensor) -> None:
         """Keep these sentences (B',) with all their rows."""
         state.select(sentences)
+
+
+def never_generated(tokenizers: TokenizerPair) -> tuple[int, ...]:
+    """Ids of the target that are no part of any translation."""
+    target = tokenizers.target
+    return tuple({target.pad_id, target.start_id} - {target.eos_id})
 
 
 class EnsembleSteps:

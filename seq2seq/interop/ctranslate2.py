@@ -20,7 +20,7 @@ from seq2seq.marian_tokenizer import load_tokenizers
 from seq2seq.model.attention import CrossAttention, SelfAttention
 from seq2seq.model.layers import FeedForward, TokenEmbedding
 from seq2seq.model.transformer import Transformer
-from seq2seq.tensors import DamagedFile, read_object
+from seq2seq.tensors import DamagedFile, read_object, record, verify
 from seq2seq.tokenizer import TokenizerPair
 
 QUANTIZATIONS = (
@@ -90,7 +90,7 @@ def write_ctranslate2(folder: Path, model: Transformer, described: Described) ->
     spec.optimize(quantization=None if described.quantization == "float32" else described.quantization)
     spec.save(str(folder))
     tokenizers.save(folder)
-    files = sorted(path.name for path in folder.iterdir())
+    files = {path.name: record(path) for path in sorted(folder.iterdir())}
     values = {
         "format": FORMAT,
         "files": files,
@@ -109,17 +109,20 @@ def is_ctranslate2(folder: Path) -> bool:
 
 
 def read_description(folder: Path) -> Described:
-    """What `write_ctranslate2` wrote beside CTranslate2's own files.
+    """What `write_ctranslate2` wrote beside CTranslate2's own files, all of which are as they were.
 
     Raises:
-        ModelError: it is missing or damaged.
+        ModelError: a file is missing or damaged.
     """
     try:
         values = read_object(folder / DESCRIPTION)
         if values.get("format") != FORMAT:
             raise DamagedFile(f"{DESCRIPTION} has no 'format': '{FORMAT}'")
+        files = values["files"]
+        for name, recorded in {WEIGHTS: files[WEIGHTS], **files}.items():
+            verify(folder / Path(name).name, recorded)
         return Described(
-            tokenizers=load_tokenizers(folder, values["files"]),
+            tokenizers=load_tokenizers(folder, files),
             max_length=int(values["max_length"]),
             search=SearchConfig.model_validate(values["search"]),
             quantization=str(values["quantization"]),
@@ -244,4 +247,5 @@ def _fill_norm(spec: Any, norm: nn.Module) -> None:
 
 
 def _array(tensor: Tensor) -> np.ndarray:
-    return tensor.detach().float().cpu().contiguous().numpy()
+    # a copy: CTranslate2 quantizes in place, and the model may go on being used
+    return tensor.detach().float().cpu().contiguous().numpy().copy()

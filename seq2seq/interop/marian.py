@@ -44,6 +44,8 @@ from seq2seq.tokenizer import SOURCE_FILE, TARGET_FILE, Tokenizer, TokenizerPair
 CONFIG, WEIGHTS, PICKLE = "config.json", "model.safetensors", "pytorch_model.bin"
 GENERATION, TOKENIZER = "generation_config.json", "tokenizer_config.json"
 MOST_POSITION_NUMBERS = 2**27
+# Every setting that is not supported is told; tensors that do not fit are like each other.
+MOST_TENSORS_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -92,12 +94,15 @@ def read_marian(folder: Path, torch_file: bool = False) -> MarianModel:
     if config and _is_too_large(config, stored):
         problems.append(f"{CONFIG} describes a model far larger than the weights")
         config = None
-    weights = from_marian(stored, config, problems) if config else {}
+    of_tensors: list[str] = []
+    weights = from_marian(stored, config, of_tensors) if config else {}
+    problems += of_tensors[:MOST_TENSORS_NAMED]
+    if len(of_tensors) > MOST_TENSORS_NAMED:
+        problems.append(f"and {len(of_tensors) - MOST_TENSORS_NAMED} more tensors")
     if config and tokenizers and not problems:
         problems += _shape_problems(config, tokenizers, weights)
     if problems or config is None or search is None or tokenizers is None:
-        shown = "; ".join(problems[:12]) + (f"; and {len(problems) - 12} more" if len(problems) > 12 else "")
-        raise ModelError(f"{folder}: not a Marian model that can be read: {shown}")
+        raise ModelError(f"{folder}: not a Marian model that can be read: {'; '.join(problems)}")
     languages = (named.get("source_lang") or None, named.get("target_lang") or None)
     return MarianModel(config, tokenizers, weights, search, *languages)
 

@@ -37,7 +37,7 @@ NEUTRAL: dict[str, Any] = {
     "encoder_repetition_penalty": 1.0, "encoder_no_repeat_ngram_size": 0, "forced_bos_token_id": None,
     "suppress_tokens": None, "begin_suppress_tokens": None, "sequence_bias": None, "force_words_ids": None,
     "constraints": None, "penalty_alpha": None, "exponential_decay_length_penalty": None, "guidance_scale": None,
-    "renormalize_logits": False, "stop_strings": None, "watermarking_config": None, "max_time": None,
+    "dola_layers": None, "token_healing": False, "stop_strings": None, "watermarking_config": None, "max_time": None,
 }  # fmt: skip
 
 # Where an export keeps the search settings that generation_config.json has no words for.
@@ -157,6 +157,7 @@ def read_search_config(given: Mapping[str, Any], ids: SpecialIds, problems: list
             early_stopping=given.get("early_stopping") is True,
             no_repeat_ngram=_number(given, "no_repeat_ngram_size", 0),
             min_length=shortest,
+            renormalize=given.get("renormalize_logits") is True,
         )
     except ValidationError as error:
         problems += [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()]
@@ -222,6 +223,7 @@ def search_values(search: SearchConfig) -> dict[str, Any]:
         "length_penalty": search.length_penalty,
         "no_repeat_ngram_size": search.no_repeat_ngram,
         "min_length": search.min_length + 1 if search.min_length else 0,
+        "renormalize_logits": search.renormalize,
         "do_sample": search.sample,
     }
     if search.sample:

@@ -16,7 +16,6 @@ from seq2seq.search.base import (
     StepModel,
     largest_candidates,
     length_limits,
-    log_normalizer,
     worth_leaving,
 )
 from seq2seq.search.rules import Rules
@@ -53,8 +52,7 @@ def beam_search(
     beams = _Beams(model, config, limits)
     while len(beams.sentences):
         logits = model.step(beams.last_ids, state)
-        offsets = beams.log_probs.flatten() - log_normalizer(logits)  # (R,)
-        rules.apply(logits, beams.history)
+        offsets = beams.log_probs.flatten() - rules.apply(logits, beams.history)  # (R,)
         beams.advance(*largest_candidates(logits, offsets, config.beam_size, beams.num_candidates))
         staying = beams.retire(results)
         if staying is not None:

@@ -15,7 +15,6 @@ from seq2seq.search.base import (
     StepModel,
     largest_candidates,
     length_limits,
-    log_normalizer,
     normalized_score,
     worth_leaving,
 )
@@ -121,8 +120,7 @@ def _follow(
     rows = _Rows(model, limits, num_rows)
     while len(rows.sentences):
         logits = model.step(rows.last_ids, state)
-        normalizer = log_normalizer(logits)
-        rules.apply(logits, rows.history)
+        normalizer = rules.apply(logits, rows.history)
         chosen = choose(logits, rows.position, rows.sentences)
         rows.append(chosen, logits.gather(1, chosen[:, None]).squeeze(1) - normalizer)
         staying = rows.retire(results, config.length_penalty)

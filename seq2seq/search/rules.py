@@ -1,7 +1,8 @@
 """What a translation may not be: each rule writes -inf into the logits of what is forbidden at this step.
 
 A `Rules` is made by a search for its sentences and shrinks with them; the functions below it are the rules one by one.
-They change choices and never probabilities: searches take the normaliser before rules are applied.
+They change choices and not probabilities, unless the configuration says `renormalize`: then what is forbidden counts
+for nothing, as OPUS-MT models ask for, which were trained without the padding that they have a logit for.
 """
 
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.config import SearchConfig
-from seq2seq.search.base import StepModel
+from seq2seq.search.base import StepModel, log_normalizer
 
 NOT_FORCED = -1
 
@@ -23,12 +24,17 @@ class Rules:
         self._suppressed = torch.tensor(model.suppressed, dtype=torch.long, device=model.device)
         self._min_length = config.min_length
         self._no_repeat_ngram = config.no_repeat_ngram
+        self._renormalize = config.renormalize
         self._num_rows = num_rows
         self._prefixes = pad_prefixes(prefixes or (), model.device)  # (B, P)
 
-    def apply(self, logits: Tensor, history: Tensor) -> None:
-        """Forbid in place: logits (R, V) of what follows history (R, t)."""
+    def apply(self, logits: Tensor, history: Tensor) -> Tensor:
+        """Forbid in place: logits (R, V) of what follows history (R, t); returns the logarithm of their sum (R,).
+
+        A prefix that is forced has the probability that it would have had.
+        """
         position = history.shape[1]
+        normalizer = None if self._renormalize else log_normalizer(logits)
         forced = self._forced_at(position)
         forced_logits = logits.gather(1, forced.clamp(min=0)[:, None]) if forced is not None else None  # (R, 1)
         forbid_ids(logits, self._suppressed)
@@ -36,8 +42,12 @@ class Rules:
             forbid_end(logits, self._eos_id)
         if self._no_repeat_ngram:
             forbid_repeated_ngrams(logits, history, self._no_repeat_ngram)
+        if normalizer is None:
+            # where everything is forbidden there is no sum
+            normalizer = log_normalizer(logits).nan_to_num_(0.0, torch.inf, -torch.inf)
         if forced is not None:
             force_ids(logits, forced, forced_logits)
+        return normalizer
 
     def select(self, sentences: Tensor) -> None:
         """Keep the rules of these sentences (B',)."""

@@ -5,7 +5,9 @@
 
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -15,14 +17,15 @@ from seq2seq.data.batches import ClassificationBatch, ClassificationBatches, val
 from seq2seq.data.corpus import TokenCorpus, prepare_labelled_corpus
 from seq2seq.data.filters import PairFilter
 from seq2seq.data.sources import LabelledText, Source, open_labelled
-from seq2seq.errors import ConfigError
+from seq2seq.errors import ConfigError, DataError
 from seq2seq.evaluation.classification import classification_report
+from seq2seq.inference.classifier import Classifier
 from seq2seq.memory import in_parts
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model_card import ScoreRecord
-from seq2seq.model_folder import LoadedModel
+from seq2seq.model_folder import LoadedModel, load_model
 from seq2seq.runtime import Runtime
-from seq2seq.tasks.work import Work, data_record, overlap_notes, prepare_tokenizers
+from seq2seq.tasks.work import Work, data_record, max_pieces, overlap_notes, prepare_tokenizers
 from seq2seq.tokenizer import TokenizerPair
 from seq2seq.training.loss import classification_loss
 from seq2seq.training.state import Sample, Validation
@@ -39,8 +42,8 @@ def build(
         DataError: a corpus cannot be read, or nothing is left of it.
         ConfigError: the tokenizer or the labels are not as the configuration says.
     """
-    train = [open_labelled(source) for source in config.data.train_sources]
-    valid = open_labelled(config.data.valid)
+    train = [open_labelled(source, cache) for source in config.data.train_sources]
+    valid = open_labelled(config.data.valid, cache)
     texts = functools.partial(_clean_texts, train, config)
     tokenizers = prepare_tokenizers(config, tokenizer_folder, initial, texts, runtime)
     workers = config.data.num_workers
@@ -50,8 +53,8 @@ def build(
     model = EncoderClassifier(config.model, config.classifier, tokenizers.source.vocab_size, len(corpus.labels))
     if initial is not None:
         _load_initial(model, initial)
-    tests = {name: open_labelled(source) for name, source in config.data.test.items()}
-    notes = overlap_notes(train, {"valid": valid, **tests}, cache, runtime)
+    tests = {name: open_labelled(source, cache) for name, source in config.data.test.items()}
+    notes = overlap_notes(train, {"valid": valid, **tests}, cache, workers, runtime)
     validation = ClassificationValidation(config, held_out, list(valid), corpus.labels, tokenizers, runtime)
     records = [
         data_record("train", source_config, source, stop - start)
@@ -67,8 +70,28 @@ def build(
         validate=validation,
         data=(*records, data_record("valid", config.data.valid, valid, len(held_out))),
         notes=(f"Training texts: {corpus.counts}.", *notes),
-        score_records=_score_records,
+        score_records=functools.partial(_score_records, "valid"),
+        score_test_sets=functools.partial(score_test_sets, tests, runtime),
     )
+
+
+def score_test_sets(tests: Mapping[str, Source], runtime: Runtime, folder: Path) -> list[ScoreRecord]:
+    """The scores on each test set of the classifier in `folder`, in float32: the figures of `s2s classify --gold`.
+
+    Raises:
+        DataError: a test set has a label that the model does not know.
+    """
+    classifier = Classifier(load_model(folder), replace(runtime, precision=torch.float32))
+    records = []
+    for name, source in tests.items():
+        texts = list(source)
+        gold = [classifier.name_of(text.label) for text in texts]
+        if unknown := sorted(set(gold) - set(classifier.labels)):
+            known = ", ".join(classifier.labels)
+            raise DataError(f"data.test.{name}: the model has no label {unknown[0]!r}; its labels are {known}")
+        found = [answer.label for answer in classifier.classify([text.text for text in texts])]
+        records += _score_records(name, vars(classification_report(gold, found, classifier.labels)))
+    return records
 
 
 class ClassificationValidation:
@@ -85,7 +108,7 @@ class ClassificationValidation:
     ):
         self._config, self._corpus, self._texts, self._labels = config, corpus, texts, labels
         self._runtime = runtime
-        self._make_batch = ClassificationBatches(corpus, tokenizers.source)
+        self._make_batch = ClassificationBatches(corpus, tokenizers.source, max_pieces=max_pieces(config))
 
     @torch.no_grad()
     def __call__(self, model: nn.Module) -> Validation:
@@ -113,8 +136,8 @@ class ClassificationValidation:
         return Validation(metrics, [Sample(text.text, text.label, name) for text, name in shown])
 
 
-def _score_records(metrics: Mapping[str, float]) -> list[ScoreRecord]:
-    return [ScoreRecord("valid", name, 100 * metrics[name], "percent") for name in MEASURES if name in metrics]
+def _score_records(dataset: str, metrics: Mapping[str, Any]) -> list[ScoreRecord]:
+    return [ScoreRecord(dataset, name, 100 * metrics[name], "percent") for name in MEASURES if name in metrics]
 
 
 def _check_labels(config: Config, labels: Sequence[str]) -> None:

@@ -5,22 +5,24 @@
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from seq2seq import config_file, runtime
+from seq2seq import atomic, config_file, runtime
 from seq2seq.config import Config
 from seq2seq.data.batches import BatchStream
 from seq2seq.data.sampler import TokenBudgetSampler
-from seq2seq.model_card import model_card
-from seq2seq.model_folder import LoadedModel, save_model
+from seq2seq.errors import UserError
+from seq2seq.model_card import ScoreRecord, model_card
+from seq2seq.model_folder import CARD, LoadedModel, load_model, save_model
 from seq2seq.runtime import Runtime
 from seq2seq.tasks import classification, translation
+from seq2seq.tasks.initial import complete, load_initial
 from seq2seq.tasks.run_folder import RunFolder, alone_in, check, open_folder
-from seq2seq.tasks.work import Work, complete, load_initial
+from seq2seq.tasks.work import Work
 from seq2seq.training.state import TrainingResult
 from seq2seq.training.trainer import SaveBest, Trainer
 
@@ -58,7 +60,10 @@ def train(
             open_folder(folder, config, overwrite)
         here.barrier()
         work = _build(config, initial, folder.tokenizer, folder.cache(config), here)
-        return _trainer(config, work, folder, here, command, on_validation).run()
+        result = _trainer(config, work, folder, here, command, on_validation).run()
+    if here.is_main and result.status == "finished" and config.data.test:
+        _score_test_sets(config, work, folder, initial, command)
+    return result
 
 
 def describe(config: Config, path: Path) -> str:
@@ -71,8 +76,23 @@ def describe(config: Config, path: Path) -> str:
     with contextlib.closing(here):
         tokenizer_folder = folder.tokenizer if folder.tokenizer.is_dir() else None
         work = _build(config, initial, tokenizer_folder, folder.cache(config), here)
-        sampler = _sampler(config, work, here)
+        sampler = training_sampler(config, work, here)
         return "\n".join([config_file.dump(config), *(f"# {line}" for line in _figures(config, work, sampler, here))])
+
+
+def training_sampler(config: Config, work: Work, here: Runtime) -> TokenBudgetSampler:
+    """The batches of training, for this rank."""
+    corpus, training = work.corpus, config.training
+    return TokenBudgetSampler(
+        corpus.source_lengths,
+        corpus.target_lengths,
+        training.batch_tokens,
+        batch_sentences=training.batch_sentences,
+        seed=config.seed,
+        parts=corpus.parts,
+        rank=here.rank,
+        world_size=here.world_size,
+    )
 
 
 def _build(
@@ -86,7 +106,7 @@ def _build(
 def _trainer(
     config: Config, work: Work, folder: RunFolder, here: Runtime, command: str, on_validation: Callable[[], None]
 ) -> Trainer:
-    sampler = _sampler(config, work, here)
+    sampler = training_sampler(config, work, here)
     if here.is_main:
         for line in _figures(config, work, sampler, here):
             logger.info("%s", line)
@@ -109,34 +129,9 @@ def _trainer(
     )
 
 
-def _sampler(config: Config, work: Work, here: Runtime) -> TokenBudgetSampler:
-    corpus, training = work.corpus, config.training
-    return TokenBudgetSampler(
-        corpus.source_lengths,
-        corpus.target_lengths,
-        training.batch_tokens,
-        batch_sentences=training.batch_sentences,
-        seed=config.seed,
-        parts=corpus.parts,
-        rank=here.rank,
-        world_size=here.world_size,
-    )
-
-
 def _best_saver(config: Config, work: Work, folder: RunFolder, command: str) -> SaveBest:
-    parameters = sum(parameter.numel() for parameter in work.model.parameters())
-
     def save(state: Mapping[str, Tensor], metrics: Mapping[str, float]) -> None:
-        card = model_card(
-            config,
-            title=folder.path.name,
-            command=command,
-            num_parameters=parameters,
-            step=int(metrics["step"]),
-            data=work.data,
-            scores=work.score_records(metrics),
-            notes=work.notes,
-        )
+        card = _card(config, work, folder, command, metrics)
         save_model(
             folder.best, model_state=state, config=config, tokenizers=work.tokenizers, labels=work.labels, card=card,
             metrics=metrics,
@@ -145,17 +140,60 @@ def _best_saver(config: Config, work: Work, folder: RunFolder, command: str) -> 
     return save
 
 
+def _card(
+    config: Config,
+    work: Work,
+    folder: RunFolder,
+    command: str,
+    metrics: Mapping[str, float],
+    tests: Sequence[ScoreRecord] = (),
+    notes: Sequence[str] = (),
+) -> str:
+    """The model card of a validation with these metrics, and of test sets where they are scored."""
+    return model_card(
+        config,
+        title=folder.path.name,
+        command=command,
+        num_parameters=sum(parameter.numel() for parameter in work.model.parameters()),
+        step=int(metrics["step"]),
+        data=work.data,
+        scores=[*work.score_records(metrics), *tests],
+        notes=[*work.notes, *notes],
+    )
+
+
+def _score_test_sets(config: Config, work: Work, folder: RunFolder, initial: LoadedModel | None, command: str) -> None:
+    """Score the best model, and beside it the model it started from: told, and written into the model card."""
+    logger.info("scoring the test sets: %s", ", ".join(config.data.test))
+    try:
+        scores = work.score_test_sets(folder.best)
+        before = work.score_test_sets(initial.folder) if initial and initial.task == config.task else []
+    except UserError as error:
+        logger.warning("the test sets are not scored: %s", error)
+        return
+    was = {(score.dataset, score.metric): score.value for score in before}
+    for score in scores:
+        old = was.get((score.dataset, score.metric))
+        change = "" if old is None else f" (initial model {old:.2f}, {score.value - old:+.2f})"
+        logger.info("%s: %s %.2f%s", score.dataset, score.metric, score.value, change)
+    notes = [f"The initial model on {score.dataset}: {score.metric} {score.value:.2f}." for score in before]
+    metrics = load_model(folder.best).info["metrics"]
+    card = _card(config, work, folder, command, metrics, scores, notes)
+    atomic.write_file(folder.best / CARD, card.encode())
+
+
 def _figures(config: Config, work: Work, sampler: TokenBudgetSampler, here: Runtime) -> list[str]:
     """What a person wants to know before training starts."""
     parameters = sum(parameter.numel() for parameter in work.model.parameters())
-    batches = sampler.plan(0)
+    batches, sections = len(sampler.plan(0)), sampler.num_sections
     vocabularies = {work.tokenizers.source.vocab_size, work.tokenizers.target.vocab_size}
     corpora = ", ".join(f"{record.role} {record.name} {record.examples:,}" for record in work.data)
     budget = "target" if config.task == "translation" else "source"
     return [
         f"model: {parameters:,} parameters, vocabulary {' + '.join(f'{size:,}' for size in sorted(vocabularies))}",
         f"data: {corpora}; training corpus: {work.corpus.counts}",
-        f"batches: {len(batches):,} an epoch and process, up to {config.training.batch_tokens:,} {budget} tokens, "
+        f"batches: {'about ' if sections > 1 else ''}{sections * batches:,} an epoch and process, up to "
+        f"{config.training.batch_tokens:,} {budget} tokens, "
         f"{100 * sampler.padding(0):.1f} % padding",
         f"device: {here.device}, {str(here.precision).removeprefix('torch.')}, {torch.get_num_threads()} threads, "
         f"{here.world_size} process{'es' if here.world_size > 1 else ''}",

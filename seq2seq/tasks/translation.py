@@ -16,16 +16,16 @@ from seq2seq.data.batches import TranslationBatch, TranslationBatches, validatio
 from seq2seq.data.corpus import TokenCorpus, prepare_corpus
 from seq2seq.data.filters import PairFilter
 from seq2seq.data.sources import Pair, Source, open_pairs
-from seq2seq.evaluation.text import score_texts
+from seq2seq.evaluation.text import Score, score_texts
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.inference.translator import Translator
 from seq2seq.memory import in_parts
 from seq2seq.model.transformer import Transformer
 from seq2seq.model_card import ScoreRecord
-from seq2seq.model_folder import LoadedModel
+from seq2seq.model_folder import LoadedModel, load_model
 from seq2seq.runtime import Runtime
-from seq2seq.tasks.work import Work, data_record, overlap_notes, prepare_tokenizers
+from seq2seq.tasks.work import Work, data_record, max_pieces, overlap_notes, prepare_tokenizers
 from seq2seq.tokenizer import TokenizerPair
 from seq2seq.training.loss import LossSum, translation_loss
 from seq2seq.training.state import Sample, Validation
@@ -43,8 +43,8 @@ def build(
         ConfigError: the tokenizer cannot be trained as the configuration says.
     """
     languages = config.source_language or "", config.target_language or ""
-    train = [open_pairs(source, *languages) for source in config.data.train_sources]
-    valid = open_pairs(config.data.valid, *languages)
+    train = [open_pairs(source, *languages, cache) for source in config.data.train_sources]
+    valid = open_pairs(config.data.valid, *languages, cache)
     texts = functools.partial(_clean_sides, train, config)
     tokenizers = prepare_tokenizers(config, tokenizer_folder, initial, texts, runtime)
     corpus = prepare_corpus(train, tokenizers, config.data.filters, cache, config.data.num_workers)
@@ -52,8 +52,8 @@ def build(
     model = Transformer(config.model, tokenizers.source.vocab_size, tokenizers.target.vocab_size)
     if initial is not None:
         model.load_state_dict(initial.model.state_dict())
-    tests = {name: open_pairs(source, *languages) for name, source in config.data.test.items()}
-    notes = overlap_notes(train, {"valid": valid, **tests}, cache, runtime)
+    tests = {name: open_pairs(source, *languages, cache) for name, source in config.data.test.items()}
+    notes = overlap_notes(train, {"valid": valid, **tests}, cache, config.data.num_workers, runtime)
     validation = TranslationValidation(config, held_out, list(valid), tokenizers, runtime)
     records = [
         data_record("train", source_config, source, stop - start)
@@ -70,7 +70,24 @@ def build(
         data=(*records, data_record("valid", config.data.valid, valid, len(held_out))),
         notes=(f"Training pairs: {corpus.counts}.", *notes),
         score_records=validation.score_records,
+        score_test_sets=functools.partial(score_test_sets, config, tests, runtime.device),
     )
+
+
+def score_test_sets(
+    config: Config, tests: Mapping[str, Source], device: torch.device, folder: Path
+) -> list[ScoreRecord]:
+    """The scores on each test set of the model in `folder`, in float32: the figures of `s2s bleu --model`."""
+    loaded = load_model(folder)
+    steps = TransformerSteps(loaded.model.to(device), loaded.tokenizers, device)
+    translator = Translator(TorchEngine(steps), loaded.tokenizers, config.search)
+    records = []
+    for name, source in tests.items():
+        pairs = list(source)
+        texts = [translation.text for translation in translator.translate([pair.source for pair in pairs])]
+        scores = _score(texts, [pair.target for pair in pairs], config)
+        records += [ScoreRecord(name, score.metric, score.score, score.signature) for score in scores]
+    return records
 
 
 class TranslationValidation:
@@ -84,27 +101,21 @@ class TranslationValidation:
     ):
         self._config, self._corpus, self._pairs = config, corpus, pairs
         self._tokenizers, self._runtime = tokenizers, runtime
-        self._make_batch = TranslationBatches(corpus, tokenizers)
-        self._signatures: dict[str, str] = {}
+        self._make_batch = TranslationBatches(corpus, tokenizers, max_pieces=max_pieces(config))
+        # They depend on the settings alone: a run that goes on may end before its next validation.
+        self._signatures = {score.metric: score.signature for score in _score(["."], ["."], config)}
 
     def __call__(self, model: nn.Module) -> Validation:
         """Measure `model`, which is in evaluation mode."""
         metrics = self._losses(model)
         translations = self._translate(model)
-        scores = score_texts(
-            translations,
-            [pair.target for pair in self._pairs],
-            self._config.evaluation.metrics,
-            self._config.evaluation.tokenize,
-            self._config.target_language,
-        )
-        self._signatures = {score.metric: score.signature for score in scores}
+        scores = _score(translations, [pair.target for pair in self._pairs], self._config)
         metrics |= {score.metric: score.score for score in scores}
         shown = zip(self._pairs[: self._config.training.num_samples], translations, strict=False)
         return Validation(metrics, [Sample(pair.source, pair.target, output) for pair, output in shown])
 
     def score_records(self, metrics: Mapping[str, float]) -> list[ScoreRecord]:
-        """The scores of the last validation, for the model card."""
+        """The scores of a validation, for the model card."""
         return [
             ScoreRecord("valid", metric, metrics[metric], signature)
             for metric, signature in self._signatures.items()
@@ -136,6 +147,11 @@ class TranslationValidation:
         for place, part in enumerate(self._runtime.gather(own)):
             texts[place::size] = part
         return texts
+
+
+def _score(texts: Sequence[str], references: Sequence[str], config: Config) -> list[Score]:
+    evaluation = config.evaluation
+    return score_texts(texts, references, evaluation.metrics, evaluation.tokenize, config.target_language)
 
 
 def _clean_sides(sources: Sequence[Source], config: Config) -> tuple[Iterable[str], Iterable[str]]:

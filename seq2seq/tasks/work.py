@@ -1,4 +1,4 @@
-"""What a task hands to a run, and what the tasks prepare in the same way: tokenizers, weights to start from, records.
+"""What a task hands to a run, and what the tasks prepare in the same way: tokenizers and records.
 
 `translation.build` and `classification.build` make a `Work`; `tasks.run` trains it.
 """
@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
@@ -20,20 +19,14 @@ from seq2seq.data.batches import MakeBatch
 from seq2seq.data.corpus import TokenCorpus
 from seq2seq.data.overlap import find_overlap, overlap_warning
 from seq2seq.data.sources import Source
-from seq2seq.errors import ConfigError
 from seq2seq.model_card import DataRecord, ScoreRecord
-from seq2seq.model_folder import LoadedModel, load_model
+from seq2seq.model_folder import LoadedModel
 from seq2seq.runtime import Runtime
 from seq2seq.tokenizer import Tokenizer, TokenizerPair
 from seq2seq.training.state import Validation
 from seq2seq.training.step import ComputeLoss
 
 logger = logging.getLogger(__name__)
-
-# What may differ from the model that training starts from: it adds no weights and changes no shapes.
-FREE_KEYS = frozenset({"preset", "dropout", "attention_dropout", "activation_dropout", "word_dropout", "max_length"})
-# What only a decoder has, so that a classifier does not care.
-DECODER_KEYS = frozenset({"num_decoder_layers", "tied_embeddings", "output_bias"})
 
 
 @dataclass(frozen=True)
@@ -54,37 +47,13 @@ class Work:
     notes: tuple[str, ...]
     score_records: Callable[[Mapping[str, float]], Sequence[ScoreRecord]]
     """The scores of a validation, with signatures, for the model card."""
+    score_test_sets: Callable[[Path], Sequence[ScoreRecord]]
+    """The scores of the model in a folder on each of `data.test`."""
 
 
-def load_initial(config: Config) -> LoadedModel | None:
-    """The model that training starts from, if the configuration names one."""
-    return load_model(config.training.init_from) if config.training.init_from else None
-
-
-def complete(config: Config, initial: LoadedModel | None) -> Config:
-    """The configuration with the shape of the initial model; without one, as it is.
-
-    Raises:
-        ConfigError: a key that was written out says something else than the initial model.
-    """
-    if initial is None:
-        return config
-    theirs: Mapping[str, Any] = dict(initial.model.config)
-    ours = dict(config.model)
-    free = FREE_KEYS | (DECODER_KEYS if config.task == "classification" else frozenset())
-    if ours["positions"] == "learned":
-        free -= {"max_length"}
-    written = config.model.model_fields_set - free
-    problems = [
-        f"model.{key}: {ours[key]}, but the model of training.init_from has {theirs[key]}; leave the key out"
-        for key in sorted(written)
-        if ours[key] != theirs[key]
-    ]
-    if problems:
-        raise ConfigError("config", problems)
-    kept = {key: ours[key] for key in free}
-    model = type(config.model).model_validate({**theirs, **kept, "preset": None})
-    return config.model_copy(update={"model": model})
+def max_pieces(config: Config) -> int:
+    """Pieces of a text for which the model has positions: beside an end, and a start where a text is classified."""
+    return max(1, config.model.max_length - (1 if config.task == "translation" else 2))
 
 
 def prepare_tokenizers(
@@ -129,7 +98,9 @@ def data_record(role: str, config: SourceConfig, source: Source, examples: int) 
     return DataRecord(role, name, examples, source.fingerprint[:16])
 
 
-def overlap_notes(train: Sequence[Source], held_out: Mapping[str, Source], cache: Path, runtime: Runtime) -> list[str]:
+def overlap_notes(
+    train: Sequence[Source], held_out: Mapping[str, Source], cache: Path, num_workers: int, runtime: Runtime
+) -> list[str]:
     """What training shares with the sets it is judged by: warned about, and returned for the model card.
 
     The answer is kept in the cache under the fingerprints of all corpora: a run that goes on need not look again.
@@ -142,7 +113,7 @@ def overlap_notes(train: Sequence[Source], held_out: Mapping[str, Source], cache
     if not runtime.is_main:
         return []
     if not path.exists():
-        found = overlap_warning(find_overlap(chain.from_iterable(train), held_out))
+        found = overlap_warning(find_overlap(chain.from_iterable(train), held_out, num_workers))
         atomic.write_file(path, json.dumps([found] if found else []).encode())
     notes = json.loads(path.read_bytes())
     for note in notes:
