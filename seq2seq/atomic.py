@@ -14,8 +14,10 @@ WRITING, OLD, DELETING = ".writing", ".old", ".deleting"
 
 
 @contextlib.contextmanager
-def new_folder(target: Path) -> Iterator[Path]:
+def new_folder(target: Path, goes_on: bool = False) -> Iterator[Path]:
     """Yield an empty folder that takes the place of `target` when the block ends, and vanishes when it raises.
+
+    Where work `goes_on`, the folder is yielded as the last block that was killed or raised left it.
 
     A `target` that exists is moved aside first and deleted last, so that at every moment one of the two is whole; a
     kill between the two renames is repaired by `restore`.
@@ -25,16 +27,19 @@ def new_folder(target: Path) -> Iterator[Path]:
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = _beside(target, WRITING)
-    _delete(temporary)
-    temporary.mkdir()
+    if not goes_on:
+        _delete(temporary)
+    temporary.mkdir(exist_ok=goes_on)
     try:
         yield temporary
         for path in temporary.rglob("*"):
             sync(path)
         sync(temporary)
         _swap(temporary, target)
-    except BaseException:
-        shutil.rmtree(temporary, ignore_errors=True)
+    except BaseException as error:
+        _name_place(error, target)
+        if not goes_on:
+            shutil.rmtree(temporary, ignore_errors=True)
         raise
 
 
@@ -47,9 +52,28 @@ def write_file(path: Path, content: bytes) -> None:
         sync(temporary)
         os.replace(temporary, path)
         sync(path.parent)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        _name_place(error, path)
         raise
+
+
+@contextlib.contextmanager
+def locked(path: Path, wait: bool = True) -> Iterator[bool]:
+    """Alone among the processes of this machine that ask for the lock file `path`; True, or False where another has it
+    and `wait` is not asked for."""
+    with open(path, "wb") as file:
+        try:
+            import fcntl
+        except ImportError:  # not on Windows
+            yield True
+            return
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
 
 
 def remove_folder(target: Path) -> None:
@@ -97,6 +121,12 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _name_place(error: BaseException, path: Path) -> None:
+    """A full disk does not say of itself which file it was."""
+    if isinstance(error, OSError) and error.filename is None:
+        error.filename = str(path)
 
 
 def _swap(temporary: Path, target: Path) -> None:

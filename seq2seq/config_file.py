@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
-from seq2seq.config import Config, DataConfig, Section, SourceConfig
+from seq2seq.config import Config, DataConfig, PresetSection, Section, SourceConfig
 from seq2seq.errors import ConfigError, did_you_mean
 from seq2seq.hub import is_hub_name
 
@@ -26,7 +26,7 @@ CHANGEABLE = (
     "training.max_steps", "training.max_epochs", "training.max_minutes", "training.patience",
     "training.validate_every", "training.checkpoint_every", "training.keep_last", "training.keep_best",
     "training.log_every", "training.num_samples", "training.max_bad_steps", "training.max_rollbacks",
-    "training.average", "training.average_count", "training.device", "training.threads",
+    "training.average", "training.average_count", "training.device", "training.threads", "training.shard",
 )  # fmt: skip
 
 
@@ -327,18 +327,21 @@ def _find(name: str, folder: Path | None, kind: str = "file") -> tuple[Path, str
     if kind == "folder" and is_hub_name(name):
         return path, None
     looked = _unique(str(candidate.parent) for candidate in candidates)
+    if any(candidate.is_fifo() for candidate in candidates):
+        return candidates[0], f"{name} is a pipe, which can be read only once; write what it gives to a file first"
     beside = [entry.name for parent in looked if Path(parent).is_dir() for entry in Path(parent).iterdir()]
     return candidates[0], f"{kind} {name} not found (looked in {', '.join(looked)}){did_you_mean(path.name, beside)}"
 
 
 def _without_unset(value: Any) -> Any:
-    """Plain values for YAML, without the keys that are null by default and null here."""
+    """Plain values for YAML, without the keys that are null here and are so too where they are left out."""
     if isinstance(value, Section):
         fields = type(value).model_fields
+        filled = value.presets.get(value.preset or "", {}) if isinstance(value, PresetSection) else {}
         return {
             name: _without_unset(item)
             for name, item in value
-            if item is not None or fields[name].get_default() is not None
+            if item is not None or fields[name].get_default() is not None or name in filled
         }
     if isinstance(value, Mapping):
         return {name: _without_unset(item) for name, item in value.items()}

@@ -4,8 +4,11 @@ A line ends at `\\n` and nowhere else (one `\\r` before it goes), so U+2028, U+0
 shift the lines that follow. Text is UTF-8; what is not is replaced, and the caller is told the line number.
 """
 
+import contextlib
 import gzip
 import io
+import shutil
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -59,6 +62,19 @@ def read_lines(path: Path, on_invalid: OnInvalid | None = None) -> Iterator[str]
                 yield line
     except (OSError, EOFError) as error:
         raise DataError(f"{path}: damaged after line {number} ({error}); fetch or pack the file again") from error
+
+
+@contextlib.contextmanager
+def readable_again(path: Path) -> Iterator[Path]:
+    """`path`, or while the block lasts a copy of what it gives where that is a pipe, which can be read only once."""
+    if not path.is_fifo():
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="s2s-") as folder:
+        copy = Path(folder) / path.name
+        with open(path, "rb") as pipe, open(copy, "wb") as file:
+            shutil.copyfileobj(pipe, file)
+        yield copy
 
 
 def as_one_line(text: str) -> str:

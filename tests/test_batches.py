@@ -197,7 +197,7 @@ def test_a_stream_resumed_at_k_equals_the_uninterrupted_one_from_k(
     state = first.state_dict()
     next(first)  # what is made or consumed after the state was taken does not matter
     resumed.load_state_dict(state)
-    assert resumed.position == (state["epoch"], state["batch"])
+    assert resumed.position == (state["epoch"], state["section"], state["batch"])
     assert resumed.state_dict() == state
     assert all(equal(a, b) for a, b in zip(expected, resumed, strict=False))
     first.load_state_dict(state)  # back in the same stream
@@ -212,9 +212,30 @@ def test_every_epoch_of_a_stream_is_its_plan(corpus, tokenizers, streams):
         assert stream.epoch == epoch
         plan = sampler.plan(epoch)
         for number, indices in enumerate(plan):
-            assert stream.position == (epoch, number)
+            assert stream.position == (epoch, 0, number)
             assert stream.epoch == pytest.approx(epoch + number / len(plan))
             assert next(stream).indices.tolist() == indices.tolist()
+
+
+def test_sections_follow_each_other_and_a_stream_goes_on_in_the_middle_of_one(corpus, tokenizers, streams, monkeypatch):
+    monkeypatch.setattr("seq2seq.data.sampler.SECTION_EXAMPLES", 30)
+    make = TranslationBatches(corpus, tokenizers)
+    streams += [make_stream(corpus, make), make_stream(corpus, make)]
+    sampler = TokenBudgetSampler(corpus.source_lengths, corpus.target_lengths, 150, seed=4)
+    assert sampler.num_sections > 2
+    states, epochs, read = [], [], []
+    for epoch, section in itertools.product(range(2), range(sampler.num_sections)):
+        for number, indices in enumerate(sampler.plan(epoch, section)):
+            assert streams[0].position == (epoch, section, number)
+            states.append(streams[0].state_dict())
+            epochs.append(streams[0].epoch)
+            read.append(next(streams[0]).indices.tolist())
+            assert read[-1] == indices.tolist()
+    assert epochs == sorted(set(epochs))
+    assert 1.0 in epochs
+    for place in (1, len(states) // 2, len(states) - 3):
+        streams[1].load_state_dict(states[place])
+        assert [next(streams[1]).indices.tolist() for _ in range(3)] == read[place : place + 3]
 
 
 def test_ranks_that_change_in_number_go_on_where_the_others_were(corpus, tokenizers, streams):
@@ -227,7 +248,7 @@ def test_ranks_that_change_in_number_go_on_where_the_others_were(corpus, tokeniz
     streams.extend(ranks)
     for stream in ranks:
         stream.load_state_dict(alone.state_dict())
-        assert stream.position == (0, 3)
+        assert stream.position == (0, 0, 3)
     assert [next(stream).indices.tolist() for stream in ranks] == [next(alone).indices.tolist() for _ in range(2)]
 
 

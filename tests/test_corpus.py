@@ -5,17 +5,12 @@ import logging
 import multiprocessing
 import os
 import random
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from seq2seq.config import FilterConfig, SourceConfig, TokenizerConfig
-from seq2seq.data import encoding
+from seq2seq.data import encoding, processes, spans
 from seq2seq.data.corpus import prepare_corpus, prepare_labelled_corpus
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import DataError, RunError
@@ -106,14 +101,14 @@ def test_several_sources_are_parts_with_weights_and_share_their_duplicates(tmp_p
 
 
 def test_processes_change_nothing_but_the_time(tmp_path, tokenizers, monkeypatch):
-    monkeypatch.setattr(encoding, "BLOCK_EXAMPLES", 7)
-    monkeypatch.setattr(encoding, "BLOCKS_WORTH_A_POOL", 3)
+    monkeypatch.setattr(spans, "SPAN_EXAMPLES", 7)
+    monkeypatch.setattr(encoding, "SPANS_WORTH_A_POOL", 3)
     source, target = sentences(200) * 2, sentences(200, 3) * 2
     opened = pairs_source(tmp_path, source, target)
     alone = prepare_corpus([opened], tokenizers, LOOSE, tmp_path / "1", num_workers=1)
     started = []
-    pool = encoding.ProcessPoolExecutor
-    monkeypatch.setattr(encoding, "ProcessPoolExecutor", lambda *a, **k: started.append(1) or pool(*a, **k))
+    pool = processes.ProcessPoolExecutor
+    monkeypatch.setattr(processes, "ProcessPoolExecutor", lambda *a, **k: started.append(1) or pool(*a, **k))
     together = prepare_corpus([opened], tokenizers, LOOSE, tmp_path / "2", num_workers=2)
     assert started
     assert content(alone) == content(together)
@@ -132,8 +127,8 @@ class Shifted(Tokenizer):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_ids_are_those_of_the_tokenizer_not_of_its_model_file(workers, tmp_path, tokenizers, monkeypatch):
-    monkeypatch.setattr(encoding, "BLOCK_EXAMPLES", 5)
-    monkeypatch.setattr(encoding, "BLOCKS_WORTH_A_POOL", 3)
+    monkeypatch.setattr(spans, "SPAN_EXAMPLES", 5)
+    monkeypatch.setattr(encoding, "SPANS_WORTH_A_POOL", 3)
     shifted = Shifted(tokenizers.source.model_bytes)
     opened = pairs_source(tmp_path, sentences(30), sentences(30, 3))
     pair = TokenizerPair(shifted, tokenizers.target)
@@ -144,7 +139,7 @@ def test_the_ids_are_those_of_the_tokenizer_not_of_its_model_file(workers, tmp_p
 def test_the_block_size_changes_nothing(tmp_path, tokenizers, monkeypatch):
     opened = pairs_source(tmp_path, sentences(60) * 2, sentences(60, 3) * 2)
     whole = prepare_corpus([opened], tokenizers, LOOSE, tmp_path / "1")
-    monkeypatch.setattr(encoding, "BLOCK_CHARACTERS", 100)
+    monkeypatch.setattr(spans, "SPAN_BYTES", 100)
     cut = prepare_corpus([opened], tokenizers, LOOSE, tmp_path / "2", num_workers=1)
     assert content(cut) == content(whole)
 
@@ -190,45 +185,6 @@ def test_a_damaged_cache_is_built_anew_with_a_warning(damage, tmp_path, tokenize
     assert content(again) == before
 
 
-KILLED = """
-import sys, time
-from pathlib import Path
-from seq2seq.config import SourceConfig
-from seq2seq.data import corpus, encoding
-from seq2seq.data.sources import open_pairs
-from seq2seq.tokenizer import TokenizerPair
-folder = Path(sys.argv[1])
-encoding.BLOCK_EXAMPLES = 5
-write = corpus._SideWriter.write
-def slow(self, ids, lengths):
-    write(self, ids, lengths)
-    self._ids.flush()
-    print("written", flush=True)
-    time.sleep(0.05)
-corpus._SideWriter.write = slow
-source = open_pairs(SourceConfig(source=folder / "train.en", target=folder / "train.de"), "en", "de")
-corpus.prepare_corpus([source], TokenizerPair.load(folder), None, folder / "cache")
-"""
-
-
-def test_a_corpus_killed_half_way_is_never_taken_for_whole(tmp_path, tokenizers):
-    opened = pairs_source(tmp_path, sentences(400), sentences(400, 2))
-    tokenizers.save(tmp_path)
-    process = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], stdout=subprocess.PIPE)
-    for _ in range(5):
-        assert process.stdout.readline() == b"written\n"
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir() and not path.name.startswith(".")]
-    corpus = prepare_corpus([opened], tokenizers, None, tmp_path / "cache")
-    assert len(corpus) == 400
-    # what the killed build left is gone
-    assert sorted(path.name for path in (tmp_path / "cache").iterdir()) == [
-        corpus.fingerprint,
-        f"{corpus.fingerprint}.lock",
-    ]
-
-
 def _prepare_and_report(folder, results):
     source = open_pairs(SourceConfig(source=folder / "train.en", target=folder / "train.de"), "en", "de")
     corpus = prepare_corpus([source], TokenizerPair.load(folder), None, folder / "cache")
@@ -246,41 +202,6 @@ def test_processes_that_want_one_corpus_build_it_once(tmp_path, tokenizers):
     assert results.get(timeout=60) == results.get(timeout=60)
     for process in processes:
         process.join()
-
-
-def test_workers_end_with_a_parent_that_was_killed(tmp_path, tokenizers):
-    pairs_source(tmp_path, sentences(2000), sentences(2000, 2))
-    tokenizers.save(tmp_path)
-    script = tmp_path / "run.py"
-    body = KILLED.replace("encoding.BLOCK_EXAMPLES = 5", "encoding.BLOCK_EXAMPLES = encoding.BLOCKS_WORTH_A_POOL = 5")
-    body = body.replace('folder / "cache")', 'folder / "cache", num_workers=2)')
-    lines = body.strip().splitlines()
-    imports = [line for line in lines if "import" in line]
-    rest = [f"    {line}" for line in lines if "import" not in line]
-    script.write_text("\n".join([*imports, "if __name__ == '__main__':", *rest]) + "\n")
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
-    process = subprocess.Popen([sys.executable, str(script), str(tmp_path)], stdout=subprocess.PIPE, env=environment)
-    assert process.stdout.readline() == b"written\n"
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    if not children.exists():
-        process.kill()
-        process.wait()
-        pytest.skip("needs /proc to see child processes")
-    workers = [int(child) for child in children.read_text().split()]
-    assert len(workers) >= 2
-    process.kill()
-    process.wait()
-    deadline = time.monotonic() + 10
-    while any(_runs(worker) for worker in workers):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def _runs(process_id):
-    try:
-        return Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_nothing_left_is_an_error_with_the_counts(tmp_path, tokenizers):

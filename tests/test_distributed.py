@@ -4,17 +4,13 @@ import itertools
 import json
 import os
 import signal
-import socket
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as processes
 import toy_run
+from ranks import finish, free_port, start, wait_for
 from safetensors.torch import load_file
 from toy_run import ToyModel, make_batch, toy_loss
 
@@ -27,35 +23,6 @@ pytestmark = pytest.mark.slow
 
 STEPS = 20
 CONFIG = TrainingConfig(learning_rate=1e-2, clip_norm=0.5)
-
-
-def free_port():
-    with socket.socket() as opened:
-        opened.bind(("127.0.0.1", 0))
-        return opened.getsockname()[1]
-
-
-def start(folder, world_size, *settings):
-    """One process for each rank, as torchrun starts them."""
-    port = str(free_port())
-    root = str(Path(__file__).parent.parent)
-    shared = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": root, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    return [
-        subprocess.Popen(
-            [sys.executable, toy_run.__file__, str(folder), *settings],
-            env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world_size)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(world_size)
-    ]
-
-
-def finish(started):
-    """(return code, output, errors) of each."""
-    outputs = [process.communicate(timeout=120) for process in started]
-    return [(process.returncode, *output) for process, output in zip(started, outputs, strict=True)]
 
 
 def uneven(step, rank=None):
@@ -138,13 +105,6 @@ def test_another_number_of_ranks_goes_on_and_says_so(tmp_path):
     assert code == 0, errors
     assert "written by 2 processes, now there are 1" in errors
     assert json.loads(output)["step"] == 20
-
-
-def wait_for(path, started, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not path.exists():
-        assert time.monotonic() < deadline, [process.poll() for process in started]
-        time.sleep(0.05)
 
 
 def test_a_signal_to_one_rank_stops_all_with_a_checkpoint(tmp_path):

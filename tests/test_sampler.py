@@ -1,6 +1,7 @@
 """Laws of the order of training: budgets hold, every index comes once an epoch, and ranks share it out evenly."""
 
 import time
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -47,6 +48,50 @@ def test_every_index_once_within_the_budget_and_evenly_among_ranks(pairs, budget
         assert len(seen) == len(pairs)
     else:  # single examples cannot be split, so that fewer than `world` of them come twice
         assert len(seen) - len(pairs) < world
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    pairs=LENGTHS, section=st.integers(1, 50), epoch=st.integers(0, 3), world=st.integers(1, 3),
+    weight=st.sampled_from([1.0, 2.0, 2.5]),
+)  # fmt: skip
+def test_the_sections_of_an_epoch_are_the_epoch(pairs, section, epoch, world, weight):
+    source, target = (np.array(side, dtype=np.int32) for side in zip(*pairs, strict=True))
+    middle = len(pairs) // 2
+    parts = [(0, middle, weight), (middle, len(pairs), 1.0)]
+    with pytest.MonkeyPatch.context() as patch:
+        whole = TokenBudgetSampler(source, target, 10**6, seed=1, parts=parts)
+        patch.setattr("seq2seq.data.sampler.SECTION_EXAMPLES", section)
+        ranks = [
+            TokenBudgetSampler(source, target, 100, seed=1, parts=parts, rank=rank, world_size=world)
+            for rank in range(world)
+        ]
+    sections = range(ranks[0].num_sections)
+    assert whole.num_sections == 1
+    assert abs(len(sections) * section - (middle * weight + len(pairs) - middle)) <= section
+    plans = [[sampler.plan(epoch, number) for number in sections] for sampler in ranks]
+    for number in sections:
+        assert len({len(plan[number]) for plan in plans}) == 1
+        check_budget(ranks[0], plans[0][number], source, target, 100)
+    seen, once = (
+        np.bincount(np.concatenate(batches), minlength=len(pairs))
+        for batches in ([batch for plan in plans for part in plan for batch in part], whole.plan(epoch))
+    )
+    assert (seen >= once).all()
+    # single examples cannot be split, so that fewer than `world` of a section come twice
+    assert (seen - once).sum() <= len(sections) * (world - 1)
+
+
+def test_sections_are_other_ones_in_every_epoch_and_no_stretches_of_the_corpus(monkeypatch):
+    monkeypatch.setattr("seq2seq.data.sampler.SECTION_EXAMPLES", 1000)
+    sampler = TokenBudgetSampler(*lengths(4000), 200, seed=1)
+    assert sampler.num_sections == 4
+    members = {(e, s): np.concatenate(sampler.plan(e, s)) for e in range(2) for s in range(4)}
+    for some in members.values():
+        assert np.histogram(some, bins=10, range=(0, 4000))[0] == pytest.approx(100, abs=5)
+    for e, s in members:
+        if e == 0:
+            assert len(set(members[0, s].tolist()) & set(members[1, s].tolist())) < 400  # 250 by chance
 
 
 def test_a_batch_is_as_large_as_the_budget_allows():
@@ -136,13 +181,20 @@ def test_the_largest_batches_are_not_outdone():
     def slots(batch):
         return len(batch) * (source[batch].max() + target[batch].max() + 2)
 
-    assert max(map(slots, sampler.largest_batches())) == max(map(slots, sampler.sorted_batches()))
+    def weights(batch):
+        return len(batch) * (max(source[batch].max(), target[batch].max()) + 1) ** 2
+
+    largest = sampler.largest_batches()
+    for size in (slots, weights):
+        assert max(map(size, largest)) == max(map(size, sampler.plan(0)))
 
 
 def test_padding_is_what_the_batches_say():
     source, target = np.array([3, 1], dtype=np.int32), np.array([1, 1], dtype=np.int32)
     sampler = TokenBudgetSampler(source, target, 100, seed=1)
     assert sampler.padding(0) == pytest.approx(1 - (4 + 2 + 2 + 2) / (2 * 4 + 2 * 2))
+    texts = TokenBudgetSampler(source, None, 100, seed=1)
+    assert texts.padding(0) == pytest.approx(1 - (5 + 3) / (2 * 5))
 
 
 def test_an_empty_corpus_is_an_error():
@@ -160,10 +212,16 @@ def test_padding_on_multi30k_stays_under_six_percent(real_data):
 
 
 @pytest.mark.slow
-def test_ten_million_pairs_are_planned_in_seconds():
+def test_ten_million_pairs_are_planned_a_section_at_a_time_whatever_their_number():
     source, target = lengths(10_000_000)
     sampler = TokenBudgetSampler(source, target, 4096, seed=1)
-    start = time.perf_counter()
+    tracemalloc.start()
+    start = time.process_time()
     plan = sampler.plan(0)
-    assert time.perf_counter() - start < 30
-    assert sum(map(len, plan)) == 10_000_000
+    seconds, (_, peak) = time.process_time() - start, tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert seconds < 5
+    assert peak < 200 * 2**20
+    assert sampler.padding(0) < 0.02
+    seen = len(np.concatenate(plan)) + sum(len(np.concatenate(sampler.plan(0, s))) for s in range(1, 10))
+    assert (sampler.num_sections, seen) == (10, 10_000_000)

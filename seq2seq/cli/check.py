@@ -1,5 +1,6 @@
 """`s2s check`: what is odd in corpora, before anything is trained; exit code 1 where it would spoil a result."""
 
+import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ import click
 
 from seq2seq.cli.options import EXISTING
 from seq2seq.errors import DataError
-from seq2seq.lines import open_bytes, read_lines
+from seq2seq.lines import open_bytes, read_lines, readable_again
 
 if TYPE_CHECKING:
     from seq2seq.config import SourceConfig
@@ -61,11 +62,13 @@ def command(
 
     from seq2seq.data.check import check_corpora
 
-    corpora = _from_config(files[0], overrides) if _is_config(files) else _from_files(
-        files, source_language, target_language
-    )  # fmt: skip
-    with tqdm(unit=" examples", unit_scale=True, disable=None, leave=False, desc="checking") as bar:
-        report = check_corpora(corpora, workers, progress=bar.update)
+    with contextlib.ExitStack() as stack:
+        read = [stack.enter_context(readable_again(path)) for path in files]
+        corpora = _from_config(read[0], overrides) if _is_config(files) else _from_files(
+            read, source_language, target_language
+        )  # fmt: skip
+        bar = tqdm(unit=" examples", unit_scale=True, disable=None, leave=False, desc="checking")
+        report = check_corpora(corpora, workers, progress=stack.enter_context(bar).update)
     if form == "json":
         click.echo(json.dumps(report.as_dict(), ensure_ascii=False, indent=1).encode("utf-8", "replace").decode())
     else:

@@ -9,6 +9,7 @@ import queue
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -147,18 +148,24 @@ class TranslationBatches:
     """Makes the batches of a translation corpus; with `sampling`, part of the sentences are segmented at random.
 
     A random segmentation is decided by (seed, epoch, index) alone, so a run that goes on sees the same. One that is
-    longer than the longest sentence of its batch is left out, so that no batch outgrows its budget.
+    longer than the longest sentence of its batch is left out, so that no batch outgrows its budget. Of a side with more
+    than `max_pieces` the beginning is taken: validation leaves no pair out, and a model has only so many positions.
     """
 
     def __init__(
-        self, corpus: TokenCorpus, tokenizers: TokenizerPair, sampling: TokenizerConfig | None = None, seed: int = 0
+        self,
+        corpus: TokenCorpus,
+        tokenizers: TokenizerPair,
+        sampling: TokenizerConfig | None = None,
+        seed: int = 0,
+        max_pieces: int | None = None,
     ):
-        self._corpus, self._tokenizers = corpus, tokenizers
+        self._corpus, self._tokenizers, self._max_pieces = corpus, tokenizers, max_pieces
         self._resegment = _Resegmentation(sampling, seed) if sampling and sampling.sampling > 0 else None
 
     def __call__(self, indices: np.ndarray, epoch: int) -> TranslationBatch:
-        source = [self._corpus.source(i) for i in indices]
-        target = [self._corpus.target(i) for i in indices]
+        source = [self._corpus.source(i)[: self._max_pieces] for i in indices]
+        target = [self._corpus.target(i)[: self._max_pieces] for i in indices]
         if self._resegment:
             source = self._resegment(source, self._tokenizers.source, indices, epoch, "source")
             target = self._resegment(target, self._tokenizers.target, indices, epoch, "target")
@@ -166,16 +173,21 @@ class TranslationBatches:
 
 
 class ClassificationBatches:
-    """Makes the batches of a labelled corpus; `sampling` as in `TranslationBatches`."""
+    """Makes the batches of a labelled corpus; `sampling` and `max_pieces` as in `TranslationBatches`."""
 
     def __init__(
-        self, corpus: TokenCorpus, tokenizer: Tokenizer, sampling: TokenizerConfig | None = None, seed: int = 0
+        self,
+        corpus: TokenCorpus,
+        tokenizer: Tokenizer,
+        sampling: TokenizerConfig | None = None,
+        seed: int = 0,
+        max_pieces: int | None = None,
     ):
-        self._corpus, self._tokenizer = corpus, tokenizer
+        self._corpus, self._tokenizer, self._max_pieces = corpus, tokenizer, max_pieces
         self._resegment = _Resegmentation(sampling, seed) if sampling and sampling.sampling > 0 else None
 
     def __call__(self, indices: np.ndarray, epoch: int) -> ClassificationBatch:
-        texts = [self._corpus.source(i) for i in indices]
+        texts = [self._corpus.source(i)[: self._max_pieces] for i in indices]
         if self._resegment:
             texts = self._resegment(texts, self._tokenizer, indices, epoch, "source")
         return collate_classification(texts, [self._corpus.label(i) for i in indices], self._tokenizer, indices)
@@ -186,6 +198,7 @@ class BatchStream:
 
     `state_dict()` is the place of the next batch, whatever the thread has already made; a stream that loads it goes on
     with exactly that batch. With another number of ranks it goes on with the first batch that some rank has not seen.
+    Batches count within a section of the sampler's epoch, and each section is planned while the one before it is read.
     """
 
     def __init__(
@@ -193,7 +206,7 @@ class BatchStream:
     ):
         self._sampler, self._make_batch = sampler, make_batch
         self._prefetch, self._pin_memory = prefetch, pin_memory
-        self._epoch, self._batch, self._num_batches = 0, 0, 0
+        self._epoch, self._section, self._batch, self._num_batches = 0, 0, 0, 0
         self._producer: _Producer | None = None
 
     def __iter__(self) -> Iterator[Any]:
@@ -201,27 +214,31 @@ class BatchStream:
 
     def __next__(self) -> Any:
         if self._producer is None:
-            self._producer = _Producer(self._positions(self._epoch, self._batch), self._prefetch)
-        epoch, batch, num_batches, made = self._producer.get()
+            self._producer = _Producer(self._positions(), self._prefetch)
+        epoch, section, batch, num_batches, made = self._producer.get()
         self._check_length(num_batches)
-        done = batch + 1 == num_batches
-        self._epoch, self._batch, self._num_batches = (epoch + 1, 0, 0) if done else (epoch, batch + 1, num_batches)
+        self._epoch, self._section, self._batch, self._num_batches = epoch, section, batch + 1, num_batches
+        if self._batch == num_batches:
+            self._epoch, self._section = self._following(epoch, section)
+            self._batch = self._num_batches = 0
         return made
 
     @property
-    def position(self) -> tuple[int, int]:
-        """(epoch, batch) of the next batch."""
-        return self._epoch, self._batch
+    def position(self) -> tuple[int, int, int]:
+        """(epoch, section, batch) of the next batch."""
+        return self._epoch, self._section, self._batch
 
     @property
     def epoch(self) -> float:
         """Epochs consumed, with the fraction of the one under way."""
-        return self._epoch + (self._batch / self._num_batches if self._num_batches else 0.0)
+        done = self._batch / self._num_batches if self._num_batches else 0.0
+        return self._epoch + (self._section + done) / self._sampler.num_sections
 
     def state_dict(self) -> dict[str, int]:
         """The place of the next batch, as plain numbers."""
         return {
             "epoch": self._epoch,
+            "section": self._section,
             "batch": self._batch,
             "num_batches": self._num_batches,
             "world_size": self._sampler.world_size,
@@ -230,7 +247,8 @@ class BatchStream:
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Go on where `state` was taken."""
         self.close()
-        self._epoch, self._batch, self._num_batches = state["epoch"], state["batch"], state["num_batches"]
+        self._epoch, self._section = state["epoch"], state.get("section", 0)
+        self._batch, self._num_batches = state["batch"], state["num_batches"]
         if state["world_size"] != self._sampler.world_size:
             self._batch = moved_position(self._batch, state["world_size"], self._sampler.world_size)
             self._num_batches = 0
@@ -241,13 +259,21 @@ class BatchStream:
             self._producer.close()
             self._producer = None
 
-    def _positions(self, epoch: int, start: int) -> Iterator[tuple[int, int, int, Any]]:
-        while True:
-            plan = self._sampler.plan(epoch)
-            for batch in range(start, len(plan)):
-                made = self._make_batch(plan[batch], epoch)
-                yield epoch, batch, len(plan), made.pin_memory() if self._pin_memory else made
-            epoch, start = epoch + 1, 0
+    def _positions(self) -> Iterator[tuple[int, int, int, int, Any]]:
+        epoch, section, start = self.position
+        with ThreadPoolExecutor(1, "plans") as ahead:
+            planned = ahead.submit(self._sampler.plan, epoch, section)
+            while True:
+                plan = planned.result()
+                following = self._following(epoch, section)
+                planned = ahead.submit(self._sampler.plan, *following)
+                for batch in range(start, len(plan)):
+                    made = self._make_batch(plan[batch], epoch)
+                    yield epoch, section, batch, len(plan), made.pin_memory() if self._pin_memory else made
+                (epoch, section), start = following, 0
+
+    def _following(self, epoch: int, section: int) -> tuple[int, int]:
+        return (epoch, section + 1) if section + 1 < self._sampler.num_sections else (epoch + 1, 0)
 
     def _check_length(self, num_batches: int) -> None:
         if self._num_batches and num_batches != self._num_batches:

@@ -5,21 +5,18 @@
 """
 
 import logging
-import multiprocessing
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 from seq2seq.config import FilterConfig, SourceConfig, TokenizerConfig
 from seq2seq.data.advice import Advice, Problem, advise, judge_corpus, judge_overlap, judge_sides
 from seq2seq.data.blocks import CorpusReader
 from seq2seq.data.corpus_report import CorpusReport, Tally
-from seq2seq.data.encoding import usable_processors
 from seq2seq.data.overlap import Overlap, OverlapFound, OverlapIndex
-from seq2seq.data.quality import Block, BlockFindings, Examiner, PieceLengths, word_hashes
+from seq2seq.data.processes import in_processes
+from seq2seq.data.quality import Block, Examiner, PieceLengths, word_hashes
 from seq2seq.data.sources import Example, LabelledText, Pair
 from seq2seq.errors import UserError
 from seq2seq.tokenizer import Tokenizer
@@ -28,7 +25,6 @@ SAMPLE_BLOCKS, SAMPLE_LINES = 4, 20_000
 SAMPLE_VOCABULARY = 8000
 # Processes take a second to start, as long as this many blocks.
 BLOCKS_ALONE = 4
-BLOCKS_AHEAD = 3
 PIECES_PER_CHARACTER = 0.3
 
 
@@ -89,7 +85,7 @@ def check_corpora(
     reports = []
     for reader in train:
         tally = Tally()
-        for findings in _examined(examiner, reader.blocks(), num_workers):
+        for findings in in_processes(examiner, reader.blocks(), num_workers, BLOCKS_ALONE):
             tally.add(findings)
             if found is not None and findings.overlap is not None:
                 found.add(findings.overlap)
@@ -184,35 +180,3 @@ def _quiet_tokenizer(lines: Sequence[str], config: TokenizerConfig) -> Tokenizer
         return None
     finally:
         logger.setLevel(level)
-
-
-def _examined(examiner: Examiner, blocks: Iterable[Block], num_workers: int) -> Iterator[BlockFindings]:
-    """The findings of each block, in order."""
-    iterator = iter(blocks)
-    first = list(islice(iterator, BLOCKS_ALONE))
-    workers = num_workers or usable_processors()
-    if workers == 1 or len(first) < BLOCKS_ALONE:
-        yield from map(examiner, chain(first, iterator))
-        return
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context, initializer=_start_worker, initargs=(examiner,)) as pool:
-        waiting: deque = deque()
-        for block in chain(first, iterator):
-            waiting.append(pool.submit(_examine, block))
-            if len(waiting) >= workers * BLOCKS_AHEAD:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-
-
-_worker_examiner: Examiner | None = None  # of this process, if it is a worker
-
-
-def _start_worker(examiner: Examiner) -> None:
-    global _worker_examiner
-    _worker_examiner = examiner
-
-
-def _examine(block: Block) -> BlockFindings:
-    assert _worker_examiner is not None
-    return _worker_examiner(block)

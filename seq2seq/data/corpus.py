@@ -1,32 +1,34 @@
 """The tokenised corpus: built once from sources, kept on disk under its fingerprint, read memory-mapped.
 
-`tasks` prepares a corpus and hands it to the sampler and to the batches. Neither building nor reading holds the corpus
-in memory. A folder under its final name is whole (see `atomic`).
+`tasks` prepares a corpus and hands it to the sampler and to the batches. Neither building, which is `building`'s, nor
+reading holds the corpus in memory. A folder under its final name is whole (see `atomic`).
 """
 
-import contextlib
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Sequence
-from functools import cached_property
+import shutil
+import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from seq2seq import atomic
 from seq2seq.config import FilterConfig
-from seq2seq.data.encoding import EncodedBlock, Encoding, encode_blocks, id_type
-from seq2seq.data.filters import FilterCounts, PairFilter, SeenBefore
+from seq2seq.data.building import MANIFEST, CorpusBuilder, remove_progress
+from seq2seq.data.encoding import Encoding, id_type
+from seq2seq.data.filters import FilterCounts, PairFilter
 from seq2seq.data.sources import Source
-from seq2seq.errors import DataError, RunError, did_you_mean
+from seq2seq.errors import RunError
 from seq2seq.tokenizer import Tokenizer, TokenizerPair
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 1
-MANIFEST = "corpus.json"
+FORMAT = 2
+# A preparation that was killed goes on when it is asked for again; what nobody asks for is deleted after a day.
+ABANDONED_SECONDS = 24 * 3600
 
 
 class TokenCorpus:
@@ -65,15 +67,29 @@ class TokenCorpus:
         """The class of an example, as a place in `labels`."""
         return int(self._labels[index])
 
-    @cached_property
-    def source_lengths(self) -> np.ndarray:
-        """(examples,) int32, special ids not counted."""
-        return np.diff(self._source_offsets).astype(np.int32)
+    @property
+    def source_lengths(self) -> "LengthsOnDisk":
+        """By example, special ids not counted."""
+        return LengthsOnDisk(self._source_offsets)
 
-    @cached_property
-    def target_lengths(self) -> np.ndarray | None:
-        """(examples,) int32, special ids not counted; None in a labelled corpus."""
-        return None if self._is_labelled else np.diff(self._target_offsets).astype(np.int32)
+    @property
+    def target_lengths(self) -> "LengthsOnDisk | None":
+        """By example, special ids not counted; None in a labelled corpus."""
+        return None if self._is_labelled else LengthsOnDisk(self._target_offsets)
+
+
+class LengthsOnDisk:
+    """Lengths that are looked up where a corpus is stored, instead of being held in memory."""
+
+    def __init__(self, offsets: np.ndarray):
+        self._offsets = offsets
+
+    def __len__(self) -> int:
+        return len(self._offsets) - 1
+
+    def __getitem__(self, indices: np.ndarray | slice) -> np.ndarray:
+        """int32, one for each index."""
+        return (self._offsets[1:][indices] - self._offsets[:-1][indices]).astype(np.int32)
 
 
 def prepare_corpus(
@@ -131,135 +147,36 @@ def _prepare(
     identity = [FORMAT, [source.fingerprint for source in sources], filters, tokenizer_fingerprint, list(types), labels]
     fingerprint = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]
     weights = [source.weight for source in sources]
+    folder = cache_dir / fingerprint
     try:
         cache_dir.mkdir(parents=True, exist_ok=True)
-        with _locked(cache_dir / f"{fingerprint}.lock"):
-            folder = cache_dir / fingerprint
+        _remove_abandoned(cache_dir, but=folder)
+        with atomic.locked(_lock(folder)):
             atomic.restore(folder)
             manifest = _read_manifest(folder, fingerprint)
             if manifest is None:
-                builder = _Builder(sources, encoding, types, labels, fingerprint, num_workers)
-                with atomic.new_folder(folder) as partial:
-                    manifest = builder.build(partial)
+                with atomic.new_folder(folder, goes_on=True) as partial:
+                    builder = CorpusBuilder(partial, sources, encoding, types, labels, num_workers)
+                    manifest = builder.build({"format": FORMAT, "fingerprint": fingerprint})
+            remove_progress(folder)
     except OSError as error:
         reason = error.strerror or error
         raise RunError(f"{cache_dir}: cannot be written ({reason}); make room, or set data.cache_dir") from error
     return TokenCorpus(folder, manifest, weights)
 
 
-class _Builder:
-    """Writes one corpus into an empty folder."""
-
-    def __init__(
-        self,
-        sources: Sequence[Source],
-        encoding: Encoding,
-        types: dict[str, np.dtype],
-        labels: Sequence[str] | None,
-        fingerprint: str,
-        num_workers: int,
-    ):
-        self._sources, self._encoding, self._types = sources, encoding, types
-        self._fingerprint, self._num_workers = fingerprint, num_workers
-        self._given_labels = labels
-        self._label_ids: dict[str, int] = {label: i for i, label in enumerate(labels or ())}
-        self._seen = SeenBefore()
-        self._counts = FilterCounts()
-
-    def build(self, folder: Path) -> dict[str, Any]:
-        with contextlib.ExitStack() as stack:
-            writers = {side: stack.enter_context(_SideWriter(folder, side)) for side in self._types}
-            labels_file = stack.enter_context(open(folder / "labels", "wb")) if "target" not in self._types else None
-            bounds = [0]
-            for source in self._sources:
-                for block in self._blocks(source):
-                    self._write(block, writers, labels_file, source.name)
-                bounds.append(self._counts.kept)
-        self._check_not_empty()
-        manifest = {
-            "format": FORMAT,
-            "fingerprint": self._fingerprint,
-            "sources": [source.name for source in self._sources],
-            "bounds": bounds,
-            "types": {side: id_type_.name for side, id_type_ in self._types.items()},
-            "counts": {"kept": self._counts.kept, "dropped": self._counts.dropped},
-            "labels": self._sort_labels(folder) if labels_file else [],
-        }
-        manifest["files"] = {path.name: path.stat().st_size for path in sorted(folder.iterdir())}
-        (folder / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-        return manifest
-
-    def _blocks(self, source: Source) -> Iterator[EncodedBlock]:
-        from tqdm import tqdm
-
-        unit = "pairs" if "target" in self._types else "texts"
-        with tqdm(total=source.size, desc=f"tokenising {source.name}", unit=f" {unit}", disable=None) as bar:
-            for block in encode_blocks(source, self._encoding, self._num_workers):
-                bar.update(block.counts.total)
-                yield block
-
-    def _write(
-        self, block: EncodedBlock, writers: dict[str, "_SideWriter"], labels_file: BinaryIO | None, origin: str
-    ) -> None:
-        if block.keys is not None:
-            is_new = self._seen.first_time(block.keys)
-            block.keep(is_new)
-            block.counts.kept = int(is_new.sum())
-            block.counts.drop("duplicate", len(is_new) - block.counts.kept)
-        self._counts.add(block.counts)
-        writers["source"].write(block.source_ids, block.source_lengths)
-        if labels_file is None:
-            writers["target"].write(block.target_ids, block.target_lengths)
-        else:
-            ids = [self._label_id(label, origin) for label in block.labels]
-            labels_file.write(np.array(ids, dtype=np.int32).tobytes())
-
-    def _label_id(self, label: str, origin: str) -> int:
-        if self._given_labels is not None and label not in self._label_ids:
-            known = ", ".join(self._given_labels)
-            hint = did_you_mean(label, self._given_labels) or "; mend the label, or train with examples of it"
-            raise DataError(f"{origin}: label {label!r} is not one of those in the training corpus ({known}){hint}")
-        return self._label_ids.setdefault(label, len(self._label_ids))
-
-    def _sort_labels(self, folder: Path) -> list[str]:
-        """The classes in their order; the ids on disk, which were given as labels came, are put into it."""
-        if self._given_labels is not None:
-            return list(self._given_labels)
-        names = sorted(self._label_ids, key=lambda name: (0, int(name), "") if name.isdecimal() else (1, 0, name))
-        order = np.zeros(len(names), dtype=np.int32)
-        order[[self._label_ids[name] for name in names]] = np.arange(len(names))
-        ids = np.fromfile(folder / "labels", dtype=np.int32)
-        order[ids].tofile(folder / "labels")
-        return names
-
-    def _check_not_empty(self) -> None:
-        if self._counts.kept == 0:
-            names = ", ".join(source.name for source in self._sources)
-            if self._counts.total == 0:
-                raise DataError(f"{names}: no examples; the file has no lines")
-            raise DataError(f"{names}: {self._counts}; nothing is left: loosen data.filters")
+def _lock(folder: Path) -> Path:
+    return folder.parent / f"{folder.name}.lock"
 
 
-class _SideWriter:
-    """Appends ids and offsets of one side to its two files."""
-
-    def __init__(self, folder: Path, side: str):
-        self._paths = folder / f"{side}.ids", folder / f"{side}.offsets"
-        self._written = 0
-
-    def __enter__(self) -> "_SideWriter":
-        self._stack = contextlib.ExitStack()
-        self._ids, self._offsets = (self._stack.enter_context(open(path, "wb")) for path in self._paths)
-        self._offsets.write(np.zeros(1, dtype=np.int64).tobytes())
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        self._stack.__exit__(*exception)
-
-    def write(self, ids: np.ndarray, lengths: np.ndarray) -> None:
-        self._ids.write(ids.tobytes())
-        self._offsets.write((self._written + np.cumsum(lengths, dtype=np.int64)).tobytes())
-        self._written += len(ids)
+def _remove_abandoned(cache_dir: Path, but: Path) -> None:
+    """Delete what killed preparations left and none has gone on with since."""
+    for partial in cache_dir.glob(f".*{atomic.WRITING}"):
+        folder = cache_dir / partial.name[1 : -len(atomic.WRITING)]
+        if folder != but and time.time() - partial.stat().st_mtime > ABANDONED_SECONDS:
+            with atomic.locked(_lock(folder), wait=False) as is_free:
+                if is_free:
+                    shutil.rmtree(partial)
 
 
 def _read_manifest(folder: Path, fingerprint: str) -> dict[str, Any] | None:
@@ -286,16 +203,3 @@ def _map_file(path: Path, dtype: Any) -> np.ndarray:
     if path.stat().st_size == 0:  # an empty file cannot be mapped
         return np.empty(0, dtype=dtype)
     return np.asarray(np.memmap(path, dtype=dtype, mode="r"))
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Alone among the processes of this machine: the ranks of a run wait for the first to build."""
-    with open(path, "wb") as file:
-        try:
-            import fcntl
-        except ImportError:  # not on Windows
-            yield
-            return
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

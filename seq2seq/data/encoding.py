@@ -1,31 +1,21 @@
-"""Text to ids in bulk: examples in, filtered and tokenised blocks out, in order, by as many processes as there are.
+"""Text to ids in bulk: spans of examples in, filtered and tokenised blocks out, in order, by several processes.
 
-`corpus` writes the blocks to disk. Nothing here depends on the number of processes but the time it takes.
+`corpus` writes the blocks to disk.
 """
 
-import multiprocessing
-import os
-import signal
-import threading
-from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 
 import numpy as np
 
 from seq2seq.data.filters import FilterCounts, PairFilter, example_key
-from seq2seq.data.sources import Example, LabelledText, Pair
-from seq2seq.errors import RunError
+from seq2seq.data.processes import in_processes
+from seq2seq.data.spans import Example, LabelledText, Pair, Position, Span
 from seq2seq.tokenizer import Tokenizer
 
-BLOCK_EXAMPLES = 2_000
-BLOCK_CHARACTERS = 2_000_000  # so that a block of very long lines stays small too
 # Starting processes takes as long as tokenising some tens of thousands of sentences.
-BLOCKS_WORTH_A_POOL = 50
-BLOCKS_AHEAD = 3  # waiting for each process: enough to keep it busy, few enough to hold in memory
+SPANS_WORTH_A_POOL = 25
 
 
 @dataclass(frozen=True)
@@ -56,6 +46,8 @@ class EncodedBlock:
     labels: list[str]  # empty for pairs
     keys: np.ndarray | None  # uint64, where duplicates are to be found
     counts: FilterCounts
+    end: Position
+    """Where the source goes on behind them."""
 
     def keep(self, is_kept: np.ndarray) -> None:
         """Leave out the examples that are not `is_kept`."""
@@ -72,56 +64,26 @@ def id_type(vocab_size: int) -> np.dtype:
     return np.dtype(np.uint16 if vocab_size <= 2**16 else np.uint32)
 
 
-def usable_processors() -> int:
-    """Processors that this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def encode_blocks(examples: Iterable[Example], encoding: Encoding, num_workers: int) -> Iterator[EncodedBlock]:
+def encode_spans(spans: Iterable[Span], encoding: Encoding, num_workers: int) -> Iterator[EncodedBlock]:
     """The examples, filtered (duplicates aside) and tokenised, in their order; `num_workers` 0 is one a processor.
 
     Raises:
+        DataError: an example is not what it should be.
         RunError: a process died.
     """
-    blocks = _cut(iter(examples))
-    workers = num_workers or usable_processors()
-    first = list(islice(blocks, BLOCKS_WORTH_A_POOL))
-    if workers == 1 or len(first) < BLOCKS_WORTH_A_POOL:
-        encoder = _Encoder(encoding)
-        return map(encoder, chain(first, blocks))
-    return _encode_in_processes(chain(first, blocks), encoding, workers)
-
-
-def _encode_in_processes(blocks: Iterator[list[Example]], encoding: Encoding, workers: int) -> Iterator[EncodedBlock]:
-    # spawned, not forked: a fork copies the locks of threads (torch's, the prefetcher's) that it does not have
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(encoding,))
-    waiting: deque[Future[EncodedBlock]] = deque()
-    try:
-        for block in blocks:
-            waiting.append(pool.submit(_encode_in_worker, block))
-            if len(waiting) >= BLOCKS_AHEAD * workers:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    except BrokenProcessPool as error:
-        raise RunError(
-            "a tokenising process died (out of memory?); set data.num_workers: 1 to do without them"
-        ) from error
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+    return in_processes(_Encoder(encoding), spans, num_workers, SPANS_WORTH_A_POOL)
 
 
 class _Encoder:
-    """Filters and tokenises one block after the other."""
+    """Filters and tokenises one span after the other."""
 
     def __init__(self, encoding: Encoding):
         self._encoding = encoding
         self._source, self._target = encoding.source, encoding.target
 
-    def __call__(self, examples: list[Example]) -> EncodedBlock:
+    def __call__(self, span: Span) -> EncodedBlock:
         counts = FilterCounts()
-        examples = self._filter_text(examples, counts)
+        examples = self._filter_text(span.examples(), counts)
         # Without the spaces at its ends, as a translator and a classifier read a line.
         source = self._source.encode_all([_source_text(example).strip() for example in examples])
         target = self._target.encode_all([example.target.strip() for example in examples]) if self._target else []
@@ -135,6 +97,7 @@ class _Encoder:
             labels=[example.label for example in examples if isinstance(example, LabelledText)],
             keys=_keys(examples) if self._encoding.finds_duplicates else None,
             counts=counts,
+            end=span.end,
         )
 
     def _filter_text(self, examples: list[Example], counts: FilterCounts) -> list[Example]:
@@ -158,42 +121,6 @@ class _Encoder:
             else:
                 kept.append(i)
         return kept
-
-
-_worker_encoder: _Encoder | None = None  # of this process, if it is a worker
-
-
-def _start_worker(encoding: Encoding) -> None:
-    global _worker_encoder
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops its workers
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-    _worker_encoder = _Encoder(encoding)
-
-
-def _end_with(parent: multiprocessing.process.BaseProcess) -> None:
-    # a parent that was killed cannot tell its workers to end
-    parent.join()
-    os._exit(1)
-
-
-def _encode_in_worker(examples: list[Example]) -> EncodedBlock:
-    assert _worker_encoder is not None
-    return _worker_encoder(examples)
-
-
-def _cut(examples: Iterator[Example]) -> Iterator[list[Example]]:
-    block: list[Example] = []
-    characters = 0
-    for example in examples:
-        block.append(example)
-        characters += len(_source_text(example)) + (len(example.target) if isinstance(example, Pair) else 0)
-        if len(block) == BLOCK_EXAMPLES or characters > BLOCK_CHARACTERS:
-            yield block
-            block, characters = [], 0
-    if block:
-        yield block
 
 
 def _source_text(example: Example) -> str:

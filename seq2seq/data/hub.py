@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from seq2seq.data.file_facts import file_facts
 from seq2seq.errors import DataError, did_you_mean
 
-ROWS_A_BLOCK = 1000
+ROWS_A_BLOCK = 4000
 NESTED = "translation"
 
 
@@ -44,31 +45,54 @@ def dataset_columns(dataset: Any) -> list[str]:
     return [*features, *languages]
 
 
-def dataset_rows(dataset: Any, names: Sequence[str], origin: str, label_names: bool = True) -> Iterator[list[Any]]:
-    """The values of columns `names`, row by row; a class label is its name, or its number without `label_names`.
+def dataset_blocks(
+    dataset: Any, names: Sequence[str], origin: str, start: Any = None, label_names: bool = True
+) -> Iterator[tuple[tuple[list[Any], ...], Any]]:
+    """The values of columns `names`, some rows at a time, each with the place behind them, where `start` goes on.
+
+    A class label is its name, or its number without `label_names`. The place in a stream is the shard and what was read
+    of it, so that shards before it are not fetched again.
 
     Raises:
         DataError: a row has no label (the hidden test sets of the hub have -1), or the data cannot be read on.
     """
-    translate = {name: _reader(dataset, name, origin, label_names) for name in names}
+    readers = [_reader(dataset, name, origin, label_names) for name in names]
     try:
-        for block in dataset.iter(batch_size=ROWS_A_BLOCK):
-            columns = [_column(block, name) for name in names]
-            for values in zip(*columns, strict=True):
-                yield [translate[name](value) for name, value in zip(names, values, strict=True)]
+        for block, place in _blocks(dataset, start):
+            yield tuple(read(_column(block, name)) for name, read in zip(names, readers, strict=True)), place
     except DataError:
         raise
     except Exception as error:  # see open_dataset
         raise DataError(f"{origin}: cannot be read on ({_one_line(error)}); fetch the dataset again") from error
 
 
-def dataset_fingerprint(dataset: Any, name: str) -> str:
-    """Changes with the content of a local folder, or with the version of a hub dataset."""
+def dataset_rows(dataset: Any, names: Sequence[str], origin: str, label_names: bool = True) -> Iterator[tuple]:
+    """`dataset_blocks` row by row."""
+    for columns, _ in dataset_blocks(dataset, names, origin, label_names=label_names):
+        yield from zip(*columns, strict=True)
+
+
+def dataset_fingerprint(dataset: Any, name: str, cache: Path | None = None) -> str:
+    """Changes with the content of a local folder, or with the version of a hub dataset.
+
+    What has to be known of large files is kept in the folder `cache`.
+    """
     folder = Path(name).expanduser()
     if folder.is_dir():
-        return _folder_hash(folder)
+        return _folder_hash(folder, cache)
     sizes = {split: info.num_examples for split, info in (dataset.info.splits or {}).items()}
     return repr((str(dataset.info.version), sizes, sorted(dataset.info.download_checksums or {})))
+
+
+def _blocks(dataset: Any, start: Any) -> Iterator[tuple[dict[str, list[Any]], Any]]:
+    if hasattr(dataset, "state_dict"):
+        if start is not None:
+            dataset.load_state_dict(start)
+        for block in dataset.iter(batch_size=ROWS_A_BLOCK):
+            yield block, dataset.state_dict()
+    else:
+        for row in range(start or 0, len(dataset), ROWS_A_BLOCK):
+            yield dataset[row : row + ROWS_A_BLOCK], row + ROWS_A_BLOCK
 
 
 def _open_folder(folder: Path, subset: str | None, split: str, streaming: bool) -> Any:
@@ -119,18 +143,18 @@ def _describe(error: Exception, name: str, subset: str | None, split: str) -> st
     return f"{asked}: {_one_line(error)}"
 
 
-def _reader(dataset: Any, name: str, origin: str, label_names: bool) -> Callable[[Any], Any]:
-    """What turns a stored value of column `name` into the one that is read."""
+def _reader(dataset: Any, name: str, origin: str, label_names: bool) -> Callable[[list[Any]], list[Any]]:
+    """What turns the stored values of column `name` into those that are read."""
     feature = (dataset.features or {}).get(name)
     if not hasattr(feature, "int2str"):
-        return lambda value: value
+        return lambda values: values
 
-    def read_label(value: int | None) -> str | int:
-        if value is None or value < 0:
+    def read_labels(values: list[int | None]) -> list[str | int]:
+        if any(value is None or value < 0 for value in values):
             raise DataError(f"{origin}: has examples without a label; use another split, such as validation")
-        return feature.int2str(value) if label_names else value
+        return [feature.int2str(value) if label_names else value for value in values]
 
-    return read_label
+    return read_labels
 
 
 def _column(block: dict[str, list[Any]], name: str) -> list[Any]:
@@ -142,12 +166,11 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
     return {**row, **inner} if isinstance(inner, dict) else row
 
 
-def _folder_hash(folder: Path) -> str:
+def _folder_hash(folder: Path, cache: Path | None) -> str:
     digest = hashlib.sha256()
     for path in sorted(entry for entry in folder.rglob("*") if entry.is_file()):
         digest.update(str(path.relative_to(folder)).encode("utf-8", "surrogateescape") + b"\0")
-        with open(path, "rb") as stream:
-            digest.update(hashlib.file_digest(stream, "sha256").digest())
+        digest.update(bytes.fromhex(file_facts(path, cache).sha256))
     return digest.hexdigest()
 
 

@@ -15,7 +15,8 @@ from itertools import chain, islice
 import numpy as np
 
 from seq2seq.data.characters import IDEOGRAPH, LETTER, TextBlock, mix
-from seq2seq.data.sources import Example, Pair
+from seq2seq.data.processes import in_processes
+from seq2seq.data.spans import Example, Pair
 
 KINDS = (
     "pair_exact", "pair_normalised", "pair_near", "source_exact", "source_normalised", "target_exact",
@@ -33,6 +34,7 @@ RARE_SHARE = 0.6
 # Runs that a training line may share with held-out pairs, on average; the most frequent ones are left out beyond it.
 MATCHES_PER_LINE = 40
 BLOCK_EXAMPLES = 8192
+BLOCKS_WORTH_A_POOL = 12
 EXAMPLES_KEPT = 3
 FREQUENCY_SHIFT = np.uint64(44)  # frequencies are kept in 2^20 places
 _TARGET_SALT = np.uint64(0xD6E8FEB86659FD93)
@@ -79,18 +81,31 @@ class Overlap:
         return f"{', '.join(found) or 'none'} of {self.size:,}"
 
 
-def find_overlap(train: Iterable[Example], held_out: Mapping[str, Iterable[Example]]) -> dict[str, Overlap]:
+def find_overlap(
+    train: Iterable[Example], held_out: Mapping[str, Iterable[Example]], num_workers: int = 1
+) -> dict[str, Overlap]:
     """What each held-out set shares with `train`, which is read once and never held.
 
-    All examples are `Pair`s, or all are `LabelledText`s (whose labels are not looked at).
+    All examples are `Pair`s, or all are `LabelledText`s (whose labels are not looked at). `num_workers` 0 is a process
+    for each processor.
     """
     iterator = iter(train)
     sample = list(islice(iterator, BLOCK_EXAMPLES))
     index = OverlapIndex({name: list(examples) for name, examples in held_out.items()}, sample)
     found = OverlapFound(index)
-    for number, sources, targets in _blocks(chain(sample, iterator)):
-        found.add(index.scan(number, sources, targets))
+    for hits in in_processes(_Scan(index), _blocks(chain(sample, iterator)), num_workers, BLOCKS_WORTH_A_POOL):
+        found.add(hits)
     return found.summary()
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """Scans one block after the other, perhaps in a process of its own."""
+
+    index: "OverlapIndex"
+
+    def __call__(self, block: tuple[int, list[str], list[str] | None]) -> "Hits":
+        return self.index.scan(*block)
 
 
 def overlap_warning(overlaps: Mapping[str, Overlap]) -> str | None:

@@ -1,11 +1,15 @@
 """The order of training: which examples make a batch, and which batch comes when, for every rank and epoch.
 
 `tasks` makes a sampler from the lengths of a corpus, `BatchStream` reads its plans. A plan is a pure function of
-(seed, epoch) and the number of ranks, so that a run goes on from a position without replaying anything.
+(seed, epoch, section) and the number of ranks, so that a run goes on from a position without replaying anything. The
+epoch of a large corpus is planned in sections, each a random part of it, so that neither the time that a plan takes
+nor its memory grows with the corpus.
 """
 
 import logging
+import math
 from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,9 +21,19 @@ logger = logging.getLogger(__name__)
 SOURCE_SLACK = 1.5
 # Width, in tokens, of the noise on what is sorted: neighbours change between epochs, at the price of a little padding.
 DIFFERENCE_NOISE = 1.5
+# Examples that are planned together: enough for batches without padding, few enough to be planned in half a second.
+SECTION_EXAMPLES = 2**20
 
 INDEX_BITS, LENGTH_BITS = 32, 16
 LARGEST = 2**LENGTH_BITS - 1
+
+
+class Lengths(Protocol):
+    """The lengths of examples: an array, or what looks them up like one."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, indices: np.ndarray, /) -> Any: ...
 
 
 class TokenBudgetSampler:
@@ -30,13 +44,13 @@ class TokenBudgetSampler:
     its own. Without target lengths (classification) the budget is one of source tokens.
 
     `parts` are (start, stop, weight) ranges of the corpus: an example is seen floor(weight) times an epoch, and once
-    more in turns that make up the rest over the epochs.
+    more in turns that make up the rest over the epochs. An epoch has `num_sections` sections.
     """
 
     def __init__(
         self,
-        source_lengths: np.ndarray,
-        target_lengths: np.ndarray | None,
+        source_lengths: Lengths,
+        target_lengths: Lengths | None,
         batch_tokens: int,
         *,
         batch_sentences: int | None = None,
@@ -49,54 +63,74 @@ class TokenBudgetSampler:
             raise DataError("the corpus has no examples; check its files and data.filters")
         if len(source_lengths) >= 2**INDEX_BITS:
             raise DataError(f"the corpus has {len(source_lengths)} examples; the most is {2**INDEX_BITS - 1}")
-        specials = 2 if target_lengths is None else 1  # bos and eos around a text to classify, else eos
-        self._source = np.asarray(source_lengths, dtype=np.int32) + specials
-        self._target = self._source if target_lengths is None else np.asarray(target_lengths, dtype=np.int32) + 1
+        self._source_lengths, self._target_lengths = source_lengths, target_lengths
         self._source_budget = batch_tokens if target_lengths is None else int(SOURCE_SLACK * batch_tokens)
         self._target_budget = batch_tokens
         self._most_rows = batch_sentences or len(source_lengths)
         self._parts = list(parts or [(0, len(source_lengths), 1.0)])
+        examples = sum((stop - start) * weight for start, stop, weight in self._parts)
+        self.num_sections = max(1, math.ceil(examples / SECTION_EXAMPLES))
         self.seed, self.rank, self.world_size = seed, rank, world_size
+        self._latest: tuple[tuple[int, int], list[np.ndarray]] | None = None
 
-    def plan(self, epoch: int) -> list[np.ndarray]:
+    def plan(self, epoch: int, section: int = 0) -> list[np.ndarray]:
         """The batches of this rank in their order, as arrays of corpus indices; every rank has equally many."""
-        return self._all_batches(epoch)[self.rank :: self.world_size]
+        return self._all_batches(epoch, section)[self.rank :: self.world_size]
 
     def padding(self, epoch: int) -> float:
-        """The share of padding among the slots of an epoch's batches, both sides together."""
-        return self._padding_share(self._all_batches(epoch))
+        """The share of padding among the slots of an epoch's batches, both sides together; by the first section."""
+        rows, source, target, tokens = self._sizes(self._all_batches(epoch, 0))
+        slots = rows * source if self._target_lengths is None else rows * (source + target)
+        return float(1.0 - tokens.sum() / slots.sum())
 
     def sorted_batches(self) -> list[np.ndarray]:
         """Every example once, by length, without chance: for validation."""
-        return self._fill(self._sort(np.arange(len(self._source), dtype=np.uint32), noise=None))
+        return self._fill(self._sort(np.arange(len(self._source_lengths), dtype=np.uint32), noise=None))
 
     def largest_batches(self) -> list[np.ndarray]:
-        """The batches that need the most memory: most slots, and most attention weights (rows times length squared)."""
-        batches = self.sorted_batches()
-        widths = np.array([(len(batch), self._source[batch].max(), self._target[batch].max()) for batch in batches])
-        rows, source, target = widths.astype(np.int64).T
+        """What training needs the most memory for, by its first section: the batch of the most slots, and that of the
+        most attention weights (rows times length squared)."""
+        batches = self._all_batches(0, 0)
+        rows, source, target, _ = self._sizes(batches)
         places = [int(size.argmax()) for size in (rows * (source + target), rows * np.maximum(source, target) ** 2)]
         return [batches[place] for place in dict.fromkeys(places)]
 
-    def _all_batches(self, epoch: int) -> list[np.ndarray]:
-        draw = np.random.default_rng([self.seed, epoch])
-        batches = self._fill(self._sort(self._examples(epoch, draw), noise=draw))
-        batches = [batches[i] for i in draw.permutation(len(batches))]
-        return _even_out(batches, self.world_size)
+    def _all_batches(self, epoch: int, section: int) -> list[np.ndarray]:
+        latest = self._latest  # what is told before training starts is what training starts with
+        if latest is None or latest[0] != (epoch, section):
+            draw = np.random.default_rng([self.seed, epoch, 0, section])
+            batches = self._fill(self._sort(self._examples(epoch, section, draw), noise=draw))
+            batches = _even_out([batches[i] for i in draw.permutation(len(batches))], self.world_size)
+            self._latest = latest = (epoch, section), batches
+        return latest[1]
 
-    def _examples(self, epoch: int, draw: np.random.Generator) -> np.ndarray:
-        """The indices of an epoch in random order, each as often as its weight says."""
-        chosen = []
-        for number, (start, stop, weight) in enumerate(self._parts):
+    def _examples(self, epoch: int, section: int, draw: np.random.Generator) -> np.ndarray:
+        """The indices of a section in random order; in all sections together each comes as often as its weight says."""
+        passes = []  # over a part: its start, its size, and the range of its examples, in turns, that are seen
+        for start, stop, weight in self._parts:
             whole, size = int(weight), stop - start
-            chosen += [np.arange(start, stop, dtype=np.uint32)] * whole
-            if weight > whole and size:
-                turns = np.random.default_rng([self.seed, number, 1]).permutation(size)
-                first, last = (int((weight - whole) * size * turn) for turn in (epoch, epoch + 1))
-                chosen.append((start + turns[np.arange(first, last) % size]).astype(np.uint32))
-        examples = np.concatenate(chosen)
+            first, last = (int((weight - whole) * size * turn) for turn in (epoch, epoch + 1))
+            passes += [(start, size, None)] * whole + [(start, size, range(first, last))]
+        ends = np.cumsum([size if turns is None else len(turns) for _, size, turns in passes])
+        places = self._places(int(ends[-1]), epoch, section)
+        chosen = []
+        for (start, size, turns), end, some in zip(
+            passes, ends, np.split(places, np.searchsorted(places, ends[:-1])), strict=True
+        ):
+            if turns is None:
+                chosen.append(some - (end - size) + start)
+            elif len(some):
+                chosen.append(_in_turns(some - (end - len(turns)) + turns.start, size) + start)
+        examples = np.concatenate(chosen).astype(np.uint32)
         draw.shuffle(examples)
         return examples
+
+    def _places(self, total: int, epoch: int, section: int) -> np.ndarray:
+        """Which of an epoch's examples a section has, in order: one of every `num_sections` neighbours, by chance."""
+        sections = self.num_sections
+        turn = np.random.default_rng([self.seed, epoch, 1]).integers(sections, size=-(-total // sections))
+        places = np.arange(len(turn)) * sections + (turn + section) % sections
+        return places[places < total]
 
     def _sort(self, examples: np.ndarray, noise: np.random.Generator | None) -> np.ndarray:
         """`examples` by the longer of the two lengths and, where it is equal, by the difference, up and down by turns.
@@ -105,7 +139,7 @@ class TokenBudgetSampler:
         and the place in `examples`: keys are distinct, so the order is the same on every machine, and numbers sort
         several times faster than indices.
         """
-        source, target = self._source[examples], self._target[examples]
+        source, target = self._lengths(examples)
         major = np.minimum(np.maximum(source, target), LARGEST).astype(np.uint64)
         minor = 8 * (target - source) + LARGEST // 2  # eighths, so that the noise counts
         if noise is not None:
@@ -119,7 +153,7 @@ class TokenBudgetSampler:
 
     def _fill(self, examples: np.ndarray) -> list[np.ndarray]:
         """Cut sorted examples into batches, each as large as the budgets allow."""
-        source, target = self._source[examples], self._target[examples]
+        source, target = self._lengths(examples)
         # no batch that begins here can have more rows: one of its sides is at least this long
         most_rows = np.clip(self._source_budget // np.maximum(source, target), 1, self._most_rows)
         batches, start = [], 0
@@ -133,11 +167,22 @@ class TokenBudgetSampler:
             start += size
         return batches
 
-    def _padding_share(self, batches: Sequence[np.ndarray]) -> float:
-        sides = (self._source,) if self._target is self._source else (self._source, self._target)
-        slots = sum(len(batch) * int(side[batch].max()) for batch in batches for side in sides)
-        tokens = sum(int(side[batch].sum()) for batch in batches for side in sides)
-        return 1.0 - tokens / slots
+    def _lengths(self, examples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(examples,) int32 of both sides, special ids counted: eos, or bos and eos around a text to classify."""
+        specials = 2 if self._target_lengths is None else 1
+        source = np.asarray(self._source_lengths[examples], dtype=np.int32) + specials
+        if self._target_lengths is None:
+            return source, source
+        return source, np.asarray(self._target_lengths[examples], dtype=np.int32) + specials
+
+    def _sizes(self, batches: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Of each batch: rows, source width, target width, and tokens without padding."""
+        rows = np.array([len(batch) for batch in batches])
+        source, target = self._lengths(np.concatenate(batches))
+        starts = np.cumsum(rows) - rows
+        tokens = source if self._target_lengths is None else source + target
+        widths = (np.maximum.reduceat(side, starts).astype(np.int64) for side in (source, target))
+        return rows, *widths, np.add.reduceat(tokens, starts, dtype=np.int64)
 
 
 def moved_position(batch: int, old_world_size: int, new_world_size: int) -> int:
@@ -170,3 +215,14 @@ def _even_out(batches: list[np.ndarray], world_size: int) -> list[np.ndarray]:
             batches[place : place + 1] = [batches[place][:middle], batches[place][middle:]]
             missing -= 1
     return batches + [batches[i % len(batches)] for i in range(missing)]
+
+
+def _in_turns(turns: np.ndarray, size: int) -> np.ndarray:
+    """An order of `size` examples that any stretch of turns spreads evenly over them, and that begins again at its end.
+
+    Multiples of the golden section are the most even such order (Kronecker's sequence); nothing has to be kept.
+    """
+    step = int((math.sqrt(5) - 1) / 2 * size)
+    while math.gcd(step, size) > 1:
+        step += 1
+    return (turns % size * step % size).astype(np.int64)

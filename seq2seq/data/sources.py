@@ -1,81 +1,76 @@
 """Where examples come from: aligned text files, TSV, JSONL, and datasets of the Hugging Face hub or a local folder.
 
 `open_pairs` and `open_labelled` turn a `SourceConfig` into a `Source`, which `corpus` reads once and `tasks` reads for
-references. A source can be read again and again, and never holds more than a block of examples.
+references. A source can be read again and again, and never holds more than a span of examples.
 """
 
+import functools
 import hashlib
 import json
-import logging
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from seq2seq.config import SourceConfig
-from seq2seq.data.hub import dataset_columns, dataset_fingerprint, dataset_rows, open_dataset
+from seq2seq.data.file_facts import file_facts, is_unchanged
+from seq2seq.data.hub import dataset_blocks, dataset_columns, dataset_fingerprint, open_dataset
+from seq2seq.data.spans import (
+    Example,
+    LabelledText,
+    LineSpan,
+    Pair,
+    PairSpan,
+    Position,
+    RowSpan,
+    Span,
+    read_together,
+)
 from seq2seq.errors import DataError, did_you_mean
-from seq2seq.lines import as_one_line, open_bytes, read_lines
+from seq2seq.lines import as_one_line, read_lines
 
-logger = logging.getLogger(__name__)
+__all__ = ["Example", "LabelledText", "Pair", "Source", "Span", "open_labelled", "open_pairs"]
 
 TEXT_COLUMNS = ("sentence", "text")
 LABEL_COLUMN = "label"
 NESTED = "translation"
-BLOCK = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A sentence and its translation, each one line."""
-
-    source: str
-    target: str
-
-
-@dataclass(frozen=True, slots=True)
-class LabelledText:
-    """A text, one line, and its label as the data spell it."""
-
-    text: str
-    label: str
-
-
-Example = Pair | LabelledText
-
-
-@runtime_checkable
-class Source(Protocol):
+class Source(ABC):
     """Examples that can be read again and again; the fingerprint changes when they do."""
 
     name: str
     weight: float
+    fingerprint: str
+    size: int | None
+    """How many examples there are, where it is known without reading them."""
 
-    @property
-    def fingerprint(self) -> str: ...
+    @abstractmethod
+    def spans(self, start: Position = None) -> Iterator[Span]:
+        """The examples from the beginning, or from where a span ended."""
 
-    @property
-    def size(self) -> int | None:
-        """How many examples there are, where it is known without reading them."""
-
-    def __iter__(self) -> Iterator[Example]: ...
+    def __iter__(self) -> Iterator[Example]:
+        for span in self.spans():
+            yield from span.examples()
 
 
-def open_pairs(config: SourceConfig, source_language: str, target_language: str) -> Source:
+def open_pairs(config: SourceConfig, source_language: str, target_language: str, cache: Path | None = None) -> Source:
     """The sentence pairs of a source; columns that are not named in `config` are named like the languages.
+
+    What has to be known of large files is kept in the folder `cache`.
 
     Raises:
         DataError: a file is missing or damaged, the two sides have unequal line counts, a column is missing. What only
             reading shows (a short row, broken JSON) is raised while reading, with the line.
     """
     if config.source is not None:
-        return _TextFiles(config)
+        return _TextFiles(config, cache)
     columns = _Columns((config.source_column, config.target_column), ((source_language,), (target_language,)))
-    return _open_columns(config, columns, lambda values: Pair(*map(as_one_line, values)))
+    return _open_columns(config, columns, Pair, cache)
 
 
-def open_labelled(config: SourceConfig) -> Source:
+def open_labelled(config: SourceConfig, cache: Path | None = None) -> Source:
     """The labelled texts of a source: columns `sentence` or `text`, and `label`, unless `config` names others.
 
     Raises:
@@ -84,7 +79,7 @@ def open_labelled(config: SourceConfig) -> Source:
     if config.source is not None:
         raise DataError(f"{config.source}: labelled texts come from tsv, jsonl or hub, not from source + target")
     columns = _Columns((config.text_column, config.label_column), (TEXT_COLUMNS, (LABEL_COLUMN,)))
-    return _open_columns(config, columns, lambda values: LabelledText(*map(as_one_line, values)))
+    return _open_columns(config, columns, LabelledText, cache)
 
 
 @dataclass(frozen=True)
@@ -119,71 +114,82 @@ class _Columns:
         )
 
 
-def _open_columns(config: SourceConfig, columns: _Columns, make: Callable[[Sequence[str]], Example]) -> Source:
+def _open_columns(config: SourceConfig, columns: _Columns, kind: type[Example], cache: Path | None) -> Source:
     if config.tsv is not None:
-        return _Tsv(config.tsv, columns, make, config.weight)
+        return _Tsv(config.tsv, columns, kind, config.weight, cache)
     if config.jsonl is not None:
-        return _Jsonl(config.jsonl, columns, make, config.weight)
-    return _Hub(config, columns, make)
+        return _Jsonl(config.jsonl, columns, kind, config.weight, cache)
+    return _Hub(config, columns, kind, cache)
 
 
-class _TextFiles:
+class _TextFiles(Source):
     """Two text files, line by line."""
 
-    def __init__(self, config: SourceConfig):
+    def __init__(self, config: SourceConfig, cache: Path | None):
         assert config.source is not None  # the config has both or none
         assert config.target is not None
         self._paths = (config.source, config.target)
+        self._facts = [file_facts(path, cache) for path in self._paths]
         self.name, self.weight = str(config.source), config.weight
-        counts = [_count_lines(path) for path in self._paths]
-        if counts[0] != counts[1]:
+        self.size = self._facts[0].lines
+        if self.size != self._facts[1].lines:
             raise DataError(
-                f"{config.source} has {counts[0]} lines but {config.target} has {counts[1]}; line i of one must "
-                "translate line i of the other"
+                f"{config.source} has {self.size} lines but {config.target} has {self._facts[1].lines}; line i of one "
+                "must translate line i of the other"
             )
-        self.size = counts[0]
+        self.fingerprint = _combined("text", *(facts.sha256 for facts in self._facts))
 
-    @property
-    def fingerprint(self) -> str:
-        return _combined("text", *(_file_hash(path) for path in self._paths))
-
-    def __iter__(self) -> Iterator[Pair]:
-        sides = (_read_reporting(path) for path in self._paths)
-        for source, target in zip_longest(*sides):
-            if source is None or target is None:
-                raise DataError(f"{' and '.join(map(str, self._paths))} changed while they were read; start again")
-            yield Pair(as_one_line(source), as_one_line(target))
+    def spans(self, start: Position = None) -> Iterator[Span]:
+        """Some lines of both files at a time."""
+        for (source, target), _, end in read_together(self._paths, start):
+            yield PairSpan(source, target, end)
+        for path, facts in zip(self._paths, self._facts, strict=True):
+            if not is_unchanged(path, facts):
+                raise DataError(f"{path}: changed while it was read; start again when it is complete")
 
 
-class _Tsv:
+class _LineFile(Source):
+    """A file in which a line is an example, or says nothing."""
+
+    def __init__(self, path: Path, kind: type[Example], weight: float, cache: Path | None):
+        self._path, self._kind = path, kind
+        self._facts = file_facts(path, cache)
+        self.name, self.weight, self.size = str(path), weight, None
+
+    def spans(self, start: Position = None) -> Iterator[Span]:
+        """Some lines at a time."""
+        for (text,), first, end in read_together([self._path], start):
+            yield LineSpan(text, first, self._example, end)
+        if not is_unchanged(self._path, self._facts):
+            raise DataError(f"{self._path}: changed while it was read; start again when it is complete")
+
+    @abstractmethod
+    def _example(self, line: str, number: int) -> Example | None:
+        """What the line holds."""
+
+
+class _Tsv(_LineFile):
     """A tab-separated file without quoting; the first line is a header where columns have names.
 
     Empty lines are passed over; a line with more or fewer columns than the header is an error, since its text is cut.
     """
 
-    def __init__(self, path: Path, columns: _Columns, make: Callable[[Sequence[str]], Example], weight: float):
-        self._path, self._make = path, make
-        self.name, self.weight = str(path), weight
+    def __init__(self, path: Path, columns: _Columns, kind: type[Example], weight: float, cache: Path | None):
+        super().__init__(path, kind, weight, cache)
         header = next(read_lines(path), "").split("\t")
         self._has_header, self._places = self._find_columns(header, columns)
         self._width = len(header) if self._has_header else None
-        self.size = _count_lines(path) - self._has_header
+        self.size = self._facts.lines - self._has_header
+        self.fingerprint = _combined("tsv", self._facts.sha256, self._has_header, self._places)
 
-    @property
-    def fingerprint(self) -> str:
-        return _combined("tsv", _file_hash(self._path), self._has_header, self._places)
-
-    def __iter__(self) -> Iterator[Example]:
-        for number, line in enumerate(_read_reporting(self._path), start=1):
-            if not line or (number == 1 and self._has_header):
-                continue
-            fields = line.split("\t")
-            if len(fields) <= max(self._places) or (self._width is not None and len(fields) != self._width):
-                wanted = self._width or f"at least {max(self._places) + 1}"
-                raise DataError(
-                    f"{self._path}: line {number} has {len(fields)} columns instead of {wanted}; mend the line"
-                )
-            yield self._make([fields[place] for place in self._places])
+    def _example(self, line: str, number: int) -> Example | None:
+        if not line or (number == 1 and self._has_header):
+            return None
+        fields = line.split("\t")
+        if len(fields) <= max(self._places) or (self._width is not None and len(fields) != self._width):
+            wanted = self._width or f"at least {max(self._places) + 1}"
+            raise DataError(f"{self._path}: line {number} has {len(fields)} columns instead of {wanted}; mend the line")
+        return self._kind(*(as_one_line(fields[place]) for place in self._places))
 
     def _find_columns(self, header: list[str], columns: _Columns) -> tuple[bool, tuple[int, ...]]:
         """Whether there is a header, and the places of both columns."""
@@ -201,24 +207,19 @@ class _Tsv:
         return False, (first, second)
 
 
-class _Jsonl:
+class _Jsonl(_LineFile):
     """One JSON object a line, flat or with the sides inside `translation`; blank lines are passed over."""
 
-    def __init__(self, path: Path, columns: _Columns, make: Callable[[Sequence[str]], Example], weight: float):
-        self._path, self._columns, self._make = path, columns, make
-        self.name, self.weight, self.size = str(path), weight, None
+    def __init__(self, path: Path, columns: _Columns, kind: type[Example], weight: float, cache: Path | None):
+        super().__init__(path, kind, weight, cache)
+        self._columns = columns
+        self.fingerprint = _combined("jsonl", self._facts.sha256, columns)
         next(iter(self), None)  # a wrong file or column is found before anything heavy starts
 
-    @property
-    def fingerprint(self) -> str:
-        return _combined("jsonl", _file_hash(self._path), self._columns)
-
-    def __iter__(self) -> Iterator[Example]:
-        for number, line in enumerate(_read_reporting(self._path), start=1):
-            if line.strip():
-                yield self._make(self._values(line, f"{self._path}: line {number}"))
-
-    def _values(self, line: str, origin: str) -> list[str]:
+    def _example(self, line: str, number: int) -> Example | None:
+        if not line.strip():
+            return None
+        origin = f"{self._path}: line {number}"
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
@@ -226,28 +227,38 @@ class _Jsonl:
         if not isinstance(record, dict):
             raise DataError(f"{origin}: {type(record).__name__} instead of an object with the columns as keys")
         record = _unnested(record)
-        return [_text(record[name], f"{origin}: {name}") for name in self._columns.choose(list(record), origin)]
+        names = self._columns.choose(list(record), origin)
+        return self._kind(*(as_one_line(_text(record[name], f"{origin}: {name}")) for name in names))
 
 
-class _Hub:
-    """A dataset read through `datasets`, by hub name or from a local folder."""
+class _Hub(Source):
+    """A dataset read through `datasets`, by hub name or from a local folder; a stream is read shard after shard."""
 
-    def __init__(self, config: SourceConfig, columns: _Columns, make: Callable[[Sequence[str]], Example]):
-        self._dataset = open_dataset(str(config.hub), config.subset, config.split, config.streaming)
-        self._make = make
+    def __init__(self, config: SourceConfig, columns: _Columns, kind: type[Example], cache: Path | None):
+        self._config, self._kind = config, kind
+        dataset = self._open()
         self.name, self.weight = f"{config.hub} ({config.split})", config.weight
-        self._names = columns.choose(dataset_columns(self._dataset), self.name)
-        self._identity = (config.hub, config.subset, config.split)
-        self.size = None if config.streaming else len(self._dataset)
+        self._names = columns.choose(dataset_columns(dataset), self.name)
+        self.size = None if config.streaming else len(dataset)
+        identity = (config.hub, config.subset, config.split)
+        self.fingerprint = _combined("hub", identity, self._names, dataset_fingerprint(dataset, str(config.hub), cache))
 
-    @property
-    def fingerprint(self) -> str:
-        return _combined("hub", self._identity, self._names, dataset_fingerprint(self._dataset, str(self._identity[0])))
+    def spans(self, start: Position = None) -> Iterator[Span]:
+        """Some rows at a time."""
+        number, place = start or (0, None)
+        parse = functools.partial(_row_example, self._kind, self._names, self.name)
+        for columns, behind in dataset_blocks(self._open(), self._names, self.name, place):
+            first, number = number + 1, number + len(columns[0])
+            yield RowSpan(columns, first, parse, [number, behind])
 
-    def __iter__(self) -> Iterator[Example]:
-        for number, values in enumerate(dataset_rows(self._dataset, self._names, self.name), start=1):
-            texts = zip(self._names, values, strict=True)
-            yield self._make([_text(value, f"{self.name}: row {number}: {name}") for name, value in texts])
+    def _open(self) -> Any:
+        config = self._config
+        return open_dataset(str(config.hub), config.subset, config.split, config.streaming)
+
+
+def _row_example(kind: type[Example], names: Sequence[str], origin: str, values: Sequence[Any], number: int) -> Example:
+    texts = zip(names, values, strict=True)
+    return kind(*(as_one_line(_text(value, f"{origin}: row {number}: {name}")) for name, value in texts))
 
 
 def _unnested(record: dict[str, Any]) -> dict[str, Any]:
@@ -261,36 +272,6 @@ def _text(value: Any, origin: str) -> str:
     if isinstance(value, (int, float)):
         return str(int(value)) if isinstance(value, bool) else str(value)
     raise DataError(f"{origin}: {type(value).__name__} instead of text; leave the example out or write its text")
-
-
-def _read_reporting(path: Path) -> Iterator[str]:
-    """The lines of a file; a warning says where UTF-8 was broken."""
-    broken: list[int] = []
-    yield from read_lines(path, on_invalid=broken.append)
-    if broken:
-        more = f" and in {len(broken) - 1} more" if len(broken) > 1 else ""
-        logger.warning("%s: not UTF-8 in line %d%s; the bytes were replaced by U+FFFD", path, broken[0], more)
-
-
-def _count_lines(path: Path) -> int:
-    """Lines of a file as `read_lines` gives them, many times faster."""
-    count, last = 0, b"\n"
-    try:
-        with open_bytes(path) as stream:
-            while block := stream.read(BLOCK):
-                count += block.count(b"\n")
-                last = block[-1:]
-    except (OSError, EOFError) as error:
-        raise DataError(f"{path}: damaged after line {count} ({error}); fetch or pack the file again") from error
-    return count + (last != b"\n")
-
-
-def _file_hash(path: Path) -> str:
-    try:
-        with open(path, "rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
 
 
 def _combined(*parts: Any) -> str:

@@ -18,6 +18,7 @@ from seq2seq.runtime import Runtime, random_state, restore_random_state
 from seq2seq.training.loss import LossSum
 from seq2seq.training.optim import build_optimizer
 from seq2seq.training.ranks import sum_gradients
+from seq2seq.training.sharding import is_dealt_out, whole_tensor
 
 ComputeLoss = Callable[[nn.Module, Any], LossSum]
 
@@ -27,13 +28,14 @@ class GradientStep:
 
     def __init__(self, module: nn.Module, compute_loss: ComputeLoss, config: TrainingConfig, runtime: Runtime):
         self.module = module
-        self.optimizer = build_optimizer(module, config)
+        self.optimizer = build_optimizer(module, config, runtime.precision)
         self.scaler = torch.amp.GradScaler(runtime.device.type, enabled=runtime.precision == torch.float16)
         self.split_above: int | None = None
         self._compute_loss = compute_loss
         self._clip_norm = config.clip_norm
         self._runtime = runtime
         self._weights = [parameter for parameter in module.parameters() if parameter.requires_grad]
+        self._dealt_out = is_dealt_out(module)
 
     def compute_gradient(self, batches: Sequence[Any], num_targets: float) -> tuple[Tensor, Tensor]:
         """Leave the gradient in the weights; `num_targets` counts the targets of all ranks.
@@ -51,10 +53,13 @@ class GradientStep:
             self.optimizer.zero_grad(set_to_none=True)
             sums, failed = self._accumulate(batches, num_targets)
             if failed is None:
-                sum_gradients(self._weights, self._runtime)
+                if not self._dealt_out:
+                    sum_gradients(self._weights, self._runtime)
                 return sums
             release()
-            batches = [*batches[:failed], *self._halves(batches[failed]), *batches[failed + 1 :]]
+            halves = self._halves(batches[failed])
+            rest = [part for batch in batches[failed + 1 :] for part in self._split_known(batch)]
+            batches = [*batches[:failed], *halves, *rest]
 
     def update(self, rate: float) -> Tensor:
         """Clip the gradient and change the weights, unless the gradient is not finite; returns its norm, unclipped.
@@ -65,7 +70,7 @@ class GradientStep:
             group["lr"] = rate
         self.scaler.unscale_(self.optimizer)
         gradients = [weight.grad for weight in self._weights if weight.grad is not None]
-        norm = nn.utils.get_total_norm(gradients)
+        norm = whole_tensor(nn.utils.get_total_norm(gradients))
         if self._clip_norm is not None:
             nn.utils.clip_grads_with_norm_(self._weights, self._clip_norm, norm)
         if self.scaler.is_enabled():
@@ -119,6 +124,11 @@ class GradientStep:
             raise RunError(
                 f"a single example of {size} tokens does not fit in the memory of {self._runtime.device}; lower "
                 "data.filters.max_length or the model's sizes"
+            )
+        if self._dealt_out:  # the ranks compute together: none can try again by itself
+            raise RunError(
+                f"a batch of {size} tokens does not fit in the memory of {self._runtime.device}; lower "
+                "training.batch_tokens"
             )
         self.split_above = min(self.split_above or size, size - 1)
         return batch.split()

@@ -24,6 +24,15 @@ from seq2seq.training.monitor import Monitor
 from seq2seq.training.optim import ExponentialMovingAverage, learning_rate, load_optimizer_tensors, optimizer_tensors
 from seq2seq.training.ranks import naming_lost_ranks, share_weights
 from seq2seq.training.results import Results
+from seq2seq.training.sharding import (
+    deal_out,
+    gathered,
+    is_dealt_out,
+    load_weights,
+    moments_as_dealt_out,
+    weights,
+    whole,
+)
 from seq2seq.training.signals import StopSignal
 from seq2seq.training.state import (
     METRIC_KEYS,
@@ -77,6 +86,8 @@ class Trainer:
         self.checkpoints = Path(folder) / "checkpoints"
         self._folder = Path(folder)
         self._validate, self._save_best, self._rehearsal = validate, save_best, rehearsal
+        if config.shard:
+            deal_out(module, runtime)
         self._step = GradientStep(module, compute_loss, config, runtime)
         self._average = ExponentialMovingAverage(module, config.ema) if config.ema else None
         self._monitor = Monitor(self._folder if runtime.is_main else None)
@@ -145,7 +156,8 @@ class Trainer:
         files: dict[str, int] = {}
         if latest is not None:
             files = self._restore(latest)["files"]
-        share_weights(self.module, self.runtime)
+        if not is_dealt_out(self.module):
+            share_weights(self.module, self.runtime)
         if latest is None and self._average:
             self._average.load(dict(self.module.named_parameters()))
         if self.config.compile:
@@ -156,8 +168,9 @@ class Trainer:
         """Become what was saved; returns the rest of the saved state."""
         saved = checkpoints.load_checkpoint(folder, verified=True)
         try:
-            load_tied(self.module, saved.tensors["model"])
-            load_optimizer_tensors(self.module, self._step.optimizer, saved.tensors["optimizer"])
+            load_weights(self.module, saved.tensors["model"])
+            moments = moments_as_dealt_out(self.module, saved.tensors["optimizer"])
+            load_optimizer_tensors(self.module, self._step.optimizer, moments)
             if self._average:
                 self._average.load(saved.tensors.get("ema", saved.tensors["model"]))
             self.state = RunState.from_json(saved.state["run"])
@@ -265,14 +278,17 @@ class Trainer:
         state.window.seconds += self._lap()
         began = self._seconds
         with self._averaged(), _undisturbed(self.module):
-            found = self._validate(self.module)
+            with whole(self.module):
+                found = self._validate(self.module)
             metrics = self.runtime.gather(dict(found.metrics))[0]
             metric = choose_metric(self.config.best_metric, metrics)
             if METRIC_KEYS[metric] not in metrics:
                 raise RunError(f"training.best_metric: {metric} was not measured; choose one of {', '.join(metrics)}")
             better = state.note_validation(metric, metrics[METRIC_KEYS[metric]], recorded=not averaged)
-            if better and self.runtime.is_main:
-                self._save_best(distinct(self.module.state_dict()), {"step": state.step, **metrics})
+            if better:
+                best = gathered(weights(self.module), self.runtime)
+                if self.runtime.is_main:
+                    self._save_best(best, {"step": state.step, **metrics})
         note = {"averaged": averaged} if averaged else {}
         self._monitor.validation({"step": state.step, **note, **metrics}, found.samples, better)
         self._lap()
@@ -331,12 +347,14 @@ class Trainer:
     def _save(self) -> None:
         """Write a checkpoint of this step, and delete those that are no longer kept."""
         draws = self.runtime.gather(random_state())
+        model = gathered(weights(self.module), self.runtime)
+        moments = gathered(optimizer_tensors(self.module, self._step.optimizer), self.runtime)
         self.state.window.seconds += self._lap()
         if not self.runtime.is_main:
             return
         tensors = {
-            "model": distinct(self.module.state_dict()),
-            "optimizer": optimizer_tensors(self.module, self._step.optimizer),
+            "model": model,
+            "optimizer": moments,
             "random": {f"{rank}.{kind}": draw for rank, own in enumerate(draws) for kind, draw in own.items()},
         }
         if self._average:

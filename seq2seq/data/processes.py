@@ -1,0 +1,90 @@
+"""Work on many items by several processes, in order: what tokenising, checking and comparing corpora share.
+
+Nothing depends on the number of processes but the time it takes, and items that wait take little memory.
+"""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from itertools import chain, islice
+from typing import Any, TypeVar
+
+from seq2seq.errors import RunError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+ITEMS_AHEAD = 3  # waiting for each process: enough to keep it busy, few enough to hold in memory
+
+
+def usable_processors() -> int:
+    """Processors that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_processes(
+    work: Callable[[Item], Result], items: Iterable[Item], num_workers: int, worth_it: int
+) -> Iterator[Result]:
+    """`work(item)` for every item, in their order.
+
+    Args:
+        work: sent to each process once; with what it holds it can be pickled.
+        items: sent to a process each; so are the results back.
+        num_workers: processes; 0 is one a processor.
+        worth_it: with fewer items no process is started.
+
+    Raises:
+        RunError: a process died.
+    """
+    iterator = iter(items)
+    workers = num_workers or usable_processors()
+    first = list(islice(iterator, worth_it))
+    if workers == 1 or len(first) < worth_it:
+        return map(work, chain(first, iterator))
+    return _in_pool(work, chain(first, iterator), workers)
+
+
+def _in_pool(work: Callable[[Item], Result], items: Iterator[Item], workers: int) -> Iterator[Result]:
+    # spawned, not forked: a fork copies the locks of threads (torch's, the prefetcher's) that it does not have
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(work,))
+    waiting: deque[Future[Result]] = deque()
+    try:
+        for item in items:
+            waiting.append(pool.submit(_work_in_worker, item))
+            if len(waiting) >= ITEMS_AHEAD * workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    except BrokenProcessPool as error:
+        raise RunError("a working process died (out of memory?); set data.num_workers: 1 to do without them") from error
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+_worker: Callable[[Any], Any] | None = None  # of this process, if it is a worker
+
+
+def _start_worker(work: Callable[[Any], Any]) -> None:
+    global _worker
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops its workers
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    _worker = work
+
+
+def _end_with(parent: multiprocessing.process.BaseProcess) -> None:
+    # a parent that was killed cannot tell its workers to end
+    parent.join()
+    os._exit(1)
+
+
+def _work_in_worker(item: Any) -> Any:
+    assert _worker is not None
+    return _worker(item)
