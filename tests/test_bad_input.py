@@ -1,93 +1,21 @@
 """Whatever a user gives that is wrong: one line, exit 2 (or 1), no traceback, nothing overwritten. Every command.
 
-Each row of the table is a command line; the folder that it runs in holds files of every wrong kind. Then the readers of
-configurations and JSON lines, fed with what hypothesis makes up.
+Each row of the table is a command line; the folder that it runs in holds files of every wrong kind (`wrong_files`).
 """
 
-import gzip
 import shutil
 from pathlib import Path
 
 import pytest
-import torch
+import wrong_files
 
 from seq2seq.cli import VERBS, main
-from seq2seq.config import Config
-from seq2seq.model.classifier import EncoderClassifier
-from seq2seq.model.transformer import Transformer
-from seq2seq.model_folder import save_model
-from seq2seq.tokenizer import Tokenizer, TokenizerPair
-
-TEXTS = ["A man rides a red bicycle.", "Two dogs play in the snow!", "Der Hund schläft."]
-CONFIG = """source_language: en
-target_language: de
-data: {train: {source: text, target: text}, valid: {source: text, target: text}, num_workers: 1}
-tokenizer: {vocab_size: 300}
-model: {preset: tiny, d_model: 16, num_heads: 2, d_ff: 16, num_encoder_layers: 1, num_decoder_layers: 1}
-training: {max_steps: 1, threads: 1, device: cpu}
-"""
-
-
-def save(folder: Path, seed: int = 0, vocab_size: int = 300, task: str = "translation", **shape: int) -> Path:
-    torch.manual_seed(seed)
-    values = {"task": task, "source_language": "en", "target_language": "de"}
-    values |= {"data": {"train": {"tsv": "a"}, "valid": {"tsv": "a"}}, "tokenizer": {"vocab_size": vocab_size}}
-    layers = {"num_encoder_layers": 1, "num_decoder_layers": 1, "max_length": 64}
-    values["model"] = {"preset": "tiny", "d_model": 16, "num_heads": 2, "d_ff": 16, **layers, **shape}
-    config = Config.model_validate(values)
-    tokenizer = Tokenizer.train([f"{text} {vocab_size}" for text in TEXTS] * 10, config.tokenizer, seed=1)
-    pair, labels = TokenizerPair(tokenizer, tokenizer), ()
-    if task == "translation":
-        model = Transformer(config.model, tokenizer.vocab_size, tokenizer.vocab_size)
-    else:
-        labels = ("0", "1")
-        model = EncoderClassifier(config.model, config.classifier, tokenizer.vocab_size, len(labels))
-    return save_model(folder, model_state=model.state_dict(), config=config, tokenizers=pair, labels=labels)
 
 
 @pytest.fixture(scope="module")
 def shelf(tmp_path_factory) -> Path:
     """Models, and files of every wrong kind."""
-    folder = tmp_path_factory.mktemp("shelf")
-    save(folder / "model")
-    save(folder / "wider", d_model=32)
-    save(folder / "other-words", vocab_size=310)
-    save(folder / "classifier", task="classification")
-    save(folder / "cut")
-    (folder / "cut" / "model.safetensors").write_bytes((folder / "model" / "model.safetensors").read_bytes()[:-100])
-    save(folder / "odd")
-    (folder / "odd" / "config.json").write_text("[]")
-    (folder / "run" / "checkpoints" / "step_00000001").mkdir(parents=True)
-    (folder / "run" / "checkpoints" / "step_00000001" / "manifest.json").write_text("{")
-    shutil.copytree(folder / "model", folder / "run" / "best")
-    (folder / "run" / "metrics.jsonl").write_text('{"step": 1, "loss": 2.0}\nhalf a li\n{"step": 3, "loss": 1.0}\n')
-    (folder / "run" / "config.yaml").write_text("data: [")
-    (folder / "empty-folder").mkdir()
-    (folder / "thesis").mkdir()
-    (folder / "thesis" / "chapter.txt").write_text("do not lose this")
-    text = "".join(f"{line} {number}\n" for number in range(80) for line in TEXTS)
-    (folder / "text").write_text(text)
-    (folder / "shorter").write_text("one line\n")
-    (folder / "empty").write_bytes(b"")
-    (folder / "binary").write_bytes(bytes(range(256)) * 8)
-    (folder / "cut.gz").write_bytes(gzip.compress(text[:400].encode())[:-8])
-    (folder / "not.jsonl").write_text('{"en": "a", "de": "b"}\n{"en": \n')
-    (folder / "one-column.tsv").write_text("sentence\nhello\n")
-    (folder / "label.tsv").write_text("sentence\tlabel\nhello\t7\n")
-    (folder / "good.yaml").write_text(CONFIG)
-    (folder / "binary.yaml").write_bytes(bytes(range(256)))
-    (folder / "empty.yaml").write_text("")
-    (folder / "list.yaml").write_text("- 1\n- 2\n")
-    (folder / "open.yaml").write_text("data: {train: [\n")
-    (folder / "tabs.yaml").write_text("data:\n\ttrain: x\n")
-    (folder / "cut.yaml").write_text(CONFIG.replace("train: {source: text", "train: {source: cut.gz"))
-    (folder / "unequal.yaml").write_text(
-        CONFIG.replace("source: text, target: text", "source: text, target: shorter", 1)
-    )
-    (folder / "jsonl.yaml").write_text(
-        CONFIG.replace("train: {source: text, target: text}", "train: {jsonl: not.jsonl}")
-    )
-    return folder
+    return wrong_files.fill(tmp_path_factory.mktemp("shelf"))
 
 
 # A row: what is typed, and a word of the answer.
@@ -143,6 +71,10 @@ TABLE = {
         ("model -i thesis", "thesis"),
         ("model -i cut.gz -o kept", "cut.gz"),
         ("model -i text -o thesis", "thesis"),
+        ("marian-absurd -i text", "far larger"),
+        ("marian-pickle -i text", "--pickle"),
+        ("exported -i text", "exported"),
+        ("exported -i text --engine torch", "CTranslate2"),
         ("model -i text -o missing/out", "missing"),
         ("model -i text -o text", "same file"),
         ("model -i text --device abacus", "abacus"),
@@ -247,6 +179,96 @@ TABLE = {
         ("model -o text", "text"),
         ("run/checkpoints/step_00000001 -o new", "step_00000001"),
     ],
+    "convert": [
+        ("", "MODEL"),
+        ("model", "--output"),
+        ("model -o new", "--from marian"),
+        ("model -o new --to tensorflow", "tensorflow"),
+        ("model -o new --from ctranslate2", "ctranslate2"),
+        ("model -o new --from marian --to marian", "--from marian"),
+        ("model -o new --to ctranslate2 --quantization int4", "int4"),
+        ("model -o new --to marian --quantization int8", "--quantization"),
+        ("model -o new --to marian --pickle", "--pickle"),
+        ("model -o new --to marian --source-language en", "--source-language"),
+        ("model -o new --to ctranslate2 --reference text", "--probe"),
+        ("model -o new --to ctranslate2 --probe missing", "missing"),
+        ("model -o new --to ctranslate2 --probe empty", "nothing to translate"),
+        ("model -o new --to ctranslate2 --probe cut.gz", "cut.gz"),
+        ("model -o new --to ctranslate2 --probe text --reference shorter", "240"),
+        ("model -o new --to marian", "norm_position"),
+        ("model -o new --to argos", ".argosmodel"),
+        ("classic -o new.argosmodel --to argos --target-language german", "german"),
+        *(
+            (f"{model} -o {'new.argosmodel' if to == 'argos' else 'new'} --to {to}", word)
+            for to in ("marian", "ctranslate2", "argos")
+            for model, word in (
+                ("missing", "missing"),
+                ("text", "text"),
+                ("empty-folder", "empty-folder"),
+                ("thesis", "thesis"),
+                ("cut", "model.safetensors"),
+                ("odd", "config.json"),
+                ("classifier", "classification"),
+                ("exported", "CTranslate2"),
+                ("marian-pickle", "--pickle"),
+            )
+        ),
+        *(
+            (f"classic -o {output} --to {to}", "exists already")
+            for to, output in (
+                ("marian", "thesis"),
+                ("ctranslate2", "thesis"),
+                ("marian", "kept"),
+                ("argos", "a.argosmodel"),
+            )
+        ),
+        ("classic -o text/new --to marian", "text"),
+        ("classic -o text/new --to ctranslate2", "text"),
+        ("missing -o new --from marian", "missing"),
+        ("text -o new --from marian", "text"),
+        ("thesis -o new --from marian", "config.json"),
+        ("model -o new --from marian", "vocab.json"),
+        ("marian -o thesis --from marian", "exists already"),
+        ("marian -o text/new --from marian", "text"),
+        ("marian-cut -o new --from marian", "model.safetensors"),
+        ("marian-absurd -o new --from marian", "far larger"),
+        ("marian-traversal -o new --from marian", "vocab.json"),
+        ("marian-pickle -o new --from marian", "--pickle"),
+        ("marian-pickle -o new --from marian --pickle", "plain tensors"),
+        ("nobody/nothing -o new --from marian", "nobody/nothing"),
+    ],
+    "bench": [
+        ("trian", "trian"),
+        ("train missing.yaml", "missing.yaml"),
+        ("train open.yaml", "YAML"),
+        ("train good.yaml extra", "extra"),
+        ("train good.yaml --batch-tokens 0", "--batch-tokens"),
+        ("train good.yaml --rounds 0", "--rounds"),
+        ("train good.yaml --seconds 0", "--seconds"),
+        ("train good.yaml --seconds 1 --steps 1", "--steps"),
+        ("train good.yaml --peer abacus", "abacus"),
+        ("train good.yaml --peer none --peer torch", "none"),
+        ("train good.yaml --device abacus", "abacus"),
+        ("train good.yaml --precision float8", "float8"),
+        ("train good.yaml --set model.d_model=7", "d_model"),
+        ("train good.yaml --format xml", "xml"),
+        ("train cut.yaml", "cut.gz"),
+        ("decode missing", "missing"),
+        ("decode thesis", "thesis"),
+        ("decode cut -i text", "model.safetensors"),
+        ("decode classifier -i text", "classif"),
+        ("decode model -i missing", "missing"),
+        ("decode model -i empty", "nothing to translate"),
+        ("decode model -i text --reference shorter", "240"),
+        ("decode model --reference text", "--input"),
+        ("decode model -i text --beam-size 1", "--beam-size"),
+        ("decode model -i text --batch-size 0", "--batch-size"),
+        ("decode model -i text --engine abacus", "--engine"),
+        ("decode model -i text --quantization int8", "--engine"),
+        ("decode model -i text --peer torch", "torch"),
+        ("decode model -i text --device abacus", "abacus"),
+        ("decode model -i text --format xml", "xml"),
+    ],
     "plot": [
         ("missing", "missing"),
         ("text", "text"),
@@ -278,7 +300,8 @@ def place(shelf, tmp_path_factory) -> Path:
     """A copy of the shelf with a file that must survive, and what it was."""
     folder = tmp_path_factory.mktemp("place") / "here"
     shutil.copytree(shelf, folder)
-    (folder / "kept").write_text("an earlier result")
+    for name in ("kept", "a.argosmodel"):
+        (folder / name).write_text("an earlier result")
     return folder
 
 
@@ -306,4 +329,4 @@ def test_one_line_and_nothing_overwritten(place, capfd, monkeypatch, verb, typed
 
 
 def test_the_table_has_every_command():
-    assert set(TABLE) >= set(VERBS) - {"convert", "bench"}
+    assert set(TABLE) >= set(VERBS)

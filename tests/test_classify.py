@@ -110,6 +110,10 @@ def test_a_blank_line_never_reaches_the_model(classifier, blank, monkeypatch):
     assert classifier.classify([]) == []
 
 
+def test_spaces_at_the_ends_of_a_line_do_not_matter(classifier):
+    same(classifier.classify([" a good film ", "a bad film\u00a0"]), classifier.classify(["a good film", "a bad film"]))
+
+
 def test_nothing_of_a_long_line_is_dropped(classifier, tokenizer):
     long = " ".join(sentences(12))
     parts = _cut(tokenizer.encode(long), 30)  # 32 positions, two of them for the special ids

@@ -1,7 +1,7 @@
 """N lines in, N lines out, in order: whatever the bytes are, through real pipes to the real commands.
 
-One process of `s2s translate` and one of `s2s classify` for each format live as long as the file's tests. Each answers
-what hypothesis makes up, line for line, before it is sent anything else.
+One process for each command, format and engine lives as long as the file's tests. Each answers what hypothesis makes
+up, line for line, before it is sent anything else.
 """
 
 import json
@@ -18,6 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seq2seq.config import Config
+from seq2seq.conversion import Probe, export_ctranslate2
+from seq2seq.interop.ctranslate2 import is_installed
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model.transformer import Transformer
 from seq2seq.model_folder import save_model
@@ -42,13 +44,20 @@ LINE = st.one_of(
 )
 EXAMPLES = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 SECONDS = 120
+# Processes by command and engine. An exported folder has no torch to fall back on: its answers are all CTranslate2's.
+KINDS = {
+    "translate": ["translate", "translate"],
+    "classify": ["classify", "classify"],
+    "ctranslate2": ["translate", "translate", "--engine", "ctranslate2"],
+    "export": ["translate", "export"],
+}
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory) -> dict[str, Path]:
+def models(tmp_path_factory) -> Path:
     torch.manual_seed(0)
     shape = {"preset": "tiny", "d_model": 16, "num_heads": 2, "d_ff": 16, "num_encoder_layers": 1}
-    shape |= {"num_decoder_layers": 1, "max_length": 256}
+    shape |= {"num_decoder_layers": 1, "max_length": 256, "output_bias": True}
     data = {"train": {"tsv": "a"}, "valid": {"tsv": "a"}}
     search = {"beam_size": 1, "max_length_ratio": 0.02, "max_length_offset": 4}
     common = {"data": data, "model": shape, "search": search, "tokenizer": {"vocab_size": 320}}
@@ -57,28 +66,36 @@ def models(tmp_path_factory) -> dict[str, Path]:
     pair = TokenizerPair(tokenizer, tokenizer)
     folder = tmp_path_factory.mktemp("models")
     transformer = Transformer(config.model, tokenizer.vocab_size, tokenizer.vocab_size)
+    transformer.output_bias.data[tokenizer.eos_id] = 6.0  # most translations end before their limit
     save_model(folder / "translate", model_state=transformer.state_dict(), config=config, tokenizers=pair)
     config = Config.model_validate({**common, "task": "classification"})
     classifier = EncoderClassifier(config.model, config.classifier, tokenizer.vocab_size, 3)
     labels = ("ham", "spam", "eggs")
     save_model(folder / "classify", model_state=classifier.state_dict(), config=config, tokenizers=pair, labels=labels)
-    return {verb: folder / verb for verb in ("translate", "classify")}
+    if is_installed():
+        export_ctranslate2(folder / "translate", folder / "export", "float32", Probe(), force=True)
+    return folder
 
 
-def start(verb: str, form: str, model: Path) -> subprocess.Popen:
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "seq2seq", verb, str(model), "--device", "cpu", "--threads", "1", "--format", form]
+def start(kind: str, models: Path, *options: str, errors: int = subprocess.DEVNULL) -> subprocess.Popen:
+    if kind in ("ctranslate2", "export") and not is_installed():
+        pytest.skip("needs ctranslate2")
+    root = str(Path(__file__).parent.parent)
+    environment = {**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(models / "cache")}
+    verb, model, *engine = KINDS[kind]
+    command = [sys.executable, "-m", "seq2seq", verb, str(models / model), *engine, *options]
     return subprocess.Popen(
-        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
+        [*command, "--device", "cpu", "--threads", "1"],
+        env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+    )  # fmt: skip
 
 
 class Conversation:
     """A process that is sent lines and owes one answer for each."""
 
-    def __init__(self, verb: str, form: str, model: Path):
-        self.verb, self.form, self.lines = verb, form, 0
-        self._process = start(verb, form, model)
+    def __init__(self, kind: str, form: str, models: Path):
+        self.verb, self.form = KINDS[kind][0], form
+        self._process = start(kind, models, "--format", form)
         self._answers: queue.Queue[bytes] = queue.Queue()
         self._ended = threading.Event()
         threading.Thread(target=self._listen, daemon=True).start()
@@ -87,7 +104,6 @@ class Conversation:
         """The answers to these lines, waited for before anything else is sent."""
         self._process.stdin.write(b"".join(line + b"\n" for line in lines))
         self._process.stdin.flush()
-        self.lines += len(lines)
         answers = [self._answers.get(timeout=SECONDS) for _ in lines]
         assert self._answers.empty(), "more lines came out than went in"
         return answers
@@ -139,13 +155,13 @@ def check(verb: str, form: str, line: bytes, answer: bytes) -> None:
         assert 0 <= float(probability) <= 1
 
 
-TALKS = [(verb, form) for verb in ("translate", "classify") for form in ("text", "jsonl")]
+TALKS = [(kind, form) for kind in ("translate", "classify", "ctranslate2") for form in ("text", "jsonl")]
+TALKS += [("export", "text")]
 
 
 @pytest.fixture(scope="module", params=TALKS, ids="-".join)
 def conversation(request, models):
-    verb, form = request.param
-    talk = Conversation(verb, form, models[verb])
+    talk = Conversation(*request.param, models)
     talk.ask([b"The first two bytes say whether the input is packed."])
     yield talk
     talk.kill()
@@ -164,21 +180,35 @@ def test_each_nasty_line_alone(conversation):
         check(conversation.verb, conversation.form, line, answer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [b"A man rides. ", b"x", "日".encode(), b" ", b"\xff"])
 def test_a_hundred_thousand_characters_are_a_line(conversation, unit):
     """Without a place to cut at, too; and what comes before and after it stays in its place."""
-    length = 100_000 if conversation.verb == "classify" or unit in (b"A man rides. ", b" ") else 10_000
+    length = 100_000 if conversation.form == "jsonl" else 5_000
     lines = [b"before", unit * (length // len(text_of(unit))), b"", b"after"]
     for line, answer in zip(lines, conversation.ask(lines), strict=True):
         check(conversation.verb, conversation.form, line, answer)
 
 
-@pytest.mark.parametrize("last", [b"no line feed", b" ", b"half \xe2\x80"])
-@pytest.mark.parametrize("verb", ["translate", "classify"])
-def test_the_last_line_needs_no_line_feed(models, verb, last):
-    talk = Conversation(verb, "jsonl", models[verb])
+@pytest.mark.parametrize(("kind", "last"), zip(KINDS, [b"no line feed", b" ", b"half \xe2\x80", b"none"], strict=True))
+def test_the_last_line_needs_no_line_feed(models, kind, last):
+    talk = Conversation(kind, "jsonl", models)
     try:
-        check(verb, "jsonl", b"", talk.ask([b""])[0])  # the first line of all, one byte
-        check(verb, "jsonl", last, talk.end(last))
+        check(talk.verb, "jsonl", b"", talk.ask([b""])[0])  # the first line of all, one byte
+        check(talk.verb, "jsonl", last, talk.end(last))
     finally:
         talk.kill()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_reader_that_goes_away_ends_it_quietly(models, kind):
+    with start(kind, models, errors=subprocess.PIPE) as process:
+        process.stdin.write(b"one\n")
+        process.stdin.flush()
+        assert process.stdout.readline().endswith(b"\n")
+        process.stdout.close()
+        process.stdin.write(b"two\n" * 500)
+        process.stdin.close()
+        assert process.wait(SECONDS) == 0
+        errors = process.stderr.read().splitlines()
+        assert all(b"flagged" in line for line in errors), errors

@@ -6,7 +6,6 @@ import random
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
@@ -21,17 +20,8 @@ from seq2seq.errors import CheckpointError
 CPU = runtime.Runtime(torch.device("cpu"), torch.float32)
 
 
-@pytest.fixture
-def tmp_path():
-    """In memory where that is possible: these tests bring hundreds of checkpoints to the disk."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
-        yield Path(folder)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with runtime.single_thread():
-        yield
+tmp_path = pytest.fixture(toy_run.memory_folder)
+_one_thread = pytest.fixture(toy_run.one_thread, autouse=True)
 
 
 # -- going on ----------------------------------------------------------------------------------------------------------

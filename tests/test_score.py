@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from test_line_contract import NASTY
 
 from seq2seq.cli import main
 from seq2seq.config import Config, DataConfig, ModelConfig, SearchConfig, SourceConfig, TokenizerConfig
@@ -163,6 +164,15 @@ def test_one_line_a_pair_in_order(model, files, capfd):
         assert int(tokens) == score.tokens
     assert f"line {len(PAIRS) + 3} is longer" in err
     assert err.count("not UTF-8") == 2
+
+
+def test_no_line_whatever_it_holds_is_skipped(model, tmp_path, capfdbinary):
+    for name, content in (("source", NASTY), ("target", NASTY[::-1])):
+        (tmp_path / name).write_bytes(b"".join(line + b"\n" for line in content))
+    assert main(["score", str(model), str(tmp_path / "source"), str(tmp_path / "target"), "--device", "cpu"]) == 0
+    rows = [line.split(b"\t") for line in capfdbinary.readouterr().out.split(b"\n")[:-1]]
+    assert len(rows) == len(NASTY)
+    assert all(float(log_prob) <= 0 and int(tokens) >= 1 for log_prob, tokens in rows)
 
 
 def test_unequal_counts_print_nothing_but_both_counts(model, files, capfd):

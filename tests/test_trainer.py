@@ -2,11 +2,8 @@
 
 import json
 import math
-import os
 import random
-import tempfile
 import time
-from pathlib import Path
 
 import pytest
 import torch
@@ -23,17 +20,8 @@ from seq2seq.training.step import GradientStep, padded_size
 CPU = runtime.Runtime(torch.device("cpu"), torch.float32)
 
 
-@pytest.fixture
-def tmp_path():
-    """In memory where that is possible: these tests bring hundreds of checkpoints to the disk."""
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
-        yield Path(folder)
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    with runtime.single_thread():
-        yield
+tmp_path = pytest.fixture(toy_run.memory_folder)
+_one_thread = pytest.fixture(toy_run.one_thread, autouse=True)
 
 
 # -- the gradient ------------------------------------------------------------------------------------------------------
@@ -104,6 +92,18 @@ def test_a_size_that_did_not_fit_is_split_before_it_is_tried_again():
         gradients([rows(0, 40)]), gradients([rows(0, 40)], compute, split_above=padded_size(rows(0, 12)))
     )
     assert sizes == [10, 10, 10, 10]
+
+
+def test_one_failure_is_enough_to_know_what_does_not_fit():
+    sizes = []
+
+    def compute(module, batch):
+        sizes.append(len(batch))
+        return limited(12)(module, batch)
+
+    batches = [rows(0, 40), rows(40, 80), rows(80, 86)]
+    assert_same_gradient(gradients(batches), gradients(batches, compute))
+    assert sizes == [40, 20, *[10] * 8, 6]
 
 
 def test_memory_that_ends_in_backward_leaves_no_half_gradient():

@@ -88,6 +88,18 @@ def test_jsonl_has_every_line_with_its_scores(model, lines, capfd):
     assert "split" in answers[-2]["flags"]
 
 
+def test_what_looks_degenerate_is_flagged_and_counted(model, lines, capfd):
+    assert translate(model, "-i", lines, "--format", "jsonl", "--beam-size", 1) == 0
+    out, err = capfd.readouterr()
+    flags = [json.loads(line)["flags"] for line in out.split("\n")[:-1]]
+    flagged = sum(map(bool, flags))
+    assert 0 < flagged < len(HOSTILE)
+    (told,) = [line for line in err.splitlines() if "flagged" in line]
+    assert told.startswith(f"s2s: warning: {flagged} of {len(HOSTILE)} lines are flagged: ")
+    for flag in {flag for found in flags for flag in found}:
+        assert f"{flag} {sum(flag in found for found in flags)}" in told
+
+
 def test_n_best_text_names_the_line(model, tmp_path, capfd):
     path = tmp_path / "two.txt"
     path.write_text("A man.\n\nTwo dogs.\n")

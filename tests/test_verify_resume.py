@@ -94,7 +94,7 @@ def nothing(*_: object) -> None:
     [
         (trainer, "load_optimizer_tensors", "optimizer.safetensors"),
         (trainer, "restore_random_state", "random.safetensors"),
-        (trainer, "load_tied", "model.safetensors"),
+        (trainer, "load_weights", "model.safetensors"),
         (BatchStream, "load_state_dict", "metrics.jsonl"),
         (ExponentialMovingAverage, "load", "ema.safetensors"),
     ],

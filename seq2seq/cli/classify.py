@@ -17,6 +17,7 @@ from seq2seq.cli.options import (
     warn_invalid,
 )
 from seq2seq.errors import DataError
+from seq2seq.lines import readable_again
 
 if TYPE_CHECKING:
     from seq2seq.evaluation.classification import ClassificationReport
@@ -98,7 +99,8 @@ def _score(classifier: "Classifier", gold: Path) -> "ClassificationReport":
     from seq2seq.data.sources import open_labelled
     from seq2seq.evaluation.classification import classification_report
 
-    examples = list(open_labelled(SourceConfig(tsv=gold)))
+    with readable_again(gold) as path:
+        examples = list(open_labelled(SourceConfig(tsv=path)))
     labels = [classifier.name_of(example.label) for example in examples]
     _check_labels(gold, labels, classifier.labels)
     answers = classifier.classify([example.text for example in examples])

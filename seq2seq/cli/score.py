@@ -1,8 +1,11 @@
 """`s2s score`: the log-probability that a model gives to each translation of a file."""
 
+import contextlib
 import logging
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
@@ -16,7 +19,10 @@ from seq2seq.cli.options import (
     warn_invalid,
 )
 from seq2seq.errors import DataError
-from seq2seq.lines import open_bytes, read_lines
+from seq2seq.lines import open_bytes, read_lines, readable_again
+
+if TYPE_CHECKING:
+    from seq2seq.inference.scorer import Scorer
 
 logger = logging.getLogger("seq2seq.cli")
 
@@ -41,26 +47,30 @@ def command(model: Path, source: Path, target: Path, output: Path | None, batch_
     an empty source is scored as one. A pair longer than the model's positions is scored in parts of equal shares, which
     is said. Nothing is printed where the line counts differ."""
     check_output(output, {"SOURCE": source, "TARGET": target})
-    counts = [_count_lines(path) for path in (source, target)]
-    if counts[0] != counts[1]:
-        raise DataError(
-            f"{source} has {counts[0]:,} lines and {target} {counts[1]:,}; they must be equal (s2s check shows where)"
-        )
-    from seq2seq.inference.scorer import Scorer
+    with contextlib.ExitStack() as stack:
+        paths = [stack.enter_context(readable_again(path)) for path in (source, target)]
+        counts = [_count_lines(path) for path in paths]
+        if counts[0] != counts[1]:
+            raise DataError(
+                f"{source} has {counts[0]:,} lines and {target} {counts[1]:,}; they must be equal "
+                "(s2s check shows where)"
+            )
+        from seq2seq.inference.scorer import Scorer
 
-    scorer = Scorer.load(chosen_model(model), batch_tokens=batch_tokens, **computing)
-    sides = [read_lines(path, warn_invalid(str(path))) for path in (source, target)]
-    pairs, number = zip(*sides, strict=True), 0
-    with open_output(output) as sink:
-        while some := list(islice(pairs, BATCH_LINES)):
-            for score in scorer.score(some):
-                number += 1
-                if score.parts > 1:
-                    logger.warning(
-                        "line %d is longer than the model's positions; scored in %d parts", number, score.parts
-                    )
-                sink.write(f"{score.log_prob:.6f}\t{score.tokens}\n".encode())
-            sink.flush()
+        scorer = Scorer.load(chosen_model(model), batch_tokens=batch_tokens, **computing)
+        sides = [read_lines(copy, warn_invalid(str(path))) for copy, path in zip(paths, (source, target), strict=True)]
+        _write(scorer, zip(*sides, strict=True), stack.enter_context(open_output(output)))
+
+
+def _write(scorer: "Scorer", pairs: Iterator[tuple[str, str]], sink: BinaryIO) -> None:
+    number = 0
+    while some := list(islice(pairs, BATCH_LINES)):
+        for score in scorer.score(some):
+            number += 1
+            if score.parts > 1:
+                logger.warning("line %d is longer than the model's positions; scored in %d parts", number, score.parts)
+            sink.write(f"{score.log_prob:.6f}\t{score.tokens}\n".encode())
+        sink.flush()
 
 
 def _count_lines(path: Path) -> int:

@@ -6,19 +6,16 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from seq2seq import runtime as runtimes
-from seq2seq.checkpoint import LoadedModel, find_model, load_model
 from seq2seq.data.batches import ClassificationBatch, collate_classification
-from seq2seq.errors import ModelError
+from seq2seq.inference.one_model import BATCH_TOKENS, OneModel
 from seq2seq.memory import in_parts
+from seq2seq.model_folder import LoadedModel
 from seq2seq.runtime import Runtime
 
-BATCH_TOKENS = 4096
 SPECIAL_IDS = 2  # the tokenizer's start in front of a text and its end behind it
 
 
@@ -35,39 +32,18 @@ class Classification:
 NO_TEXT = Classification(label="", probability=0.0, probabilities={})
 
 
-class Classifier:
+class Classifier(OneModel):
     """A classification model, ready for text."""
 
+    task = "classification"
+    other_command = "s2s classify needs one of task: classification"
+
     def __init__(self, loaded: LoadedModel, runtime: Runtime, batch_tokens: int = BATCH_TOKENS):
-        if loaded.task != "classification":
-            raise ModelError(f"{loaded.folder}: a {loaded.task} model; s2s classify needs one of task: classification")
+        super().__init__(loaded, runtime, batch_tokens)
         self._names: dict[str, str] = loaded.info.get("label_names", {})
         self.labels = tuple(map(self.name_of, loaded.labels))
-        self.batch_tokens = batch_tokens
-        self._runtime = runtime
-        self._model = loaded.model.to(runtime.device).eval()
         self._tokenizer = loaded.tokenizers.source
         self._part_length = self._model.config.max_length - SPECIAL_IDS
-
-    @classmethod
-    def load(
-        cls,
-        path: str | Path | None = None,
-        device: str = "auto",
-        precision: str | None = None,
-        threads: int | None = None,
-        batch_tokens: int = BATCH_TOKENS,
-    ) -> "Classifier":
-        """Load a model folder or a run folder (then its best model); None is the newest run.
-
-        `precision` None computes in float32; `batch_tokens` bounds the source tokens of a batch, padding counted.
-
-        Raises:
-            ModelError: there is no model, it is damaged, or it is no classifier.
-            UserError: a device or precision that does not exist here.
-        """
-        folder = find_model(None if path is None else Path(path))
-        return cls(load_model(folder), runtimes.start(device, precision, threads), batch_tokens)
 
     def name_of(self, label: str) -> str:
         """What a label of the training data is called in the answers (`data.label_names` of its config)."""

@@ -1,0 +1,49 @@
+"""What is made of one model folder and answers lines of text: how `Classifier` and `Scorer` are loaded.
+
+Both refuse a model of the other's task, in words that name the command it is for.
+"""
+
+from pathlib import Path
+from typing import ClassVar, Self
+
+from seq2seq import runtime as runtimes
+from seq2seq.errors import ModelError
+from seq2seq.model_folder import LoadedModel, find_model, load_model
+from seq2seq.runtime import Runtime
+
+BATCH_TOKENS = 4096
+
+
+class OneModel:
+    """A model of one task on its device."""
+
+    task: ClassVar[str]
+    other_command: ClassVar[str]
+    """What a model of the other task is told."""
+
+    def __init__(self, loaded: LoadedModel, runtime: Runtime, batch_tokens: int = BATCH_TOKENS):
+        if loaded.task != self.task:
+            raise ModelError(f"{loaded.folder}: a {loaded.task} model; {self.other_command}")
+        self.batch_tokens = batch_tokens
+        self._runtime = runtime
+        self._model = loaded.model.to(runtime.device).eval()
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path | None = None,
+        device: str = "auto",
+        precision: str | None = None,
+        threads: int | None = None,
+        batch_tokens: int = BATCH_TOKENS,
+    ) -> Self:
+        """Load a model folder or a run folder (then its best model); None is the newest run.
+
+        `precision` None computes in float32; `batch_tokens` bounds the tokens of either side of a batch with padding.
+
+        Raises:
+            ModelError: there is no model, it is damaged, or it is one of another task.
+            UserError: a device or precision that does not exist here.
+        """
+        folder = find_model(None if path is None else Path(path))
+        return cls(load_model(folder), runtimes.start(device, precision, threads), batch_tokens)

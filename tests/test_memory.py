@@ -1,0 +1,135 @@
+"""What does not fit in memory is computed in parts, with the same results; here the system itself refuses the memory.
+
+Each kind of work is done by a process of its own (this file is its program), first with little more memory than the
+process began with, then with all of it.
+"""
+
+import functools
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from wrong_files import save
+
+from seq2seq import memory, runtime
+from seq2seq.config import Config, DataConfig, SourceConfig, TrainingConfig
+from seq2seq.data.batches import collate_translation
+from seq2seq.data.corpus import prepare_labelled_corpus
+from seq2seq.data.sources import open_labelled
+from seq2seq.inference.classifier import Classifier
+from seq2seq.inference.scorer import Scorer
+from seq2seq.inference.translator import Translator
+from seq2seq.model_folder import load_model
+from seq2seq.tasks.classification import ClassificationValidation
+from seq2seq.training import step
+from seq2seq.training.loss import translation_loss
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")]
+
+WORDS = ["a", "man", "rides", "red", "bicycle", "two", "dogs", "play", "in", "the", "snow"]
+LINES = [" ".join(WORDS[(number * place) % 11] for place in range(1, 2 + number % 9)) for number in range(300)]
+ROOM = 24 * 2**20  # bytes; the widest layer takes several times as much for all lines at once
+CPU = runtime.Runtime(torch.device("cpu"), torch.float32)
+
+# Does the work on some lines and returns what must not depend on memory.
+Work = Callable[[Sequence[str]], list[float]]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    for task in ("translation", "classification"):
+        save(folder / task, task=task, d_ff=4096, activation="relu")
+    return folder
+
+
+def classification(models: Path) -> Work:
+    classifier = Classifier.load(models / "classification", device="cpu", threads=1, batch_tokens=10**6)
+    return lambda lines: [share for answer in classifier.classify(lines) for share in answer.probabilities.values()]
+
+
+def validation(models: Path) -> Work:
+    """Of a classifier."""
+    loaded = load_model(models / "classification")
+
+    def work(lines: Sequence[str]) -> list[float]:
+        path = models / f"{len(lines)}.tsv"
+        path.write_text("sentence\tlabel\n" + "".join(f"{line}\t{len(line) % 2}\n" for line in lines))
+        source = SourceConfig(tsv=path)
+        config = Config(task="classification", data=DataConfig(train=source, valid=source))
+        opened, tokenizer = open_labelled(source), loaded.tokenizers.source
+        corpus = prepare_labelled_corpus([opened], tokenizer, None, models / "cache", 1, loaded.labels)
+        validate = ClassificationValidation(config, corpus, list(opened), loaded.labels, loaded.tokenizers, CPU)
+        return list(validate(loaded.model).metrics.values())
+
+    return work
+
+
+def scoring(models: Path) -> Work:
+    scorer = Scorer.load(models / "translation", device="cpu", threads=1, batch_tokens=10**6)
+    return lambda lines: [score.log_prob for score in scorer.score([(line, line) for line in lines])]
+
+
+def translation(models: Path) -> Work:
+    search = dict(beam_size=2, max_length_ratio=0.01, max_length_offset=2, batch_tokens=10**6)
+    translator = Translator.load(models / "translation", device="cpu", threads=1, **search)
+    return lambda lines: [
+        value
+        for answer in translator.translate(lines)
+        for value in (answer.score, answer.tokens, *answer.text.encode())
+    ]
+
+
+def training(models: Path) -> Work:
+    """The loss and the gradient of one step."""
+    loaded = load_model(models / "translation")
+    loss = functools.partial(translation_loss, smoothing=0.1)
+
+    def work(lines: Sequence[str]) -> list[float]:
+        ids = loaded.tokenizers.source.encode_all(lines)
+        batch = collate_translation(ids, ids, loaded.tokenizers, range(len(ids)))
+        total, _ = step.GradientStep(loaded.model, loss, TrainingConfig(), CPU).compute_gradient(
+            [batch], batch.num_targets
+        )
+        gradients = [weight.grad for weight in loaded.model.parameters() if weight.grad is not None]
+        return [total.item(), *(gradient.norm().item() for gradient in gradients)]
+
+    return work
+
+
+KINDS = {kind.__name__: kind for kind in (classification, validation, scoring, translation, training)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_does_not_fit_is_done_in_parts_with_the_same_results(models, kind):
+    root = str(Path(__file__).parent.parent)
+    done = subprocess.run(
+        [sys.executable, __file__, kind, str(models)],
+        env={**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def main(kind: str, models: Path) -> None:
+    torch.set_num_threads(1)
+    refused = []
+    memory.release = step.release = lambda: refused.append(True)
+    work = KINDS[kind](models)
+    work(LINES[:2])  # what is loaded when it is first used is loaded now
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    resource.setrlimit(resource.RLIMIT_AS, (used + ROOM, resource.RLIM_INFINITY))
+    found = work(LINES)
+    resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert refused, "everything fitted: this shows nothing"
+    refused.clear()
+    assert found == pytest.approx(work(LINES), rel=1e-4, abs=1e-6)
+    assert not refused
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))
