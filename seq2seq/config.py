@@ -72,7 +72,7 @@ class SourceConfig(Section):
     split: str = "train"
     """Split of a hub dataset."""
     streaming: bool = False
-    """Read a hub dataset as a stream instead of downloading it first."""
+    """Read a hub dataset as a stream, shard after shard, instead of downloading it first."""
     source_column: str | int | None = None
     """Column of the source text: a name, or an index for a TSV without header; default: the language or 0."""
     target_column: str | int | None = None

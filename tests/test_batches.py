@@ -238,6 +238,18 @@ def test_sections_follow_each_other_and_a_stream_goes_on_in_the_middle_of_one(co
         assert [next(streams[1]).indices.tolist() for _ in range(3)] == read[place : place + 3]
 
 
+def test_ranks_read_disjoint_slices_that_are_the_corpus_together(corpus, tokenizers, streams):
+    make = TranslationBatches(corpus, tokenizers)
+    ranks = [make_stream(corpus, make, rank=rank, world_size=3) for rank in range(3)]
+    streams.extend(ranks)
+    read = [[], [], []]
+    for stream, indices in zip(ranks, read, strict=True):
+        while stream.epoch < 1:
+            indices += next(stream).indices.tolist()
+    assert sorted(itertools.chain.from_iterable(read)) == list(range(len(corpus)))
+    assert len({stream.position for stream in ranks}) == 1
+
+
 def test_ranks_that_change_in_number_go_on_where_the_others_were(corpus, tokenizers, streams):
     make = TranslationBatches(corpus, tokenizers)
     alone = make_stream(corpus, make)

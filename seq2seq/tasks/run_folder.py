@@ -83,8 +83,13 @@ def check(folder: RunFolder, config: Config, overwrite: bool) -> None:
 
 
 def open_folder(folder: RunFolder, config: Config, overwrite: bool) -> None:
-    """Make the folder, empty it if asked to, write its `config.yaml`, and make it the newest run."""
+    """Make the folder, empty it if asked to, write its `config.yaml`, and make it the newest run.
+
+    Raises:
+        UserError: it is to be emptied, and may not be.
+    """
     if overwrite and folder.config.exists():
+        _check_deletable(folder.path)
         atomic.remove_folder(folder.path)
     folder.path.mkdir(parents=True, exist_ok=True)
     atomic.write_file(folder.config, config_file.dump(config).encode())
@@ -114,6 +119,12 @@ def alone_in(folder: RunFolder) -> Iterator[None]:
                 f"{folder.path}: another process trains in this folder; wait for it, or choose another --run-dir"
             ) from error
         yield
+
+
+def _check_deletable(path: Path) -> None:
+    for place in (path, *path.rglob("*")):
+        if place.is_dir() and not os.access(place, os.W_OK):
+            raise UserError(f"{place}: may not be changed; make it writable, or choose another --run-dir")
 
 
 def _point_to(path: Path) -> None:
