@@ -1,10 +1,16 @@
 """What several test files share: deterministic torch, and where the optional real corpora are."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
 import torch
+from tqdm import tqdm
+
+# tqdm's lock is shared with forked processes: one that is killed while it holds it would make this one wait for ever.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: tqdm.set_lock(threading.RLock()))
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import toy_run
 from test_verify_resume import CONFIG, corpus, newest
 
 from seq2seq import checkpoint, model_folder
@@ -84,7 +83,6 @@ def in_a_fork(folder: Path, prepare: Callable[[], None]) -> int:
     if child == 0:
         code = 1
         try:
-            toy_run.leave_shared_locks()
             os.chdir(folder)
             sys.stderr = open("log", "a", buffering=1)
             slowed()

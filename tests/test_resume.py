@@ -192,7 +192,6 @@ def in_a_fork(folder, **settings):
     if child == 0:
         code = 1
         try:
-            toy_run.leave_shared_locks()
             train(folder, **settings)
             code = 0
         finally:

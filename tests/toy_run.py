@@ -9,14 +9,12 @@ import logging
 import os
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from seq2seq import atomic, runtime
 from seq2seq.config import TrainingConfig
@@ -81,11 +79,6 @@ def one_thread():
     """For a fixture: torch computes on one thread."""
     with runtime.single_thread():
         yield
-
-
-def leave_shared_locks():
-    """For a forked process: tqdm's lock is shared with the parent, who would wait for ever if this one died in it."""
-    tqdm.set_lock(threading.RLock())
 
 
 def records(folder):
