@@ -79,7 +79,7 @@ def search_options(command: Callable) -> Callable:
     type=click.Choice(ENGINES),
     help="What computes; auto is ctranslate2 where it is installed and can [default: torch, or what MODEL is for].",
 )
-@click.option("--quantization", type=click.Choice(QUANTIZATIONS), help="Number format of weights in ctranslate2.")
+@click.option("--quantization", type=click.Choice(QUANTIZATIONS), help="Number format of weights; torch has int8.")
 @computing_options
 def command(
     models: tuple[Path, ...],

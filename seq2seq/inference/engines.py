@@ -15,6 +15,9 @@ from seq2seq.config import SearchConfig
 from seq2seq.memory import in_parts
 from seq2seq.search import Hypothesis, StepModel, rows_per_sentence, search
 
+# Batches that each worker has at least, and tokens below which a batch is not worth cutting.
+BATCHES_A_WORKER, SMALLEST_BATCH = 4, 1024
+
 
 class Engine(Protocol):
     """Translates ids to ids."""
@@ -62,13 +65,19 @@ class TorchEngine:
     ) -> list[list[Hypothesis]]:
         """As `Engine.translate`; a batch that does not fit in memory is searched in halves."""
         requests = make_requests(source_ids, prefixes, sentence_keys)
-        batches = [_Batch(group, config) for group in token_groups(requests, config)]
+        batches = [_Batch(group, config) for group in token_groups(requests, config, self._budget(requests, config))]
         results: list[list[Hypothesis]] = [[] for _ in requests]
         for batch, parts in zip(batches, self._search_all(batches), strict=True):
             answers = [answer for part in parts for answer in part]
             for request, answer in zip(batch.requests, answers, strict=True):
                 results[request.place] = answer
         return results
+
+    def _budget(self, requests: Sequence["Request"], config: SearchConfig) -> int:
+        """Tokens of a batch: with several workers small enough that all of them are busy to the end."""
+        tokens = sum(len(request.source_ids) + 1 for request in requests) * rows_per_sentence(config)
+        share = tokens // (self._workers * BATCHES_A_WORKER)
+        return config.batch_tokens if self._workers == 1 else min(config.batch_tokens, max(share, SMALLEST_BATCH))
 
     def _search_all(self, batches: Sequence["_Batch"]) -> Iterator[list[list[list[Hypothesis]]]]:
         if self._workers == 1 or len(batches) == 1:
@@ -123,15 +132,19 @@ def make_requests(
     return [Request(place, *request) for place, request in enumerate(zip(source_ids, starts, keys, strict=True))]
 
 
-def token_groups(requests: Sequence[Request], config: SearchConfig) -> Iterator[list[Request]]:
+def token_groups(
+    requests: Sequence[Request], config: SearchConfig, budget: int | None = None
+) -> Iterator[list[Request]]:
     """Sentences of similar lengths, longest first, so that memory runs out at the start or never.
 
-    A group holds as many as fit `config.batch_tokens`: source tokens with their end, padding and beams counted.
+    A group holds as many as fit the budget, by default `config.batch_tokens`: source tokens with their end, padding
+    and beams counted.
     """
+    budget = config.batch_tokens if budget is None else budget
     ordered = sorted(requests, key=lambda request: -len(request.source_ids))
     start = 0
     while start < len(ordered):
         tokens = (len(ordered[start].source_ids) + 1) * rows_per_sentence(config)
-        count = max(1, config.batch_tokens // tokens)
+        count = max(1, budget // tokens)
         yield ordered[start : start + count]
         start += count

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from pydantic import ValidationError
 
 from seq2seq import runtime as runtimes
@@ -20,6 +21,7 @@ from seq2seq.inference.ctranslate2_engine import CTranslate2Engine, cached_folde
 from seq2seq.inference.engines import Engine, TorchEngine
 from seq2seq.inference.steps import EnsembleSteps, TransformerSteps
 from seq2seq.interop import ctranslate2
+from seq2seq.model.int8 import quantize
 from seq2seq.model_folder import LoadedModel, find_model, load_model
 from seq2seq.runtime import Runtime
 from seq2seq.tokenizer import TokenizerPair
@@ -51,7 +53,7 @@ def load_engine(
         paths: the models; None is the newest run.
         engine: `auto` is ctranslate2 where it is installed and can run the model, else torch; None is what a folder is
             for, which is ctranslate2 for one that was converted and torch for all others.
-        quantization: number format of the weights, with ctranslate2; it comes before `precision`.
+        quantization: number format of the weights, before `precision`: in ctranslate2 any of its own, in torch int8.
         device: auto, cpu, cuda, cuda:1 or mps.
         precision: number format of matrix products; None is float32.
         threads: processor threads; None is all.
@@ -61,8 +63,6 @@ def load_engine(
         ModelError: there is no model, it is damaged, is no translation model, or does not fit the others.
         UserError: a device, precision, engine or search setting that does not exist or is not possible.
     """
-    if quantization is not None and engine in (None, "torch"):
-        raise UserError("quantization is for CTranslate2; add --engine ctranslate2")
     folders = [find_model(path) for path in paths]
     if any(map(ctranslate2.is_ctranslate2, folders)):
         return _load_converted(folders, engine, device, threads, search or {})
@@ -75,7 +75,7 @@ def load_engine(
     if engine == "ctranslate2" or (engine == "auto" and _can_convert(models, runtime, config)):
         chosen: Engine = _convert(models[0], runtime, quantization, threads)
     else:
-        chosen = _torch_engine(models, runtime)
+        chosen = _torch_engine(models, runtime, quantization)
     return Loaded(chosen, models[0].tokenizers, config)
 
 
@@ -133,11 +133,15 @@ def _convert(model: LoadedModel, runtime: Runtime, quantization: str | None, thr
     )
 
 
-def _torch_engine(models: Sequence[LoadedModel], runtime: Runtime) -> TorchEngine:
-    members = [
-        TransformerSteps(model.model.to(runtime.device, runtime.precision), model.tokenizers, runtime.device)
-        for model in models
-    ]
+def _torch_engine(models: Sequence[LoadedModel], runtime: Runtime, quantization: str | None = None) -> TorchEngine:
+    if quantization not in (None, "int8"):
+        raise UserError(f"quantization {quantization}: torch has int8; add --engine ctranslate2, or use --precision")
+    if quantization and (runtime.device.type != "cpu" or runtime.precision != torch.float32):
+        raise UserError("quantization int8: in torch for processors alone, and without --precision; leave one out")
+    members = []
+    for loaded in models:
+        model = loaded.model.to(runtime.device, runtime.precision)
+        members.append(TransformerSteps(quantize(model) if quantization else model, loaded.tokenizers, runtime.device))
     return TorchEngine(members[0] if len(members) == 1 else EnsembleSteps(members))
 
 

@@ -8,16 +8,22 @@ import math
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from seq2seq.errors import ModelError
 from seq2seq.model.transformer import DecoderCache, Transformer
 from seq2seq.search import StepModel
 from seq2seq.tokenizer import TokenizerPair
 
+# Products of this many columns, or multiples, are faster by half than of a few more or less.
+OUTPUT_MULTIPLE = 64
+
 
 class TransformerSteps:
-    """One Transformer, in evaluation mode, where and in the number format that its weights are."""
+    """One Transformer, in evaluation mode, where and in the number format that its weights are.
+
+    It may hold a copy of the output layer, so one is made for weights that stay.
+    """
 
     def __init__(self, model: Transformer, tokenizers: TokenizerPair, device: torch.device):
         self.device = device
@@ -26,6 +32,7 @@ class TransformerSteps:
         self.suppressed = never_generated(tokenizers)
         self.max_length = model.config.max_length
         self._model = model
+        self._output = widened(model.output)
         self._source_pad_id, self._source_eos_id = tokenizers.source.pad_id, tokenizers.source.eos_id
 
     @torch.inference_mode()
@@ -40,8 +47,8 @@ class TransformerSteps:
 
     @torch.inference_mode()
     def step(self, token_ids: Tensor, state: DecoderCache) -> Tensor:
-        """Logits (R, V) in float32 of what follows `token_ids` (R,)."""
-        return self._model.project(self._model.decode_step(token_ids, state)).float()
+        """Logits in float32 of what follows `token_ids` (R,): (R, V), and columns of -inf."""
+        return self._output(self._model.decode_step(token_ids, state)).float()
 
     def reorder(self, state: DecoderCache, rows: Tensor) -> None:
         """Row i goes on from what row `rows[i]` (R,) was."""
@@ -50,6 +57,19 @@ class TransformerSteps:
     def select(self, state: DecoderCache, sentences: Tensor) -> None:
         """Keep these sentences (B',) with all their rows."""
         state.select(sentences)
+
+
+@torch.no_grad()
+def widened(layer: nn.Module) -> nn.Module:
+    """A linear layer with more outputs, all of them -inf, up to a number that is fast to compute."""
+    missing = -layer.out_features % OUTPUT_MULTIPLE
+    if not missing or not isinstance(layer, nn.Linear):
+        return layer
+    bias = layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias
+    wide = nn.Linear(layer.in_features, layer.out_features + missing, device="meta")
+    wide.weight = nn.Parameter(nn.functional.pad(layer.weight, (0, 0, 0, missing)), requires_grad=False)
+    wide.bias = nn.Parameter(nn.functional.pad(bias, (0, missing), value=-torch.inf), requires_grad=False)
+    return wide
 
 
 def never_generated(tokenizers: TokenizerPair) -> tuple[int, ...]:

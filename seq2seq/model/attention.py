@@ -63,12 +63,21 @@ def attend(
     weights = attention_weights(query, key, bias, causal)  # (B, H, T, S)
     if dropout is not None:
         weights = dropout(weights)
-    return torch.matmul(weights.to(value.dtype), value)  # (B, H, T, K)
+    context = torch.bmm(weights.to(value.dtype).flatten(0, 1), value.flatten(0, 1))  # (B*H, T, K)
+    return context.unflatten(0, value.shape[:2])  # (B, H, T, K)
 
 
 def attention_weights(query: Tensor, key: Tensor, bias: Tensor | None = None, causal: bool = False) -> Tensor:
     """softmax(query key^T / sqrt(K) + bias) over the keys, (B, H, T, S); arguments as in `attend`."""
-    scores = torch.matmul(query / math.sqrt(query.size(-1)), key.transpose(-1, -2))  # (B, H, T, S)
+    # one product over sentences and heads together: decoding's keys are stored so that this copies nothing
+    products = torch.baddbmm(
+        query.new_empty(()),  # beta 0: not read
+        query.flatten(0, 1),
+        key.flatten(0, 1).transpose(1, 2),
+        beta=0,
+        alpha=1 / math.sqrt(query.size(-1)),
+    )  # (B*H, T, S)
+    scores = products.unflatten(0, query.shape[:2])  # (B, H, T, S)
     if bias is not None:
         scores = scores + bias
     if causal:
