@@ -344,7 +344,7 @@ class SearchConfig(Section):
     """Draw from the smallest set of pieces with this probability (Holtzman et al. 2020)."""
     seed: int = 1
     """Of the random draws."""
-    batch_tokens: Positive = 4096
+    batch_tokens: Positive = 8192
     """Source tokens decoded together, padding and beams counted."""
 
     @model_validator(mode="after")

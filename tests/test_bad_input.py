@@ -264,7 +264,7 @@ TABLE = {
         ("decode model -i text --beam-size 1", "--beam-size"),
         ("decode model -i text --batch-size 0", "--batch-size"),
         ("decode model -i text --engine abacus", "--engine"),
-        ("decode model -i text --quantization int8", "--engine"),
+        ("decode model -i text --quantization int8_float16", "--engine"),
         ("decode model -i text --peer torch", "torch"),
         ("decode model -i text --device abacus", "abacus"),
         ("decode model -i text --format xml", "xml"),

@@ -103,6 +103,18 @@ def test_a_batch_is_as_large_as_the_budget_allows():
     assert [len(batch) for batch in TokenBudgetSampler(same, short, 40, seed=1).plan(0)] in ([6, 2], [2, 6])
 
 
+def test_batches_of_texts_hold_several_lengths_at_the_price_of_little_padding():
+    draw = np.random.default_rng(1)
+    texts = draw.geometric(0.1, 5000).astype(np.int32)
+    sampler = TokenBudgetSampler(texts, None, 512, seed=1)
+    batches = sampler.plan(0)
+    assert sorted(np.concatenate(batches).tolist()) == list(range(5000))
+    assert np.median([len(set(texts[batch].tolist())) for batch in batches]) >= 3
+    assert sampler.padding(0) < 0.2
+    for batch in sampler.sorted_batches():  # validation has nothing to learn from
+        assert len(set(texts[batch].tolist())) <= 2 or texts[batch].min() > 30
+
+
 def test_without_targets_the_budget_counts_source_tokens_with_bos_and_eos():
     same = np.full(8, 8, dtype=np.int32)
     assert [len(batch) for batch in TokenBudgetSampler(same, None, 40, seed=1).plan(0)] == [4, 4]

@@ -21,6 +21,9 @@ logger = logging.getLogger(__name__)
 SOURCE_SLACK = 1.5
 # Width, in tokens, of the noise on what is sorted: neighbours change between epochs, at the price of a little padding.
 DIFFERENCE_NOISE = 1.5
+# The same for texts to classify, on their length: what has one length is of a kind (phrases, sentences), and batches of
+# one kind cost accuracy: on SST-2, one seed, 80.4 % without and 81.2 % with 14 % of padding.
+TEXT_NOISE = 4
 # Examples that are planned together: enough for batches without padding, few enough to be planned in half a second.
 SECTION_EXAMPLES = 2**20
 
@@ -140,6 +143,9 @@ class TokenBudgetSampler:
         several times faster than indices.
         """
         source, target = self._lengths(examples)
+        if noise is not None and self._target_lengths is None:
+            source = source + noise.integers(0, TEXT_NOISE, len(examples), dtype=np.int32, endpoint=True)
+            target = source
         major = np.minimum(np.maximum(source, target), LARGEST).astype(np.uint64)
         minor = 8 * (target - source) + LARGEST // 2  # eighths, so that the noise counts
         if noise is not None:

@@ -16,7 +16,7 @@ from seq2seq.memory import in_parts
 from seq2seq.search import Hypothesis, StepModel, rows_per_sentence, search
 
 # Batches that each worker has at least, and tokens below which a batch is not worth cutting.
-BATCHES_A_WORKER, SMALLEST_BATCH = 4, 1024
+BATCHES_A_WORKER, SMALLEST_BATCH = 4, 4096
 
 
 class Engine(Protocol):

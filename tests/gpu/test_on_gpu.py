@@ -1,0 +1,121 @@
+"""What must hold on a GPU, against the same work on the processor. Skipped where there is none."""
+
+import copy
+import json
+
+import pytest
+import torch
+from our_models import make_ours
+from test_verify_resume import corpus
+
+from seq2seq.bench.measure import seconds_of
+from seq2seq.cli import main
+from seq2seq.config import ModelConfig, SearchConfig, TrainingConfig
+from seq2seq.inference.translator import Translator
+from seq2seq.model.attention import attend, key_bias
+from seq2seq.model.transformer import Transformer
+from seq2seq.training.loss import label_smoothed_cross_entropy
+from seq2seq.training.optim import build_optimizer
+
+DEVICE = torch.device("cuda")
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+VOCAB = 300
+LINES = ["a man rides a red bicycle", "", "two dogs play in the snow", "a woman reads a book to a child"] * 10
+
+
+@pytest.fixture(autouse=True)
+def _exact_products():
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    yield
+    torch.set_float32_matmul_precision(before)
+
+
+def build(**settings) -> Transformer:
+    return Transformer(ModelConfig(preset="tiny", d_model=64, d_ff=96, **settings), VOCAB, VOCAB)
+
+
+def example():
+    source, target = torch.randint(4, VOCAB, (5, 19)), torch.randint(4, VOCAB, (5, 23))
+    mask = torch.arange(19) < torch.tensor([19, 4, 11, 1, 17])[:, None]
+    return source, mask, target
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
+@pytest.mark.parametrize("norm_position", ["pre", "post"])
+@torch.no_grad()
+def test_logits_are_those_of_the_processor(norm_position, positions):
+    model, arguments = build(norm_position=norm_position, positions=positions).eval(), example()
+    expected = model.project(model(*arguments))
+    model.to(DEVICE)
+    found = model.project(model(*(each.to(DEVICE) for each in arguments)))
+    torch.testing.assert_close(found.cpu(), expected, atol=1e-4, rtol=1e-3)
+
+
+@torch.no_grad()
+def test_cached_steps_equal_the_full_decode():
+    model, (source, mask, target) = build().eval().to(DEVICE), (each.to(DEVICE) for each in example())
+    full = model(source, mask, target)
+    cache = model.new_cache(model.encode(source, mask), mask, beam_size=1, max_length=target.size(1))
+    steps = torch.stack([model.decode_step(target[:, t], cache) for t in range(target.size(1))], dim=1)
+    torch.testing.assert_close(steps, full, atol=1e-4, rtol=1e-3)
+
+
+def test_a_row_of_padding_alone_is_finite_both_ways():
+    query, key, value = (torch.randn(2, 4, 9, 16, device=DEVICE, requires_grad=True) for _ in range(3))
+    mask = torch.zeros(2, 9, dtype=torch.bool, device=DEVICE)
+    mask[0] = True
+    attend(query, key, value, key_bias(mask)).sum().backward()
+    assert all(each.grad.isfinite().all() for each in (query, key, value))
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_a_step_is_that_of_the_processor(optimizer):
+    config = TrainingConfig(optimizer=optimizer, learning_rate=1e-2)
+    here = build(dropout=0.0)
+    there = copy.deepcopy(here).to(DEVICE)
+    source, mask, target = example()
+    for model, device in ((here, torch.device("cpu")), (there, DEVICE)):
+        hidden = model(*(each.to(device) for each in (source, mask, target[:, :-1])))
+        real = torch.ones(5, 22, dtype=torch.bool, device=device)
+        sums = label_smoothed_cross_entropy(
+            hidden[real], model.output_weight, model.output_bias, target[:, 1:].to(device)[real], 0.1
+        )
+        (sums.total / sums.count).backward()
+        build_optimizer(model, config).step()
+    for (name, one), other in zip(here.named_parameters(), there.parameters(), strict=True):
+        torch.testing.assert_close(
+            other.cpu(), one, atol=2e-3, rtol=2e-2, msg=lambda said, name=name: f"{name}: {said}"
+        )
+
+
+@pytest.mark.parametrize("search", [dict(beam_size=1), dict(beam_size=4, n_best=2)])
+def test_translations_have_the_scores_of_the_processor(tmp_path, search):
+    folder = make_ours(tmp_path / "model", ending=4.0, search=SearchConfig(min_length=3, max_length_ratio=1.0)).folder
+    here = Translator.load(folder, device="cpu", **search).translate(LINES)
+    there = Translator.load(folder, device=str(DEVICE), **search).translate(LINES)
+    same = [one.score == pytest.approx(other.score, abs=1e-2) for one, other in zip(here, there, strict=True)]
+    assert sum(same) >= 0.9 * len(LINES)  # near ties may fall the other way
+
+
+@pytest.mark.parametrize(
+    "settings", [(), ("training.precision=bfloat16",), ("training.precision=float16",), ("training.compile=true",)]
+)
+def test_a_run_learns_and_goes_on(tmp_path, monkeypatch, settings):
+    monkeypatch.chdir(corpus(tmp_path / "toy"))
+    monkeypatch.delenv("S2S_DATA", raising=False)
+    changes = [f"training.device={DEVICE}", *settings]
+    arguments = [word for change in changes for word in ("--set", change)]
+    assert main(["train", "toy.yaml", *arguments, "--set", "training.max_steps=60"]) == 0
+    assert main(["train", "toy.yaml", *arguments, "--set", "training.max_steps=120"]) == 0
+    records = [json.loads(line) for line in open("runs/toy/metrics.jsonl", encoding="utf-8")]
+    losses = [record["valid_loss"] for record in records if "valid_loss" in record]
+    assert len(losses) >= 6
+    assert losses[-1] < 0.9 * losses[0]
+
+
+def test_work_is_timed_to_its_end():
+    left = torch.randn(1024, 1024, device=DEVICE)
+    few, many = (seconds_of(lambda times=times: [left @ left for _ in range(times)], DEVICE) for times in (20, 2000))
+    assert many > 5 * few
