@@ -1,6 +1,7 @@
 """What several test files share: deterministic torch, and where the optional real corpora are."""
 
 import os
+import signal
 import threading
 from pathlib import Path
 
@@ -11,6 +12,11 @@ from tqdm import tqdm
 # tqdm's lock is shared with forked processes: one that is killed while it holds it would make this one wait for ever.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: tqdm.set_lock(threading.RLock()))
+
+# A shell starts what it puts in the background with this signal ignored, and the processes that tests interrupt would
+# inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
