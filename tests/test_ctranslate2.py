@@ -266,7 +266,7 @@ def test_wrong_uses_are_one_line(ours, tmp_path):
         (lambda: Translator.load(ours.folder, ours.folder, engine="ctranslate2"), "ensemble"),
         (lambda: Translator.load(tmp_path / "export", ours.folder), "ensemble"),
         (lambda: Translator.load(tmp_path / "export", engine="torch"), "--engine torch"),
-        (lambda: Translator.load(ours.folder, quantization="int8"), "--engine ctranslate2"),
+        (lambda: Translator.load(ours.folder, quantization="int16"), "--engine ctranslate2"),
     ):
         with pytest.raises(UserError, match=word) as caught:
             wrong()
