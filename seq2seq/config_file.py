@@ -72,7 +72,7 @@ def _problems(values: dict[str, Any]) -> list[str]:
             return problems + _cross_check(Config.model_validate(values))
         except ValidationError as error:
             found = [problem for problem in error.errors() if _place(problem) not in told]
-        problems += [_describe(problem) for problem in found]
+        problems += [_describe(problem) for problem in found if not _is_meant_otherwise(problem)]
         told |= {_place(problem) for problem in found}
         taken_out = [_take_out(values, _place(problem)) for problem in found]
         if not any(taken_out):
@@ -210,11 +210,34 @@ def _describe(problem: Mapping[str, Any]) -> str:
             return f"{key}: {value!r} is not one of {expected}{did_you_mean(str(value), expected.split(', '))}"
         case "value_error":
             return f"{key}: {problem['ctx']['error']}"
-        case "model_type" | "tuple_type" if any(map(_is_union_branch, problem["loc"])):
-            return f"{key}: {value!r} should be a source, such as {{tsv: FILE}}, or a list of sources"
+        case "model_type" | "tuple_type" if _is_source(location):
+            return f"{key}: {value!r} should be a source, such as {{tsv: FILE}}{', or a list' * (key == 'data.train')}"
+        case "too_short":
+            return f"{key}: is empty; name at least one"
+        case "model_type" | "dict_type":
+            return f"{key}: {value!r} should be keys with values, such as {{key: value}}"
         case _:
             message = problem["msg"].removeprefix("Input ").removeprefix("should be ").removeprefix("a valid ")
             return f"{key}: {value!r} should be {message}" if not isinstance(value, dict) else f"{key}: {message}"
+
+
+def _is_meant_otherwise(problem: Mapping[str, Any]) -> bool:
+    # in a place for one source or a list of them: that a list is no source, a source no list, and a list without its
+    # wrong entries too short is not worth a line beside what is told of the source or the entries
+    if not any(map(_is_union_branch, problem["loc"])):
+        return False
+    match problem["type"]:
+        case "tuple_type":
+            return isinstance(problem["input"], Mapping)
+        case "model_type":
+            return isinstance(problem["input"], list)
+        case "too_short":
+            return bool(problem["input"])
+    return False
+
+
+def _is_source(location: Sequence[Any]) -> bool:
+    return location[:1] == ("data",) and location[1:2] in (("train",), ("valid",), ("test",))
 
 
 def _place(problem: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -329,7 +352,8 @@ def _find(name: str, folder: Path | None, kind: str = "file") -> tuple[Path, str
     looked = _unique(str(candidate.parent) for candidate in candidates)
     if any(candidate.is_fifo() for candidate in candidates):
         return candidates[0], f"{name} is a pipe, which can be read only once; write what it gives to a file first"
-    beside = [entry.name for parent in looked if Path(parent).is_dir() for entry in Path(parent).iterdir()]
+    parents = [Path(parent) for parent in looked if Path(parent).is_dir()]
+    beside = [entry.name for parent in parents for entry in parent.iterdir() if entry.is_dir() == (kind == "folder")]
     return candidates[0], f"{kind} {name} not found (looked in {', '.join(looked)}){did_you_mean(path.name, beside)}"
 
 

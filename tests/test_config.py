@@ -201,3 +201,25 @@ def test_a_wrong_key_does_not_hide_what_is_wrong_with_its_section(folder):
 def test_a_required_key_that_is_wrong_is_told_once(folder):
     assert len(problems(folder, MINIMAL, "data.train=5").splitlines()) == 1
     assert len(problems(folder, MINIMAL, "data.valid=null", "seed=x").splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("override", "expected"),
+    [
+        ("data.train={source: train.en}", "data.train: has source but no target"),
+        ("data.train=3", "data.train: 3 should be a source, such as {tsv: FILE}, or a list"),
+        ("data.train=[]", "data.train: is empty; name at least one"),
+        ("data.train=[3]", "data.train.0: 3 should be a source, such as {tsv: FILE}"),
+        ("data.valid=[1]", "data.valid: [1] should be a source, such as {tsv: FILE}"),
+        ("model=3", "model: 3 should be keys with values"),
+    ],
+)
+def test_what_could_be_one_source_or_several_is_told_once(folder, override, expected):
+    told = problems(folder, MINIMAL, override)
+    assert expected in told
+    assert len(told.splitlines()) == 1
+
+
+def test_a_folder_is_not_suggested_for_a_file(folder):
+    (folder / "valid.enn").mkdir()
+    assert problems(folder, MINIMAL, "data.valid.source=valid.enm").endswith("; did you mean 'valid.en'?")
