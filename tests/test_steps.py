@@ -2,11 +2,12 @@
 
 import pytest
 import torch
+from torch import nn
 
 from seq2seq.config import ModelConfig, SearchConfig, TokenizerConfig
 from seq2seq.errors import ModelError
 from seq2seq.inference.engines import TorchEngine
-from seq2seq.inference.steps import EnsembleSteps, TransformerSteps
+from seq2seq.inference.steps import EnsembleSteps, TransformerSteps, packed
 from seq2seq.model.transformer import Transformer
 from seq2seq.search import search
 from seq2seq.tokenizer import Tokenizer, TokenizerPair
@@ -165,3 +166,21 @@ def test_padding_and_start_never_come_out(tokenizers):
     for hypotheses in search(steps, sources(20), config(sample=True, temperature=5.0, n_best=5)):
         for hypothesis in hypotheses:
             assert not {tokenizers.target.pad_id, tokenizers.target.start_id} & set(hypothesis.ids)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@torch.no_grad()
+def test_packed_computes_the_layer_and_a_row_as_if_alone(bias):
+    layer = nn.Linear(64, 1001, bias=bias)
+    quick, inputs = packed(layer), torch.randn(130, 64)
+    together = quick(inputs)
+    torch.testing.assert_close(together, layer(inputs), atol=1e-5, rtol=1e-5)
+    if quick is layer:
+        pytest.skip("this torch has no oneDNN: the layer is taken as it is")
+    for count in (1, 2, 7, 64):
+        assert torch.equal(quick(inputs[:count]), together[:count])
+
+
+def test_packed_leaves_other_layers_and_formats_alone():
+    for layer in (nn.Identity(), nn.Linear(8, 8).to(torch.bfloat16), nn.Linear(8, 8, device="meta")):
+        assert packed(layer) is layer

@@ -5,7 +5,7 @@ R rows, D d_model, V vocabulary.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -14,9 +14,6 @@ from seq2seq.errors import ModelError
 from seq2seq.model.transformer import DecoderCache, Transformer
 from seq2seq.search import StepModel
 from seq2seq.tokenizer import TokenizerPair
-
-# Products of this many columns, or multiples, are faster by half than of a few more or less.
-OUTPUT_MULTIPLE = 64
 
 
 class TransformerSteps:
@@ -32,7 +29,7 @@ class TransformerSteps:
         self.suppressed = never_generated(tokenizers)
         self.max_length = model.config.max_length
         self._model = model
-        self._output = widened(model.output)
+        self._output = packed(model.output)
         self._source_pad_id, self._source_eos_id = tokenizers.source.pad_id, tokenizers.source.eos_id
 
     @torch.inference_mode()
@@ -47,7 +44,7 @@ class TransformerSteps:
 
     @torch.inference_mode()
     def step(self, token_ids: Tensor, state: DecoderCache) -> Tensor:
-        """Logits in float32 of what follows `token_ids` (R,): (R, V), and columns of -inf."""
+        """Logits (R, V) in float32 of what follows `token_ids` (R,)."""
         return self._output(self._model.decode_step(token_ids, state)).float()
 
     def reorder(self, state: DecoderCache, rows: Tensor) -> None:
@@ -59,17 +56,18 @@ class TransformerSteps:
         state.select(sentences)
 
 
-@torch.no_grad()
-def widened(layer: nn.Module) -> nn.Module:
-    """A linear layer with more outputs, all of them -inf, up to a number that is fast to compute."""
-    missing = -layer.out_features % OUTPUT_MULTIPLE
-    if not missing or not isinstance(layer, nn.Linear):
+def packed(layer: nn.Module) -> Callable[[Tensor], Tensor]:
+    """What computes a linear layer from a copy of its weights in the order that oneDNN multiplies them in.
+
+    Between 2 and 64 rows that takes half to two thirds of the time, and a row's result is the same to the bit whatever
+    rows are beside it. Where there is no oneDNN, or it is not its float32 product, the layer itself.
+    """
+    kernels = torch.ops.mkldnn
+    plain = isinstance(layer, nn.Linear) and layer.weight.device.type == "cpu" and layer.weight.dtype == torch.float32
+    if not plain or not torch.backends.mkldnn.is_available() or not hasattr(kernels, "_linear_pointwise"):
         return layer
-    bias = layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias
-    wide = nn.Linear(layer.in_features, layer.out_features + missing, device="meta")
-    wide.weight = nn.Parameter(nn.functional.pad(layer.weight, (0, 0, 0, missing)), requires_grad=False)
-    wide.bias = nn.Parameter(nn.functional.pad(bias, (0, missing), value=-torch.inf), requires_grad=False)
-    return wide
+    weight, bias = kernels._reorder_linear_weight(layer.weight.detach()), layer.bias
+    return lambda inputs: kernels._linear_pointwise(inputs, weight, bias, "none", [], "")
 
 
 def never_generated(tokenizers: TokenizerPair) -> tuple[int, ...]:

@@ -35,10 +35,7 @@ class StepModel(Protocol):
         """Read the sources; the state has `beam_size` rows a sentence and room for `max_length` steps."""
 
     def step(self, token_ids: Tensor, state: Any) -> Tensor:
-        """Logits (R, V) in float32 of what follows `token_ids` (R,): not normalised, and the caller's to write into.
-
-        There may be more columns than V, which hold -inf: some widths are faster to compute than others.
-        """
+        """Logits (R, V) in float32 of what follows `token_ids` (R,): not normalised, and the caller's to write into."""
 
     def reorder(self, state: Any, rows: Tensor) -> None:
         """Row i goes on from what row `rows[i]` (R,) was; rows never leave their sentence."""
@@ -101,9 +98,7 @@ def log_normalizer(logits: Tensor) -> Tensor:
     return (logits - largest).exp_().sum(-1).log_() + largest.squeeze(-1)  # (R,)
 
 
-def largest_candidates(
-    logits: Tensor, offsets: Tensor, num_rows: int, count: int, vocab_size: int
-) -> tuple[Tensor, Tensor, Tensor]:
+def largest_candidates(logits: Tensor, offsets: Tensor, num_rows: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """The largest `logits + offset of the row` of each sentence, best first, exactly.
 
     Sorting out 5 * 8,000 candidates is slow where taking the maximum is fast, so the vocabulary is dealt out into
@@ -111,30 +106,29 @@ def largest_candidates(
     in one of the `count` columns with the largest maxima, and only those are looked at.
 
     Args:
-        logits: (R, V), or more columns of -inf
+        logits: (R, V)
         offsets: (R,), added to every entry of a row; -inf takes a row out of the choice
         num_rows: N, rows of a sentence
         count: candidates of a sentence, at most N * V
-        vocab_size: V
 
     Returns:
         values, row within the sentence, id: each (B, count)
     """
-    width = logits.shape[1]
-    num_columns = min(width, 1 << math.ceil(math.log2(width) / 2))
+    vocab_size = logits.shape[1]
+    num_columns = min(vocab_size, 1 << math.ceil(math.log2(vocab_size) / 2))
     if count > num_rows * num_columns:
-        num_columns = width
+        num_columns = vocab_size
     maxima = _column_maxima(logits, num_columns) + offsets[:, None]  # (R, C)
     best = maxima.view(-1, num_rows * num_columns).topk(count, dim=-1).indices  # (B, count)
     row, column = best // num_columns, best % num_columns
     sentence_offsets = offsets.view(-1, num_rows)  # (B, N)
-    depth = math.ceil(width / num_columns)
+    depth = math.ceil(vocab_size / num_columns)
     ids = column[:, :, None] + torch.arange(
         0, depth * num_columns, num_columns, device=logits.device
     )  # (B, count, depth)
     exists = ids < vocab_size
     ids = ids.clamp_(max=vocab_size - 1)
-    flat = row[:, :, None] * width + ids
+    flat = row[:, :, None] * vocab_size + ids
     values = logits.view(sentence_offsets.shape[0], -1).gather(1, flat.flatten(1)).view_as(ids)
     values = (values + sentence_offsets.gather(1, row)[:, :, None]).masked_fill_(~exists, -torch.inf)
     values, place = values.flatten(1).topk(count, dim=-1)  # (B, count)

@@ -53,7 +53,7 @@ def beam_search(
     while len(beams.sentences):
         logits = model.step(beams.last_ids, state)
         offsets = beams.log_probs.flatten() - rules.apply(logits, beams.history)  # (R,)
-        beams.advance(*largest_candidates(logits, offsets, config.beam_size, beams.num_candidates, model.vocab_size))
+        beams.advance(*largest_candidates(logits, offsets, config.beam_size, beams.num_candidates))
         staying = beams.retire(results)
         if staying is not None:
             rules.select(staying)

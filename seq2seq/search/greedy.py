@@ -35,7 +35,7 @@ def greedy_search(
     """Take the most likely token at every step: one hypothesis a sentence; nothing is drawn with `sentence_keys`."""
 
     def most_likely(logits: Tensor, position: int, sentences: Tensor) -> Tensor:
-        return largest_candidates(logits, logits.new_zeros(len(logits)), 1, 1, model.vocab_size)[2].squeeze(1)
+        return largest_candidates(logits, logits.new_zeros(len(logits)), num_rows=1, count=1)[2].squeeze(1)
 
     return _follow(model, source_ids, config, prefixes, 1, most_likely)
 
