@@ -19,6 +19,9 @@ UPDATE_RMS = 0.2
 # the norm up between 0.73 and 1.27.
 POLYNOMIALS = ((8.0934, -23.6204, 17.4462), (3.6366, -2.7219, 0.5365), (2.6613, -1.9772, 0.4526))
 
+# From this ratio of the longer side to the shorter, the iteration is faster on the product of the matrix with itself.
+LONG = 2
+
 
 class Muon(torch.optim.Optimizer):
     """Jordan et al. 2024, "Muon: an optimizer for hidden layers in neural networks"."""
@@ -119,7 +122,22 @@ def _iterated(x: Tensor) -> Tensor:
     if tall:
         x = x.mT.contiguous()  # the products below are of the shorter side
     x = x / (torch.linalg.matrix_norm(x, keepdim=True) + 1e-20)
-    for a, b, c in POLYNOMIALS:
-        square = x @ x.mT  # (N, R, R)
-        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
+    if x.shape[2] >= LONG * x.shape[1] and x.dtype == torch.float32:  # squaring is too coarse in 16 bits
+        x = _polynomials_of(x @ x.mT) @ x
+    else:
+        for a, b, c in POLYNOMIALS:
+            square = x @ x.mT  # (N, R, R)
+            x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
     return x.mT if tall else x
+
+
+def _polynomials_of(square: Tensor) -> Tensor:
+    """All polynomials as one factor, from x x^T (N, R, R): it commutes with them, so x is multiplied only once."""
+    factor = None
+    for a, b, c in POLYNOMIALS:
+        step = torch.baddbmm(square, square, square, beta=b, alpha=c)  # (N, R, R)
+        step.diagonal(dim1=1, dim2=2).add_(a)
+        factor = step if factor is None else step @ factor
+        if (a, b, c) != POLYNOMIALS[-1]:
+            square = step @ square @ step
+    return factor
