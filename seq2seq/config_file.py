@@ -106,7 +106,8 @@ def reread(path: Path) -> Config:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise ConfigError(str(path), [f"cannot be read ({reason})"]) from error
     except ValidationError as error:
-        raise ConfigError(str(path), [_describe(problem) for problem in error.errors()]) from error
+        found = [problem for problem in error.errors() if not _is_meant_otherwise(problem)]
+        raise ConfigError(str(path), [_describe(problem) for problem in found]) from error
     if problems:
         raise ConfigError(str(path), problems)
     return config
@@ -210,7 +211,7 @@ def _describe(problem: Mapping[str, Any]) -> str:
             return f"{key}: {value!r} is not one of {expected}{did_you_mean(str(value), expected.split(', '))}"
         case "value_error":
             return f"{key}: {problem['ctx']['error']}"
-        case "model_type" | "tuple_type" if _is_source(location):
+        case "model_type" if problem["ctx"]["class_name"] == SourceConfig.__name__:
             return f"{key}: {value!r} should be a source, such as {{tsv: FILE}}{', or a list' * (key == 'data.train')}"
         case "too_short":
             return f"{key}: is empty; name at least one"
@@ -222,22 +223,18 @@ def _describe(problem: Mapping[str, Any]) -> str:
 
 
 def _is_meant_otherwise(problem: Mapping[str, Any]) -> bool:
-    # in a place for one source or a list of them: that a list is no source, a source no list, and a list without its
-    # wrong entries too short is not worth a line beside what is told of the source or the entries
-    if not any(map(_is_union_branch, problem["loc"])):
+    # in a place for one source or a list of them: that a list is no source, that a source is no list, and that a list
+    # without its wrong entries is too short is not worth a line beside what is told of the source or the entries
+    if not any(map(_is_union_branch, problem["loc"][-1:])):
         return False
     match problem["type"]:
         case "tuple_type":
-            return isinstance(problem["input"], Mapping)
+            return True
         case "model_type":
             return isinstance(problem["input"], list)
         case "too_short":
             return bool(problem["input"])
     return False
-
-
-def _is_source(location: Sequence[Any]) -> bool:
-    return location[:1] == ("data",) and location[1:2] in (("train",), ("valid",), ("test",))
 
 
 def _place(problem: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -210,6 +210,7 @@ def test_a_required_key_that_is_wrong_is_told_once(folder):
         ("data.train=3", "data.train: 3 should be a source, such as {tsv: FILE}, or a list"),
         ("data.train=[]", "data.train: is empty; name at least one"),
         ("data.train=[3]", "data.train.0: 3 should be a source, such as {tsv: FILE}"),
+        ("data.train=[[1]]", "data.train.0: [1] should be a source, such as {tsv: FILE}"),
         ("data.valid=[1]", "data.valid: [1] should be a source, such as {tsv: FILE}"),
         ("model=3", "model: 3 should be keys with values"),
     ],

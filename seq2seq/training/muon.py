@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-# Lower than the usual 0.95, which learns more slowly in the first thousand steps, where small corpora end.
+# Lower than the usual 0.95, which learns more slowly in the first hundreds of steps (on Multi30k).
 MOMENTUM = 0.9
 # Of an update's root mean square, so that one learning rate suits these matrices and AdamW's weights (Liu et al. 2025,
 # "Muon is scalable for LLM training", section 2.2).
@@ -134,11 +134,16 @@ def _iterated(x: Tensor) -> Tensor:
 
 def _polynomials_of(square: Tensor) -> Tensor:
     """All polynomials as one factor, from x x^T (N, R, R): it commutes with them, so x is multiplied only once."""
-    factor = None
-    for a, b, c in POLYNOMIALS:
-        step = torch.baddbmm(square, square, square, beta=b, alpha=c)  # (N, R, R)
-        step.diagonal(dim1=1, dim2=2).add_(a)
-        factor = step if factor is None else step @ factor
-        if (a, b, c) != POLYNOMIALS[-1]:
-            square = step @ square @ step
+    first, *others = POLYNOMIALS
+    factor = step = _polynomial_of(square, *first)
+    for coefficients in others:
+        square = step @ square @ step  # of x, as this step leaves it
+        step = _polynomial_of(square, *coefficients)
+        factor = step @ factor
     return factor
+
+
+def _polynomial_of(square: Tensor, a: float, b: float, c: float) -> Tensor:
+    step = torch.baddbmm(square, square, square, beta=b, alpha=c)  # (N, R, R)
+    step.diagonal(dim1=1, dim2=2).add_(a)
+    return step
