@@ -67,7 +67,14 @@ def packed(layer: nn.Module) -> Callable[[Tensor], Tensor]:
     if not plain or not torch.backends.mkldnn.is_available() or not hasattr(kernels, "_linear_pointwise"):
         return layer
     weight, bias = kernels._reorder_linear_weight(layer.weight.detach()), layer.bias
-    return lambda inputs: kernels._linear_pointwise(inputs, weight, bias, "none", [], "")
+
+    def multiply(inputs: Tensor) -> Tensor:
+        try:
+            return kernels._linear_pointwise(inputs, weight, bias, "none", [], "")
+        except RuntimeError:  # no room for the code that it makes for each number of rows; the layer needs none
+            return layer(inputs)
+
+    return multiply
 
 
 def never_generated(tokenizers: TokenizerPair) -> tuple[int, ...]:
