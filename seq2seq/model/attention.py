@@ -135,8 +135,8 @@ class SelfAttention(nn.Module):
         return self.output(context.flatten(1))  # (R, D)
 
     def joined(self) -> dict[nn.Parameter, int]:
-        """The weights that are several projections, one above another, and how many."""
-        return {self.query_key_value.weight: 3}
+        """The weights that are several projections, one above another: of how many, each head's counted by itself."""
+        return {self.query_key_value.weight: 3 * self.num_heads}
 
     def _project(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         projected = self.query_key_value(states).unflatten(-1, (3, self.num_heads, self.head_dim))  # (B, T, 3, H, K)
@@ -162,7 +162,7 @@ class CrossAttention(nn.Module):
 
     def joined(self) -> dict[nn.Parameter, int]:
         """As in `SelfAttention`."""
-        return {self.key_value.weight: 2}
+        return {self.query.weight: self.num_heads, self.key_value.weight: 2 * self.num_heads}
 
     def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of a memory, (B, S, D) -> two of (B, H, S, K)."""
