@@ -20,7 +20,7 @@ FilePath = Annotated[Path, Field(strict=False)]
 
 # What changes neither the weights of a model nor what they compute; `max_length` does where positions are learned.
 FREE_MODEL_KEYS = frozenset(
-    {"preset", "dropout", "attention_dropout", "activation_dropout", "word_dropout", "max_length"}
+    {"preset", "dropout", "attention_dropout", "activation_dropout", "word_dropout", "max_length", "initialization"}
 )
 
 
@@ -202,6 +202,8 @@ class ModelConfig(PresetSection):
     """Multiply embeddings by sqrt(d_model)."""
     output_bias: bool = False
     """Add a bias to the logits."""
+    initialization: Literal["glorot", "mimetic"] = "glorot"
+    """How weights begin: at random, or attention as it is in trained models, which learns sooner."""
 
     @model_validator(mode="after")
     def _fits(self) -> "ModelConfig":

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from seq2seq.config import PRESETS, ClassifierConfig, ModelConfig
+from seq2seq.model.attention import capture_attention
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model.transformer import Transformer
 
@@ -215,3 +216,16 @@ def test_classifier_ignores_padding_and_shares_the_encoder(pooling):
     translation = Transformer(config, VOCAB, VOCAB)
     classifier.encoder.load_state_dict(translation.encoder.state_dict())
     torch.testing.assert_close(classifier.encoder(source, mask), translation.eval().encode(source, mask))
+
+
+@torch.no_grad()
+def test_mimetic_attention_looks_at_what_is_alike():
+    model = build(initialization="mimetic", positions="learned")
+    layer = model.encoder.layers[0].attention
+    states = torch.randn(1, 7, 32)
+    with capture_attention(model) as captured:
+        layer(states)
+        model.decoder.layers[0].cross_attention(states, states)
+    for weights in captured.values():  # (1, H, T, S)
+        assert weights.mean(1).argmax(-1).tolist() == [list(range(7))]
+    assert build(positions="learned").state_dict().keys() == model.state_dict().keys()

@@ -8,6 +8,7 @@ import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from seq2seq.bench.report import Column, LeftOut, Report, machine, rounds_of
 from seq2seq.config import SearchConfig
 from seq2seq.errors import DataError, ModelError, UserError
 from seq2seq.evaluation.text import score_texts
-from seq2seq.inference.loading import EngineName, load_engine, override_search
+from seq2seq.inference.loading import EngineName, Loaded, load_engine, override_search
 from seq2seq.inference.translator import Translator
 from seq2seq.lines import read_lines
 from seq2seq.model_folder import LoadedModel, load_model
@@ -52,7 +53,7 @@ NOTES = [
     "matmul rate: the share of the measured rate of one large matrix product, in the precision above, that the model's "
     "FLOPs make; products of int8 have another rate",
     "peak MiB: growth of the one process while a system was opened and translated everything for the first time; "
-    "ctranslate2 was opened once for each way to use the threads, of which the faster one is measured",
+    "ctranslate2 was opened for each way to use the threads, one after the other, of which the faster one is measured",
 ]
 
 
@@ -108,14 +109,20 @@ class OurDecoding:
 
     def __init__(self, folder: Path, engine: EngineName, quantization: str | None, settings: Engines):
         self.name = " ".join(filter(None, ("seq2seq", engine if engine != "torch" else "", quantization)))
-        self._loaded = load_engine(
-            (folder,), engine, quantization, settings.device, settings.precision, settings.threads
+        self._load = partial(
+            load_engine, (folder,), engine, quantization, settings.device, settings.precision, settings.threads
         )
+        self._loaded: Loaded | None = None
 
     def translate(self, lines: Sequence[str], search: SearchConfig) -> Translated:
         """As `DecodingSystem.translate`."""
+        self._loaded = self._loaded or self._load()
         translations = Translator(self._loaded.engine, self._loaded.tokenizers, search).translate(lines)
         return Translated([one.text for one in translations], sum(one.tokens for one in translations))
+
+    def close(self) -> None:
+        """As `DecodingSystem.close`."""
+        self._loaded = None
 
 
 @dataclass
@@ -249,6 +256,7 @@ def _enter(
                 for search in searches:
                     system.translate(lines.sources[:1], search)
                     outputs.append(system.translate(lines.sources, search))
+                system.close()
         except UserError as error:
             if peer is None:
                 raise
@@ -263,9 +271,12 @@ def _take_round(entrant: Entrant, lines: Lines, rounds: Rounds, here: Runtime, t
         torch.set_num_threads(threads)
         return seconds_of(lambda: entrant.system.translate(some, entrant.search), here.device)
 
+    translate(lines.sources[:2])  # what was closed opens before it is measured, for each kind of work
     entrant.seconds.append(translate(lines.sources))
+    translate(lines.sources[:1])
     singles = [translate([line]) for line in lines.sources[: rounds.single_sentences]]
     entrant.single_seconds.append(statistics.median(singles))
+    entrant.system.close()
 
 
 def _report(

@@ -7,6 +7,7 @@ with the same beam, length penalty and limit.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -42,6 +43,10 @@ class DecodingSystem(Protocol):
 
     def translate(self, lines: Sequence[str], search: SearchConfig) -> Translated:
         """Translate each line; none is blank or over the model's length."""
+
+    def close(self) -> None:
+        """Give its threads back until `translate` is called again: OpenMP, which all share, lets threads that meet
+        wait actively only while a process has no more of them than there are processors."""
 
 
 def open_decoding_peers(
@@ -80,32 +85,44 @@ class BareCTranslate2:
         folder.mkdir()
         ctranslate2.write_ctranslate2(folder, model.model, describe(model, quantization))
         device, threads = runtime.device, torch.get_num_threads()
-        arrangements = dict.fromkeys(((1, threads), (threads, 1))) if device.type == "cpu" else ((1, 0),)
-        self._translators = [
-            ctranslate2.package().Translator(
-                str(folder), device=device.type, device_index=device.index or 0, compute_type=quantization,
-                inter_threads=workers, intra_threads=each,
+        arrangements = ((1, threads), (threads, 1)) if device.type == "cpu" else ((1, 0),)
+        self._openers = [
+            partial(
+                ctranslate2.package().Translator, str(folder), device=device.type, device_index=device.index or 0,
+                compute_type=quantization, inter_threads=workers, intra_threads=each,
             )
-            for workers, each in arrangements
+            for workers, each in dict.fromkeys(arrangements)
         ]  # fmt: skip
-        self._chosen: dict[tuple[int, bool], Any] = {}
+        self._chosen: dict[tuple[int, bool], partial] = {}
+        self._open: tuple[partial, Any] | None = None
 
     def translate(self, lines: Sequence[str], search: SearchConfig) -> Translated:
         """As `DecodingSystem.translate`."""
         work = search.beam_size, len(lines) == 1
         if work not in self._chosen:
-            self._chosen[work] = self._faster(lines[:TRIED_LINES], search)
-        return self._translate(self._chosen[work], lines, search)
+            self._chosen[work] = self._fastest(lines[:TRIED_LINES], search)
+        return self._translate(self._opened(self._chosen[work]), lines, search)
 
-    def _faster(self, lines: Sequence[str], search: SearchConfig) -> Any:
-        def seconds(translator: Any) -> float:
+    def close(self) -> None:
+        """As `DecodingSystem.close`."""
+        self._open = None
+
+    def _opened(self, opener: partial) -> Any:
+        if self._open is None or self._open[0] is not opener:
+            self.close()
+            self._open = opener, opener()
+        return self._open[1]
+
+    def _fastest(self, lines: Sequence[str], search: SearchConfig) -> partial:
+        def seconds(opener: partial) -> float:
+            translator = self._opened(opener)
             start = time.perf_counter()
             self._translate(translator, lines, search)
             return time.perf_counter() - start
 
-        if len(self._translators) == 1:
-            return self._translators[0]
-        return min(self._translators, key=lambda one: min(seconds(one) for _ in range(TRIED_TIMES)))
+        if len(self._openers) == 1:
+            return self._openers[0]
+        return min(self._openers, key=lambda one: min(seconds(one) for _ in range(TRIED_TIMES)))
 
     def _translate(self, translator: Any, lines: Sequence[str], search: SearchConfig) -> Translated:
         source = self._tokenizers.source
@@ -149,6 +166,9 @@ class MarianGenerate:
                 texts[place] = self._tokenizers.target.decode(output)
                 tokens += len(output)
         return Translated(texts, tokens)
+
+    def close(self) -> None:
+        """Its threads are torch's."""
 
     @torch.inference_mode()
     def _generate(self, rows: Sequence[Sequence[int]], search: SearchConfig) -> list[list[int]]:

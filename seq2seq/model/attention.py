@@ -20,6 +20,8 @@ from seq2seq.model.positions import RotaryPositions
 
 # Below this many weights a head, two plain products are faster on a processor than the fused kernel.
 PLAIN_BELOW = 128 * 128
+# How large the projections that `mimic` makes of others are beside them; more makes attention too sharp to begin with.
+LIKENESS = 0.5
 
 Observer = Callable[[Tensor], None]
 
@@ -138,6 +140,15 @@ class SelfAttention(nn.Module):
         """The weights that are several projections, one above another: of how many, each head's counted by itself."""
         return {self.query_key_value.weight: 3 * self.num_heads}
 
+    @torch.no_grad()
+    def mimic(self) -> None:
+        """Begin as attention is found in trained models (Trockman and Kolter 2023, "Mimetic initialization of
+        self-attention layers"): queries and keys of the same token or position are alike, and what is attended to is
+        taken off the state rather than added to it."""
+        query, key, value = self.query_key_value.weight.chunk(3)  # (H*K, D) each
+        query.copy_(LIKENESS * key)
+        self.output.weight.copy_(-LIKENESS * value.T)
+
     def _project(self, states: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         projected = self.query_key_value(states).unflatten(-1, (3, self.num_heads, self.head_dim))  # (B, T, 3, H, K)
         return projected.permute(2, 0, 3, 1, 4).unbind(0)
@@ -163,6 +174,11 @@ class CrossAttention(nn.Module):
     def joined(self) -> dict[nn.Parameter, int]:
         """As in `SelfAttention`."""
         return {self.query.weight: self.num_heads, self.key_value.weight: 2 * self.num_heads}
+
+    @torch.no_grad()
+    def mimic(self) -> None:
+        """As in `SelfAttention`, for queries and keys: it begins along the diagonal, and at tokens of both sides."""
+        self.query.weight.copy_(LIKENESS * self.key_value.weight.chunk(2)[0])
 
     def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values of a memory, (B, S, D) -> two of (B, H, S, K)."""

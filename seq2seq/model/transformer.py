@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.config import ModelConfig
-from seq2seq.model.attention import key_bias
+from seq2seq.model.attention import CrossAttention, SelfAttention, key_bias
 from seq2seq.model.layers import DecoderLayer, EncoderLayer, TokenEmbedding, make_norm
 
 
@@ -22,7 +22,7 @@ class Encoder(nn.Module):
         self.embedding = TokenEmbedding(config, vocab_size)
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
         self.norm = make_norm(config) if config.norm_position == "pre" else nn.Identity()
-        initialize(self)
+        initialize(self, config)
 
     def forward(self, source_ids: Tensor, source_mask: Tensor) -> Tensor:
         """(B, S) ids and mask (True = real) -> memory (B, S, D)."""
@@ -41,7 +41,7 @@ class Decoder(nn.Module):
         self.embedding = TokenEmbedding(config, vocab_size)
         self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.num_decoder_layers))
         self.norm = make_norm(config) if config.norm_position == "pre" else nn.Identity()
-        initialize(self)
+        initialize(self, config)
 
     def forward(self, target_ids: Tensor, memory: Tensor, source_bias: Tensor | None) -> Tensor:
         """(B, T) ids over a memory (B, S, D) -> (B, T, D).
@@ -179,10 +179,11 @@ def padding_bias(mask: Tensor) -> Tensor | None:
     return key_bias(mask)
 
 
-def initialize(module: nn.Module) -> None:
+def initialize(module: nn.Module, config: ModelConfig) -> None:
     """Glorot-uniform matrices (Glorot and Bengio 2010) and zero biases for every linear layer.
 
-    A layer that computes several projections at once is initialised as that many layers.
+    A layer that computes several projections at once is initialised as that many layers. With `mimetic`, attention
+    begins as `mimic` says.
     """
     for name, layer in module.named_modules():
         if isinstance(layer, nn.Linear):
@@ -190,3 +191,7 @@ def initialize(module: nn.Module) -> None:
             for part in layer.weight.chunk(parts):
                 nn.init.xavier_uniform_(part)
             nn.init.zeros_(layer.bias)
+    if config.initialization == "mimetic":
+        for layer in module.modules():
+            if isinstance(layer, SelfAttention | CrossAttention):
+                layer.mimic()
