@@ -18,7 +18,7 @@ NonNegative = Annotated[int, Field(ge=0)]
 PositiveFloat = Annotated[float, Field(gt=0.0)]
 FilePath = Annotated[Path, Field(strict=False)]
 
-# What changes neither the weights of a model nor what they compute; `max_length` does where positions are learned.
+# What changes neither which weights a model has nor what they compute; `max_length` does where positions are learned.
 FREE_MODEL_KEYS = frozenset(
     {"preset", "dropout", "attention_dropout", "activation_dropout", "word_dropout", "max_length", "initialization"}
 )

@@ -251,8 +251,8 @@ def _enter(
         try:
             outputs = []
             with peak_memory(here.device) as peak:
-                system = make()
                 torch.set_num_threads(threads)  # CTranslate2 changes it for the whole process
+                system = make()
                 for search in searches:
                     system.translate(lines.sources[:1], search)
                     outputs.append(system.translate(lines.sources, search))
