@@ -250,11 +250,20 @@ def test_a_decoding_report_agrees_with_itself(decoded):
                 assert other[ratio]["rounds"] == pytest.approx(expected, rel=2e-3)
 
 
-def test_every_system_has_the_threads_that_were_asked_for(model):
-    before = torch.get_num_threads()
+def test_every_system_has_the_threads_that_were_asked_for(model, monkeypatch):
+    before, opened = torch.get_num_threads(), set()
+    package = pytest.importorskip("ctranslate2")
+    open_translator = package.Translator
+
+    def spy(*given, **named):
+        opened.add((named["compute_type"], named["inter_threads"], named["intra_threads"]))
+        return open_translator(*given, **named)
+
+    monkeypatch.setattr(package, "Translator", spy)
     try:
         report = measure_decoding(model, threads=2, peers=("ctranslate2",))
         assert torch.get_num_threads() == report.machine["threads"] == 2  # CTranslate2 makes it 1
+        assert opened == {(kind, *threads) for kind in ("float32", "int8") for threads in ((1, 2), (2, 1))}
     finally:
         torch.set_num_threads(before)
 
