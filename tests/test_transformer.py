@@ -226,6 +226,7 @@ def test_mimetic_attention_looks_at_what_is_alike():
     with capture_attention(model) as captured:
         layer(states)
         model.decoder.layers[0].cross_attention(states, states)
+    assert len(captured) == 2
     for weights in captured.values():  # (1, H, T, S)
         assert weights.mean(1).argmax(-1).tolist() == [list(range(7))]
     assert build(positions="learned").state_dict().keys() == model.state_dict().keys()

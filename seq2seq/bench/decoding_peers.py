@@ -110,9 +110,7 @@ class BareCTranslate2:
     def _opened(self, opener: partial) -> Any:
         if self._open is None or self._open[0] is not opener:
             self.close()
-            threads = torch.get_num_threads()
             self._open = opener, opener()
-            torch.set_num_threads(threads)  # CTranslate2 changes it for the whole process
         return self._open[1]
 
     def _fastest(self, lines: Sequence[str], search: SearchConfig) -> partial:
