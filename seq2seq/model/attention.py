@@ -87,6 +87,38 @@ def attention_weights(query: Tensor, key: Tensor, bias: Tensor | None = None, ca
     return scores.softmax(dim=-1)
 
 
+def attend_stored(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`attend` for one step of decoding, whose time goes into the number of operations: heads stand beside sentences.
+
+    Args:
+        query: (G, N, K), the queries of G heads.
+        keys: (G, K, S).
+        values: (G, S, K).
+        bias: added to the scores, broadcast to (G, N, S).
+
+    Returns:
+        (G, N, K).
+    """
+    added, beta = (query.new_empty(()), 0) if bias is None else (bias, 1)  # beta 0: not read
+    scores = torch.baddbmm(added, query, keys, beta=beta, alpha=1 / math.sqrt(query.size(2)))  # (G, N, S)
+    return torch.bmm(scores.softmax(-1), values)  # (G, N, K)
+
+
+def plain(module: nn.Module) -> Callable[[Tensor], Tensor]:
+    """What a module computes, as a function with its weights at hand.
+
+    To call a module and to look its weights up costs more than a small product; a step of decoding has dozens of them.
+    """
+    match module:
+        case nn.Linear():
+            weight, bias = module.weight, module.bias
+            return lambda inputs: functional.linear(inputs, weight, bias)
+        case nn.LayerNorm():
+            shape, weight, bias, epsilon = module.normalized_shape, module.weight, module.bias, module.eps
+            return lambda inputs: torch.layer_norm(inputs, shape, weight, bias, epsilon)
+    return module
+
+
 def _causal_bias(length: int, device: torch.device) -> Tensor:
     return torch.full((length, length), -1e4, device=device).triu_(1)  # (T, T)
 
@@ -114,27 +146,32 @@ class SelfAttention(nn.Module):
         context = attend(query, key, value, bias, causal, self.dropout)
         return self.output(context.transpose(1, 2).flatten(2))  # (B, T, D)
 
-    def step(self, states: Tensor, memory: Tensor) -> Tensor:
-        """One position of decoding.
+    def step_function(self) -> Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]:
+        """What computes one position of decoding, over those before it and itself.
 
-        Args:
-            states: (R, D), the newest position of each row.
-            memory: (t + 1, 2, R, H * K), keys and values of all positions; the newest is written here.
+        Its arguments are
 
-        Returns:
-            (R, D).
+        - states: (R, D), the newest position of each row,
+        - newest: (2, R, H * K), the last position's room in `keys` and `values`, written here,
+        - keys: (R * H, K, t + 1), and
+        - values: (R * H, t + 1, K);
+
+        it returns (R, D).
         """
-        position, rows = memory.size(0) - 1, states.size(0)
-        query, newest = self.query_key_value(states).split([memory.size(3), 2 * memory.size(3)], dim=1)
-        memory[position] = newest.view(rows, 2, -1).transpose(0, 1)  # (2, R, H*K)
-        query = query.view(rows, self.num_heads, 1, self.head_dim)  # (R, H, 1, K)
-        if self.rotary is not None:
-            query = self.rotary(query, position)
-            turned = memory[position, 0].view(rows, self.num_heads, 1, self.head_dim)
-            memory[position, 0] = self.rotary(turned, position).flatten(1)
-        stored = memory.unflatten(3, (self.num_heads, self.head_dim)).permute(1, 2, 3, 0, 4)  # (2, R, H, t+1, K)
-        context = attend(query, stored[0], stored[1])  # (R, H, 1, K)
-        return self.output(context.flatten(1))  # (R, D)
+        query_key_value, output = plain(self.query_key_value), plain(self.output)
+        rotary, num_heads, head_dim = self.rotary, self.num_heads, self.head_dim
+
+        def step(states: Tensor, newest: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+            rows = states.size(0)
+            parts = query_key_value(states).view(rows, 3, -1).transpose(0, 1)  # (3, R, H*K)
+            if rotary is not None:
+                heads = parts[:2].unflatten(2, (num_heads, 1, head_dim))  # (2, R, H, 1, K)
+                parts = torch.cat([rotary(heads, keys.size(2) - 1).flatten(2), parts[2:]])
+            newest.copy_(parts[1:])
+            query = parts[0].reshape(-1, 1, head_dim)  # (R*H, 1, K)
+            return output(attend_stored(query, keys, values).view(rows, -1))  # (R, D)
+
+        return step
 
     def joined(self) -> dict[nn.Parameter, int]:
         """The weights that are several projections, one above another: of how many, each head's counted by itself."""
@@ -192,6 +229,30 @@ class CrossAttention(nn.Module):
             self.observer(attention_weights(query, key, bias))
         context = attend(query, key, value, bias, dropout=self.dropout)
         return self.output(context.transpose(1, 2).flatten(2))  # (B, T, D)
+
+    def step_function(self) -> Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]:
+        """What computes one position of decoding; the R / B rows of a sentence are its queries.
+
+        Its arguments are
+
+        - states: (R, D), sentence-major,
+        - keys: (B * H, K, S),
+        - values: (B * H, S, K), and
+        - bias: (B * H, 1, S), or None where nothing is padded;
+
+        it returns (R, D).
+        """
+        project_query, output = plain(self.query), plain(self.output)
+        num_heads, head_dim = self.num_heads, self.head_dim
+
+        def step(states: Tensor, keys: Tensor, values: Tensor, bias: Tensor | None) -> Tensor:
+            groups = keys.size(0)  # B*H
+            query = project_query(states)  # (R, H*K)
+            by_head = query.view(groups // num_heads, -1, num_heads, head_dim).transpose(1, 2)  # (B, H, N, K)
+            context = attend_stored(by_head.reshape(groups, -1, head_dim), keys, values, bias)  # (B*H, N, K)
+            return output(context.view(by_head.shape).transpose(1, 2).reshape(query.shape))  # (R, D)
+
+        return step
 
 
 @contextmanager

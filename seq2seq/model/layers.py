@@ -6,14 +6,14 @@ Shapes: B sentences, T positions, S source positions, D d_model, F d_ff, R rows 
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from seq2seq.config import ModelConfig
-from seq2seq.model.attention import CrossAttention, SelfAttention
+from seq2seq.model.attention import CrossAttention, SelfAttention, plain
 from seq2seq.model.dropout import Dropout
 from seq2seq.model.positions import PositionalEmbedding
 
@@ -42,6 +42,13 @@ class Residual(nn.Module):
             return states + self.dropout(sublayer(self.norm(states)))
         return self.norm(states + self.dropout(sublayer(states)))
 
+    def step_function(self, sublayer: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        """`forward` around a sub-layer's step, whose further arguments it hands on; without dropout."""
+        norm = plain(self.norm)
+        if self.norm_first:
+            return lambda states, *others: states + sublayer(norm(states), *others)
+        return lambda states, *others: norm(states + sublayer(states, *others))
+
 
 class FeedForward(nn.Module):
     """Position-wise feed-forward layer (Vaswani et al. 2017, section 3.3); swiglu is Shazeer 2020."""
@@ -56,6 +63,11 @@ class FeedForward(nn.Module):
     def forward(self, states: Tensor) -> Tensor:
         """(..., D) -> (..., D)."""
         return self.output(self.dropout(self._activate(self.inner(states))))
+
+    def step_function(self) -> Callable[[Tensor], Tensor]:
+        """`forward` without dropout, for a step of decoding."""
+        inner, output, activate = plain(self.inner), plain(self.output), self._activate
+        return lambda states: output(activate(inner(states)))
 
     def _activate(self, inner: Tensor) -> Tensor:
         match self.activation:
@@ -92,6 +104,16 @@ class TokenEmbedding(nn.Module):
             embedded = embedded + self.positions(token_ids.size(1), start)
         return self.dropout(embedded)
 
+    def step_function(self) -> Callable[[Tensor, int], Tensor]:
+        """`forward` without any dropout for a step of decoding: ids (R,) and their position -> (R, D)."""
+        tokens, scale, positions = self.tokens.weight, self.scale, self.positions
+
+        def step(token_ids: Tensor, position: int) -> Tensor:
+            embedded = functional.embedding(token_ids, tokens) * scale  # (R, D)
+            return embedded if positions is None else embedded + positions(1, position)
+
+        return step
+
 
 class EncoderLayer(nn.Module):
     """Self-attention and feed-forward."""
@@ -122,21 +144,24 @@ class DecoderLayer(nn.Module):
         states = self.cross_residual(states, lambda inner: self.cross_attention(inner, memory, source_bias))
         return self.feed_forward_residual(states, self.feed_forward)
 
-    def step(self, states: Tensor, own: Tensor, key: Tensor, value: Tensor, source_bias: Tensor | None) -> Tensor:
-        """One position of decoding: (R, D) -> (R, D).
+    def step_function(self) -> "LayerStep":
+        """What computes one position of decoding, without dropout: (R, D) -> (R, D).
 
-        Args:
-            states: (R, D), sentence-major rows.
-            own: (t + 1, 2, R, H * K), self-attention's keys and values; the newest position is written here.
-            key: (B, H, S, K), the sentence's cross keys, which its R / B beams share.
-            value: (B, H, S, K).
-            source_bias: (B, 1, 1, S) or None.
+        Its arguments are
+
+        - states: (R, D), sentence-major rows,
+        - own: what self-attention's step takes beside them,
+        - memory: keys and values of cross-attention's step, and
+        - bias: of the source, as there.
         """
+        attend = self.attention_residual.step_function(self.attention.step_function())
+        attend_memory = self.cross_residual.step_function(self.cross_attention.step_function())
+        feed_forward = self.feed_forward_residual.step_function(self.feed_forward.step_function())
 
-        def cross(inner: Tensor) -> Tensor:
-            beams = inner.view(key.size(0), -1, inner.size(1))  # (B, R/B, D): the beams are the queries
-            return self.cross_attention.over(beams, key, value, source_bias).flatten(0, 1)  # (R, D)
+        def step(states: Tensor, own: Sequence[Tensor], memory: Sequence[Tensor], bias: Tensor | None) -> Tensor:
+            return feed_forward(attend_memory(attend(states, *own), *memory, bias))
 
-        states = self.attention_residual(states, lambda inner: self.attention.step(inner, own))
-        states = self.cross_residual(states, cross)
-        return self.feed_forward_residual(states, self.feed_forward)
+        return step
+
+
+LayerStep = Callable[[Tensor, Sequence[Tensor], Sequence[Tensor], Tensor | None], Tensor]

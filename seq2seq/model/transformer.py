@@ -6,11 +6,14 @@ the same layers. `Encoder` owns its embedding, so a classifier loads the encoder
 Shapes: B sentences, S source length, T target length, D d_model, H heads, K head_dim, V vocabulary, R = B * beams.
 """
 
+import math
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor, nn
 
 from seq2seq.config import ModelConfig
-from seq2seq.model.attention import CrossAttention, SelfAttention, key_bias
+from seq2seq.model.attention import CrossAttention, SelfAttention, key_bias, plain
 from seq2seq.model.layers import DecoderLayer, EncoderLayer, TokenEmbedding, make_norm
 
 
@@ -108,68 +111,85 @@ class Transformer(nn.Module):
         return self.output(hidden)
 
     def new_cache(self, memory: Tensor, source_mask: Tensor, beam_size: int, max_length: int) -> "DecoderCache":
-        """An empty cache for decoding `beam_size` rows of each sentence, at most `max_length` positions."""
+        """An empty cache for decoding each sentence, at most `max_length` positions: one row of it, and after
+        `DecoderCache.spread` `beam_size` rows."""
         return DecoderCache(self, memory, source_mask, beam_size, max_length)
 
     def decode_step(self, token_ids: Tensor, cache: "DecoderCache") -> Tensor:
         """The ids of position `cache.length`, (R,) sentence-major -> hidden (R, D); the cache grows by one."""
-        states = self.decoder.embedding(token_ids[:, None], start=cache.length).squeeze(1)  # (R, D)
-        own = cache.extend()  # (t + 1, 2L, R, H*K)
-        for index, layer in enumerate(self.decoder.layers):
-            key, value = cache.cross[index]
-            states = layer.step(states, own[:, 2 * index : 2 * index + 2], key, value, cache.source_bias)
-        return self.decoder.norm(states)
+        states = cache.embed(token_ids, cache.length)  # (R, D)
+        for step, own, memory in zip(cache.layer_steps, cache.extend(), cache.cross, strict=True):
+            states = step(states, own, memory, cache.source_bias)
+        return cache.norm(states)
 
 
 class DecoderCache:
     """Keys and values that decoding has computed: self-attention's for each row, cross-attention's once a sentence.
 
     Self-attention's stand time-first in one preallocated block, so that following the beams copies exactly the
-    positions there are, in one call for all layers, into a second block that then takes the first one's place.
+    positions there are, in one call for all layers, into a second block that then takes the first one's place. Both are
+    handed out as `SelfAttention.step` and `CrossAttention.step` multiply them, with no copy.
     """
 
     def __init__(self, model: Transformer, memory: Tensor, source_mask: Tensor, beam_size: int, max_length: int):
         config = model.config
         self.length = 0
         self.beam_size = beam_size
-        self.source_bias = padding_bias(source_mask)
-        self.cross = [
-            tuple(part.contiguous() for part in layer.cross_attention.project(memory))  # (B, H, S, K) each
-            for layer in model.decoder.layers
-        ]
-        width = config.num_heads * config.head_width
-        self._row_shape = (max_length, 2 * config.num_decoder_layers)
-        self._width = width
-        size = max_length * 2 * config.num_decoder_layers * memory.size(0) * beam_size * width
-        dtype = self.cross[0][0].dtype
-        self._storage = torch.empty(size, dtype=dtype, device=memory.device)
+        self.embed = model.decoder.embedding.step_function()
+        self.layer_steps = [layer.step_function() for layer in model.decoder.layers]
+        self.norm = plain(model.decoder.norm)
+        self._num_heads, self._num_layers = config.num_heads, config.num_decoder_layers
+        self._width = config.num_heads * config.head_width
+        self._max_length = max_length
+        parts = [part for layer in model.decoder.layers for part in layer.cross_attention.project(memory)]
+        self._set_cross([part.contiguous() for part in parts], padding_bias(source_mask))
+        size = max_length * self._num_layers * 2 * memory.size(0) * beam_size * self._width
+        self._storage = torch.empty(size, dtype=parts[0].dtype, device=memory.device)
         self._spare: Tensor | None = None  # greedy search never needs it
-        self._view = self._shaped(self._storage, memory.size(0) * beam_size)
+        self._use(self._storage, memory.size(0))
 
-    def extend(self) -> Tensor:
-        """Room for one more position: (t + 1, 2L, R, H * K), the last position still to be written."""
+    def extend(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Room for one more position: for each layer `newest`, `keys` and `values` of `SelfAttention.step`."""
+        newest = self._view[self.length].unbind(0)  # (2, R, H*K) each
         self.length += 1
-        return self._view[: self.length]
+        keys, values = self._keys[..., : self.length].unbind(0), self._values[:, :, : self.length].unbind(0)
+        return zip(newest, keys, values, strict=True)
+
+    def spread(self) -> None:
+        """From here on `beam_size` rows of each sentence, which all go on from the one there was."""
+        sentences = torch.arange(self._view.size(3), device=self._view.device)
+        self.reorder(sentences.repeat_interleave(self.beam_size))
 
     def reorder(self, rows: Tensor) -> None:
         """Row r goes on from what row `rows[r]` was, (R',); a sentence's beams share its cross keys, which stay."""
         if self._spare is None:
             self._spare = torch.empty_like(self._storage)
-        moved = self._shaped(self._spare, rows.size(0))
-        torch.index_select(self._view[: self.length], 2, rows, out=moved[: self.length])
-        self._storage, self._spare, self._view = self._spare, self._storage, moved
+        before, self._spare, self._storage = self._view, self._storage, self._spare
+        self._use(self._storage, rows.size(0))
+        torch.index_select(before[: self.length], 3, rows, out=self._view[: self.length])
 
     def select(self, sentences: Tensor) -> None:
         """Keep these sentences, (B',) ascending, with all their rows; the others are finished."""
         beams = torch.arange(self.beam_size, device=sentences.device)
         self.reorder((sentences[:, None] * self.beam_size + beams).flatten())
-        self.cross = [(key.index_select(0, sentences), value.index_select(0, sentences)) for key, value in self.cross]
-        if self.source_bias is not None:
-            self.source_bias = self.source_bias.index_select(0, sentences)
+        bias = None if self._bias is None else self._bias.index_select(0, sentences)
+        self._set_cross([part.index_select(0, sentences) for part in self._cross], bias)
 
-    def _shaped(self, storage: Tensor, num_rows: int) -> Tensor:
-        size = self._row_shape[0] * self._row_shape[1] * num_rows * self._width
-        return storage[:size].view(*self._row_shape, num_rows, self._width)  # (max_length, 2L, R, H*K)
+    def _set_cross(self, parts: list[Tensor], bias: Tensor | None) -> None:
+        """Keys and values of the layers by turns, (B, H, S, K) each, and the bias of their positions, (B, 1, 1, S)."""
+        self._cross, self._bias = parts, bias
+        by_head = [part.flatten(0, 1) for part in parts]  # (B*H, S, K)
+        self.cross = [(key.transpose(1, 2), value) for key, value in zip(by_head[::2], by_head[1::2], strict=True)]
+        self.source_bias = None
+        if bias is not None:
+            self.source_bias = bias.to(parts[0].dtype).expand(-1, self._num_heads, -1, -1).flatten(0, 1)  # (B*H, 1, S)
+
+    def _use(self, storage: Tensor, num_rows: int) -> None:
+        shape = (self._max_length, self._num_layers, 2, num_rows, self._width)
+        self._view = storage[: math.prod(shape)].view(shape)  # (max_length, L, 2, R, H*K)
+        by_head = self._view.unflatten(4, (self._num_heads, -1)).flatten(3, 4)  # (max_length, L, 2, R*H, K)
+        self._keys = by_head[:, :, 0].permute(1, 2, 3, 0)  # (L, R*H, K, max_length)
+        self._values = by_head[:, :, 1].permute(1, 2, 0, 3)  # (L, R*H, max_length, K)
 
 
 def padding_bias(mask: Tensor) -> Tensor | None:

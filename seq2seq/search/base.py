@@ -32,7 +32,8 @@ class StepModel(Protocol):
     """Where `step` wants its ids and leaves its logits."""
 
     def start(self, source_ids: Sequence[Sequence[int]], beam_size: int, max_length: int) -> Any:
-        """Read the sources; the state has `beam_size` rows a sentence and room for `max_length` steps."""
+        """Read the sources; the state has `beam_size` rows a sentence, which all begin with the start id, and room for
+        `max_length` steps."""
 
     def step(self, token_ids: Tensor, state: Any) -> Tensor:
         """Logits (R, V) in float32 of what follows `token_ids` (R,): not normalised, and the caller's to write into."""
@@ -98,6 +99,16 @@ def log_normalizer(logits: Tensor) -> Tensor:
     return (logits - largest).exp_().sum(-1).log_() + largest.squeeze(-1)  # (R,)
 
 
+def most_likely_ids(logits: Tensor) -> Tensor:
+    """The id of the largest logit of each row, (R, V) -> (R,), by the columns of `largest_candidates`."""
+    vocab_size = logits.shape[1]
+    num_columns = _num_columns(vocab_size)
+    column = _column_maxima(logits, num_columns).argmax(1, keepdim=True)  # (R, 1)
+    ids = column + torch.arange(0, vocab_size, num_columns, device=logits.device)  # (R, depth)
+    ids = ids.where(ids < vocab_size, column)
+    return ids.gather(1, logits.gather(1, ids).argmax(1, keepdim=True)).squeeze(1)  # (R,)
+
+
 def largest_candidates(logits: Tensor, offsets: Tensor, num_rows: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """The largest `logits + offset of the row` of each sentence, best first, exactly.
 
@@ -115,7 +126,7 @@ def largest_candidates(logits: Tensor, offsets: Tensor, num_rows: int, count: in
         values, row within the sentence, id: each (B, count)
     """
     vocab_size = logits.shape[1]
-    num_columns = min(vocab_size, 1 << math.ceil(math.log2(vocab_size) / 2))
+    num_columns = _num_columns(vocab_size)
     if count > num_rows * num_columns:
         num_columns = vocab_size
     maxima = _column_maxima(logits, num_columns) + offsets[:, None]  # (R, C)
@@ -133,6 +144,10 @@ def largest_candidates(logits: Tensor, offsets: Tensor, num_rows: int, count: in
     values = (values + sentence_offsets.gather(1, row)[:, :, None]).masked_fill_(~exists, -torch.inf)
     values, place = values.flatten(1).topk(count, dim=-1)  # (B, count)
     return values, row.gather(1, place // depth), ids.flatten(1).gather(1, place)
+
+
+def _num_columns(vocab_size: int) -> int:
+    return min(vocab_size, 1 << math.ceil(math.log2(vocab_size) / 2))
 
 
 def _column_maxima(logits: Tensor, num_columns: int) -> Tensor:

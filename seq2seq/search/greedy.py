@@ -13,8 +13,8 @@ from seq2seq.config import SearchConfig
 from seq2seq.search.base import (
     Hypothesis,
     StepModel,
-    largest_candidates,
     length_limits,
+    most_likely_ids,
     normalized_score,
     worth_leaving,
 )
@@ -35,7 +35,7 @@ def greedy_search(
     """Take the most likely token at every step: one hypothesis a sentence; nothing is drawn with `sentence_keys`."""
 
     def most_likely(logits: Tensor, position: int, sentences: Tensor) -> Tensor:
-        return largest_candidates(logits, logits.new_zeros(len(logits)), num_rows=1, count=1)[2].squeeze(1)
+        return most_likely_ids(logits)
 
     return _follow(model, source_ids, config, prefixes, 1, most_likely)
 
@@ -142,8 +142,7 @@ class _Rows:
         self._num_rows = num_rows
         self._limits = torch.tensor(limits, device=device).repeat_interleave(num_rows)  # (R,)
         self._ids = torch.full((num_sentences * num_rows, max(limits)), model.eos_id, device=device)  # (R, T)
-        self._log_probs = torch.zeros(num_sentences * num_rows, device=device)
-        self._lengths = torch.zeros_like(self.last_ids)
+        self._log_probs = torch.zeros_like(self._ids, dtype=torch.float32)
         self._is_over = torch.zeros_like(self.last_ids, dtype=torch.bool)
 
     @property
@@ -152,11 +151,10 @@ class _Rows:
         return self._ids[:, : self.position]
 
     def append(self, chosen: Tensor, log_probs: Tensor) -> None:
-        """Add a token to each row that is not over; the others hold still."""
-        self.last_ids = torch.where(self._is_over, self._eos_id, chosen)
-        self._ids[:, self.position] = self.last_ids
-        self._log_probs += torch.where(self._is_over, 0.0, log_probs)
-        self._lengths += ~self._is_over
+        """Add a token to each row; what comes after a row's end is not looked at."""
+        self.last_ids = chosen
+        self._ids[:, self.position] = chosen
+        self._log_probs[:, self.position] = log_probs
         self.position += 1
         self._is_over |= (chosen == self._eos_id) | (self._limits <= self.position)
 
@@ -175,19 +173,21 @@ class _Rows:
 
     def _read(self, done: Tensor, length_penalty: float) -> list[list[Hypothesis]]:
         rows = self._rows_of(done)
-        columns = (self._ids[rows], self._lengths[rows], self._log_probs[rows])
+        columns = (self._ids[rows], self._log_probs[rows], self._limits[rows])
         ranked = []
-        for ids, length, log_prob in zip(*(column.tolist() for column in columns), strict=True):
-            finished = ids[length - 1] == self._eos_id
-            kept = tuple(ids[: length - 1] if finished else ids[:length])
-            ranked.append(Hypothesis(kept, log_prob, normalized_score(log_prob, length, length_penalty), finished))
+        for ids, log_probs, limit in zip(*(column.tolist() for column in columns), strict=True):
+            finished = self._eos_id in ids[:limit]
+            length = ids.index(self._eos_id) + 1 if finished else limit
+            log_prob = sum(log_probs[:length])
+            score = normalized_score(log_prob, length, length_penalty)
+            ranked.append(Hypothesis(tuple(ids[: length - finished]), log_prob, score, finished))
         groups = [ranked[start : start + self._num_rows] for start in range(0, len(ranked), self._num_rows)]
         return [sorted(group, key=lambda hypothesis: -hypothesis.score) for group in groups]
 
     def _select(self, sentences: Tensor) -> None:
         rows = self._rows_of(sentences)
         self.sentences = self.sentences[sentences]
-        for name in ("last_ids", "_limits", "_ids", "_log_probs", "_lengths", "_is_over"):
+        for name in ("last_ids", "_limits", "_ids", "_log_probs", "_is_over"):
             setattr(self, name, getattr(self, name)[rows])
 
     def _rows_of(self, sentences: Tensor) -> Tensor:
