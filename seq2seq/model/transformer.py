@@ -145,7 +145,7 @@ class DecoderCache:
         self._set_cross([part.contiguous() for part in parts], padding_bias(source_mask))
         size = max_length * self._num_layers * 2 * memory.size(0) * beam_size * self._width
         self._storage = torch.empty(size, dtype=parts[0].dtype, device=memory.device)
-        self._spare: Tensor | None = None  # greedy search never needs it
+        self._spare: Tensor | None = None  # until rows are first moved
         self._use(self._storage, memory.size(0))
 
     def extend(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
