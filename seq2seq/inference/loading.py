@@ -143,7 +143,7 @@ def _torch_engine(models: Sequence[LoadedModel], runtime: Runtime, quantization:
         model = loaded.model.to(runtime.device, runtime.precision)
         if quantization:
             model = quantize(model)
-        elif runtime.device.type == "cpu":
+        elif runtime.device.type == "cpu" and runtime.precision == torch.float32:
             model = lay_inputs_first(model)
         members.append(TransformerSteps(model, loaded.tokenizers, runtime.device))
     return TorchEngine(members[0] if len(members) == 1 else EnsembleSteps(members))

@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from seq2seq.config import ModelConfig
 from seq2seq.model.dropout import Dropout
+from seq2seq.model.functions import plain
 from seq2seq.model.positions import RotaryPositions
 
 # Below this many weights a head, two plain products are faster on a processor than the fused kernel.
@@ -102,21 +103,6 @@ def attend_stored(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | No
     added, beta = (query.new_empty(()), 0) if bias is None else (bias, 1)  # beta 0: not read
     scores = torch.baddbmm(added, query, keys, beta=beta, alpha=1 / math.sqrt(query.size(2)))  # (G, N, S)
     return torch.bmm(scores.softmax(-1), values)  # (G, N, K)
-
-
-def plain(module: nn.Module) -> Callable[[Tensor], Tensor]:
-    """What a module computes, as a function with its weights at hand.
-
-    To call a module and to look its weights up costs more than a small product; a step of decoding has dozens of them.
-    """
-    match module:
-        case nn.Linear():
-            weight, bias = module.weight, module.bias
-            return lambda inputs: functional.linear(inputs, weight, bias)
-        case nn.LayerNorm():
-            shape, weight, bias, epsilon = module.normalized_shape, module.weight, module.bias, module.eps
-            return lambda inputs: torch.layer_norm(inputs, shape, weight, bias, epsilon)
-    return module
 
 
 def _causal_bias(length: int, device: torch.device) -> Tensor:

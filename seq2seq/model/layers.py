@@ -13,8 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seq2seq.config import ModelConfig
-from seq2seq.model.attention import CrossAttention, SelfAttention, plain
+from seq2seq.model.attention import CrossAttention, SelfAttention
 from seq2seq.model.dropout import Dropout
+from seq2seq.model.functions import plain
 from seq2seq.model.positions import PositionalEmbedding
 
 
@@ -129,6 +130,10 @@ class EncoderLayer(nn.Module):
         return self.feed_forward_residual(states, self.feed_forward)
 
 
+LayerStep = Callable[[Tensor, Sequence[Tensor], Sequence[Tensor], Tensor | None], Tensor]
+"""What `DecoderLayer.step_function` makes: (states, own, memory, bias) -> states."""
+
+
 class DecoderLayer(nn.Module):
     """Causal self-attention, attention over the memory, and feed-forward."""
 
@@ -144,7 +149,7 @@ class DecoderLayer(nn.Module):
         states = self.cross_residual(states, lambda inner: self.cross_attention(inner, memory, source_bias))
         return self.feed_forward_residual(states, self.feed_forward)
 
-    def step_function(self) -> "LayerStep":
+    def step_function(self) -> LayerStep:
         """What computes one position of decoding, without dropout: (R, D) -> (R, D).
 
         Its arguments are
@@ -162,6 +167,3 @@ class DecoderLayer(nn.Module):
             return feed_forward(attend_memory(attend(states, *own), *memory, bias))
 
         return step
-
-
-LayerStep = Callable[[Tensor, Sequence[Tensor], Sequence[Tensor], Tensor | None], Tensor]

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.config import ModelConfig
-from seq2seq.model.attention import CrossAttention, SelfAttention, key_bias, plain
+from seq2seq.model.attention import CrossAttention, SelfAttention, key_bias
+from seq2seq.model.functions import plain
 from seq2seq.model.layers import DecoderLayer, EncoderLayer, TokenEmbedding, make_norm
 
 
@@ -128,7 +129,10 @@ class DecoderCache:
 
     Self-attention's stand time-first in one preallocated block, so that following the beams copies exactly the
     positions there are, in one call for all layers, into a second block that then takes the first one's place. Both are
-    handed out as `SelfAttention.step` and `CrossAttention.step` multiply them, with no copy.
+    handed out as the steps of `SelfAttention` and `CrossAttention` multiply them, with no copy.
+
+    `embed`, `layer_steps` and `norm` are the decoder's functions of one step: they last as long as a batch, so that
+    they never outlive the parameters that they hold.
     """
 
     def __init__(self, model: Transformer, memory: Tensor, source_mask: Tensor, beam_size: int, max_length: int):
@@ -149,7 +153,7 @@ class DecoderCache:
         self._use(self._storage, memory.size(0))
 
     def extend(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Room for one more position: for each layer `newest`, `keys` and `values` of `SelfAttention.step`."""
+        """Room for one more position: for each layer `newest`, `keys` and `values` of `SelfAttention`'s step."""
         newest = self._view[self.length].unbind(0)  # (2, R, H*K) each
         self.length += 1
         keys, values = self._keys[..., : self.length].unbind(0), self._values[:, :, : self.length].unbind(0)
