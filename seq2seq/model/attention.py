@@ -72,7 +72,7 @@ def attend(
 
 def attention_weights(query: Tensor, key: Tensor, bias: Tensor | None = None, causal: bool = False) -> Tensor:
     """softmax(query key^T / sqrt(K) + bias) over the keys, (B, H, T, S); arguments as in `attend`."""
-    # one product over sentences and heads together: decoding's keys are stored so that this copies nothing
+    # one product over sentences and heads together
     products = torch.baddbmm(
         query.new_empty(()),  # beta 0: not read
         query.flatten(0, 1),
@@ -192,7 +192,12 @@ class CrossAttention(nn.Module):
 
     def forward(self, states: Tensor, memory: Tensor, bias: Tensor | None = None) -> Tensor:
         """(B, T, D) over (B, S, D) -> (B, T, D); `bias` comes from `key_bias` of the source."""
-        return self.over(states, *self.project(memory), bias)
+        query = self.query(states).unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)  # (B, H, T, K)
+        key, value = self.project(memory)
+        if self.observer is not None:
+            self.observer(attention_weights(query, key, bias))
+        context = attend(query, key, value, bias, dropout=self.dropout)
+        return self.output(context.transpose(1, 2).flatten(2))  # (B, T, D)
 
     def joined(self) -> dict[nn.Parameter, int]:
         """As in `SelfAttention`."""
@@ -207,14 +212,6 @@ class CrossAttention(nn.Module):
         """Keys and values of a memory, (B, S, D) -> two of (B, H, S, K)."""
         projected = self.key_value(memory).unflatten(-1, (2, self.num_heads, self.head_dim))  # (B, S, 2, H, K)
         return projected.permute(2, 0, 3, 1, 4).unbind(0)
-
-    def over(self, states: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
-        """(B, T, D) over projected keys and values -> (B, T, D)."""
-        query = self.query(states).unflatten(-1, (self.num_heads, self.head_dim)).transpose(1, 2)  # (B, H, T, K)
-        if self.observer is not None:
-            self.observer(attention_weights(query, key, bias))
-        context = attend(query, key, value, bias, dropout=self.dropout)
-        return self.output(context.transpose(1, 2).flatten(2))  # (B, T, D)
 
     def step_function(self) -> Callable[[Tensor, Tensor, Tensor, Tensor | None], Tensor]:
         """What computes one position of decoding; the R / B rows of a sentence are its queries.
