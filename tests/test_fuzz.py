@@ -50,6 +50,7 @@ def only_user_errors(read, *arguments: object) -> None:
         read(*arguments)
 
 
+@pytest.mark.slow
 @FUZZ
 @given(values=st.dictionaries(KEYS | st.text(max_size=5), VALUES, max_size=5))
 def test_a_config_of_any_values_is_one_or_is_refused(values):

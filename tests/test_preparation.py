@@ -137,6 +137,7 @@ def killed_at(number, prepare):
     return os.WIFSIGNALED(status)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("labelled", [False, True], ids=["pairs", "labelled texts"])
 def test_a_kill_at_any_write_costs_nothing_but_time(labelled, tmp_path, tokenizers, caplog, monkeypatch):
     """At every single one in turn: what is there is never taken for whole, and it is finished to the same bytes."""

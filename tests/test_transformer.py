@@ -188,6 +188,7 @@ def test_every_preset_builds_and_its_initial_logits_are_tame(preset):
         assert 0.3 < logits.std() < 3.0, "neither silent nor sure of itself before it has seen a sentence"
 
 
+@pytest.mark.slow
 def test_the_tutorial_shape_trains():
     """d_model 512, 8 heads, feed-forward 2048, dropout 0.1, 5 layers, to 200 tokens: one batch is learnt by heart."""
     config = ModelConfig(preset="classic")
