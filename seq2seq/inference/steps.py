@@ -24,7 +24,7 @@ ENCODED_TOGETHER = 64
 class TransformerSteps:
     """One Transformer, in evaluation mode, where and in the number format that its weights are.
 
-    It may hold a copy of the output layer, so one is made for weights that stay.
+    It may hold copies of the output layer (`packed`), so one is made for weights that stay.
     """
 
     def __init__(self, model: Transformer, tokenizers: TokenizerPair, device: torch.device):
@@ -84,12 +84,12 @@ def packed(layer: nn.Module) -> Callable[[Tensor], Tensor]:
     """What computes a linear layer from a copy of its weights in the order that oneDNN multiplies them in.
 
     Between 2 and 64 rows that takes half to two thirds of the time, and a row's result is the same to the bit whatever
-    rows are beside it. For a single row, `inputs_first` is faster still. Where there is no oneDNN, or it is not its
-    float32 product, the layer itself.
+    rows are beside it. For a single row a second copy, made when it is first needed, is faster still. Where there is no
+    oneDNN, or it is not its float32 product, the layer itself.
     """
     kernels = torch.ops.mkldnn
-    plain = isinstance(layer, nn.Linear) and layer.weight.device.type == "cpu" and layer.weight.dtype == torch.float32
-    if not plain or not torch.backends.mkldnn.is_available() or not hasattr(kernels, "_linear_pointwise"):
+    fits = isinstance(layer, nn.Linear) and layer.weight.device.type == "cpu" and layer.weight.dtype == torch.float32
+    if not fits or not torch.backends.mkldnn.is_available() or not hasattr(kernels, "_linear_pointwise"):
         return layer
     weight, bias = kernels._reorder_linear_weight(layer.weight.detach()), layer.bias
     turned = functools.cache(lambda: inputs_first(layer.weight.detach()))

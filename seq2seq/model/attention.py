@@ -1,7 +1,7 @@
 """Scaled dot-product attention, the two layers over it, and a way to look inside.
 
-`SelfAttention` and `CrossAttention` are the sub-layers of `layers.py`; `attend` is the one place where queries meet
-keys; `capture_attention` hands the weights to plots without the layers returning them.
+`SelfAttention` and `CrossAttention` are the sub-layers of `layers.py`; queries meet keys in `attend`, and in a step of
+decoding in `attend_stored`; `capture_attention` hands the weights to plots without the layers returning them.
 
 Shapes: B sentences, T queries, S keys, D d_model, H heads, K head_dim. Masks are True at real tokens.
 """
@@ -57,8 +57,8 @@ def attend(
     Returns:
         (B, H, T, K).
     """
-    plain = query.device.type == "cpu" and query.size(-2) * key.size(-2) <= PLAIN_BELOW
-    if not plain and not (causal and bias is not None):
+    is_small = query.device.type == "cpu" and query.size(-2) * key.size(-2) <= PLAIN_BELOW
+    if not is_small and not (causal and bias is not None):
         rate = dropout.rate if dropout is not None and dropout.training else 0.0
         if bias is not None:
             bias = bias.to(query.dtype)
@@ -240,7 +240,10 @@ class CrossAttention(nn.Module):
 
 @contextmanager
 def capture_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """Collect the attention weights of every layer that runs inside, by module name, each (B, H, T, S)."""
+    """Collect the attention weights of every layer whose `forward` runs inside, by module name, each (B, H, T, S).
+
+    A step of decoding hands out nothing.
+    """
     captured: dict[str, Tensor] = {}
     layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, SelfAttention | CrossAttention)}
 
