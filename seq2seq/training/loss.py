@@ -14,8 +14,8 @@ from torch.nn import functional
 
 from seq2seq.data.batches import ClassificationBatch, TranslationBatch
 
-# Rows of logits held at a time: on a processor they stay in its cache, on a GPU they fill it without filling memory.
-CPU_ROWS, GPU_ROWS = 256, 8192
+# Logits held at a time on a processor, and rows of them on a GPU: enough for fast products, not all there are.
+CPU_LOGITS, GPU_ROWS = 2**23, 8192
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def _blocks(hidden, weight, bias, targets, smoothing, dtype, with_gradient):
     hidden_gradient = torch.empty_like(states) if with_gradient else None
     weight_gradient = torch.zeros_like(weight, dtype=torch.float32) if with_gradient else None
     bias_gradient = torch.zeros_like(bias, dtype=torch.float32) if with_gradient and bias is not None else None
-    rows = CPU_ROWS if hidden.device.type == "cpu" else GPU_ROWS
+    rows = max(1, CPU_LOGITS // len(weight)) if hidden.device.type == "cpu" else GPU_ROWS
     for start in range(0, hidden.size(0), rows):
         block = states[start : start + rows]  # (n, D)
         target = targets[start : start + rows, None]  # (n, 1)
