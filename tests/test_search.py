@@ -12,9 +12,9 @@ from torch import Tensor
 
 from seq2seq.config import SearchConfig
 from seq2seq.search import beam_search, greedy_search, normalized_score, sample_search, search
-from seq2seq.search.base import largest_candidates, log_normalizer, most_likely_ids
+from seq2seq.search.base import largest_candidates, most_likely_ids
 from seq2seq.search.greedy import draw_ids
-from seq2seq.search.rules import forbid_repeated_ngrams
+from seq2seq.search.rules import Rules, forbid_repeated_ngrams
 
 START, EOS = 0, 1
 NUM_STATES = 997
@@ -292,9 +292,16 @@ def test_most_likely_ids_have_the_largest_logit(seed, num_rows, vocab_size, leve
     assert torch.equal(logits.gather(1, ids[:, None]).squeeze(1), logits.amax(1))
 
 
-def test_normalizer_is_logsumexp_for_large_and_forbidden_logits():
-    logits = torch.tensor([[500.0, 501.0, -torch.inf], [-900.0, -900.0, -900.0]])
-    assert torch.allclose(log_normalizer(logits), logits.logsumexp(1))
+@pytest.mark.parametrize("renormalize", [False, True])
+def test_rules_change_choices_and_not_probabilities_unless_asked_to(renormalize):
+    model = TableModel(0, vocab_size=4, suppressed=(3,))
+    rules = Rules(model, SearchConfig(beam_size=1, renormalize=renormalize), [[1], [], [3]], 1)
+    logits = torch.tensor([[500.0, 501.0, 499.0, 502.0], [-900.0, -900.0, -900.0, -898.0], [-1.0, 2.0, 3.0, 1.0]])
+    counted = logits[:, :3] if renormalize else logits
+    expected = logits - counted.logsumexp(1, keepdim=True)
+    expected[1, 3] = -torch.inf  # never comes out
+    expected[0, [0, 2, 3]] = expected[2, :3] = -torch.inf  # a prefix is forced, even one that never comes out
+    assert torch.allclose(rules.apply(logits.clone(), torch.zeros(3, 0, dtype=torch.long)), expected)
 
 
 def test_samples_follow_the_distribution():

@@ -7,11 +7,10 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 
 def plain(module: nn.Module) -> Callable[[Tensor], Tensor]:
-    """What a module computes, (..., K) -> (..., N), as a function with its weights at hand.
+    """What a module computes, (R, K) -> (R, N), as a function with its weights at hand.
 
     To call a module and to look its weights up costs more than a small product; a step of decoding has dozens of them.
     The function is good as long as the module keeps its parameters, whatever their values become. Modules other than
@@ -19,8 +18,10 @@ def plain(module: nn.Module) -> Callable[[Tensor], Tensor]:
     """
     match module:
         case nn.Linear():
-            weight, bias = module.weight, module.bias
-            return lambda inputs: functional.linear(inputs, weight, bias)
+            turned, bias = module.weight.t(), module.bias
+            if bias is None:
+                return lambda inputs: torch.mm(inputs, turned)
+            return lambda inputs: torch.addmm(bias, inputs, turned)
         case nn.LayerNorm():
             shape, weight, bias, epsilon = module.normalized_shape, module.weight, module.bias, module.eps
             return lambda inputs: torch.layer_norm(inputs, shape, weight, bias, epsilon)

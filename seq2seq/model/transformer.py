@@ -150,7 +150,7 @@ class DecoderCache:
         size = max_length * self._num_layers * 2 * memory.size(0) * beam_size * self._width
         self._storage = torch.empty(size, dtype=parts[0].dtype, device=memory.device)
         self._spare: Tensor | None = None  # until rows are first moved
-        self._use(self._storage, memory.size(0))
+        self._use(self._room(memory.size(0)))
 
     def extend(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Room for one more position: for each layer `newest`, `keys` and `values` of `SelfAttention`'s step."""
@@ -169,15 +169,23 @@ class DecoderCache:
         if self._spare is None:
             self._spare = torch.empty_like(self._storage)
         before, self._spare, self._storage = self._view, self._storage, self._spare
-        self._use(self._storage, rows.size(0))
+        self._use(self._room(rows.size(0)))
         torch.index_select(before[: self.length], 3, rows, out=self._view[: self.length])
 
     def select(self, sentences: Tensor) -> None:
-        """Keep these sentences, (B',) ascending, with all their rows; the others are finished."""
+        """Keep these sentences, (B',) in this order, with all their rows; the others are finished.
+
+        Only what is not in its place already is copied.
+        """
+        count = len(sentences)
+        to = (sentences != torch.arange(count, device=sentences.device)).nonzero().squeeze(1)
         beams = torch.arange(self.beam_size, device=sentences.device)
-        self.reorder((sentences[:, None] * self.beam_size + beams).flatten())
-        bias = None if self._bias is None else self._bias.index_select(0, sentences)
-        self._set_cross([part.index_select(0, sentences) for part in self._cross], bias)
+        rows_to, rows_from = ((some[:, None] * self.beam_size + beams).flatten() for some in (to, sentences[to]))
+        stored = self._view[: self.length]
+        stored.index_copy_(3, rows_to, stored.index_select(3, rows_from))
+        self._use(self._view[:, :, :, : count * self.beam_size])
+        parts = [part.index_copy_(0, to, part.index_select(0, sentences[to]))[:count] for part in self._cross]
+        self._set_cross(parts, None if self._bias is None else self._bias.index_select(0, sentences))
 
     def _set_cross(self, parts: list[Tensor], bias: Tensor | None) -> None:
         """Keys and values of the layers by turns, (B, H, S, K) each, and the bias of their positions, (B, 1, 1, S)."""
@@ -188,9 +196,12 @@ class DecoderCache:
         if bias is not None:
             self.source_bias = bias.to(parts[0].dtype).expand(-1, self._num_heads, -1, -1).flatten(0, 1)  # (B*H, 1, S)
 
-    def _use(self, storage: Tensor, num_rows: int) -> None:
+    def _room(self, num_rows: int) -> Tensor:
         shape = (self._max_length, self._num_layers, 2, num_rows, self._width)
-        self._view = storage[: math.prod(shape)].view(shape)  # (max_length, L, 2, R, H*K)
+        return self._storage[: math.prod(shape)].view(shape)
+
+    def _use(self, view: Tensor) -> None:
+        self._view = view  # (max_length, L, 2, R, H*K)
         by_head = self._view.unflatten(4, (self._num_heads, -1)).flatten(3, 4)  # (max_length, L, 2, R*H, K)
         self._keys = by_head[:, :, 0].permute(1, 2, 3, 0)  # (L, R*H, K, max_length)
         self._values = by_head[:, :, 1].permute(1, 2, 0, 3)  # (L, R*H, max_length, K)

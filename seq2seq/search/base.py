@@ -42,7 +42,7 @@ class StepModel(Protocol):
         """Row i goes on from what row `rows[i]` (R,) was; rows never leave their sentence."""
 
     def select(self, state: Any, sentences: Tensor) -> None:
-        """Keep these sentences (B',) with all their rows, in this order."""
+        """Keep these sentences (B',) with all their rows, in this order; little of it is another than before."""
 
 
 @dataclass(frozen=True)
@@ -88,36 +88,41 @@ def length_limits(
     ]
 
 
+def places_of_staying(is_over: Tensor) -> Tensor:
+    """The sentences that are not over, is_over (B,) -> (B',), each in its place where that is among the first B'; the
+    others, from behind those, fill the places of sentences that leave. So little has to be moved."""
+    staying = (~is_over).nonzero().squeeze(1)
+    count = len(staying)
+    places = torch.arange(count, device=is_over.device)
+    left = is_over[:count]
+    places[left] = staying[count - int(left.sum()) :]
+    return places
+
+
 def worth_leaving(num_done: int, num_sentences: int) -> bool:
     """Whether the finished sentences of a batch should leave now: the state is copied for those that stay."""
     return num_done > 0 and num_done >= num_sentences * LEAVING_SHARE
 
 
-def log_normalizer(logits: Tensor) -> Tensor:
-    """log sum exp over the vocabulary: logits (R, V) -> (R,)."""
-    largest = logits.amax(-1, keepdim=True)  # (R, 1)
-    return (logits - largest).exp_().sum(-1).log_() + largest.squeeze(-1)  # (R,)
+def most_likely_ids(scores: Tensor) -> Tensor:
+    """The id of the largest score of each row, (R, V) -> (R,), by the blocks of `largest_candidates`."""
+    vocab_size = scores.shape[1]
+    width = _block_width(vocab_size)
+    block = _block_maxima(scores, width).argmax(1, keepdim=True)  # (R, 1)
+    ids = block * width + torch.arange(width, device=scores.device)  # (R, W)
+    ids.clamp_(max=vocab_size - 1)
+    return ids.gather(1, scores.gather(1, ids).argmax(1, keepdim=True)).squeeze(1)  # (R,)
 
 
-def most_likely_ids(logits: Tensor) -> Tensor:
-    """The id of the largest logit of each row, (R, V) -> (R,), by the columns of `largest_candidates`."""
-    vocab_size = logits.shape[1]
-    num_columns = _num_columns(vocab_size)
-    column = _column_maxima(logits, num_columns).argmax(1, keepdim=True)  # (R, 1)
-    ids = column + torch.arange(0, vocab_size, num_columns, device=logits.device)  # (R, depth)
-    ids = ids.where(ids < vocab_size, column)
-    return ids.gather(1, logits.gather(1, ids).argmax(1, keepdim=True)).squeeze(1)  # (R,)
+def largest_candidates(scores: Tensor, offsets: Tensor, num_rows: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The largest `scores + offset of the row` of each sentence, best first, exactly.
 
-
-def largest_candidates(logits: Tensor, offsets: Tensor, num_rows: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The largest `logits + offset of the row` of each sentence, best first, exactly.
-
-    Sorting out 5 * 8,000 candidates is slow where taking the maximum is fast, so the vocabulary is dealt out into
-    columns, column c holding the ids equal to c modulo their number. What is among the `count` largest of all stands
-    in one of the `count` columns with the largest maxima, and only those are looked at.
+    Sorting out 5 * 8,000 candidates is slow where taking the maximum is fast, so the vocabulary is cut into blocks of
+    W ids. What is among the `count` largest of all stands in one of the `count` blocks with the largest maxima, and
+    only those are looked at.
 
     Args:
-        logits: (R, V)
+        scores: (R, V)
         offsets: (R,), added to every entry of a row; -inf takes a row out of the choice
         num_rows: N, rows of a sentence
         count: candidates of a sentence, at most N * V
@@ -125,35 +130,33 @@ def largest_candidates(logits: Tensor, offsets: Tensor, num_rows: int, count: in
     Returns:
         values, row within the sentence, id: each (B, count)
     """
-    vocab_size = logits.shape[1]
-    num_columns = _num_columns(vocab_size)
-    if count > num_rows * num_columns:
-        num_columns = vocab_size
-    maxima = _column_maxima(logits, num_columns) + offsets[:, None]  # (R, C)
-    best = maxima.view(-1, num_rows * num_columns).topk(count, dim=-1).indices  # (B, count)
-    row, column = best // num_columns, best % num_columns
-    sentence_offsets = offsets.view(-1, num_rows)  # (B, N)
-    depth = math.ceil(vocab_size / num_columns)
-    ids = column[:, :, None] + torch.arange(
-        0, depth * num_columns, num_columns, device=logits.device
-    )  # (B, count, depth)
+    vocab_size = scores.shape[1]
+    width = _block_width(vocab_size)
+    num_blocks = math.ceil(vocab_size / width)
+    if count > num_rows * num_blocks:
+        width, num_blocks = 1, vocab_size
+    maxima = _block_maxima(scores, width) + offsets[:, None]  # (R, blocks)
+    best = maxima.view(-1, num_rows * num_blocks).topk(count, dim=-1).indices  # (B, count)
+    row, block = best // num_blocks, best % num_blocks
+    ids = (block * width)[:, :, None] + torch.arange(width, device=scores.device)  # (B, count, W)
     exists = ids < vocab_size
     ids = ids.clamp_(max=vocab_size - 1)
     flat = row[:, :, None] * vocab_size + ids
-    values = logits.view(sentence_offsets.shape[0], -1).gather(1, flat.flatten(1)).view_as(ids)
-    values = (values + sentence_offsets.gather(1, row)[:, :, None]).masked_fill_(~exists, -torch.inf)
+    values = scores.view(-1, num_rows * vocab_size).gather(1, flat.flatten(1)).view_as(ids)
+    row_offsets = offsets.view(-1, num_rows).gather(1, row)  # (B, count)
+    values = (values + row_offsets[:, :, None]).masked_fill_(~exists, -torch.inf)
     values, place = values.flatten(1).topk(count, dim=-1)  # (B, count)
-    return values, row.gather(1, place // depth), ids.flatten(1).gather(1, place)
+    return values, row.gather(1, place // width), ids.flatten(1).gather(1, place)
 
 
-def _num_columns(vocab_size: int) -> int:
-    return min(vocab_size, 1 << math.ceil(math.log2(vocab_size) / 2))
+def _block_width(vocab_size: int) -> int:
+    return 1 << math.ceil(math.log2(vocab_size) / 2)
 
 
-def _column_maxima(logits: Tensor, num_columns: int) -> Tensor:
-    rest = logits.shape[1] % num_columns
-    whole = logits.shape[1] - rest
-    maxima = logits[:, :whole].unflatten(1, (-1, num_columns)).amax(1)  # (R, C)
-    if rest:
-        maxima[:, :rest] = torch.maximum(maxima[:, :rest], logits[:, whole:])
-    return maxima
+def _block_maxima(scores: Tensor, width: int) -> Tensor:
+    """The largest of every `width` scores, the last of what is left: (R, V) -> (R, blocks)."""
+    whole = scores.shape[1] // width * width
+    maxima = scores[:, :whole].unflatten(1, (-1, width)).amax(2)
+    if whole == scores.shape[1]:
+        return maxima
+    return torch.cat([maxima, scores[:, whole:].amax(1, keepdim=True)], dim=1)

@@ -16,6 +16,7 @@ from seq2seq.search.base import (
     StepModel,
     largest_candidates,
     length_limits,
+    places_of_staying,
     worth_leaving,
 )
 from seq2seq.search.rules import Rules
@@ -51,9 +52,9 @@ def beam_search(
     rules = Rules(model, config, prefixes, config.beam_size)
     beams = _Beams(model, config, limits)
     while len(beams.sentences):
-        logits = model.step(beams.last_ids, state)
-        offsets = beams.log_probs.flatten() - rules.apply(logits, beams.history)  # (R,)
-        beams.advance(*largest_candidates(logits, offsets, config.beam_size, beams.num_candidates))
+        log_probs = rules.apply(model.step(beams.last_ids, state), beams.history)  # (R, V)
+        before = beams.log_probs.flatten()  # (R,)
+        beams.advance(*largest_candidates(log_probs, before, config.beam_size, beams.num_candidates))
         staying = beams.retire(results)
         if staying is not None:
             rules.select(staying)
@@ -141,7 +142,7 @@ class _Beams:
         self._num_over += len(over_now)
         if not worth_leaving(self._num_over, len(self.sentences)):
             return None
-        staying = (~self._is_over).nonzero().squeeze(1)
+        staying = places_of_staying(self._is_over)
         self._select(staying)
         return staying
 

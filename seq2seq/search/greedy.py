@@ -16,12 +16,13 @@ from seq2seq.search.base import (
     length_limits,
     most_likely_ids,
     normalized_score,
+    places_of_staying,
     worth_leaving,
 )
 from seq2seq.search.rules import Rules
 
 Choose = Callable[[Tensor, int, Tensor], Tensor]
-"""(logits (R, V) after the rules, position, sentences (B',) still searched) -> ids (R,)"""
+"""(log-probabilities (R, V) after the rules, position, sentences (B',) still searched) -> ids (R,)"""
 
 
 @torch.inference_mode()
@@ -34,8 +35,8 @@ def greedy_search(
 ) -> list[list[Hypothesis]]:
     """Take the most likely token at every step: one hypothesis a sentence; nothing is drawn with `sentence_keys`."""
 
-    def most_likely(logits: Tensor, position: int, sentences: Tensor) -> Tensor:
-        return most_likely_ids(logits)
+    def most_likely(log_probs: Tensor, position: int, sentences: Tensor) -> Tensor:
+        return most_likely_ids(log_probs)
 
     return _follow(model, source_ids, config, prefixes, 1, most_likely)
 
@@ -58,8 +59,8 @@ def sample_search(
     limits = length_limits(model, source_ids, config, prefixes)
     draws = _uniform_draws(config.seed, keys, limits, config.n_best).to(model.device)  # (B, T, N)
 
-    def drawn(logits: Tensor, position: int, sentences: Tensor) -> Tensor:
-        return draw_ids(logits, draws[sentences, position].flatten(), config)
+    def drawn(log_probs: Tensor, position: int, sentences: Tensor) -> Tensor:
+        return draw_ids(log_probs, draws[sentences, position].flatten(), config)
 
     return _follow(model, source_ids, config, prefixes, config.n_best, drawn)
 
@@ -119,10 +120,9 @@ def _follow(
     rules = Rules(model, config, prefixes, num_rows)
     rows = _Rows(model, limits, num_rows)
     while len(rows.sentences):
-        logits = model.step(rows.last_ids, state)
-        normalizer = rules.apply(logits, rows.history)
-        chosen = choose(logits, rows.position, rows.sentences)
-        rows.append(chosen, logits.gather(1, chosen[:, None]).squeeze(1) - normalizer)
+        log_probs = rules.apply(model.step(rows.last_ids, state), rows.history)  # (R, V)
+        chosen = choose(log_probs, rows.position, rows.sentences)
+        rows.append(chosen, log_probs.gather(1, chosen[:, None]).squeeze(1))
         staying = rows.retire(results, config.length_penalty)
         if staying is not None:
             rules.select(staying)
@@ -167,7 +167,7 @@ class _Rows:
         done = is_done.nonzero().squeeze(1)
         for sentence, hypotheses in zip(self.sentences[done].tolist(), self._read(done, length_penalty), strict=True):
             results[sentence] = hypotheses
-        staying = (~is_done).nonzero().squeeze(1)
+        staying = places_of_staying(is_done)
         self._select(staying)
         return staying
 

@@ -1,4 +1,4 @@
-"""What a translation may not be: each rule writes -inf into the logits of what is forbidden at this step.
+"""What a translation may not be: each rule writes -inf into the scores of what is forbidden at this step.
 
 A `Rules` is made by a search for its sentences and shrinks with them; the functions below it are the rules one by one.
 They change choices and not probabilities, unless the configuration says `renormalize`: then what is forbidden counts
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.config import SearchConfig
-from seq2seq.search.base import StepModel, log_normalizer
+from seq2seq.search.base import StepModel
 
 NOT_FORCED = -1
 
@@ -29,25 +29,27 @@ class Rules:
         self._prefixes = pad_prefixes(prefixes or (), model.device)  # (B, P)
 
     def apply(self, logits: Tensor, history: Tensor) -> Tensor:
-        """Forbid in place: logits (R, V) of what follows history (R, t); returns the logarithm of their sum (R,).
+        """Log-probabilities (R, V) of what follows history (R, t), with -inf for what is forbidden.
 
-        A prefix that is forced has the probability that it would have had.
+        A prefix that is forced has the probability that it would have had. `logits` (R, V) may be written into.
         """
         position = history.shape[1]
-        normalizer = None if self._renormalize else log_normalizer(logits)
+        scores = logits if self._renormalize else logits.log_softmax(-1)
         forced = self._forced_at(position)
-        forced_logits = logits.gather(1, forced.clamp(min=0)[:, None]) if forced is not None else None  # (R, 1)
-        forbid_ids(logits, self._suppressed)
+        given = None if forced is None else scores.gather(1, forced.clamp(min=0)[:, None])  # (R, 1)
+        forbid_ids(scores, self._suppressed)
         if position < self._min_length:
-            forbid_end(logits, self._eos_id)
+            forbid_end(scores, self._eos_id)
         if self._no_repeat_ngram:
-            forbid_repeated_ngrams(logits, history, self._no_repeat_ngram)
-        if normalizer is None:
-            # where everything is forbidden there is no sum
-            normalizer = log_normalizer(logits).nan_to_num_(0.0, torch.inf, -torch.inf)
+            forbid_repeated_ngrams(scores, history, self._no_repeat_ngram)
+        if self._renormalize:
+            normalizer = scores.logsumexp(-1, keepdim=True)  # (R, 1)
+            normalizer.nan_to_num_(neginf=0.0)  # where everything is forbidden there is no sum
+            scores -= normalizer
+            given = None if given is None else given - normalizer
         if forced is not None:
-            force_ids(logits, forced, forced_logits)
-        return normalizer
+            force_ids(scores, forced, given)
+        return scores
 
     def select(self, sentences: Tensor) -> None:
         """Keep the rules of these sentences (B',)."""
@@ -67,18 +69,18 @@ def pad_prefixes(prefixes: Sequence[Sequence[int]], device: torch.device) -> Ten
     return torch.tensor(rows, dtype=torch.long, device=device).view(len(prefixes), width)
 
 
-def forbid_ids(logits: Tensor, ids: Tensor) -> None:
+def forbid_ids(scores: Tensor, ids: Tensor) -> None:
     """Ids that never come out."""
     if len(ids):
-        logits.index_fill_(1, ids, -torch.inf)
+        scores.index_fill_(1, ids, -torch.inf)
 
 
-def forbid_end(logits: Tensor, eos_id: int) -> None:
+def forbid_end(scores: Tensor, eos_id: int) -> None:
     """Minimum length: it does not end yet."""
-    logits[:, eos_id] = -torch.inf
+    scores[:, eos_id] = -torch.inf
 
 
-def forbid_repeated_ngrams(logits: Tensor, history: Tensor, size: int) -> None:
+def forbid_repeated_ngrams(scores: Tensor, history: Tensor, size: int) -> None:
     """What would complete an n-gram that history (R, t) already holds (Paulus et al. 2018)."""
     if history.shape[1] < size:
         return
@@ -86,16 +88,16 @@ def forbid_repeated_ngrams(logits: Tensor, history: Tensor, size: int) -> None:
     begun = history[:, history.shape[1] - size + 1 :]  # (R, n - 1)
     repeats = (ngrams[:, :, :-1] == begun[:, None]).all(-1)  # (R, t - n + 1)
     # A minimum, because an id that one n-gram forbids and another one allows is forbidden.
-    limit = torch.where(repeats, -torch.inf, torch.inf).to(logits.dtype)
-    logits.scatter_reduce_(1, ngrams[:, :, -1], limit, "amin")
+    limit = torch.where(repeats, -torch.inf, torch.inf).to(scores.dtype)
+    scores.scatter_reduce_(1, ngrams[:, :, -1], limit, "amin")
 
 
-def force_ids(logits: Tensor, forced: Tensor, forced_logits: Tensor) -> None:
-    """Allow `forced` (R,) alone, with `forced_logits` (R, 1), in rows where it is not `NOT_FORCED`.
+def force_ids(scores: Tensor, forced: Tensor, given: Tensor) -> None:
+    """Allow `forced` (R,) alone, with the score `given` (R, 1), in rows where it is not `NOT_FORCED`.
 
-    The logits are taken before the other rules are applied, so that a forced id comes even where a rule forbids it.
+    The score is taken before the other rules are applied, so that a forced id comes even where a rule forbids it.
     """
     is_forced = (forced != NOT_FORCED)[:, None]
     ids = forced.clamp(min=0)[:, None]
-    logits.masked_fill_(is_forced, -torch.inf)
-    logits.scatter_(1, ids, torch.where(is_forced, forced_logits, logits.gather(1, ids)))
+    scores.masked_fill_(is_forced, -torch.inf)
+    scores.scatter_(1, ids, torch.where(is_forced, given, scores.gather(1, ids)))
