@@ -42,7 +42,7 @@ class StepModel(Protocol):
         """Row i goes on from what row `rows[i]` (R,) was; rows never leave their sentence."""
 
     def select(self, state: Any, sentences: Tensor) -> None:
-        """Keep these sentences (B',) with all their rows, in this order; little of it is another than before."""
+        """Keep these sentences (B',) with all their rows, in this order; most stand where they stood."""
 
 
 @dataclass(frozen=True)
@@ -89,8 +89,8 @@ def length_limits(
 
 
 def places_of_staying(is_over: Tensor) -> Tensor:
-    """The sentences that are not over, is_over (B,) -> (B',), each in its place where that is among the first B'; the
-    others, from behind those, fill the places of sentences that leave. So little has to be moved."""
+    """The sentences that stay, is_over (B,) -> (B',): the first B' in their places, but for those that are over, whose
+    places are taken by the ones that stay behind the first B'. So little has to be moved."""
     staying = (~is_over).nonzero().squeeze(1)
     count = len(staying)
     places = torch.arange(count, device=is_over.device)
@@ -100,7 +100,7 @@ def places_of_staying(is_over: Tensor) -> Tensor:
 
 
 def worth_leaving(num_done: int, num_sentences: int) -> bool:
-    """Whether the finished sentences of a batch should leave now: the state is copied for those that stay."""
+    """Whether the finished sentences of a batch should leave now: each time something of the state is copied."""
     return num_done > 0 and num_done >= num_sentences * LEAVING_SHARE
 
 

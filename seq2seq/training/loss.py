@@ -14,8 +14,9 @@ from torch.nn import functional
 
 from seq2seq.data.batches import ClassificationBatch, TranslationBatch
 
-# Logits held at a time on a processor, and rows of them on a GPU: enough for fast products, not all there are.
-CPU_LOGITS, GPU_ROWS = 2**23, 8192
+# Rows of logits held at a time, on a processor as many as make so many logits: fewer make slow products, all together
+# would fill memory.
+CPU_ROWS, CPU_LOGITS, GPU_ROWS = 256, 2**23, 8192
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     """Output layer and loss together.
 
     All logits would be N x V numbers, several times over. Here a block of rows is turned into its loss and its part of
-    both gradients while it is in the cache, so backward has nothing left to do but scale. The smoothing term needs no
+    both gradients at once, so backward has nothing left to do but scale. The smoothing term needs no
     pass over the vocabulary: the mean logit of a row is its product with the mean of the weights.
     """
 
@@ -107,7 +108,7 @@ def _blocks(hidden, weight, bias, targets, smoothing, dtype, with_gradient):
     hidden_gradient = torch.empty_like(states) if with_gradient else None
     weight_gradient = torch.zeros_like(weight, dtype=torch.float32) if with_gradient else None
     bias_gradient = torch.zeros_like(bias, dtype=torch.float32) if with_gradient and bias is not None else None
-    rows = max(1, CPU_LOGITS // len(weight)) if hidden.device.type == "cpu" else GPU_ROWS
+    rows = max(CPU_ROWS, CPU_LOGITS // len(weight)) if hidden.device.type == "cpu" else GPU_ROWS
     for start in range(0, hidden.size(0), rows):
         block = states[start : start + rows]  # (n, D)
         target = targets[start : start + rows, None]  # (n, 1)
