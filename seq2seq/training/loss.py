@@ -82,8 +82,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
     """Output layer and loss together.
 
     All logits would be N x V numbers, several times over. Here a block of rows is turned into its loss and its part of
-    both gradients at once, so backward has nothing left to do but scale. The smoothing term needs no
-    pass over the vocabulary: the mean logit of a row is its product with the mean of the weights.
+    both gradients at once, so backward has nothing left to do but scale. The smoothing term needs no pass over the
+    vocabulary: the mean logit of a row is its product with the mean of the weights.
     """
 
     @staticmethod
