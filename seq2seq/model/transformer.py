@@ -179,12 +179,13 @@ class DecoderCache:
         """
         count = len(sentences)
         to = (sentences != torch.arange(count, device=sentences.device)).nonzero().squeeze(1)
+        source = sentences[to]
         beams = torch.arange(self.beam_size, device=sentences.device)
-        rows_to, rows_from = ((some[:, None] * self.beam_size + beams).flatten() for some in (to, sentences[to]))
+        rows_to, rows_from = ((some[:, None] * self.beam_size + beams).flatten() for some in (to, source))
         stored = self._view[: self.length]
         stored.index_copy_(3, rows_to, stored.index_select(3, rows_from))
         self._use(self._view[:, :, :, : count * self.beam_size])
-        parts = [part.index_copy_(0, to, part.index_select(0, sentences[to]))[:count] for part in self._cross]
+        parts = [part.index_copy_(0, to, part.index_select(0, source))[:count] for part in self._cross]
         self._set_cross(parts, None if self._bias is None else self._bias.index_select(0, sentences))
 
     def _set_cross(self, parts: list[Tensor], bias: Tensor | None) -> None:

@@ -94,8 +94,7 @@ def places_of_staying(is_over: Tensor) -> Tensor:
     staying = (~is_over).nonzero().squeeze(1)
     count = len(staying)
     places = torch.arange(count, device=is_over.device)
-    left = is_over[:count]
-    places[left] = staying[count - int(left.sum()) :]
+    places[is_over[:count]] = staying[staying >= count]
     return places
 
 
