@@ -7,7 +7,7 @@ from torch import nn
 from seq2seq.config import ModelConfig, SearchConfig, TokenizerConfig
 from seq2seq.errors import ModelError
 from seq2seq.inference.engines import TorchEngine
-from seq2seq.inference.steps import ENCODED_TOGETHER, EnsembleSteps, TransformerSteps, lay_inputs_first, packed
+from seq2seq.inference.steps import ENCODED_TOGETHER, EnsembleSteps, TransformerSteps, lay_long_rows, packed
 from seq2seq.model.transformer import Transformer
 from seq2seq.search import search
 from seq2seq.tokenizer import Tokenizer, TokenizerPair
@@ -199,14 +199,16 @@ def test_sentences_are_encoded_as_if_alone_however_many_there_are(tokenizers):
 
 
 @torch.no_grad()
-def test_weights_that_lie_inputs_first_are_the_same_weights(tokenizers):
+def test_weights_that_lie_in_long_rows_are_the_same_weights(tokenizers):
     model = make_steps(tokenizers)._model
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     embedding = model.decoder.embedding.tokens.weight
-    turned = lay_inputs_first(model)
+    turned = lay_long_rows(model)
     assert {name: weight.tolist() for name, weight in turned.state_dict().items()} == {
         name: weight.tolist() for name, weight in before.items()
     }
-    assert turned.decoder.layers[0].feed_forward.inner.weight.stride() == (1, 64)
+    feed_forward = turned.decoder.layers[0].feed_forward
+    assert feed_forward.inner.weight.stride() == (1, feed_forward.inner.out_features)
+    assert feed_forward.output.weight.stride() == (feed_forward.output.in_features, 1)
     assert turned.output_weight is embedding
     assert embedding.is_contiguous()  # looked up row by row

@@ -19,7 +19,7 @@ from seq2seq.data.processes import usable_processors
 from seq2seq.errors import ModelError, UserError, did_you_mean
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine, cached_folder
 from seq2seq.inference.engines import Engine, TorchEngine
-from seq2seq.inference.steps import EnsembleSteps, TransformerSteps, lay_inputs_first
+from seq2seq.inference.steps import EnsembleSteps, TransformerSteps, lay_long_rows
 from seq2seq.interop import ctranslate2
 from seq2seq.model.int8 import quantize
 from seq2seq.model_folder import LoadedModel, find_model, load_model
@@ -144,7 +144,7 @@ def _torch_engine(models: Sequence[LoadedModel], runtime: Runtime, quantization:
         if quantization:
             model = quantize(model)
         elif runtime.device.type == "cpu" and runtime.precision == torch.float32:
-            model = lay_inputs_first(model)
+            model = lay_long_rows(model)
         members.append(TransformerSteps(model, loaded.tokenizers, runtime.device))
     return TorchEngine(members[0] if len(members) == 1 else EnsembleSteps(members))
 

@@ -111,12 +111,15 @@ def inputs_first(weight: Tensor) -> Tensor:
     return weight.t().contiguous().t()
 
 
-def lay_inputs_first(model: Transformer) -> Transformer:
-    """Turn round, `inputs_first`, the weights of all linear layers but the output layer, which may be the embedding;
-    `model` is changed and returned."""
+def lay_long_rows(model: Transformer) -> Transformer:
+    """Turn round, `inputs_first`, the weights of all linear layers with at least as many outputs as inputs, so that
+    what few rows are multiplied with is read in long runs; `model` is changed and returned.
+
+    Not the output layer, which may be the embedding.
+    """
     for stack in (model.encoder.layers, model.decoder.layers):
         for layer in stack.modules():
-            if isinstance(layer, nn.Linear):
+            if isinstance(layer, nn.Linear) and layer.out_features >= layer.in_features:
                 layer.weight.data = inputs_first(layer.weight.data)
     return model
 

@@ -15,6 +15,8 @@ from torch import Tensor
 from seq2seq.config import SearchConfig
 
 LEAVING_SHARE = 0.1
+# Up to so many scores the largest is found faster without blocks.
+BLOCKS_ABOVE = 2**14
 
 
 class StepModel(Protocol):
@@ -106,6 +108,8 @@ def worth_leaving(num_done: int, num_sentences: int) -> bool:
 def most_likely_ids(scores: Tensor) -> Tensor:
     """The id of the largest score of each row, (R, V) -> (R,), by the blocks of `largest_candidates`."""
     vocab_size = scores.shape[1]
+    if scores.numel() <= BLOCKS_ABOVE:
+        return scores.argmax(1)
     width = _block_width(vocab_size)
     block = _block_maxima(scores, width).argmax(1, keepdim=True)  # (R, 1)
     ids = block * width + torch.arange(width, device=scores.device)  # (R, W)
