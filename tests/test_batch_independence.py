@@ -79,7 +79,7 @@ class Batches:
         self._engine, self._size, self._by_length = engine, size, by_length
         self.max_length = engine.max_length
 
-    def translate(self, source_ids, config, prefixes=None, sentence_keys=None):
+    def translate(self, source_ids, config, prefixes=None, sentence_keys=None, again=None):
         order = list(range(len(source_ids)))
         if self._by_length:
             order.sort(key=lambda place: -len(source_ids[place]))
@@ -90,6 +90,9 @@ class Batches:
             answers = self._engine.translate([source_ids[place] for place in places], together)
             for place, answer in zip(places, answers, strict=True):
                 found[place] = answer
+        for place, ids in enumerate(source_ids):
+            if other := again(place, found[place]):
+                (found[place],) = self._engine.translate([ids], other)
         return found
 
 

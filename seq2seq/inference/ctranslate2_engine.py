@@ -17,7 +17,7 @@ from typing import Any
 from seq2seq import atomic
 from seq2seq.config import SearchConfig
 from seq2seq.errors import ModelError, RunError, UserError
-from seq2seq.inference.engines import Engine, Request, make_requests, token_groups
+from seq2seq.inference.engines import Again, Engine, Request, make_requests, token_groups, wanted_again
 from seq2seq.interop import ctranslate2
 from seq2seq.interop.ctranslate2 import Described
 from seq2seq.model_folder import LoadedModel
@@ -132,16 +132,27 @@ class CTranslate2Engine:
         config: SearchConfig,
         prefixes: Sequence[Sequence[int]] | None = None,
         sentence_keys: Sequence[int] | None = None,
+        again: Again | None = None,
     ) -> list[list[Hypothesis]]:
         """As `Engine.translate`; without a fallback, random draws depend on the sentences beside them.
 
         Raises:
             RunError: there is no memory for a group of sentences.
         """
-        if self._fallback is not None and differs(config):
-            return self._fallback().translate(source_ids, config, prefixes, sentence_keys)
         requests = make_requests(source_ids, prefixes, sentence_keys)
         results: list[list[Hypothesis]] = [[] for _ in requests]
+        self._translate_into(results, requests, config)
+        for other, group in wanted_again(requests, results, again).items():
+            self._translate_into(results, group, other)
+        return results
+
+    def _translate_into(
+        self, results: list[list[Hypothesis]], requests: Sequence[Request], config: SearchConfig
+    ) -> None:
+        """Put the hypotheses of each sentence into its place."""
+        if self._fallback is not None and differs(config):
+            self._fall_back(results, requests, config)
+            return
         # Behind a prefix, CTranslate2's beam never ends at once.
         unsure = [request for request in requests if request.prefix and config.beam_size > 1 and self._fallback]
         others = [request for request in requests if not request.prefix] if unsure else requests
@@ -151,12 +162,17 @@ class CTranslate2Engine:
                 if not is_sure:
                     unsure.append(request)
         if unsure and self._fallback is not None:
-            columns = [(request.source_ids, request.prefix, request.key) for request in unsure]
-            sources, begun, keys = (list(column) for column in zip(*columns, strict=True))
-            again = self._fallback().translate(sources, config, begun, keys)
-            for request, answer in zip(unsure, again, strict=True):
-                results[request.place] = answer
-        return results
+            self._fall_back(results, unsure, config)
+
+    def _fall_back(self, results: list[list[Hypothesis]], requests: Sequence[Request], config: SearchConfig) -> None:
+        found = self._fallback().translate(
+            [request.source_ids for request in requests],
+            config,
+            [request.prefix for request in requests],
+            [request.key for request in requests],
+        )
+        for request, hypotheses in zip(requests, found, strict=True):
+            results[request.place] = hypotheses
 
     def _search_all(
         self, requests: Sequence[Request], config: SearchConfig

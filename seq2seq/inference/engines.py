@@ -4,8 +4,11 @@
 when memory runs out happen here, because each kind of engine does them in its own way.
 """
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -17,6 +20,9 @@ from seq2seq.search import Hypothesis, StepModel, rows_per_sentence, search
 
 # Batches that each worker has at least, and tokens below which a batch is not worth cutting.
 BATCHES_A_WORKER, SMALLEST_BATCH = 4, 4096
+
+Again = Callable[[int, list[Hypothesis]], SearchConfig | None]
+"""(place of a sentence, what was found for it) -> how it is to be searched once more, None for not at all."""
 
 
 class Engine(Protocol):
@@ -31,6 +37,7 @@ class Engine(Protocol):
         config: SearchConfig,
         prefixes: Sequence[Sequence[int]] | None = None,
         sentence_keys: Sequence[int] | None = None,
+        again: Again | None = None,
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each sentence, best first, in the order of the sentences.
 
@@ -39,6 +46,7 @@ class Engine(Protocol):
             config: how to search.
             prefixes: ids that each translation begins with.
             sentence_keys: what random draws of a sentence are keyed by, with the seed; its place by default.
+            again: asked once for each sentence; what a second search finds takes the place of what the first one found.
         """
 
 
@@ -62,16 +70,35 @@ class TorchEngine:
         config: SearchConfig,
         prefixes: Sequence[Sequence[int]] | None = None,
         sentence_keys: Sequence[int] | None = None,
+        again: Again | None = None,
     ) -> list[list[Hypothesis]]:
-        """As `Engine.translate`; a batch that does not fit in memory is searched in halves."""
+        """As `Engine.translate`; a batch that does not fit in memory is searched in halves.
+
+        With several workers, second searches of all but the last batches begin while the last ones are still running.
+        """
         requests = make_requests(source_ids, prefixes, sentence_keys)
-        batches = [_Batch(group, config) for group in token_groups(requests, config, self._budget(requests, config))]
         results: list[list[Hypothesis]] = [[] for _ in requests]
-        for batch, parts in zip(batches, self._search_all(batches), strict=True):
-            answers = [answer for part in parts for answer in part]
-            for request, answer in zip(batch.requests, answers, strict=True):
-                results[request.place] = answer
+
+        def collect(outcomes: Iterable[_Outcome]) -> list[Request]:
+            found = [pair for outcome in outcomes for part in outcome() for pair in part]
+            for request, hypotheses in found:
+                results[request.place] = hypotheses
+            return [request for request, _ in found]
+
+        batches = self._batches(requests, config)
+        with self._submitter(len(batches)) as submit:
+            firsts = [submit(batch) for batch in batches]
+            # What is searched together is decided by the sentences alone, and not by what happens to be ready first.
+            early = max(len(firsts) - (self._workers if self._workers > 1 else 0), 0)
+            seconds: list[_Outcome] = []
+            for some in (firsts[:early], firsts[early:]):
+                for other, group in wanted_again(collect(some), results, again).items():
+                    seconds += [submit(batch) for batch in self._batches(group, other)]
+            collect(seconds)
         return results
+
+    def _batches(self, requests: Sequence["Request"], config: SearchConfig) -> list["_Batch"]:
+        return [_Batch(group, config) for group in token_groups(requests, config, self._budget(requests, config))]
 
     def _budget(self, requests: Sequence["Request"], config: SearchConfig) -> int:
         """Tokens of a batch: with several workers small enough that all of them are busy to the end."""
@@ -79,23 +106,29 @@ class TorchEngine:
         share = tokens // (self._workers * BATCHES_A_WORKER)
         return config.batch_tokens if self._workers == 1 else min(config.batch_tokens, max(share, SMALLEST_BATCH))
 
-    def _search_all(self, batches: Sequence["_Batch"]) -> Iterator[list[list[list[Hypothesis]]]]:
-        if self._workers == 1 or len(batches) == 1:
-            yield from (in_parts(self._search, batch) for batch in batches)
+    @contextmanager
+    def _submitter(self, num_batches: int) -> Iterator[Callable[["_Batch"], "_Outcome"]]:
+        """What takes a batch and gives its outcome, computed by a worker or, where one is enough, when it is asked."""
+        if self._workers == 1 or num_batches <= 1:
+            yield lambda batch: functools.partial(in_parts, self._search, batch)
             return
         # torch releases the interpreter while it computes; each worker has a number of threads of its own.
-        with ThreadPoolExecutor(self._workers, "s2s-search", torch.set_num_threads, (1,)) as pool:
-            yield from pool.map(lambda batch: in_parts(self._search, batch), batches)
+        pool = ThreadPoolExecutor(self._workers, "s2s-search", torch.set_num_threads, (1,))
+        try:
+            yield lambda batch: pool.submit(in_parts, self._search, batch).result
+        finally:
+            pool.shutdown(cancel_futures=True)
 
-    def _search(self, batch: "_Batch") -> list[list[Hypothesis]]:
+    def _search(self, batch: "_Batch") -> list["_Found"]:
         prefixes = [request.prefix for request in batch.requests]
-        return search(
+        found = search(
             self._steps,
             [request.source_ids for request in batch.requests],
             batch.config,
             prefixes if any(prefixes) else None,
             [request.key for request in batch.requests],
         )
+        return list(zip(batch.requests, found, strict=True))
 
 
 @dataclass(frozen=True)
@@ -121,6 +154,22 @@ class _Batch:
     def split(self) -> tuple["_Batch", "_Batch"]:
         middle = len(self.requests) // 2
         return replace(self, requests=self.requests[:middle]), replace(self, requests=self.requests[middle:])
+
+
+_Found = tuple[Request, list[Hypothesis]]
+_Outcome = Callable[[], list[list[_Found]]]
+"""Waits for a batch and gives what was found for each sentence of each of its parts."""
+
+
+def wanted_again(
+    requests: Iterable[Request], results: Sequence[list[Hypothesis]], again: Again | None
+) -> dict[SearchConfig, list[Request]]:
+    """Of these sentences those that are to be searched once more, by how; `results` has what was found in its place."""
+    wanted: dict[SearchConfig, list[Request]] = defaultdict(list)
+    for request in requests if again is not None else ():
+        if (config := again(request.place, results[request.place])) is not None:
+            wanted[config].append(request)
+    return wanted
 
 
 def make_requests(

@@ -4,7 +4,6 @@
 training for validation, so that all of them see the same translations. What it answers with is a `Translation`.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
@@ -193,25 +192,29 @@ class Translator:
 
     def _answers(self, parts: Sequence[_Part]) -> list[_Answer]:
         """Search, look at what came out, and search again where that may help."""
-        answers = self._search(parts, self.config)
-        retries: dict[SearchConfig, list[int]] = defaultdict(list)
-        for place, (part, answer) in enumerate(zip(parts, answers, strict=True)):
-            if answer.flags and self._repair and (again := remedy(answer.flags, len(part.ids), self.config)):
-                retries[again].append(place)
-        for config, places in retries.items():
-            for place, second in zip(places, self._search([parts[place] for place in places], config), strict=True):
+        answers: dict[int, _Answer] = {}
+
+        def again(place: int, hypotheses: Sequence[Hypothesis]) -> SearchConfig | None:
+            part = parts[place]
+            answer = answers[place] = self._answer(part, hypotheses)
+            return remedy(answer.flags, len(part.ids), self.config) if answer.flags and self._repair else None
+
+        found = self._engine.translate(
+            [part.ids for part in parts],
+            self.config,
+            [part.prefix for part in parts],
+            [part.key for part in parts],
+            again,
+        )
+        for place, (part, hypotheses) in enumerate(zip(parts, found, strict=True)):
+            if hypotheses is not answers[place].hypotheses:
+                second = self._answer(part, hypotheses)
                 if not second.flags:
                     answers[place] = replace(second, flags=(*answers[place].flags, REPAIRED))
-        return answers
+        return [answers[place] for place in range(len(parts))]
 
-    def _search(self, parts: Sequence[_Part], config: SearchConfig) -> list[_Answer]:
-        found = self._engine.translate(
-            [part.ids for part in parts], config, [part.prefix for part in parts], [part.key for part in parts]
-        )
-        return [
-            _Answer(hypotheses, symptoms(part.text, part.ids, self._text(hypotheses[0]), hypotheses[0]))
-            for part, hypotheses in zip(parts, found, strict=True)
-        ]
+    def _answer(self, part: _Part, hypotheses: Sequence[Hypothesis]) -> _Answer:
+        return _Answer(hypotheses, symptoms(part.text, part.ids, self._text(hypotheses[0]), hypotheses[0]))
 
     def _text(self, hypothesis: Hypothesis) -> str:
         return self._tokenizers.target.decode(hypothesis.ids)
