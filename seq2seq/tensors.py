@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save, save_file
 from torch import Tensor, nn
 
 
@@ -64,6 +64,11 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
         save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
     except SafetensorError as error:
         raise OSError(None, f"{error}") from error
+
+
+def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
+    """What `write_tensors` writes, for small files."""
+    return save({name: tensor.contiguous() for name, tensor in tensors.items()})
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

@@ -17,7 +17,7 @@ FLOORS = {
     "errors": 0, "lines": 0, "presets": 0, "config": 0, "config_file": 0, "atomic": 0, "hub": 0,
     "runtime": 1, "tensors": 1, "memory": 1, "tokenizer": 1, "marian_tokenizer": 1, "model_card": 1,
     "model": 1, "search": 1, "evaluation": 1,
-    "interop": 2,
+    "interop": 2, "shortlist": 2,
     "data": 3, "checkpoint": 3, "model_folder": 3,
     "training": 4, "inference": 4, "averaging": 4,
     "tasks": 5, "plots": 5, "conversion": 5, "probe": 2,

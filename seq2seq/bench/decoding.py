@@ -59,10 +59,11 @@ NOTES = [
 
 @dataclass(frozen=True)
 class Engines:
-    """How ours computes: each engine is a system, and with a quantization another one."""
+    """How ours computes: each engine is a system, with a quantization another one, and torch with a shortlist too."""
 
     engines: tuple[EngineName, ...] = ("torch",)
     quantization: str | None = None
+    shortlist: Path | None = None
     device: str = "auto"
     precision: str | None = None
     threads: int | None = None
@@ -107,11 +108,13 @@ class Rounds:
 class OurDecoding:
     """`Translator`, over one engine."""
 
-    def __init__(self, folder: Path, engine: EngineName, quantization: str | None, settings: Engines):
-        self.name = " ".join(filter(None, ("seq2seq", engine if engine != "torch" else "", quantization)))
-        self._load = partial(
-            load_engine, (folder,), engine, quantization, settings.device, settings.precision, settings.threads
-        )
+    def __init__(
+        self, folder: Path, engine: EngineName, quantization: str | None, shortlist: Path | None, settings: Engines
+    ):
+        parts = ("seq2seq", engine if engine != "torch" else "", quantization, shortlist and "shortlist")
+        self.name = " ".join(filter(None, parts))
+        computing = (settings.device, settings.precision, settings.threads)
+        self._load = partial(load_engine, (folder,), engine, quantization, *computing, shortlist=shortlist)
         self._loaded: Loaded | None = None
 
     def translate(self, lines: Sequence[str], search: SearchConfig) -> Translated:
@@ -221,9 +224,11 @@ def _makers(
     model: LoadedModel, engines: Engines, peers: Sequence[str], here: Runtime, rounds: Rounds, temporary: Path
 ) -> tuple[list[tuple[str | None, Maker]], list[LeftOut]]:
     """(name of a peer, or None for ours; maker) of each system."""
-    kinds = [(engine, None) for engine in engines.engines]
+    kinds: list[tuple[EngineName, str | None, Path | None]] = [(engine, None, None) for engine in engines.engines]
     if engines.quantization:
-        kinds += [(engine, engines.quantization) for engine in engines.engines]
+        kinds += [(engine, engines.quantization, None) for engine in engines.engines]
+    if engines.shortlist:
+        kinds += [(*kind[:2], engines.shortlist) for kind in kinds if kind[0] == "torch"]
     makers: list[tuple[str | None, Maker]] = [
         (None, lambda kind=kind: OurDecoding(model.folder, *kind, engines)) for kind in kinds
     ]

@@ -31,6 +31,7 @@ VERBS = {
     "fetch": "Bring a public corpus as plain files.",
     "average": "Average the weights of models or checkpoints.",
     "convert": "Turn models of other toolkits into ours, and ours into theirs.",
+    "shortlist": "Learn which words come into question, for faster decoding.",
     "bench": "Measure training and decoding beside other toolkits.",
     "plot": "Draw learning curves or attention.",
     "info": "Say what a model is.",

@@ -125,6 +125,7 @@ def train(
     help="What computes in seq2seq; repeatable [default: torch].",
 )  # fmt: skip
 @click.option("--quantization", type=click.Choice(QUANTIZATIONS), help="Measure the engines with such weights too.")
+@click.option("--shortlist", type=EXISTING, help="Measure torch with such a file too.")
 @computing_options
 @format_option
 def decode(
@@ -140,6 +141,7 @@ def decode(
     peers: tuple[str, ...],
     engines: tuple[str, ...],
     quantization: str | None,
+    shortlist: Path | None,
     device: str,
     precision: str | None,
     threads: int | None,
@@ -154,7 +156,7 @@ def decode(
     from seq2seq.bench.decoding import PEERS, Engines, Lines, Rounds, bench_decoding
 
     lines = None if input_path is None else Lines.read(input_path, reference)
-    computing = Engines(engines or ("torch",), quantization, device, precision, threads)
+    computing = Engines(engines or ("torch",), quantization, shortlist, device, precision, threads)
     beams = (1,) if greedy else (1, beam_size)
     measured = Rounds(rounds, sentences, beams, single, batch_size)
     with _progress() as progress:

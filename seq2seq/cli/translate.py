@@ -80,6 +80,7 @@ def search_options(command: Callable) -> Callable:
     help="What computes; auto is ctranslate2 where it is installed and can [default: torch, or what MODEL is for].",
 )
 @click.option("--quantization", type=click.Choice(QUANTIZATIONS), help="Number format of weights; torch has int8.")
+@click.option("--shortlist", type=EXISTING, help="File of s2s shortlist: torch computes no other pieces than it names.")
 @computing_options
 def command(
     models: tuple[Path, ...],

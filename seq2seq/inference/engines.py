@@ -5,6 +5,7 @@ when memory runs out happen here, because each kind of engine does them in its o
 """
 
 import functools
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,11 +13,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+import numpy as np
 import torch
 
 from seq2seq.config import SearchConfig
+from seq2seq.inference.steps import Steps
 from seq2seq.memory import in_parts
 from seq2seq.search import Hypothesis, StepModel, rows_per_sentence, search
+from seq2seq.shortlist import Shortlist
 
 # Batches that each worker has at least, and tokens below which a batch is not worth cutting.
 BATCHES_A_WORKER, SMALLEST_BATCH = 4, 4096
@@ -54,14 +58,16 @@ class TorchEngine:
     """Searches with a `StepModel` in batches of about equal lengths.
 
     Args:
-        steps: the model.
+        steps: the model; one that can be narrowed where there is a shortlist.
         workers: batches that are searched at the same time, each on one processor thread; 1 leaves torch its threads.
             By default one for each of torch's threads, because small products gain little from being shared out.
+        shortlist: what says which target pieces a batch may need; None is all of them.
     """
 
-    def __init__(self, steps: StepModel, workers: int | None = None):
+    def __init__(self, steps: StepModel | Steps, workers: int | None = None, shortlist: Shortlist | None = None):
         self.max_length = steps.max_length
         self._steps = steps
+        self._shortlist = shortlist
         self._workers = workers or (torch.get_num_threads() if steps.device.type == "cpu" else 1)
 
     def translate(
@@ -120,15 +126,17 @@ class TorchEngine:
             pool.shutdown(cancel_futures=True)
 
     def _search(self, batch: "_Batch") -> list["_Found"]:
-        prefixes = [request.prefix for request in batch.requests]
-        found = search(
-            self._steps,
-            [request.source_ids for request in batch.requests],
-            batch.config,
-            prefixes if any(prefixes) else None,
-            [request.key for request in batch.requests],
-        )
-        return list(zip(batch.requests, found, strict=True))
+        sources, prefixes, keys = zip(*((one.source_ids, one.prefix, one.key) for one in batch.requests), strict=True)
+        if self._shortlist is None:
+            found = search(self._steps, sources, batch.config, prefixes if any(prefixes) else None, keys)
+            return list(zip(batch.requests, found, strict=True))
+        needed = [self._steps.start_id, self._steps.eos_id, *itertools.chain.from_iterable(prefixes)]
+        ids = np.union1d(self._shortlist.candidates(sources), needed)
+        places = [np.searchsorted(ids, prefix).tolist() for prefix in prefixes]
+        narrow = self._steps.narrowed(torch.from_numpy(ids))
+        found = search(narrow, sources, batch.config, places if any(prefixes) else None, keys)
+        whole = [[replace(one, ids=tuple(ids[list(one.ids)].tolist())) for one in hypotheses] for hypotheses in found]
+        return list(zip(batch.requests, whole, strict=True))
 
 
 @dataclass(frozen=True)

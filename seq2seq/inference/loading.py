@@ -24,6 +24,7 @@ from seq2seq.interop import ctranslate2
 from seq2seq.model.int8 import quantize
 from seq2seq.model_folder import LoadedModel, find_model, load_model
 from seq2seq.runtime import Runtime
+from seq2seq.shortlist import Shortlist
 from seq2seq.tokenizer import TokenizerPair
 
 EngineName = Literal["auto", "torch", "ctranslate2"]
@@ -46,6 +47,7 @@ def load_engine(
     precision: str | None = None,
     threads: int | None = None,
     search: Mapping[str, Any] | None = None,
+    shortlist: str | Path | None = None,
 ) -> Loaded:
     """Load models and open the engine that runs them.
 
@@ -58,12 +60,18 @@ def load_engine(
         precision: number format of matrix products; None is float32.
         threads: processor threads; None is all.
         search: keys that override the model's own search settings.
+        shortlist: a file of `s2s shortlist`; torch then computes no other target pieces than a batch may need.
 
     Raises:
-        ModelError: there is no model, it is damaged, is no translation model, or does not fit the others.
+        ModelError: there is no model, it is damaged, is no translation model, or does not fit the others or the
+            shortlist.
         UserError: a device, precision, engine or search setting that does not exist or is not possible.
     """
     folders = [find_model(path) for path in paths]
+    if shortlist is not None:
+        if engine == "ctranslate2" or any(map(ctranslate2.is_ctranslate2, folders)):
+            raise UserError("a shortlist is for torch; leave out --shortlist, or use --engine torch")
+        engine = "torch"
     if any(map(ctranslate2.is_ctranslate2, folders)):
         return _load_converted(folders, engine, device, threads, search or {})
     models = [load_model(folder) for folder in folders]
@@ -75,7 +83,7 @@ def load_engine(
     if engine == "ctranslate2" or (engine == "auto" and _can_convert(models, runtime, config)):
         chosen: Engine = _convert(models[0], runtime, quantization, threads)
     else:
-        chosen = _torch_engine(models, runtime, quantization)
+        chosen = _torch_engine(models, runtime, quantization, shortlist)
     return Loaded(chosen, models[0].tokenizers, config)
 
 
@@ -133,7 +141,12 @@ def _convert(model: LoadedModel, runtime: Runtime, quantization: str | None, thr
     )
 
 
-def _torch_engine(models: Sequence[LoadedModel], runtime: Runtime, quantization: str | None = None) -> TorchEngine:
+def _torch_engine(
+    models: Sequence[LoadedModel],
+    runtime: Runtime,
+    quantization: str | None = None,
+    shortlist: str | Path | None = None,
+) -> TorchEngine:
     if quantization not in (None, "int8"):
         raise UserError(f"quantization {quantization}: torch has int8; add --engine ctranslate2, or use --precision")
     if quantization and (runtime.device.type != "cpu" or runtime.precision != torch.float32):
@@ -146,7 +159,8 @@ def _torch_engine(models: Sequence[LoadedModel], runtime: Runtime, quantization:
         elif runtime.device.type == "cpu" and runtime.precision == torch.float32:
             model = lay_long_rows(model)
         members.append(TransformerSteps(model, loaded.tokenizers, runtime.device))
-    return TorchEngine(members[0] if len(members) == 1 else EnsembleSteps(members))
+    needed = None if shortlist is None else Shortlist.load(Path(shortlist), models[0].tokenizers)
+    return TorchEngine(members[0] if len(members) == 1 else EnsembleSteps(members), shortlist=needed)
 
 
 def _check_models(models: Sequence[LoadedModel]) -> None:

@@ -4,21 +4,26 @@
 R rows, D d_model, V vocabulary.
 """
 
+import copy
 import functools
 import math
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from seq2seq.errors import ModelError
+from seq2seq.model.int8 import Int8Linear
 from seq2seq.model.transformer import DecoderCache, Transformer
 from seq2seq.search import StepModel
 from seq2seq.tokenizer import TokenizerPair
 
 # Sentences that a processor encodes at a time: enough for its products to be fast.
 ENCODED_TOGETHER = 64
+# Ids that stand for those that are left out, about.
+STAND_INS = 256
 
 
 class TransformerSteps:
@@ -35,6 +40,7 @@ class TransformerSteps:
         self.max_length = model.config.max_length
         self._model = model
         self._output = packed(model.output)
+        self._ids: Tensor | None = None  # (V,), where it is narrowed
         self._source_pad_id, self._source_eos_id = tokenizers.source.pad_id, tokenizers.source.eos_id
 
     @torch.inference_mode()
@@ -65,11 +71,36 @@ class TransformerSteps:
 
         The rows of a sentence begin alike, with the start id: the first step computes one of them.
         """
+        if self._ids is not None:
+            token_ids = self._ids[token_ids]
         if state.length or state.beam_size == 1:
             return self._output(self._model.decode_step(token_ids, state)).float()
         logits = self._output(self._model.decode_step(token_ids[:: state.beam_size], state)).float()  # (B, V)
         state.spread()
         return logits.repeat_interleave(state.beam_size, dim=0)
+
+    def narrowed(self, ids: Tensor) -> "TransformerSteps":
+        """The same model, which gives no other target ids than these (V',), start and end among them.
+
+        Its own ids are places in `ids`. Behind them come a few of the other ids, evenly some of all, which never come
+        out: they stand for all others in the sum that probabilities are divided by, so that these stay about the same.
+        """
+        is_other = torch.ones(self.vocab_size, dtype=torch.bool)
+        is_other[ids] = False
+        others = is_other.nonzero().squeeze(1)
+        stand_ins = others[:: max(len(others) // STAND_INS, 1)]
+        narrow = copy.copy(self)
+        narrow._ids = torch.cat([ids, stand_ins]).to(self.device)
+        shift = torch.zeros(len(narrow._ids), device=self.device)
+        if len(others):
+            shift[len(ids) :] = math.log(len(others) / len(stand_ins))
+        narrow._output = packed(_rows_of(self._model.output, narrow._ids, shift))
+        narrow.vocab_size = len(narrow._ids)
+        places = {id_: place for place, id_ in enumerate(ids.tolist())}
+        narrow.start_id, narrow.eos_id = places[self.start_id], places[self.eos_id]
+        suppressed = [places[id_] for id_ in self.suppressed if id_ in places]
+        narrow.suppressed = (*suppressed, *range(len(ids), narrow.vocab_size))
+        return narrow
 
     def reorder(self, state: DecoderCache, rows: Tensor) -> None:
         """Row i goes on from what row `rows[i]` (R,) was."""
@@ -78,6 +109,17 @@ class TransformerSteps:
     def select(self, state: DecoderCache, sentences: Tensor) -> None:
         """Keep these sentences (B',) with all their rows."""
         state.select(sentences)
+
+
+def _rows_of(layer: nn.Module, ids: Tensor, shift: Tensor) -> nn.Module:
+    """The layer with these outputs (V',) alone, `shift` (V',) added to them."""
+    if isinstance(layer, Int8Linear):
+        return layer.rows(ids, shift)
+    narrow = nn.utils.skip_init(nn.Linear, layer.in_features, len(ids))
+    bias = shift if layer.bias is None else layer.bias.detach()[ids] + shift
+    narrow.weight = nn.Parameter(layer.weight.detach()[ids], requires_grad=False)
+    narrow.bias = nn.Parameter(bias.to(layer.weight.dtype), requires_grad=False)
+    return narrow
 
 
 def packed(layer: nn.Module) -> Callable[[Tensor], Tensor]:
@@ -130,6 +172,13 @@ def never_generated(tokenizers: TokenizerPair) -> tuple[int, ...]:
     return tuple({target.pad_id, target.start_id} - {target.eos_id})
 
 
+class Steps(StepModel, Protocol):
+    """A `StepModel` that can do with a part of its target vocabulary."""
+
+    def narrowed(self, ids: Tensor) -> "Steps":
+        """As in `TransformerSteps`."""
+
+
 class EnsembleSteps:
     """Several models of one vocabulary as one: the mean of their probabilities.
 
@@ -137,7 +186,7 @@ class EnsembleSteps:
         ModelError: their vocabularies cannot be the same.
     """
 
-    def __init__(self, members: Sequence[StepModel]):
+    def __init__(self, members: Sequence["Steps"]):
         first = members[0]
         for number, member in enumerate(members[1:], start=2):
             if (member.vocab_size, member.start_id, member.eos_id) != (first.vocab_size, first.start_id, first.eos_id):
@@ -147,6 +196,10 @@ class EnsembleSteps:
         self.vocab_size, self.start_id, self.eos_id = first.vocab_size, first.start_id, first.eos_id
         self.suppressed = first.suppressed
         self.max_length = min(member.max_length for member in members)
+
+    def narrowed(self, ids: Tensor) -> "EnsembleSteps":
+        """As in `TransformerSteps`, of every member."""
+        return EnsembleSteps([member.narrowed(ids) for member in self.members])
 
     def start(self, source_ids: Sequence[Sequence[int]], beam_size: int, max_length: int) -> list:
         """The states of all members."""

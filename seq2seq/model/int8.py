@@ -7,6 +7,7 @@ a little on the rows beside it, and a translation may differ from one in another
 Shapes: K inputs, N outputs.
 """
 
+import copy
 import warnings
 
 import torch
@@ -40,6 +41,17 @@ class Int8Linear(nn.Module):
             raise UserError(
                 "quantization int8: this torch has no 8-bit products; use --engine ctranslate2, or leave it out"
             ) from error
+
+    def rows(self, ids: Tensor, shift: Tensor) -> "Int8Linear":
+        """The layer with these outputs (N',) alone, from the same 8-bit weights; `shift` (N',) is added to them."""
+        weight, bias = torch.ops.quantized.linear_unpack(self._packed)  # (N, K), (N,)
+        scales, zeros = weight.q_per_channel_scales()[ids], weight.q_per_channel_zero_points()[ids]
+        chosen = torch._make_per_channel_quantized_tensor(weight.int_repr()[ids], scales, zeros, 0)
+        narrow = copy.copy(self)
+        narrow.out_features = len(ids)
+        bias = shift if bias is None else bias.detach()[ids] + shift
+        narrow._packed = torch.ops.quantized.linear_prepack(chosen, bias)
+        return narrow
 
     def forward(self, inputs: Tensor) -> Tensor:
         """(..., K) -> (..., N)."""
