@@ -13,6 +13,7 @@ from seq2seq.errors import ModelError
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import STAND_INS, EnsembleSteps, TransformerSteps
 from seq2seq.model.int8 import quantize
+from seq2seq.search.rules import Rules
 from seq2seq.shortlist import Shortlist, learn_shortlist
 
 CPU = torch.device("cpu")
@@ -143,26 +144,34 @@ def test_logits_are_those_of_the_whole_model(model, kind, tmp_path):
         # so few ids are left out that each stands for itself
         torch.testing.assert_close(found[:, : len(ids)], expected[:, ids], atol=2e-4, rtol=2e-4)
     assert narrow.vocab_size == found.shape[1]
-    assert {ids[place].item() for place in narrow.suppressed if place < len(ids)} == set(whole.suppressed) & set(
-        ids.tolist()
-    )
+    known = [*ids.tolist(), *(id_ for id_ in whole.suppressed if id_ not in ids)]
+    assert {known[place] for place in narrow.suppressed} == set(whole.suppressed)
+    assert narrow.stand_ins == tuple(range(len(known), narrow.vocab_size))
 
 
 @torch.no_grad()
-def test_some_ids_stand_for_all_that_are_left_out(model, monkeypatch):
+@pytest.mark.parametrize("renormalize", [False, True])
+def test_some_ids_stand_for_all_that_are_left_out(model, monkeypatch, renormalize):
     monkeypatch.setattr("seq2seq.inference.steps.STAND_INS", 20)
     whole = steps_of(model)
     ids = torch.tensor(sorted({whole.start_id, whole.eos_id, *range(20, 60)}))
     narrow = whole.narrowed(ids)
     sources = model.tokenizers.source.encode_all(LINES)
-    start = torch.full((len(sources),), whole.start_id)
-    expected = whole.step(start, whole.start(sources, 1, 5)).log_softmax(-1)[:, ids]
-    places = torch.searchsorted(ids, start)
-    logits = narrow.step(places, narrow.start(sources, 1, 5))
-    with_stand_ins = (logits.log_softmax(-1)[:, : len(ids)] - expected).abs().mean()
-    without = (logits[:, : len(ids)].log_softmax(-1) - expected).abs().mean()
-    assert narrow.vocab_size < len(ids) + 2 * 20
-    assert with_stand_ins < 0.25 * without
+    config, history = SearchConfig(renormalize=renormalize), torch.zeros(len(sources), 0, dtype=torch.long)
+
+    def log_probs(steps):
+        start = torch.full((len(sources),), steps.start_id)
+        return Rules(steps, config, None, 1).apply(steps.step(start, steps.start(sources, 1, 5)), history)
+
+    expected, found = log_probs(whole)[:, ids], log_probs(narrow)
+    assert (found[:, len(ids) :] == -torch.inf).all()
+    monkeypatch.setattr(narrow, "stand_ins", ())
+    monkeypatch.setattr(narrow, "suppressed", tuple(range(len(ids), narrow.vocab_size)))
+    alone = log_probs(narrow) if renormalize else found[:, : len(ids)].log_softmax(-1)
+    possible = expected > -torch.inf
+    error, error_alone = ((some[:, : len(ids)] - expected)[possible].abs().mean() for some in (found, alone))
+    assert narrow.vocab_size < len(ids) + 2 * 20 + 3
+    assert error < 0.25 * error_alone
 
 
 @pytest.mark.parametrize("how", SEARCHES)

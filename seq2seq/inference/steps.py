@@ -36,7 +36,7 @@ class TransformerSteps:
         self.device = device
         self.vocab_size = tokenizers.target.vocab_size
         self.start_id, self.eos_id = tokenizers.target.start_id, tokenizers.target.eos_id
-        self.suppressed = never_generated(tokenizers)
+        self.suppressed, self.stand_ins = never_generated(tokenizers), ()
         self.max_length = model.config.max_length
         self._model = model
         self._output = packed(model.output)
@@ -85,21 +85,24 @@ class TransformerSteps:
         Its own ids are places in `ids`. Behind them come a few of the other ids, evenly some of all, which never come
         out: they stand for all others in the sum that probabilities are divided by, so that these stay about the same.
         """
+        places = {id_: place for place, id_ in enumerate(ids.tolist())}
+        for id_ in self.suppressed:  # they count or not, as the rules say
+            places.setdefault(id_, len(places))
+        kept = torch.tensor(list(places))
         is_other = torch.ones(self.vocab_size, dtype=torch.bool)
-        is_other[ids] = False
+        is_other[kept] = False
         others = is_other.nonzero().squeeze(1)
         stand_ins = others[:: max(len(others) // STAND_INS, 1)]
+        shift = torch.zeros(len(kept) + len(stand_ins))
+        if len(stand_ins):
+            shift[len(kept) :] = math.log(len(others) / len(stand_ins))
         narrow = copy.copy(self)
-        narrow._ids = torch.cat([ids, stand_ins]).to(self.device)
-        shift = torch.zeros(len(narrow._ids), device=self.device)
-        if len(others):
-            shift[len(ids) :] = math.log(len(others) / len(stand_ins))
-        narrow._output = packed(_rows_of(self._model.output, narrow._ids, shift))
+        narrow._ids = torch.cat([kept, stand_ins]).to(self.device)
+        narrow._output = packed(_rows_of(self._model.output, narrow._ids, shift.to(self.device)))
         narrow.vocab_size = len(narrow._ids)
-        places = {id_: place for place, id_ in enumerate(ids.tolist())}
         narrow.start_id, narrow.eos_id = places[self.start_id], places[self.eos_id]
-        suppressed = [places[id_] for id_ in self.suppressed if id_ in places]
-        narrow.suppressed = (*suppressed, *range(len(ids), narrow.vocab_size))
+        narrow.suppressed = tuple(places[id_] for id_ in self.suppressed)
+        narrow.stand_ins = tuple(range(len(kept), narrow.vocab_size))
         return narrow
 
     def reorder(self, state: DecoderCache, rows: Tensor) -> None:
@@ -194,7 +197,7 @@ class EnsembleSteps:
         self.members = tuple(members)
         self.device = first.device
         self.vocab_size, self.start_id, self.eos_id = first.vocab_size, first.start_id, first.eos_id
-        self.suppressed = first.suppressed
+        self.suppressed, self.stand_ins = first.suppressed, first.stand_ins
         self.max_length = min(member.max_length for member in members)
 
     def narrowed(self, ids: Tensor) -> "EnsembleSteps":
