@@ -149,7 +149,7 @@ def test_logits_are_those_of_the_whole_model(model, kind, tmp_path):
     assert narrow.stand_ins == tuple(range(len(known), narrow.vocab_size))
 
 
-@torch.no_grad()
+@torch.inference_mode()
 @pytest.mark.parametrize("renormalize", [False, True])
 def test_some_ids_stand_for_all_that_are_left_out(model, monkeypatch, renormalize):
     monkeypatch.setattr("seq2seq.inference.steps.STAND_INS", 20)
