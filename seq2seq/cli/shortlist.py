@@ -1,10 +1,13 @@
 """`s2s shortlist`: which target pieces each source piece may need, for faster decoding."""
 
+import logging
 from pathlib import Path
 
 import click
 
 from seq2seq.cli.options import ANY_PATH, EXISTING, check_output
+
+logger = logging.getLogger("seq2seq.cli")
 
 
 @click.command(
@@ -33,5 +36,8 @@ def command(model: Path, source: Path, target: Path, output: Path, candidates: i
         raise ModelError(f"{loaded.folder}: a {loaded.task} model; shortlists are for translation models")
     with readable_again(source) as first, readable_again(target) as second:
         pairs = read_pairs(first, second, loaded.tokenizers)
-    learn_shortlist(pairs, loaded.tokenizers, candidates or CANDIDATES).save(output)
+    shortlist = learn_shortlist(pairs, loaded.tokenizers, candidates or CANDIDATES)
+    shortlist.save(output)
+    each = len(shortlist.ids) / loaded.tokenizers.source.vocab_size
+    logger.info("from %s pairs of lines: %.0f target pieces for each source piece", f"{len(pairs):,}", each)
     click.echo(output)
