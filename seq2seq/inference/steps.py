@@ -118,7 +118,7 @@ def _rows_of(layer: nn.Module, ids: Tensor, shift: Tensor) -> nn.Module:
     """The layer with these outputs (V',) alone, `shift` (V',) added to them."""
     if isinstance(layer, Int8Linear):
         return layer.rows(ids, shift)
-    narrow = nn.utils.skip_init(nn.Linear, layer.in_features, len(ids))
+    narrow = nn.Linear(layer.in_features, len(ids), device="meta")
     bias = shift if layer.bias is None else layer.bias.detach()[ids] + shift
     narrow.weight = nn.Parameter(layer.weight.detach()[ids], requires_grad=False)
     narrow.bias = nn.Parameter(bias.to(layer.weight.dtype), requires_grad=False)
@@ -129,21 +129,22 @@ def packed(layer: nn.Module) -> Callable[[Tensor], Tensor]:
     """What computes a linear layer from a copy of its weights in the order that oneDNN multiplies them in.
 
     Between 2 and 64 rows that takes half to two thirds of the time, and a row's result is the same to the bit whatever
-    rows are beside it. For a single row a second copy, made when it is first needed, is faster still. Where there is no
-    oneDNN, or it is not its float32 product, the layer itself.
+    rows are beside it. For a single row another copy is faster still; each is made when it is first needed. Where there
+    is no oneDNN, or it is not its float32 product, the layer itself.
     """
     kernels = torch.ops.mkldnn
     fits = isinstance(layer, nn.Linear) and layer.weight.device.type == "cpu" and layer.weight.dtype == torch.float32
     if not fits or not torch.backends.mkldnn.is_available() or not hasattr(kernels, "_linear_pointwise"):
         return layer
-    weight, bias = kernels._reorder_linear_weight(layer.weight.detach()), layer.bias
+    bias = layer.bias
+    ordered = functools.cache(lambda: kernels._reorder_linear_weight(layer.weight.detach()))
     turned = functools.cache(lambda: inputs_first(layer.weight.detach()))
 
     def multiply(inputs: Tensor) -> Tensor:
         if inputs.size(0) == 1:
             return functional.linear(inputs, turned(), bias)
         try:
-            return kernels._linear_pointwise(inputs, weight, bias, "none", [], "")
+            return kernels._linear_pointwise(inputs, ordered(), bias, "none", [], "")
         except RuntimeError:  # no room for the code that it makes for each number of rows; the layer needs none
             return layer(inputs)
 

@@ -8,6 +8,7 @@ Shapes: K inputs, N outputs.
 """
 
 import copy
+import functools
 import warnings
 
 import torch
@@ -44,14 +45,19 @@ class Int8Linear(nn.Module):
 
     def rows(self, ids: Tensor, shift: Tensor) -> "Int8Linear":
         """The layer with these outputs (N',) alone, from the same 8-bit weights; `shift` (N',) is added to them."""
-        weight, bias = torch.ops.quantized.linear_unpack(self._packed)  # (N, K), (N,)
-        scales, zeros = weight.q_per_channel_scales()[ids], weight.q_per_channel_zero_points()[ids]
-        chosen = torch._make_per_channel_quantized_tensor(weight.int_repr()[ids], scales, zeros, 0)
+        weight, scales, zeros, bias = self._unpacked
+        chosen = torch._make_per_channel_quantized_tensor(weight[ids], scales[ids], zeros[ids], 0)
         narrow = copy.copy(self)
         narrow.out_features = len(ids)
-        bias = shift if bias is None else bias.detach()[ids] + shift
-        narrow._packed = torch.ops.quantized.linear_prepack(chosen, bias)
+        narrow._packed = torch.ops.quantized.linear_prepack(chosen, shift if bias is None else bias[ids] + shift)
         return narrow
+
+    @functools.cached_property
+    def _unpacked(self) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Weights (N, K) in 8 bits, their scales and zeros (N,), and the bias (N,)."""
+        weight, bias = torch.ops.quantized.linear_unpack(self._packed)
+        scales, zeros = weight.q_per_channel_scales(), weight.q_per_channel_zero_points()
+        return weight.int_repr(), scales, zeros, None if bias is None else bias.detach()
 
     def forward(self, inputs: Tensor) -> Tensor:
         """(..., K) -> (..., N)."""
