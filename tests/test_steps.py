@@ -95,6 +95,25 @@ def test_engine_answers_in_order_whatever_its_batches(tokenizers, how):
         assert all(ids[: len(prefix)] == tuple(prefix) for ids in hypotheses)
 
 
+@pytest.mark.parametrize("workers", [1, 3])
+def test_sentences_are_searched_again_as_they_are_asked_for(tokenizers, workers):
+    lines, how = sources(16), dict(beam_size=1, batch_tokens=30)
+    engine, other = TorchEngine(make_steps(tokenizers), workers), config(**how, min_length=20)
+    firsts, seconds = engine.translate(lines, config(**how)), engine.translate(lines, other)
+    asked = []
+
+    def again(place, hypotheses):
+        asked.append(place)
+        assert hypotheses[0].ids == firsts[place][0].ids
+        return other if place % 3 == 0 else None
+
+    found = engine.translate(lines, config(**how), again=again)
+    assert sorted(asked) == list(range(16))
+    assert firsts[0][0].ids != seconds[0][0].ids
+    for place, hypotheses in enumerate(found):
+        assert hypotheses[0].ids == (firsts if place % 3 else seconds)[place][0].ids
+
+
 def test_batches_keep_their_budget(tokenizers):
     steps, lines, sizes = make_steps(tokenizers), sources(50), []
     start = steps.start
