@@ -63,7 +63,7 @@ def random_pairs(tokenizers, count: int, seed: int = 0):
 def test_alignment_finds_the_dictionary(tokenizers, monkeypatch):
     monkeypatch.setattr(shortlists, "ALWAYS", 0)
     shortlist = learn_shortlist(random_pairs(tokenizers, 2000), tokenizers, candidates=1)
-    alike = dict(zip(tokenizers.target.pieces(range(tokenizers.target.vocab_size)), range(10**6), strict=False))
+    alike = {text: id_ for id_, text in enumerate(tokenizers.target.pieces(range(tokenizers.target.vocab_size)))}
     for piece in range(4, 200):
         spelled = alike.get(tokenizers.source.pieces([piece])[0])
         assert set(shortlist.candidates([[piece]]).tolist()) == {(7 * piece + 5) % 200, spelled} - {None}

@@ -127,16 +127,16 @@ class TorchEngine:
 
     def _search(self, batch: "_Batch") -> list["_Found"]:
         sources, prefixes, keys = zip(*((one.source_ids, one.prefix, one.key) for one in batch.requests), strict=True)
-        if self._shortlist is None:
-            found = search(self._steps, sources, batch.config, prefixes if any(prefixes) else None, keys)
-            return list(zip(batch.requests, found, strict=True))
-        needed = [self._steps.start_id, self._steps.eos_id, *itertools.chain.from_iterable(prefixes)]
-        ids = np.union1d(self._shortlist.candidates(sources), needed)
-        places = [np.searchsorted(ids, prefix).tolist() for prefix in prefixes]
-        narrow = self._steps.narrowed(torch.from_numpy(ids))
-        found = search(narrow, sources, batch.config, places if any(prefixes) else None, keys)
-        whole = [[replace(one, ids=tuple(ids[list(one.ids)].tolist())) for one in hypotheses] for hypotheses in found]
-        return list(zip(batch.requests, whole, strict=True))
+        steps, ids = self._steps, None
+        if self._shortlist is not None:
+            needed = [steps.start_id, steps.eos_id, *itertools.chain.from_iterable(prefixes)]
+            ids = np.union1d(self._shortlist.candidates(sources), needed)
+            steps = steps.narrowed(torch.from_numpy(ids))
+            prefixes = [np.searchsorted(ids, prefix).tolist() for prefix in prefixes]
+        found = search(steps, sources, batch.config, prefixes if any(prefixes) else None, keys)
+        if ids is not None:
+            found = [[replace(one, ids=tuple(ids[list(one.ids)].tolist())) for one in best] for best in found]
+        return list(zip(batch.requests, found, strict=True))
 
 
 @dataclass(frozen=True)

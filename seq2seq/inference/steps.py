@@ -190,7 +190,7 @@ class EnsembleSteps:
         ModelError: their vocabularies cannot be the same.
     """
 
-    def __init__(self, members: Sequence["Steps"]):
+    def __init__(self, members: Sequence[Steps]):
         first = members[0]
         for number, member in enumerate(members[1:], start=2):
             if (member.vocab_size, member.start_id, member.eos_id) != (first.vocab_size, first.start_id, first.eos_id):
