@@ -100,8 +100,9 @@ def attend_stored(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | No
     Returns:
         (G, N, K).
     """
-    added, beta = (query.new_empty(()), 0) if bias is None else (bias, 1)  # beta 0: not read
-    scores = torch.baddbmm(added, query, keys, beta=beta, alpha=1 / math.sqrt(query.size(2)))  # (G, N, S)
+    scores = torch.bmm(query * (1 / math.sqrt(query.size(2))), keys)  # (G, N, S)
+    if bias is not None:
+        scores += bias
     return torch.bmm(scores.softmax(-1), values)  # (G, N, K)
 
 

@@ -107,11 +107,13 @@ class TokenEmbedding(nn.Module):
 
     def step_function(self) -> Callable[[Tensor, int], Tensor]:
         """`forward` without any dropout for a step of decoding: ids (R,) and their position -> (R, D)."""
-        tokens, scale, positions = self.tokens.weight, self.scale, self.positions
+        tokens, scale = self.tokens.weight, self.scale
+        if self.positions is None:
+            return lambda token_ids, position: torch.embedding(tokens, token_ids) * scale
+        positions = self.positions.weight
 
         def step(token_ids: Tensor, position: int) -> Tensor:
-            embedded = functional.embedding(token_ids, tokens) * scale  # (R, D)
-            return embedded if positions is None else embedded + positions(1, position)
+            return torch.add(positions[position], torch.embedding(tokens, token_ids), alpha=scale)  # (R, D)
 
         return step
 
