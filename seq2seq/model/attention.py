@@ -100,7 +100,7 @@ def attend_stored(query: Tensor, keys: Tensor, values: Tensor, bias: Tensor | No
     Returns:
         (G, N, K).
     """
-    # Queries are scaled rather than scores, of which there are more.
+    # A product that scales wants something to add as well; to make that takes longer than to scale the queries.
     scores = torch.bmm(query * (1 / math.sqrt(query.size(2))), keys)  # (G, N, S)
     if bias is not None:
         scores += bias
