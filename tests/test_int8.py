@@ -35,6 +35,16 @@ def test_it_is_near_the_layer_that_it_is_made_of(rows, bias):
     assert 0 < error.max() < 0.03  # 7 bits of input, 8 of weight: about a hundredth
 
 
+@pytest.mark.parametrize("bias", [True, False])
+def test_some_outputs_are_those_of_the_layer(bias):
+    layer, inputs = Int8Linear(nn.Linear(64, 130, bias=bias)), torch.randn(7, 64)
+    first, then = torch.tensor([90, 3, 41, 7]), torch.tensor([2, 0])
+    shift = torch.randn(4)
+    some = layer.rows(first, shift)
+    torch.testing.assert_close(some(inputs), layer(inputs)[:, first] + shift)
+    torch.testing.assert_close(some.rows(then, torch.zeros(2))(inputs), some(inputs)[:, then])
+
+
 def test_every_linear_layer_is_replaced_and_nothing_else(model_folder):
     model = load_model(model_folder).model
     layers = sum(isinstance(module, nn.Linear) for module in model.modules())

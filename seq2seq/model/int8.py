@@ -48,6 +48,7 @@ class Int8Linear(nn.Module):
         weight, scales, zeros, bias = self._unpacked
         chosen = torch._make_per_channel_quantized_tensor(weight[ids], scales[ids], zeros[ids], 0)
         narrow = copy.copy(self)
+        del narrow._unpacked  # that of the whole layer
         narrow.out_features = len(ids)
         narrow._packed = torch.ops.quantized.linear_prepack(chosen, shift if bias is None else bias[ids] + shift)
         return narrow

@@ -95,14 +95,14 @@ class TokenEmbedding(nn.Module):
         self.word_dropout = config.word_dropout
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, token_ids: Tensor, start: int = 0) -> Tensor:
-        """(B, T) ids at positions start ... start + T - 1 -> (B, T, D)."""
+    def forward(self, token_ids: Tensor) -> Tensor:
+        """(B, T) ids -> (B, T, D)."""
         embedded = self.tokens(token_ids) * self.scale  # (B, T, D)
         if self.training and self.word_dropout:
             kept = torch.rand(token_ids.shape, device=token_ids.device) >= self.word_dropout
             embedded = embedded * kept.unsqueeze(-1)  # positions stay, so that order and length are still seen
         if self.positions is not None:
-            embedded = embedded + self.positions(token_ids.size(1), start)
+            embedded = embedded + self.positions(token_ids.size(1))
         return self.dropout(embedded)
 
     def step_function(self) -> Callable[[Tensor, int], Tensor]:
