@@ -1,23 +1,34 @@
 """Folders and files that are there whole or not at all, whatever kills the process that writes them.
 
-A folder is written beside its place under a hidden name, brought to the disk, and renamed. `checkpoint` and
-`model_folder` write through here; `restore` and `remove_leftovers` undo what a kill left behind.
+Both are written beside their place under a hidden name, brought to the disk, and renamed. The hidden name holds the
+process that made it, so no two writers meet, and `remove_leftovers` takes nothing but what a dead process of ours left.
 """
 
 import contextlib
+import itertools
 import os
+import re
+import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 WRITING, OLD, DELETING = ".writing", ".old", ".deleting"
+# A process is known by its number, and by this where a later one got the same number (the first of a container).
+_TOKEN = secrets.token_hex(4)
+_count = itertools.count()
+_TEMPORARY = re.compile(
+    r"\.(?P<name>.+)\.(?P<process>\d+)-(?P<token>[0-9a-f]{8})-\d+(?P<kind>\.writing|\.old|\.deleting)", re.DOTALL
+)
 
 
 @contextlib.contextmanager
 def new_folder(target: Path, goes_on: bool = False) -> Iterator[Path]:
     """Yield an empty folder that takes the place of `target` when the block ends, and vanishes when it raises.
 
-    Where work `goes_on`, the folder is yielded as the last block that was killed or raised left it.
+    Where work `goes_on`, the folder is `unfinished(target)`, as the last block that was killed or raised left it; the
+    caller keeps other processes away from it.
 
     A `target` that exists is moved aside first and deleted last, so that at every moment one of the two is whole; a
     kill between the two renames is repaired by `restore`.
@@ -26,10 +37,10 @@ def new_folder(target: Path, goes_on: bool = False) -> Iterator[Path]:
         OSError: the disk is full, or the parent cannot be written; `target` is as it was.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = _beside(target, WRITING)
-    if not goes_on:
-        _delete(temporary)
-    temporary.mkdir(exist_ok=goes_on)
+    temporary = unfinished(target) if goes_on else _beside(target, WRITING)
+    if not temporary.is_dir():
+        _delete(temporary)  # a file that has no business there
+        temporary.mkdir()
     try:
         yield temporary
         for path in temporary.rglob("*"):
@@ -43,12 +54,18 @@ def new_folder(target: Path, goes_on: bool = False) -> Iterator[Path]:
         raise
 
 
-def write_file(path: Path, content: bytes) -> None:
-    """Write one file whole or not at all."""
+@contextlib.contextmanager
+def new_file(path: Path) -> Iterator[BinaryIO]:
+    """Yield an open file that takes the place of `path` when the block ends, and vanishes when it raises.
+
+    Raises:
+        OSError: as of `new_folder`.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _beside(path, WRITING)
     try:
-        temporary.write_bytes(content)
+        with open(temporary, "wb") as file:
+            yield file
         sync(temporary)
         os.replace(temporary, path)
         sync(path.parent)
@@ -58,11 +75,17 @@ def write_file(path: Path, content: bytes) -> None:
         raise
 
 
+def write_file(path: Path, content: bytes) -> None:
+    """Write one file whole or not at all."""
+    with new_file(path) as file:
+        file.write(content)
+
+
 @contextlib.contextmanager
 def locked(path: Path, wait: bool = True) -> Iterator[bool]:
     """Alone among the processes of this machine that ask for the lock file `path`; True, or False where another has it
     and `wait` is not asked for."""
-    with open(path, "wb") as file:
+    with open(_open_lock(path), "rb") as file:
         try:
             import fcntl
         except ImportError:  # not on Windows
@@ -76,10 +99,19 @@ def locked(path: Path, wait: bool = True) -> Iterator[bool]:
         yield True
 
 
+@contextlib.contextmanager
+def locked_if_possible(path: Path) -> Iterator[None]:
+    """`locked`, or not where no lock file can be made, as in a folder that may only be read."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(locked(path))
+        yield
+
+
 def remove_folder(target: Path) -> None:
     """Delete a folder so that a kill in the middle leaves nothing under its name."""
     doomed = _beside(target, DELETING)
-    _delete(doomed)
     os.rename(target, doomed)
     sync(target.parent)
     _delete(doomed)
@@ -87,29 +119,38 @@ def remove_folder(target: Path) -> None:
 
 def standing(target: Path) -> Path:
     """`target`, or the version that was moved aside for a new one that never came; changes nothing on the disk."""
-    old = _beside(target, OLD)
-    return old if old.is_dir() and not target.exists() else target
+    if target.exists():
+        return target
+    old = _moved_aside(target)
+    return target if not old or target.exists() else old[-1]
 
 
 def restore(target: Path) -> None:
-    """Finish a replacement that a kill interrupted: the old version comes back where the new one never came."""
-    old = _beside(target, OLD)
-    if not old.exists():
-        return
-    if target.exists():
-        _delete(old)
-    else:
-        os.rename(old, target)
-    sync(target.parent)
+    """Finish replacements that kills interrupted: the old version comes back where the new one never came."""
+    for old in filter(_is_abandoned, reversed(_moved_aside(target))):
+        with contextlib.suppress(OSError):  # another process restores it as well, or it is not ours to delete
+            if target.exists():
+                _delete(old)
+            else:
+                os.rename(old, target)
+            sync(target.parent)
 
 
 def remove_leftovers(parent: Path) -> None:
     """Delete what killed writes and deletions left in `parent`, and bring back what they had moved aside."""
-    for entry in list(parent.glob(".*")):
+    for entry in list(parent.iterdir()):
+        if not _is_abandoned(entry):
+            continue
         if entry.name.endswith(OLD):
-            restore(parent / entry.name[1 : -len(OLD)])
-        elif entry.name.endswith((WRITING, DELETING)):
-            _delete(entry)
+            restore(parent / _TEMPORARY.fullmatch(entry.name)["name"])
+        else:
+            with contextlib.suppress(OSError):  # as in `restore`
+                _delete(entry)
+
+
+def unfinished(target: Path) -> Path:
+    """Where work on `target` that goes on after a kill is kept."""
+    return target.parent / f".{target.name}{WRITING}"
 
 
 def sync(path: Path) -> None:
@@ -129,12 +170,19 @@ def _name_place(error: BaseException, path: Path) -> None:
         error.filename = str(path)
 
 
+def _open_lock(path: Path) -> int:
+    """A lock file that another user made can be read, which is all that locking needs."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except PermissionError:
+        if not path.exists():
+            raise
+        return os.open(path, os.O_RDONLY)
+
+
 def _swap(temporary: Path, target: Path) -> None:
     old = _beside(target, OLD)
-    replaced = target.exists()
-    if replaced:
-        _delete(old)
-        os.rename(target, old)
+    replaced = _move_aside(target, old)
     try:
         os.rename(temporary, target)
     except OSError:
@@ -146,8 +194,48 @@ def _swap(temporary: Path, target: Path) -> None:
         _delete(old)
 
 
-def _beside(target: Path, suffix: str) -> Path:
-    return target.parent / f".{target.name}{suffix}"
+def _move_aside(target: Path, old: Path) -> bool:
+    try:
+        os.rename(target, old)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _beside(target: Path, kind: str) -> Path:
+    """A name for what this process writes, moves aside or deletes; no other has it."""
+    return target.parent / f".{target.name}.{os.getpid()}-{_TOKEN}-{next(_count)}{kind}"
+
+
+def _moved_aside(target: Path) -> list[Path]:
+    """The old versions of `target`, the newest last."""
+    try:
+        matches = [(entry, _TEMPORARY.fullmatch(entry.name)) for entry in target.parent.iterdir()]
+        old = [entry for entry, match in matches if match and (match["name"], match["kind"]) == (target.name, OLD)]
+        return sorted(old, key=lambda entry: entry.stat().st_mtime)
+    except OSError:  # one of them came back, or was deleted
+        return []
+
+
+def _is_abandoned(entry: Path) -> bool:
+    """Whether a process of ours that is no more left `entry`."""
+    match = _TEMPORARY.fullmatch(entry.name)
+    if match is None:
+        return False
+    process = int(match["process"])
+    return match["token"] != _TOKEN if process == os.getpid() else not _runs(process)
+
+
+def _runs(process: int) -> bool:
+    if os.name == "nt":
+        return False  # where it does, what it holds open cannot be deleted
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True  # another user's
+    return True
 
 
 def _delete(path: Path) -> None:

@@ -140,13 +140,8 @@ def export_argos(
         comparison = _verified(loaded, folder, quantization, probe, force)
         own = {DESCRIPTION, "source.spm", "target.spm", "vocab.json", "target_vocab.json"}
         files = tuple(sorted(path.name for path in folder.iterdir() if path.name not in own))
-        output.parent.mkdir(parents=True, exist_ok=True)
-        partial = output.with_name(f".{output.name}.writing")
-        try:
-            write_argos(partial, folder, loaded.tokenizers, ArgosLanguages(source, target), files)
-            partial.replace(output)
-        finally:
-            partial.unlink(missing_ok=True)
+        with atomic.new_file(output) as file:
+            write_argos(file, folder, loaded.tokenizers, ArgosLanguages(source, target), files)
     return comparison
 
 

@@ -6,6 +6,7 @@ under their first name and tied again by the model that reads them.
 
 import hashlib
 import json
+import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -54,14 +55,17 @@ def mismatch(expected: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...
     return None
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
     """Write one safetensors file.
 
     Raises:
         OSError: the disk is full or the folder is not writable.
     """
+    path.touch()
+    mode = stat.S_IMODE(path.stat().st_mode)
     try:
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path, metadata)
+        path.chmod(mode)  # safetensors leaves a file that its owner alone may read, whatever the umask
     except SafetensorError as error:
         raise OSError(None, f"{error}") from error
 

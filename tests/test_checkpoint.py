@@ -182,12 +182,14 @@ def test_prune_keeps_what_it_is_told_and_a_kill_in_it_leaves_no_half(tmp_path, m
 
     def half(path, **_):
         next(iter(Path(path).iterdir())).unlink()
-        raise Stopped
+        os._exit(9)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(shutil, "rmtree", half)
-        with pytest.raises(Stopped):
-            checkpoint.prune(tmp_path, keep=[4])
+    child = os.fork()
+    if child == 0:
+        monkeypatch.setattr(shutil, "rmtree", half)
+        checkpoint.prune(tmp_path, keep=[4])
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
     assert checkpoint.saved_steps(tmp_path) == [4]
     checkpoint.prepare(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["step_00000004"]

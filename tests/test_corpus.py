@@ -185,6 +185,24 @@ def test_a_damaged_cache_is_built_anew_with_a_warning(damage, tmp_path, tokenize
     assert content(again) == before
 
 
+def test_a_byte_that_changed_anywhere_in_the_cache_is_noticed(tmp_path, tokenizers):
+    texts = labelled_source(tmp_path, [(text, number % 3) for number, text in enumerate(sentences(20))], "labelled")
+    pairs = pairs_source(tmp_path, sentences(20), sentences(20, 2))
+    draw = random.Random(1)
+    for prepare in (
+        lambda: prepare_corpus([pairs], tokenizers, LOOSE, tmp_path / "cache"),
+        lambda: prepare_labelled_corpus([texts], tokenizers.source, LOOSE, tmp_path / "cache"),
+    ):
+        folder = prepare().folder
+        before = content(prepare())
+        for name in before:
+            for place in (0, draw.randrange(len(before[name])), len(before[name]) - 1):
+                damaged = bytearray(before[name])
+                damaged[place] ^= 1 << draw.randrange(8)
+                (folder / name).write_bytes(damaged)
+                assert content(prepare()) == before, (name, place)
+
+
 def _prepare_and_report(folder, results):
     source = open_pairs(SourceConfig(source=folder / "train.en", target=folder / "train.de"), "en", "de")
     corpus = prepare_corpus([source], TokenizerPair.load(folder), None, folder / "cache")

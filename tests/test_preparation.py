@@ -229,13 +229,14 @@ def test_a_mistake_in_the_data_leaves_nothing_behind(tmp_path, tokenizers):
 def test_what_nobody_goes_on_with_is_deleted_after_a_day(tmp_path, tokenizers):
     cache = tmp_path / "cache"
     source = open_pairs(make_source("text", tmp_path), "en", "de")
-    left = [cache / f".{name}{atomic.WRITING}" for name in ("old", "held", "new")]
+    names = [letter * 32 for letter in "abc"]
+    left = [atomic.unfinished(cache / name) for name in names]
     for folder in left:
         folder.mkdir(parents=True)
         (folder / "source.ids").write_bytes(b"1234")
     for folder in left[:2]:
         os.utime(folder, (time.time() - 2 * 24 * 3600,) * 2)
-    with atomic.locked(cache / "held.lock"):
+    with atomic.locked(cache / f"{names[1]}.lock"):
         prepare_corpus([source], tokenizers, LOOSE, cache)
     assert [folder.exists() for folder in left] == [False, True, True]
 

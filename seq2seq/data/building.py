@@ -6,12 +6,13 @@ nothing had happened.
 """
 
 import contextlib
+import hashlib
 import json
 import logging
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -24,6 +25,7 @@ from seq2seq.data.filters import FilterCounts, SeenBefore
 from seq2seq.data.sources import Source
 from seq2seq.data.spans import Position
 from seq2seq.errors import DataError, did_you_mean
+from seq2seq.tensors import record
 
 logger = logging.getLogger(__name__)
 
@@ -33,10 +35,17 @@ PROGRESS, KEYS, LABELS_AS_READ = "progress.json", "keys", "labels.read"
 NOTE_SECONDS = 10.0
 
 
+def checksum(manifest: Mapping[str, Any]) -> str:
+    """Of all that a manifest says beside it."""
+    said = {key: value for key, value in manifest.items() if key != "checksum"}
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+
+
 def remove_progress(folder: Path) -> None:
-    """Delete what only a builder reads from a corpus that is whole."""
+    """Delete what only a builder reads from a corpus that is whole, if that may be changed."""
     for name in (PROGRESS, KEYS, LABELS_AS_READ):
-        (folder / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            (folder / name).unlink()
 
 
 @dataclass
@@ -75,13 +84,14 @@ class CorpusBuilder:
         self._is_labelled = "target" not in types
         self._seen = SeenBefore()
 
-    def build(self, identity: dict[str, Any]) -> dict[str, Any]:
-        """Write what is not there yet; returns the manifest, which has `identity` in it.
+    def build(self, identity: dict[str, Any]) -> None:
+        """Write what is not there yet, and last the manifest, which has `identity` in it.
 
         Raises:
             DataError: a source cannot be read, nothing is left of it, or it has a label that is not a given one.
             OSError: the folder cannot be written.
         """
+        atomic.remove_leftovers(self._folder)
         self._progress = self._take_up()
         try:
             with contextlib.ExitStack() as stack:
@@ -99,10 +109,10 @@ class CorpusBuilder:
             "types": {side: id_type.name for side, id_type in self._types.items()},
             "counts": asdict(self._progress.counts),
             "labels": labels,
-            "files": {name: (self._folder / name).stat().st_size for name in self._kept()},
+            "files": {name: record(self._folder / name) for name in self._kept()},
         }
+        manifest["checksum"] = checksum(manifest)
         (self._folder / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
-        return manifest
 
     def _kept(self) -> list[str]:
         """The files of the corpus."""

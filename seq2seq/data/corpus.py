@@ -4,12 +4,15 @@
 reading holds the corpus in memory. A folder under its final name is whole (see `atomic`).
 """
 
+import contextlib
+import functools
 import hashlib
 import json
 import logging
+import re
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +20,17 @@ import numpy as np
 
 from seq2seq import atomic
 from seq2seq.config import FilterConfig
-from seq2seq.data.building import MANIFEST, CorpusBuilder, remove_progress
+from seq2seq.data.building import MANIFEST, CorpusBuilder, checksum, remove_progress
 from seq2seq.data.encoding import Encoding, id_type
 from seq2seq.data.filters import FilterCounts, PairFilter
 from seq2seq.data.sources import Source
 from seq2seq.errors import RunError
+from seq2seq.tensors import DamagedFile, read_object, verify
 from seq2seq.tokenizer import Tokenizer, TokenizerPair
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 2
+FORMAT = 3
 # A preparation that was killed goes on when it is asked for again; what nobody asks for is deleted after a day.
 ABANDONED_SECONDS = 24 * 3600
 
@@ -149,20 +153,33 @@ def _prepare(
     weights = [source.weight for source in sources]
     folder = cache_dir / fingerprint
     try:
+        manifest = _read_manifest(folder, fingerprint)  # where everything is there, the cache need not be ours to write
+    except DamagedFile:
+        make_builder = functools.partial(
+            CorpusBuilder, sources=sources, encoding=encoding, types=types, labels=labels, num_workers=num_workers
+        )
+        manifest = _build(folder, fingerprint, make_builder)
+    remove_progress(folder)
+    return TokenCorpus(folder, manifest, weights)
+
+
+def _build(folder: Path, fingerprint: str, make_builder: Callable[[Path], CorpusBuilder]) -> dict[str, Any]:
+    """Build the corpus, or wait for another process that does; returns its manifest."""
+    cache_dir = folder.parent
+    try:
         cache_dir.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(cache_dir, but=folder)
         with atomic.locked(_lock(folder)):
             atomic.restore(folder)
-            manifest = _read_manifest(folder, fingerprint)
-            if manifest is None:
+            if not _is_whole(folder, fingerprint):
                 with atomic.new_folder(folder, goes_on=True) as partial:
-                    builder = CorpusBuilder(partial, sources, encoding, types, labels, num_workers)
-                    manifest = builder.build({"format": FORMAT, "fingerprint": fingerprint})
-            remove_progress(folder)
+                    make_builder(partial).build({"format": FORMAT, "fingerprint": fingerprint})
+            return _read_manifest(folder, fingerprint)
     except OSError as error:
         reason = error.strerror or error
         raise RunError(f"{cache_dir}: cannot be written ({reason}); make room, or set data.cache_dir") from error
-    return TokenCorpus(folder, manifest, weights)
+    except DamagedFile as error:
+        raise RunError(f"{folder}: damaged as soon as it was written ({error}); set data.cache_dir") from error
 
 
 def _lock(folder: Path) -> Path:
@@ -170,29 +187,47 @@ def _lock(folder: Path) -> Path:
 
 
 def _remove_abandoned(cache_dir: Path, but: Path) -> None:
-    """Delete what killed preparations left and none has gone on with since."""
-    for partial in cache_dir.glob(f".*{atomic.WRITING}"):
-        folder = cache_dir / partial.name[1 : -len(atomic.WRITING)]
-        if folder != but and time.time() - partial.stat().st_mtime > ABANDONED_SECONDS:
-            with atomic.locked(_lock(folder), wait=False) as is_free:
-                if is_free:
-                    shutil.rmtree(partial)
+    """Delete what killed preparations left and none has gone on with since.
+
+    Other processes make, rename and delete at the same time, and what another user left may not be ours to delete.
+    """
+    atomic.remove_leftovers(cache_dir)
+    for partial in list(cache_dir.iterdir()):
+        match = re.fullmatch(rf"\.([0-9a-f]{{32}}){re.escape(atomic.WRITING)}", partial.name)
+        if match is None or match[1] == but.name:
+            continue
+        with contextlib.suppress(OSError):
+            if time.time() - partial.stat().st_mtime > ABANDONED_SECONDS:
+                with atomic.locked(_lock(cache_dir / match[1]), wait=False) as is_free:
+                    if is_free:
+                        shutil.rmtree(partial)
 
 
-def _read_manifest(folder: Path, fingerprint: str) -> dict[str, Any] | None:
-    """The manifest of a whole corpus; None, with a warning, if something of it is missing or of another size."""
-    if not folder.exists():
-        return None
+def _is_whole(folder: Path, fingerprint: str) -> bool:
+    """Whether a corpus is there; one that is damaged is told."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
-        sizes = {name: (folder / name).stat().st_size for name in manifest["files"]}
-        if manifest["format"] == FORMAT and manifest["fingerprint"] == fingerprint and sizes == manifest["files"]:
-            return manifest
-        problem = "its files have other sizes than it says"
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        problem = f"{type(error).__name__}: {error}"
-    logger.warning("%s: the tokenised corpus is damaged (%s); building it anew", folder, problem)
-    return None
+        _read_manifest(folder, fingerprint)
+    except DamagedFile as error:
+        if folder.exists():
+            logger.warning("%s: the tokenised corpus is damaged (%s); building it anew", folder, error)
+        return False
+    return True
+
+
+def _read_manifest(folder: Path, fingerprint: str) -> dict[str, Any]:
+    """The manifest of a whole corpus. Every byte is compared: a second, where ten million pairs take 1.2 GB.
+
+    Raises:
+        DamagedFile: something of it is missing, or changed after it was written.
+    """
+    manifest = read_object(folder / MANIFEST)
+    if manifest.get("checksum") != checksum(manifest):
+        raise DamagedFile(f"{MANIFEST} changed after it was written")
+    if manifest["fingerprint"] != fingerprint:
+        raise DamagedFile(f"{MANIFEST} is of another corpus")
+    for name, recorded in manifest["files"].items():
+        verify(folder / name, recorded)
+    return manifest
 
 
 def _map_side(folder: Path, side: str, type_name: str) -> tuple[np.ndarray, np.ndarray]:

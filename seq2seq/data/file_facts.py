@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -45,7 +44,7 @@ def file_facts(path: Path, cache: Path | None = None) -> FileFacts:
     if cache is None:
         return _read(path)
     note = cache / MEMORY / f"{hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:32]}.json"
-    with _alone(note):
+    with atomic.locked_if_possible(note.with_suffix(".lock")):  # the ranks of a run wait for the first
         facts = _remembered(note)
         if facts is None or not is_unchanged(path, facts):
             settled = time.time() - SETTLED_SECONDS
@@ -103,13 +102,3 @@ def _remembered(note: Path) -> FileFacts | None:
         return FileFacts(**json.loads(note.read_bytes()))
     except (OSError, ValueError, TypeError):
         return None  # the file is read again
-
-
-@contextlib.contextmanager
-def _alone(note: Path) -> Iterator[None]:
-    """The ranks of a run wait for the first to read the file; without a cache that can be written each reads it."""
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):
-            note.parent.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(atomic.locked(note.with_suffix(".lock")))
-        yield

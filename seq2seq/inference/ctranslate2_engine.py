@@ -7,7 +7,6 @@ from a model folder, whose conversion is kept in the user's cache.
 import hashlib
 import json
 import os
-import tempfile
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -57,9 +56,12 @@ def cached_folder(model: LoadedModel, quantization: str) -> Path:
     folder = root / hashlib.sha256(json.dumps(known_by, sort_keys=True).encode()).hexdigest()[:24]
     if not _is_whole(folder):
         try:
-            if folder.exists():
-                atomic.remove_folder(folder)
-            _write_once(folder, lambda temporary: ctranslate2.write_ctranslate2(temporary, model.model, described))
+            root.mkdir(parents=True, exist_ok=True)
+            atomic.remove_leftovers(root)
+            with atomic.locked(folder.with_suffix(".lock")):
+                if not _is_whole(folder):  # another process may have been faster
+                    with atomic.new_folder(folder) as temporary:
+                        ctranslate2.write_ctranslate2(temporary, model.model, described)
         except OSError as error:
             reason = error.strerror or error
             raise RunError(f"{root}: cannot be written ({reason}); set XDG_CACHE_HOME to another place") from error
@@ -248,22 +250,6 @@ def _is_whole(folder: Path) -> bool:
     except ModelError:
         return False
     return True
-
-
-def _write_once(folder: Path, write: Callable[[Path], None]) -> None:
-    """Write a folder under another name and rename it, so that several processes can do so at the same time."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as temporary:
-        whole = Path(temporary) / "whole"
-        whole.mkdir()
-        write(whole)
-        for path in whole.iterdir():
-            atomic.sync(path)
-        try:
-            whole.rename(folder)
-        except OSError:
-            if not ctranslate2.is_ctranslate2(folder):  # another process was faster
-                raise
 
 
 def _open(folder: Path, device: str, threads: int) -> Any:

@@ -8,6 +8,7 @@ import json
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from seq2seq.errors import ModelError
 from seq2seq.marian_tokenizer import MarianTokenizer
@@ -58,12 +59,12 @@ def argos_obstacles(tokenizers: TokenizerPair) -> list[str]:
 
 
 def write_argos(
-    path: Path, converted: Path, tokenizers: TokenizerPair, languages: ArgosLanguages, files: tuple[str, ...]
+    file: BinaryIO, converted: Path, tokenizers: TokenizerPair, languages: ArgosLanguages, files: tuple[str, ...]
 ) -> None:
     """Pack a CTranslate2 folder.
 
     Args:
-        path: the .argosmodel file to write.
+        file: the .argosmodel file, open for writing.
         converted: a folder that `write_ctranslate2` wrote.
         tokenizers: of the model.
         languages: of the model.
@@ -84,7 +85,7 @@ def write_argos(
         "type": "translate",
     }
     readme = f"# {metadata['from_name']} to {metadata['to_name']}\n\nA translation package for Argos Translate.\n"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(f"{languages.folder}/metadata.json", json.dumps(metadata, indent=2, ensure_ascii=False))
         archive.writestr(f"{languages.folder}/README.md", readme)
         archive.writestr(f"{languages.folder}/sentencepiece.model", tokenizers.source.model_bytes)

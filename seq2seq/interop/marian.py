@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from seq2seq.config import ModelConfig, SearchConfig
@@ -38,7 +37,7 @@ from seq2seq.marian_tokenizer import (
     read_vocabulary,
 )
 from seq2seq.model.transformer import Transformer
-from seq2seq.tensors import DamagedFile, distinct, mismatch, read_object, read_tensors
+from seq2seq.tensors import DamagedFile, distinct, mismatch, read_object, read_tensors, write_tensors
 from seq2seq.tokenizer import SOURCE_FILE, TARGET_FILE, Tokenizer, TokenizerPair
 
 CONFIG, WEIGHTS, PICKLE = "config.json", "model.safetensors", "pytorch_model.bin"
@@ -138,7 +137,7 @@ def write_marian(folder: Path, model: MarianModel) -> None:
     _write_json(folder / CONFIG, model_values(config, *sizes, ids))
     _write_json(folder / GENERATION, generation_values(config, model.search, ids))
     _write_json(folder / TOKENIZER, _tokenizer_values(model))
-    save_file(to_marian(model.weights, config), folder / WEIGHTS, metadata={"format": "pt"})
+    write_tensors(folder / WEIGHTS, to_marian(model.weights, config), metadata={"format": "pt"})
     (folder / SOURCE_FILE).write_bytes(tokenizers.source.model_bytes)
     (folder / TARGET_FILE).write_bytes(tokenizers.target.model_bytes)
     _write_json(folder / VOCABULARY_FILE, vocabulary_of(tokenizers.source))

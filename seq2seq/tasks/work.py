@@ -3,6 +3,7 @@
 `translation.build` and `classification.build` make a `Work`; `tasks.run` trains it.
 """
 
+import contextlib
 import hashlib
 import json
 import logging
@@ -112,13 +113,25 @@ def overlap_notes(
     path = cache / f"overlap-{hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]}.json"
     if not runtime.is_main:
         return []
-    if not path.exists():
-        found = overlap_warning(find_overlap(chain.from_iterable(train), held_out, num_workers))
-        atomic.write_file(path, json.dumps([found] if found else []).encode())
-    notes = json.loads(path.read_bytes())
+    with atomic.locked_if_possible(path.with_suffix(".lock")):
+        notes = _stored_notes(path)
+        if notes is None:
+            found = overlap_warning(find_overlap(chain.from_iterable(train), held_out, num_workers))
+            notes = [found] if found else []
+            with contextlib.suppress(OSError):  # where nothing can be kept, the next run looks again
+                atomic.write_file(path, json.dumps(notes).encode())
     for note in notes:
         logger.warning("%s", note)
     return notes or ["No training example is equal or nearly equal to one of the validation and test sets."]
+
+
+def _stored_notes(path: Path) -> list[str] | None:
+    """What was found before; None where nothing is stored, or something else than notes."""
+    try:
+        notes = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    return notes if isinstance(notes, list) and all(isinstance(note, str) for note in notes) else None
 
 
 def _train_tokenizers(config: Config, texts: Callable[[], tuple[Iterable[str], Iterable[str]]]) -> TokenizerPair:
