@@ -37,10 +37,10 @@ def average_models(paths: Sequence[Path], output: Path, weights: Sequence[float]
     Args:
         paths: the members.
         output: a new or empty folder.
-        weights: one a member, not negative and in proportion: 0.3 and 0.7, or 3 and 7; without them all are equal.
+        weights: one per member, not negative and in proportion: 0.3 and 0.7, or 3 and 7; without them all are equal.
 
     Raises:
-        UserError: the weights are not one a member, or not possible.
+        UserError: the weights are not one per member, or not possible.
         ModelError, CheckpointError: a member is missing or damaged, or differs from the first in shape, vocabulary or
             labels; or `output` exists and is no model folder.
     """
@@ -55,7 +55,7 @@ def average_models(paths: Sequence[Path], output: Path, weights: Sequence[float]
     made_of = [f"- {share:.4g} of `{path.name}`" for share, path in zip(shares, paths, strict=True)]
     return save_model(
         output,
-        model_state=average([member.state for member in members], weights),
+        model_state=average([member.state for member in members], shares if weights else None),
         config=config,
         tokenizers=first.described.tokenizers,
         labels=first.described.labels,
@@ -67,10 +67,12 @@ def _shares(weights: Sequence[float] | None, count: int) -> list[float]:
     """What each member contributes; the sum is 1."""
     weights = [1.0] * count if weights is None else weights
     if len(weights) != count:
-        raise UserError(f"{len(weights)} weights for {count} models; give one a model, in their order")
+        raise UserError(f"{len(weights)} weight{'s' * (len(weights) != 1)} for {count} model{'s' * (count != 1)}; give one per model, in order")
+    shown = ",".join(f"{weight:g}" for weight in weights)
     if not all(math.isfinite(weight) and weight >= 0 for weight in weights) or not sum(weights):
-        shown = ",".join(f"{weight:g}" for weight in weights)
         raise UserError(f"weights {shown}: give numbers that are not negative, at least one of them above 0")
+    if not math.isfinite(sum(weights)):
+        raise UserError(f"weights {shown}: too large to add up; give them in proportion, such as 1,1")
     return [weight / sum(weights) for weight in weights]
 
 

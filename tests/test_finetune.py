@@ -157,7 +157,8 @@ def test_a_test_set_that_is_gone_costs_no_run(folder, tmp_path, capfd, monkeypat
 
 def test_a_mixture_is_linear_and_its_ends_are_the_models(folder, capfd):
     old, new = state("runs/old"), state("runs/tune")
-    for weights, name in (("1,0", "first"), ("0,1", "second"), ("3,1", "between"), ("0.75,0.25", "same")):
+    mixtures = {"first": "1,0", "second": "0,1", "between": "3,1", "same": "0.75,0.25", "huge": "7.5e307,2.5e307"}
+    for name, weights in mixtures.items():
         assert main(["average", "runs/old", "runs/tune", "--weights", weights, "-o", f"models/{name}"]) == 0
     first, second, between = state("models/first"), state("models/second"), state("models/between")
     for name in old:
@@ -165,7 +166,8 @@ def test_a_mixture_is_linear_and_its_ends_are_the_models(folder, capfd):
         assert torch.equal(second[name], new[name])
         expected = (0.75 * old[name].double() + 0.25 * new[name].double()).float()
         torch.testing.assert_close(between[name], expected, atol=1e-9, rtol=2e-7)
-        torch.testing.assert_close(state("models/same")[name], between[name], atol=1e-9, rtol=2e-7)
+        for same in ("models/same", "models/huge"):
+            torch.testing.assert_close(state(same)[name], between[name], atol=1e-9, rtol=2e-7)
     assert load_model("models/between").tokenizers.fingerprint == load_model("runs/old").tokenizers.fingerprint
     card = ModelCard.load(folder / "models/between/README.md")
     assert card.data.pipeline_tag == "translation"
@@ -175,10 +177,11 @@ def test_a_mixture_is_linear_and_its_ends_are_the_models(folder, capfd):
 @pytest.mark.parametrize(
     ("arguments", "word"),
     [
-        (["runs/old", "runs/tune", "--weights", "0.5"], "1 weights for 2 models"),
+        (["runs/old", "runs/tune", "--weights", "0.5"], "1 weight for 2 models; give one per model"),
         (["runs/old", "runs/tune", "--weights", "0,0"], "above 0"),
         (["runs/old", "runs/tune", "--weights", "1,-1"], "not negative"),
         (["runs/old", "runs/tune", "--weights", "nan,1"], "not negative"),
+        (["runs/old", "runs/tune", "--weights", "1e308,1e308"], "too large"),
         (["runs/old", "runs/tune", "--weights", "half,half"], "0.3,0.7"),
         (["runs/old", "other"], "another vocabulary"),
         (["other", "deeper"], "tensor"),
