@@ -67,7 +67,7 @@ def _shares(weights: Sequence[float] | None, count: int) -> list[float]:
     """What each member contributes; the sum is 1."""
     weights = [1.0] * count if weights is None else weights
     if len(weights) != count:
-        raise UserError(f"{len(weights)} weight{'s' * (len(weights) != 1)} for {count} model{'s' * (count != 1)}; give one per model, in order")
+        raise UserError(f"--weights has {len(weights)}, and there are {count} models; give one per model, in order")
     shown = ",".join(f"{weight:g}" for weight in weights)
     if not all(math.isfinite(weight) and weight >= 0 for weight in weights) or not sum(weights):
         raise UserError(f"weights {shown}: give numbers that are not negative, at least one of them above 0")

@@ -356,3 +356,50 @@ def test_attention_of_the_models_own_and_of_a_given_translation(run, tmp_path, c
     assert seen.weights.shape[1:] == (len(seen.target_pieces), len(seen.source_pieces))
     assert main(["plot", str(run), "--attention", "x", "--layer", "9"]) == 2
     assert "layer 9" in capsys.readouterr().err
+
+
+def test_a_test_set_that_no_file_can_be_named_after_is_refused_before_translating(run, tmp_path, capsys):
+    moved = tmp_path / "run"
+    shutil.copytree(run, moved)
+    config = moved / "config.yaml"
+    config.write_text(config.read_text().replace("plain:", "news/2016:"))
+    (moved / "best" / "model.safetensors").write_bytes(b"not read")
+    code, message = failing(capsys, "--model", moved, "-o", tmp_path / "out.txt")
+    assert code == 2
+    assert "'news/2016'" in message
+    assert not (tmp_path / "out.news").exists()
+    shutil.copytree(run / "best", moved / "best", dirs_exist_ok=True)
+    assert s2s("--model", moved, "--test-set", "news/2016", "-o", tmp_path / "out.txt")
+    assert len((tmp_path / "out.txt").read_text().splitlines()) == len(SENTENCES)
+
+
+def test_several_models_are_compared_as_their_translations_are(run, tmp_path, capsys):
+    other = tmp_path / "other"
+    shutil.copytree(run / "best", other)
+    generation = json.loads((other / "generation_config.json").read_text())
+    (other / "generation_config.json").write_text(json.dumps({**generation, "num_beams": 1, "beam_size": 1}))
+    source, reference = run.parent / "test.en", run.parent / "test.de"
+    files = []
+    for number, model in enumerate((run, other)):
+        files.append(tmp_path / f"{number}")
+        s2s("--model", model, "--source", source, "--reference", reference, "-o", files[-1])
+    expected = s2s(reference, *files, "-m", "chrf,ter")
+    table = s2s("--model", run, "--model", other, "--source", source, "--reference", reference, "-m", "chrf,ter")
+    named = dict(zip((str(run), str(other)), map(str, files), strict=True))
+    for model, file in named.items():
+        table, expected = (text.replace(name, "X") for text, name in ((table, model), (expected, file)))
+    assert [line.split() for line in table.splitlines()] == [line.split() for line in expected.splitlines()]
+    records = json.loads(s2s("--model", run, "--model", other, "-f", "json"))
+    assert [(record["test_set"], record["system"]) for record in records] == [
+        (name, system) for name in ("plain", "odd") for system in (f"Baseline: {run}", str(other))
+    ]
+    lines = s2s("--model", run, "--model", other).splitlines()
+    assert (lines[0], lines.count("plain"), lines.count("odd")) == ("plain", 1, 1)
+    for arguments, words in (
+        (["--model", run, "--model", run / "best"], "given twice"),
+        (["--model", run, "--model", other, "-o", tmp_path / "x"], "one model"),
+        (["--model", run, "--model", tmp_path / "none"], "none"),
+    ):
+        code, message = failing(capsys, *arguments)
+        assert code == 2
+        assert words in message

@@ -159,7 +159,7 @@ def test_no_newest_run_is_said(tmp_path, monkeypatch, capsys):
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else None,
 )
 def test_whatever_goes_wrong_is_a_line_and_a_code(failing, capfd, monkeypatch, error, code, message):
-    monkeypatch.setattr(cli, "_abandon_stdout", lambda: None)
+    monkeypatch.setattr(cli, "_abandon", lambda stream: None)
     monkeypatch.setattr(cli, "_reader_is_gone", lambda: False)
     assert failing(error) == code
     captured = capfd.readouterr()

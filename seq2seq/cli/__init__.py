@@ -14,6 +14,7 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
+from typing import TextIO
 
 import click
 
@@ -80,6 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run `s2s` and return its exit code: 0 success, 1 the run failed, 2 usage, configuration or input is wrong."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     debug = _take_debug(arguments)
+    _fill_closed_streams()
     _set_up_streams(debug)
     if "_S2S_COMPLETE" in os.environ:
         from click.shell_completion import shell_complete
@@ -110,11 +112,11 @@ def _report(error: BaseException) -> int:
         case UserError():
             return _say(str(error), error.exit_code)
         case BrokenPipeError() if _reader_is_gone():
-            _abandon_stdout()
+            _abandon(sys.stdout)
             return 0
         case OSError() if error.errno is not None:
             if error.filename is None:
-                _abandon_stdout()  # what is left in its buffer cannot be written either
+                _abandon(sys.stdout)  # what is left in its buffer cannot be written either
             named = f"{error.filename}: " if error.filename is not None else ""
             return _say(f"{named}{(error.strerror or str(error)).lower()}{_remedy(error)}", 1)
         case _ if _is_out_of_memory(error):
@@ -131,10 +133,21 @@ def _report_usage(error: click.ClickException) -> int:
 
 
 def _say(message: str, exit_code: int) -> int:
-    with contextlib.suppress(OSError):
-        for line in message.splitlines():
-            print(f"s2s: {line}", file=sys.stderr, flush=True)
+    for line in message.splitlines():
+        _print_error(f"s2s: {line}")
     return exit_code
+
+
+def _print_error(text: str) -> None:
+    """Above a progress bar, not through it; nothing fails because nobody can be told."""
+    try:
+        if "tqdm" in sys.modules:
+            sys.modules["tqdm"].tqdm.write(text, file=sys.stderr)
+        else:
+            print(text, file=sys.stderr)
+        sys.stderr.flush()
+    except OSError:
+        _abandon(sys.stderr)
 
 
 def _remedy(error: OSError) -> str:
@@ -175,12 +188,28 @@ def _reader_is_gone() -> bool:
     return any(events & (select.POLLERR | select.POLLHUP) for _, events in poll.poll(0))
 
 
-def _abandon_stdout() -> None:
-    """Let the interpreter flush into nothing when it ends."""
+def _abandon(stream: TextIO) -> None:
+    """Let what is left in its buffer be flushed into nothing."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, sys.stdout.fileno())
+        os.dup2(nothing, stream.fileno())
         os.close(nothing)
+
+
+def _fill_closed_streams() -> None:
+    """Put nothing where a standard stream is closed.
+
+    Else the next file that is opened gets its descriptor, and what a library prints lands in that file; and `print` to
+    a standard error that is None goes to standard output.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))
 
 
 def _set_up_streams(debug: bool) -> None:
@@ -205,12 +234,7 @@ class _LineFormatter(logging.Formatter):
 
 
 class _StderrHandler(logging.Handler):
-    """Writes above a progress bar, not through it."""
+    """Standard error as it is when something is logged."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = self.format(record)
-        with contextlib.suppress(OSError):
-            if "tqdm" in sys.modules:
-                sys.modules["tqdm"].tqdm.write(text, file=sys.stderr)
-            else:
-                print(text, file=sys.stderr, flush=True)
+        _print_error(self.format(record))

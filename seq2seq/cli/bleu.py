@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from seq2seq.cli.options import ANY_PATH, EXISTING, check_output, computing_options, warn_invalid
+from seq2seq.cli.options import (
+    ANY_PATH,
+    EXISTING,
+    NAMED_FILE,
+    check_output,
+    computing_options,
+    open_output,
+    warn_invalid,
+)
 from seq2seq.errors import DataError, did_you_mean
 from seq2seq.lines import read_lines
 
@@ -36,7 +44,13 @@ Result = tuple[str | None, "Sequence[Score]", Mapping[str, Any]]
 )
 @click.argument("reference", required=False, type=EXISTING)
 @click.argument("hypotheses", nargs=-1, type=EXISTING)
-@click.option("--model", type=ANY_PATH, help="Translate with this model or run, then score; default: its test sets.")
+@click.option(
+    "--model",
+    "models",
+    type=ANY_PATH,
+    multiple=True,
+    help="Translate with this model or run, then score; default: its test sets. Several (repeat it) are compared.",
+)
 @click.option("--source", type=EXISTING, help="With --model: text to translate.")
 @click.option("--reference", "model_reference", type=EXISTING, help="With --model: its reference translation.")
 @click.option("--test-set", "names", multiple=True, help="With --model: only this test set of the run (repeatable).")
@@ -51,7 +65,7 @@ Result = tuple[str | None, "Sequence[Score]", Mapping[str, Any]]
 @click.option("--beam-size", type=click.IntRange(min=1), help="With --model: hypotheses kept; 1 is greedy.")
 @click.option("--length-penalty", type=click.FloatRange(min=0), help="With --model: a in log-probability / length^a.")
 @click.option("--batch-tokens", type=click.IntRange(min=1), help="With --model: source tokens decoded together.")
-@click.option("-o", "--output", type=EXISTING, help="With --model: keep the translations in this file.")
+@click.option("-o", "--output", type=NAMED_FILE, help="With --model: keep the translations in this file.")
 @computing_options
 def command(
     reference: Path | None,
@@ -71,6 +85,7 @@ def command(
     s2s bleu REFERENCE HYP [HYP...]        several: a table, each tested against the first
     s2s bleu --model MODEL                 translate the run's test sets, then score
     s2s bleu --model MODEL --source FILE --reference FILE
+    s2s bleu --model A --model B           both translate A's test sets, each model tested against the first
     """
     from seq2seq.evaluation.text import check_settings, score_texts
 
@@ -81,13 +96,12 @@ def command(
         if not scoring["metrics"]:
             raise click.UsageError("--metrics names none of bleu,chrf,ter")
     check_settings(scoring.get("metrics", ()), tokenize)
-    if modelling["model"] is not None:
-        results = _score_model(scoring, confidence, width, **modelling)
-        _print_scores(results, form, width, score_only)
+    if modelling["models"]:
+        _score_models(scoring, confidence, form, width, score_only, **modelling)
         return
     references = _read(reference)
     if len(hypotheses) > 1:
-        _print_comparison(_compare(hypotheses, references, scoring), form, width)
+        _print_comparisons([(None, _compare(hypotheses, references, scoring))], form, width)
         return
     translations = _read(hypotheses[0]) if hypotheses else _read_stdin()
     scores = score_texts(translations, references, confidence=confidence, width=width, **scoring)
@@ -95,7 +109,7 @@ def command(
 
 
 def _check_usage(reference: Path | None, modelling: Mapping[str, Any]) -> None:
-    if modelling["model"] is None:
+    if not modelling["models"]:
         if reference is None:
             raise click.UsageError("give a REFERENCE file, or --model MODEL")
         for name, option in (
@@ -110,18 +124,19 @@ def _check_usage(reference: Path | None, modelling: Mapping[str, Any]) -> None:
         raise click.UsageError(
             "--source and --reference belong together; give both, or neither for the run's test sets"
         )
-    inputs = {"--source": modelling["source"], "--reference": modelling["model_reference"]}
-    check_output(modelling["output"], inputs)
+    elif len(modelling["models"]) > 1 and modelling["output"] is not None:
+        raise click.UsageError("-o keeps the translations of one model; give one --model")
+    check_output(modelling["output"])
 
 
 def _read(path: Path) -> list[str]:
-    return list(read_lines(path, warn_invalid(str(path))))
+    return list(read_lines(path, warn_invalid(path)))
 
 
 def _read_stdin() -> list[str]:
     from seq2seq.inference.streaming import open_input, read_idle_batches
 
-    batches = read_idle_batches(open_input(None), max_lines=4096, on_invalid=warn_invalid("standard input"))
+    batches = read_idle_batches(open_input(None), max_lines=4096, on_invalid=warn_invalid(None))
     return [line for batch in batches for line in batch]
 
 
@@ -133,46 +148,99 @@ def _compare(hypotheses: Sequence[Path], references: Sequence[str], scoring: Map
     return compare_systems({str(path): _read(path) for path in hypotheses}, references, **scoring)
 
 
-def _score_model(
+def _score_models(
     scoring: dict[str, Any],
     confidence: bool,
+    form: str,
     width: int,
+    score_only: bool,
     *,
-    model: Path,
+    models: Sequence[Path],
     source: Path | None,
     model_reference: Path | None,
     names: Sequence[str],
     output: Path | None,
     **loading: Any,
-) -> list[Result]:
-    """Translate each test set and score it with what the run was validated with, unless the options say otherwise."""
+) -> None:
+    """Translate each test set, and score with what the first run was validated with, unless options say otherwise."""
     from seq2seq.checkpoint import find_model, load_model
-    from seq2seq.evaluation.text import score_texts
-    from seq2seq.inference.translator import Translator
+    from seq2seq.evaluation.text import compare_systems, score_texts
 
-    folder = find_model(model)
-    config = _run_config(folder)
+    folders = {str(model): find_model(model) for model in models}
+    if len({folder.resolve() for folder in folders.values()}) < len(models):
+        raise click.UsageError("a model is given twice; name each once")
+    first = next(iter(folders.values()))
+    config = _run_config(first)
     if source is not None:
         test_sets = [(None, _read(source), _read(model_reference))]
         _check_counts(source, model_reference, test_sets[0])
     else:
-        test_sets = _test_sets(folder, config, names)
-    target_language = load_model(folder).target_language if config is None else config.target_language
+        test_sets = _test_sets(first, config, names)
+    outputs = _outputs(output, [name for name, _, _ in test_sets])
+    for path in outputs:
+        check_output(path, _files_of(config))
+    scoring["target_language"] = load_model(first).target_language if config is None else config.target_language
     if config is not None:
         evaluation = {"metrics": config.evaluation.metrics, "tokenize": config.evaluation.tokenize}
         scoring = {**evaluation, **{key: value for key, value in scoring.items() if value is not None}}
+    answers = {model: _translate(folder, test_sets, outputs, loading) for model, folder in folders.items()}
+    results, comparisons = [], []
+    for number, (name, _, references) in enumerate(test_sets):
+        systems = {model: [answer.text for answer in sets[number]] for model, sets in answers.items()}
+        if len(systems) > 1:
+            comparisons.append((name, compare_systems(systems, references, **scoring)))
+            for model, sets in answers.items():
+                _degenerate(f"{model}: {name}" if name else model, sets[number])
+        else:
+            (sets,) = answers.values()
+            scores = score_texts(*systems.values(), references, confidence=confidence, width=width, **scoring)
+            results.append((name, scores, _degenerate(name, sets[number])))
+    if comparisons:
+        _print_comparisons(comparisons, form, width)
+    else:
+        _print_scores(results, form, width, score_only)
+
+
+def _translate(
+    folder: Path, test_sets: Sequence[TestSet], outputs: Sequence[Path | None], loading: Mapping[str, Any]
+) -> "list[list[Translation]]":
+    """The translations of each test set, kept where they are asked for."""
+    from seq2seq.inference.translator import Translator
+
     translator = Translator.load(folder, **{key: value for key, value in loading.items() if value is not None})
-    results = []
-    for name, sources, references in test_sets:
-        answers = translator.translate(sources)
-        translations = [answer.text for answer in answers]
+    translated = []
+    for (_, sources, _), output in zip(test_sets, outputs, strict=True):
+        translated.append(translator.translate(sources))
         if output is not None:
-            _keep(translations, output if len(test_sets) == 1 else output.with_stem(f"{output.stem}.{name}"))
-        scores = score_texts(
-            translations, references, target_language=target_language, confidence=confidence, width=width, **scoring
-        )
-        results.append((name, scores, _degenerate(name, answers)))
-    return results
+            with open_output(output) as sink:
+                for answer in translated[-1]:
+                    sink.write(f"{answer.text}\n".encode("utf-8", errors="replace"))
+    return translated
+
+
+def _outputs(output: Path | None, names: Sequence[str | None]) -> list[Path | None]:
+    """The file of each test set: the one that was asked for, or several beside it with the names of the test sets."""
+    if output is None or len(names) == 1:
+        return [output] * len(names)
+    for name in names:
+        if set("/\\\0") & set(name):
+            raise DataError(
+                f"test set {name!r}: -o cannot name a file after it; name one test set with --test-set, or rename it "
+                "in the run's config.yaml"
+            )
+    return [output.with_stem(f"{output.stem}.{name}") for name in names]
+
+
+def _files_of(config: "Config | None") -> dict[str, Path]:
+    """The files of a run's test sets, by the key that names each."""
+    if config is None:
+        return {}
+    return {
+        f"data.test.{name}.{side}": path
+        for name, source in config.data.test.items()
+        for side in ("source", "target", "tsv", "jsonl")
+        if (path := getattr(source, side)) is not None
+    }
 
 
 def _degenerate(name: str | None, translations: Sequence["Translation"]) -> dict[str, Any]:
@@ -222,10 +290,6 @@ def _check_counts(source: Path, reference: Path, test_set: TestSet) -> None:
         raise DataError(f"{source} has {len(sources):,} lines and {reference} {len(references):,}; they must be equal")
 
 
-def _keep(translations: Sequence[str], path: Path) -> None:
-    path.write_text("".join(f"{line}\n" for line in translations), encoding="utf-8", newline="\n")
-
-
 def _print_scores(results: Sequence[Result], form: str, width: int, score_only: bool) -> None:
     """One line a score as `sacrebleu` prints it, behind the test set's name where there is one."""
     if form == "json":
@@ -243,18 +307,29 @@ def _print_scores(results: Sequence[Result], form: str, width: int, score_only: 
             click.echo(f"{name}: {text}" if name else text)
 
 
-def _print_comparison(comparison: "Comparison", form: str, width: int) -> None:
-    baseline, *others = comparison.systems
-    names = [f"Baseline: {baseline}", *others]
+def _print_comparisons(comparisons: "Sequence[tuple[str | None, Comparison]]", form: str, width: int) -> None:
+    """A table for each test set; its name stands above it where there is one."""
     if form == "json":
         records = [
-            {"system": name, **{metric: _as_record(column[row]) for metric, column in comparison.scores.items()}}
-            for row, name in enumerate(names)
+            {
+                **({"test_set": name} if name else {}),
+                "system": system,
+                **{metric: _as_record(column[row]) for metric, column in comparison.scores.items()},
+            }
+            for name, comparison in comparisons
+            for row, system in enumerate(_shown_systems(comparison))
         ]
         click.echo(json.dumps(records, indent=4, ensure_ascii=False))
         return
+    for number, (name, comparison) in enumerate(comparisons):
+        if name:
+            click.echo(f"{chr(10) if number else ''}{name}")
+        _print_comparison(comparison, width)
+
+
+def _print_comparison(comparison: "Comparison", width: int) -> None:
     rows = [["system", *(f"{metric} (mean ± 95 %)" for metric in comparison.scores)]]
-    for row, name in enumerate(names):
+    for row, name in enumerate(_shown_systems(comparison)):
         cells = []
         for column in comparison.scores.values():
             result = column[row]
@@ -269,6 +344,11 @@ def _print_comparison(comparison: "Comparison", form: str, width: int) -> None:
     click.echo("\n* differs from the baseline (paired bootstrap, p < 0.05)\n")
     for metric, signature in comparison.signatures.items():
         click.echo(f"{metric}|{signature}")
+
+
+def _shown_systems(comparison: "Comparison") -> list[str]:
+    baseline, *others = comparison.systems
+    return [f"Baseline: {baseline}", *others]
 
 
 def _as_record(result: Any) -> dict[str, float | None]:

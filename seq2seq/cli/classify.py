@@ -67,7 +67,7 @@ def command(
         )
     if gold and input_path:
         raise click.UsageError("--gold brings its own text; leave out -i")
-    check_output(output, {"-i": input_path, "--gold": gold})
+    check_output(output)
     from seq2seq.inference.classifier import Classifier
     from seq2seq.inference.streaming import open_input, read_idle_batches
 
@@ -79,8 +79,7 @@ def command(
             text = json.dumps(report.as_dict(), ensure_ascii=False) if form == "json" else _as_text(report)
             sink.write(f"{text}\n".encode())
             return
-        name = "standard input" if input_path is None else str(input_path)
-        for lines in read_idle_batches(source, BATCH_LINES, on_invalid=warn_invalid(name)):
+        for lines in read_idle_batches(source, BATCH_LINES, on_invalid=warn_invalid(input_path)):
             for line, answer in zip(lines, classifier.classify(lines), strict=True):
                 sink.write(f"{_as_json(line, answer) if form == 'jsonl' else _as_line(answer)}\n".encode())
             sink.flush()

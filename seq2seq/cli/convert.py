@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seq2seq.cli.options import ANY_PATH, EXISTING
+from seq2seq.cli.options import ANY_PATH, EXISTING, NAMED_PLACE
 from seq2seq.cli.translate import QUANTIZATIONS
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ VERIFIED = ("ctranslate2", "argos")
     "--from", "from_", type=click.Choice(["marian"]), help="MODEL is a Marian folder, or owner/name on the hub."
 )
 @click.option("--to", type=click.Choice(["marian", "ctranslate2", "argos"]), help="What MODEL, one of ours, becomes.")
-@click.option("-o", "--output", required=True, type=ANY_PATH, help="Folder or .argosmodel file to write; it is new.")
+@click.option("-o", "--output", required=True, type=NAMED_PLACE, help="Folder or .argosmodel file to write; it is new.")
 @click.option("--quantization", type=click.Choice(QUANTIZATIONS), help="Of ctranslate2 [float32] and argos [int8].")
 @click.option("--probe", type=EXISTING, help="Sentences that the export is measured by [default: a few built in].")
 @click.option("--reference", type=EXISTING, help="Their translations, line by line.")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from seq2seq.cli.options import ANY_PATH
+from seq2seq.cli.options import NAMED_PLACE
 
 
 @click.command(
@@ -15,7 +15,7 @@ from seq2seq.cli.options import ANY_PATH
 @click.option(
     "-o",
     "--output",
-    type=ANY_PATH,
+    type=NAMED_PLACE,
     help="Folder to write to [default: $S2S_DATA/NAME, or data/NAME where it is unset].",
 )
 @click.option(

@@ -46,7 +46,7 @@ def command(model: Path, source: Path, target: Path, output: Path | None, batch_
     The tokens are the model's pieces and the end of the sentence. No pair is skipped: an empty target is its end alone,
     an empty source is scored as one. A pair longer than the model's positions is scored in parts of equal shares, which
     is said. Nothing is printed where the line counts differ."""
-    check_output(output, {"SOURCE": source, "TARGET": target})
+    check_output(output)
     with contextlib.ExitStack() as stack:
         paths = [stack.enter_context(readable_again(path)) for path in (source, target)]
         counts = [_count_lines(path) for path in paths]
@@ -58,7 +58,7 @@ def command(model: Path, source: Path, target: Path, output: Path | None, batch_
         from seq2seq.inference.scorer import Scorer
 
         scorer = Scorer.load(chosen_model(model), batch_tokens=batch_tokens, **computing)
-        sides = [read_lines(copy, warn_invalid(str(path))) for copy, path in zip(paths, (source, target), strict=True)]
+        sides = [read_lines(copy, warn_invalid(path)) for copy, path in zip(paths, (source, target), strict=True)]
         _write(scorer, zip(*sides, strict=True), stack.enter_context(open_output(output)))
 
 

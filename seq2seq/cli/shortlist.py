@@ -25,7 +25,7 @@ def command(model: Path, source: Path, target: Path, output: Path, candidates: i
 
     s2s translate --shortlist computes no others. Text like what will be translated is best, such as the training
     corpus; TARGET may be MODEL's own translation of SOURCE."""
-    check_output(output, {"SOURCE": source, "TARGET": target})
+    check_output(output)
     from seq2seq.errors import ModelError
     from seq2seq.lines import readable_again
     from seq2seq.model_folder import load_model

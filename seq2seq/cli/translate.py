@@ -94,30 +94,27 @@ def command(
 
     MODEL is a model folder or a run folder [default: the newest run]; several with one vocabulary are an ensemble.
     """
-    _check_usage(input_path, output_path, prefix_file, loading)
+    _check_usage(loading)
+    check_output(output_path)
     from seq2seq.inference.streaming import open_input, read_idle_batches
     from seq2seq.inference.translator import Translator
     from seq2seq.lines import read_lines
 
     source = open_input(input_path)
-    prefixes = None if prefix_file is None else read_lines(prefix_file, warn_invalid(str(prefix_file)))
+    prefixes = None if prefix_file is None else read_lines(prefix_file, warn_invalid(prefix_file))
     translator = Translator.load(
         *(models or [chosen_model(None)]), **{key: value for key, value in loading.items() if value is not None}
     )
-    name = "standard input" if input_path is None else str(input_path)
-    batches = read_idle_batches(source, BATCH_LINES, on_invalid=warn_invalid(name))
+    batches = read_idle_batches(source, BATCH_LINES, on_invalid=warn_invalid(input_path))
     with open_output(output_path) as sink, _progress(input_path) as advance:
         _write(translator, translator.translate_stream(batches, prefixes), form, sink, advance)
 
 
-def _check_usage(
-    input_path: Path | None, output_path: Path | None, prefix_file: Path | None, loading: dict[str, Any]
-) -> None:
+def _check_usage(loading: dict[str, Any]) -> None:
     if not loading["sample"]:
         for name in ("temperature", "top_k", "top_p", "seed"):
             if loading[name] is not None:
                 raise click.UsageError(f"--{name.replace('_', '-')} is for random draws; add --sample")
-    check_output(output_path, {"-i": input_path, "--prefix-file": prefix_file})
 
 
 def _write(

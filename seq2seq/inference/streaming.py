@@ -37,7 +37,7 @@ def open_input(path: Path | None) -> BinaryIO:
     if path is not None and str(path) != "-":
         return open_bytes(path)
     if sys.stdin is None:
-        raise DataError("standard input is closed; give a file with -i")
+        raise DataError("standard input is closed; name a file to read")
     try:
         # A stream of its own: an interpreter that ends cannot close sys.stdin while a thread still waits in it.
         return open(sys.stdin.buffer.fileno(), "rb", closefd=False)
