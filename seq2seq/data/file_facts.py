@@ -15,7 +15,7 @@ from pathlib import Path
 
 from seq2seq import atomic
 from seq2seq.errors import DataError
-from seq2seq.lines import open_bytes
+from seq2seq.lines import DAMAGE, damaged, open_bytes
 
 BLOCK = 1 << 20
 MEMORY = "files"  # folder of the cache
@@ -93,8 +93,8 @@ def _count_lines(path: Path) -> int:
             while block := stream.read(BLOCK):
                 count += block.count(b"\n")
                 last = block[-1:]
-    except (OSError, EOFError) as error:
-        raise DataError(f"{path}: damaged after line {count} ({error}); fetch or pack the file again") from error
+    except DAMAGE as error:
+        raise damaged(path, count, error) from error
     return count + (last != b"\n")
 
 
