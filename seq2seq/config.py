@@ -62,7 +62,7 @@ class SourceConfig(Section):
     target: FilePath | None = None
     """Its translations, line by line."""
     tsv: FilePath | None = None
-    """Tab-separated file without quoting."""
+    """Tab-separated file, or a CSV (comma or semicolon) whose name ends in .csv; one record per line."""
     jsonl: FilePath | None = None
     """One JSON object a line, flat or `{"translation": {"en": ..., "de": ...}}`."""
     hub: str | None = None

@@ -40,9 +40,9 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Config:
         ConfigError: with one line for each problem found.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text; save it as UTF-8"
         raise ConfigError(str(path), [f"cannot be read ({reason})"]) from error
     return parse(text, origin=str(path), folder=path.parent, overrides=overrides)
 
@@ -100,10 +100,10 @@ def reread(path: Path) -> Config:
         ConfigError: with one line for each problem found.
     """
     try:
-        values, problems = _read_yaml(path.read_text(encoding="utf-8"), str(path))
+        values, problems = _read_yaml(path.read_text(encoding="utf-8-sig"), str(path))
         config = Config.model_validate(values)
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text; save it as UTF-8"
         raise ConfigError(str(path), [f"cannot be read ({reason})"]) from error
     except ValidationError as error:
         found = [problem for problem in error.errors() if not _is_meant_otherwise(problem)]

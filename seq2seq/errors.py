@@ -5,7 +5,7 @@ The command line prints it and exits with `exit_code`; a library caller catches 
 """
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class UserError(Exception):
@@ -54,3 +54,9 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str:
     """`"; did you mean 'x'?"` for the closest candidate, or an empty string when none is close."""
     close = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.6)
     return f"; did you mean '{close[0]}'?" if close else ""
+
+
+def some_of(names: Sequence[str], limit: int = 5) -> str:
+    """The first names, each cut to what a line has room for, and how many more there are."""
+    shown = [name if len(name) <= 40 else f"{name[:39]}…" for name in names[:limit]]
+    return ", ".join(shown) + (f" and {len(names) - limit:,} more" if len(names) > limit else "")

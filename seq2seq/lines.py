@@ -1,14 +1,18 @@
 """Lines of text: the only reader and writer of text files and pipes in the toolkit.
 
 A line ends at `\\n` and nowhere else (one `\\r` before it goes), so U+2028, U+0085 or `\\f` inside a sentence never
-shift the lines that follow. Text is UTF-8; what is not is replaced, and the caller is told the line number.
+shift the lines that follow. Text is UTF-8, and a byte order mark before it is no part of it; bytes that are not UTF-8
+are replaced, and the caller is told the line number. UTF-16 and what is no text at all are refused.
 """
 
+import codecs
 import contextlib
 import gzip
 import io
+import os
 import shutil
 import tempfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -17,19 +21,108 @@ from seq2seq.errors import DataError
 
 OnInvalid = Callable[[int], None]
 
+# What reading raises where a file, or the gzip stream in it, is damaged.
+DAMAGE = (OSError, EOFError, zlib.error)
+BOM = b"\xef\xbb\xbf"
+GZIP = b"\x1f\x8b"
+_SHEET = "an Excel file, another office document or a zip archive; export it as UTF-8 text, TSV or CSV"
+_NO_TEXT = {
+    b"PK\x03\x04": _SHEET,
+    b"\xd0\xcf\x11\xe0\xa1\xb1": _SHEET,
+    b"%PDF-1.": "a PDF; export it as UTF-8 text",
+    b"PAR1": "a Parquet file; name its folder with the key hub",
+    b"\xfd7zXZ\x00": "packed with xz; unpack it, or pack it with gzip",
+    b"\x28\xb5\x2f\xfd": "packed with zstd; unpack it, or pack it with gzip",
+    **{b"BZh%d1AY&SY" % level: "packed with bzip2; unpack it, or pack it with gzip" for level in range(1, 10)},
+}
+_OTHER_BOMS = {
+    codecs.BOM_UTF32_LE: "UTF-32", codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16",
+}  # fmt: skip
+_WITHOUT_BOM = ("UTF-32LE", "UTF-32BE", "UTF-16LE", "UTF-16BE")
 
-def open_bytes(path: Path) -> BinaryIO:
-    """Open a plain or gzip file for reading bytes; gzip is known by its first two bytes, not by the name.
+
+def open_bytes(path: Path, offset: int = 0, keeps_bom: bool = False) -> BinaryIO:
+    """Open a plain or gzip text file for reading bytes, from the one behind `offset` bytes of text.
 
     Raises:
-        DataError: the file is missing, a folder, or not readable.
+        DataError: the file is missing, a folder, not readable, or not what `text_bytes` takes.
     """
     try:
         raw = open(path, "rb")
-        magic = raw.peek(2)[:2]  # a pipe cannot be wound back
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
-    return io.BufferedReader(gzip.GzipFile(fileobj=raw)) if magic == b"\x1f\x8b" else raw
+    with contextlib.ExitStack() as stack:
+        stack.callback(raw.close)
+        try:
+            stream = text_bytes(raw, str(path), keeps_bom)
+            if offset:
+                stream.seek(offset, os.SEEK_CUR)
+        except DAMAGE as error:
+            raise damaged(path, 0, error) from error
+        stack.pop_all()
+    return stream
+
+
+def damaged(path: Path, number: int, error: Exception) -> DataError:
+    """What is told of a file that broke off behind line `number` with one of DAMAGE."""
+    return DataError(f"{path}: damaged after line {number:,} ({error}); fetch or pack the file again")
+
+
+def text_bytes(stream: BinaryIO, name: str, keeps_bom: bool = False) -> BinaryIO:
+    """What follows in a stream as the bytes of a text: unpacked (gzip is known by its first two bytes, not by the name
+    of a file), and without a byte order mark.
+
+    The stream is looked ahead in, never wound back, since it may be a pipe.
+
+    Raises:
+        DataError: it is UTF-16 or UTF-32, or it is no text but a spreadsheet, a PDF or an archive.
+    """
+    if not hasattr(stream, "peek"):
+        stream = io.BufferedReader(stream)  # type: ignore[type-var]
+    if stream.peek(2)[:2] == GZIP:
+        stream = io.BufferedReader(gzip.GzipFile(fileobj=stream))  # type: ignore[type-var]
+    head = stream.peek(3)
+    if problem := _problem(head):
+        raise DataError(f"{name}: {problem}")
+    if head.startswith(BOM) and not keeps_bom:
+        stream.read(len(BOM))
+    return stream
+
+
+def _problem(head: bytes) -> str | None:
+    """Why what begins with `head` cannot be read as UTF-8 text; broken characters here and there are no reason."""
+    for magic, problem in _NO_TEXT.items():
+        if head.startswith(magic):
+            return problem
+    encoding = next((encoding for bom, encoding in _OTHER_BOMS.items() if head.startswith(bom)), None)
+    if encoding is None and b"\0" in head:
+        encoding = next((guess for guess in _WITHOUT_BOM if _is_in(head, guess)), None)
+    return encoding and f"{encoding} text; convert it to UTF-8 (iconv -f {encoding} -t UTF-8)"
+
+
+def _is_in(head: bytes, encoding: str) -> bool:
+    """Whether bytes with zeros among them are text of this encoding, rather than UTF-8 with some zeros in it."""
+    try:
+        text = codecs.getincrementaldecoder(encoding)().decode(head)
+    except UnicodeDecodeError:
+        return False
+    if not any(map(str.isalpha, text)) or "\0" in text:
+        return False
+    if encoding.startswith("UTF-32"):
+        return True
+    zeros = head[1::2].count(0) if encoding.endswith("LE") else head[::2].count(0)
+    num_control = sum(byte < 32 and byte not in b"\t\n\r" for byte in head)  # high bytes of alphabets are such, too
+    has_its_lines = 2 * text.count("\n") > head.count(b"\n") and not _is_utf8(head)  # ideographs leave few zeros
+    return zeros == head.count(0) and (4 * num_control > len(head) or has_its_lines)
+
+
+def _is_utf8(head: bytes) -> bool:
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(head)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def decode_line(raw: bytes, number: int, on_invalid: OnInvalid | None = None) -> str:
@@ -49,19 +142,19 @@ def iterate_lines(stream: Iterable[bytes], on_invalid: OnInvalid | None = None) 
         yield decode_line(raw, number, on_invalid)
 
 
-def read_lines(path: Path, on_invalid: OnInvalid | None = None) -> Iterator[str]:
+def read_lines(path: Path, on_invalid: OnInvalid | None = None, keeps_bom: bool = False) -> Iterator[str]:
     """The lines of a text file, plain or gzip.
 
     Raises:
-        DataError: the file cannot be read, or its gzip stream is damaged (the line where it broke is named).
+        DataError: the file cannot be read, is no text, or its gzip stream is damaged (the line of the break is named).
     """
     number = 0
     try:
-        with open_bytes(path) as stream:
+        with open_bytes(path, keeps_bom=keeps_bom) as stream:
             for number, line in enumerate(iterate_lines(stream, on_invalid), start=1):
                 yield line
-    except (OSError, EOFError) as error:
-        raise DataError(f"{path}: damaged after line {number} ({error}); fetch or pack the file again") from error
+    except DAMAGE as error:
+        raise damaged(path, number, error) from error
 
 
 @contextlib.contextmanager

@@ -76,8 +76,14 @@ def write(tmp_path):
 
 @pytest.mark.parametrize(
     ("reference", "hypothesis"),
-    [(REFERENCE, GOOD), (REFERENCE, POOR + "\n"), (ODD_REFERENCE, ODD), (ODD_REFERENCE.replace("\n", "\r\n"), ODD)],
-    ids=["good", "poor", "odd line separators", "windows line ends"],
+    [
+        (REFERENCE, GOOD),
+        (REFERENCE, POOR + "\n"),
+        (ODD_REFERENCE, ODD),
+        (ODD_REFERENCE.replace("\n", "\r\n"), ODD),
+        ("\ufeff" + REFERENCE, GOOD),
+    ],
+    ids=["good", "poor", "odd line separators", "windows line ends", "byte order mark"],
 )
 def test_figures_and_signatures_are_sacrebleus(write, reference, hypothesis):
     reference, hypothesis = write("ref", reference), write("hyp", hypothesis)
@@ -141,6 +147,15 @@ def test_the_table_of_several_systems_has_sacrebleus_figures(write):
 def test_standard_input_is_the_file(write):
     reference, hypothesis = write("ref", ODD_REFERENCE), write("hyp", ODD)
     assert s2s(reference, stdin=ODD.encode()) == s2s(reference, hypothesis)
+
+
+def test_a_byte_order_mark_is_counted_as_sacrebleu_does_and_warned_of(write, caplog):
+    reference, hypothesis = write("ref", REFERENCE), write("hyp", "\ufeff" + REFERENCE)
+    marked = s2s(reference, hypothesis)
+    assert f"{hypothesis}: begins with a byte order mark" in caplog.text
+    assert marked == s2s(reference, stdin=hypothesis.read_bytes())
+    assert "standard input: begins with a byte order mark" in caplog.text
+    assert marked != s2s(reference, reference)
 
 
 def test_packed_text_on_standard_input_is_read_as_it_is(write):

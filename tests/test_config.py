@@ -224,3 +224,12 @@ def test_what_could_be_one_source_or_several_is_told_once(folder, override, expe
 def test_a_folder_is_not_suggested_for_a_file(folder):
     (folder / "valid.enn").mkdir()
     assert problems(folder, MINIMAL, "data.valid.source=valid.enm").endswith("; did you mean 'valid.en'?")
+
+
+def test_a_byte_order_mark_is_no_part_of_a_config(folder):
+    path = folder / "test.yaml"
+    path.write_bytes(b"\xef\xbb\xbf" + MINIMAL.encode())
+    assert config_file.load(path) == parse(folder)
+    path.write_bytes(MINIMAL.encode("utf-16"))
+    with pytest.raises(ConfigError, match="not UTF-8 text; save it as UTF-8"):
+        config_file.load(path)

@@ -23,8 +23,7 @@ def joined(stream, max_lines=7, **options):
 @given(st.binary(max_size=300), st.integers(1, 9))
 @settings(max_examples=60, deadline=None)
 def test_every_line_once_in_order(content, max_lines):
-    if content[:2] == b"\x1f\x8b":
-        return
+    content = b"begins as text does " + content
     expected = content.split(b"\n")
     if expected[-1] == b"":
         expected.pop()
@@ -132,13 +131,17 @@ def test_memory_is_bounded_by_the_batch():
     # The reader waits for room: it never runs ahead of the consumer by more than a batch or so.
     pulled = 0
 
-    def endless():
-        nonlocal pulled
-        while True:
-            pulled += 1
-            yield b"x\n"
+    class Endless(io.RawIOBase):
+        def readable(self):
+            return True
 
-    batches = read_idle_batches(endless(), 10)
+        def readinto(self, buffer):
+            nonlocal pulled
+            pulled += 1
+            buffer[:2] = b"x\n"
+            return 2
+
+    batches = read_idle_batches(Endless(), 10)
     next(batches)
     time.sleep(0.05)
     assert pulled <= 10 + 10 + 2

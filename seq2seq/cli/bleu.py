@@ -130,14 +130,21 @@ def _check_usage(reference: Path | None, modelling: Mapping[str, Any]) -> None:
 
 
 def _read(path: Path) -> list[str]:
-    return list(read_lines(path, warn_invalid(path)))
+    return _with_its_bom(list(read_lines(path, warn_invalid(path), keeps_bom=True)), str(path))
 
 
 def _read_stdin() -> list[str]:
     from seq2seq.inference.streaming import open_input, read_idle_batches
 
-    batches = read_idle_batches(open_input(None), max_lines=4096, on_invalid=warn_invalid(None))
-    return [line for batch in batches for line in batch]
+    batches = read_idle_batches(open_input(None), max_lines=4096, on_invalid=warn_invalid(None), keeps_bom=True)
+    return _with_its_bom([line for batch in batches for line in batch], "standard input")
+
+
+def _with_its_bom(lines: list[str], name: str) -> list[str]:
+    """The lines, of which the first keeps a byte order mark: sacrebleu counts it as text, and its figures are ours."""
+    if lines and lines[0].startswith("\ufeff"):
+        logger.warning("%s: begins with a byte order mark, which sacrebleu counts as text; remove it", name)
+    return lines
 
 
 def _compare(hypotheses: Sequence[Path], references: Sequence[str], scoring: Mapping[str, Any]) -> "Comparison":
@@ -172,7 +179,8 @@ def _score_models(
     first = next(iter(folders.values()))
     config = _run_config(first)
     if source is not None:
-        test_sets = [(None, _read(source), _read(model_reference))]
+        sources = list(read_lines(source, warn_invalid(source)))
+        test_sets = [(None, sources, _read(model_reference))]
         _check_counts(source, model_reference, test_sets[0])
     else:
         test_sets = _test_sets(first, config, names)

@@ -2,6 +2,9 @@
 
 import contextlib
 import json
+import shutil
+import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from seq2seq.cli.options import EXISTING
-from seq2seq.errors import DataError
+from seq2seq.errors import DataError, some_of
 from seq2seq.lines import open_bytes, read_lines, readable_again
 
 if TYPE_CHECKING:
@@ -32,7 +35,7 @@ SPOILED = 1
 @click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="With CONFIG: override one key (repeatable)."
 )
-@click.option("--source-language", help="With FILE: column of the source in a TSV with header, or a JSONL.")
+@click.option("--source-language", help="With FILE: column of the source in a JSONL or a table with header.")
 @click.option("--target-language", help="With FILE: column of the target.")
 @click.option("-f", "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--examples", type=click.IntRange(0, 3), default=2, show_default=True, help="Lines shown of each kind.")
@@ -53,7 +56,7 @@ def command(
     \b
     s2s check CONFIG          train, valid and test of a config, and what they share
     s2s check SOURCE TARGET   two text files, line by line
-    s2s check FILE            one .tsv or .jsonl of pairs, or of texts with labels
+    s2s check FILE            one .tsv, .csv or .jsonl of pairs, or of texts with labels
 
     Exit code 0 if all is well or merely odd, 1 if something would spoil a result, 2 if the check cannot be made."""
     if not _is_config(files) and overrides:
@@ -72,8 +75,9 @@ def command(
     if form == "json":
         click.echo(json.dumps(report.as_dict(), ensure_ascii=False, indent=1).encode("utf-8", "replace").decode())
     else:
-        for line in _as_text(report, examples):
-            click.echo(line)
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+        for line in _as_text(report, examples, files[0] if _is_config(files) else None):
+            click.echo(_wrapped(line, width))
     if not report.ok:
         context.exit(SPOILED)
 
@@ -98,6 +102,8 @@ def _from_config(path: Path, overrides: Sequence[str]) -> "Corpora":
         filters=config.data.filters,
         tokenizer=config.tokenizer,
         preset=config.model.preset,
+        training=config.training,
+        seed=config.seed,
     )
 
 
@@ -116,15 +122,15 @@ def _from_files(files: Sequence[Path], source_language: str | None, target_langu
         source = SourceConfig(source=files[0], target=files[1])
     elif len(files) == 1:
         kind = files[0].with_suffix("").suffix if files[0].suffix == ".gz" else files[0].suffix
-        if kind not in (".tsv", ".jsonl"):
+        if kind not in (".tsv", ".csv", ".jsonl"):
             raise DataError(
-                f"{files[0]}: one file is a config (.yaml), a .tsv or a .jsonl; text needs SOURCE and TARGET"
+                f"{files[0]}: one file is a config (.yaml), a .tsv, .csv or .jsonl; text needs SOURCE and TARGET"
             )
-        source = SourceConfig(tsv=files[0]) if kind == ".tsv" else SourceConfig(jsonl=files[0])
+        source = SourceConfig(jsonl=files[0]) if kind == ".jsonl" else SourceConfig(tsv=files[0])
         if not (source_language and target_language):
             source, languages = _columns_of(files[0], kind)
     else:
-        raise DataError(f"{len(files)} files; give a CONFIG, SOURCE and TARGET, or one .tsv or .jsonl")
+        raise DataError(f"{len(files)} files; give a CONFIG, SOURCE and TARGET, or one .tsv, .csv or .jsonl")
     return Corpora(train=[source], held_out={}, languages=languages)
 
 
@@ -132,12 +138,18 @@ def _columns_of(path: Path, kind: str) -> "tuple[SourceConfig, tuple[str, str] |
     """How one file is read whose columns were not named: labelled texts if it says so, else its first two columns."""
     from seq2seq.config import SourceConfig
     from seq2seq.data.sources import LABEL_COLUMN, NESTED, TEXT_COLUMNS
+    from seq2seq.data.tables import LABEL_WORDS, header, looks_like_header
 
+    if kind != ".jsonl":
+        names = header(path)
+        if LABEL_COLUMN in names and any(name in names for name in TEXT_COLUMNS):
+            return SourceConfig(tsv=path), None
+        if not looks_like_header(names[:2]):
+            return SourceConfig(tsv=path), ("", "")
+        if names[1].strip().casefold() in LABEL_WORDS - {"target"}:
+            return SourceConfig(tsv=path, text_column=names[0], label_column=names[1]), None
+        return SourceConfig(tsv=path, source_column=names[0], target_column=names[1]), ("", "")
     first = next(read_lines(path), "")
-    if kind == ".tsv":
-        names = first.split("\t")
-        labelled = LABEL_COLUMN in names and any(name in names for name in TEXT_COLUMNS)
-        return SourceConfig(tsv=path), None if labelled else ("", "")
     try:
         record = json.loads(first)
     except ValueError:
@@ -152,12 +164,23 @@ def _columns_of(path: Path, kind: str) -> "tuple[SourceConfig, tuple[str, str] |
     return SourceConfig(jsonl=path), (names[0], names[1])
 
 
-def _as_text(report: "CheckReport", examples: int) -> Iterator[str]:
+def _wrapped(line: str, width: int | None) -> str:
+    """`line` broken between words where a terminal is narrower; what follows stands under its beginning."""
+    if width is None or len(line) <= width or "\n" in line:
+        return line
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    return textwrap.fill(
+        line, max(width, 40), subsequent_indent=indent, break_on_hyphens=False, replace_whitespace=False,
+        drop_whitespace=True, break_long_words=False,
+    )  # fmt: skip
+
+
+def _as_text(report: "CheckReport", examples: int, config: Path | None) -> Iterator[str]:
     held_out = set(report.overlaps.get("train", ()))
     for corpus in report.corpora:
         yield from _corpus_lines(corpus, examples)
         if corpus.name not in held_out:  # which are never filtered
-            yield f"  the filters: {corpus.filters}"
+            yield f"  the filters{'' if report.lengths_are_exact else ', by estimated lengths'}: {corpus.filters}"
         yield ""
     overlaps = [
         (first, second, overlap) for first, others in report.overlaps.items() for second, overlap in others.items()
@@ -169,15 +192,21 @@ def _as_text(report: "CheckReport", examples: int) -> Iterator[str]:
             yield from _overlap_lines(overlap, first, second, examples)
         yield ""
     if advice := report.advice:
+        settings = advice.settings.items()
         yield (
-            f"for {advice.examples:,} examples with {advice.source_words:,} source words: tokenizer.vocab_size "
-            f"{advice.vocab_size:,}, model.preset {advice.preset}, training.max_epochs {advice.epochs}"
+            f"for {_counted(advice.examples, 'example')} with {_counted(advice.source_words, 'source word')}: "
+            + ", ".join(f"{key} {value:,}" if key != "model.preset" else f"{key} {value}" for key, value in settings)
         )
         yield (
-            f"  {advice.needed_characters:,} characters get pieces of their own, {advice.rare_characters:,} rare ones "
-            "are spelled as bytes (tokenizer.character_coverage)"
+            f"  {_counted(advice.needed_characters, 'character')} with pieces of their own; "
+            f"{_counted(advice.rare_characters, 'rare one')} spelled as bytes (tokenizer.character_coverage)"
         )
         yield from (f"  {note}" for note in advice.notes)
+        if config is not None and advice.notes:
+            options = [f"--set {key}={value}" for key, value in settings]
+            yield "  try: " + " \\\n    ".join(
+                [f"s2s train {config}", *map(" ".join, zip(options[::2], options[1::2], strict=True))]
+            )
         yield ""
     yield from (f"{problem.level}: {problem.corpus}: {problem.message}" for problem in report.problems)
     errors = sum(problem.level == "error" for problem in report.problems)
@@ -212,7 +241,9 @@ def _corpus_lines(corpus: "CorpusReport", examples: int) -> Iterator[str]:
         yield "  where the sides drift apart:"
         yield from _example_lines(corpus.drift_context)
     if corpus.labels:
-        yield f"  labels: {', '.join(f'{label} {count:,}' for label, count in corpus.labels.items())}"
+        most = sorted(corpus.labels, key=lambda label: -corpus.labels[label])
+        shown = some_of([f"{some_of([label])} {corpus.labels[label]:,}" for label in most])
+        yield f"  {_counted(len(most), 'label')}: {shown}"
 
 
 def _finding_lines(kind: str, finding: "Finding", examples: int) -> Iterator[str]:

@@ -16,7 +16,7 @@ from seq2seq.cli.options import (
     open_output,
     warn_invalid,
 )
-from seq2seq.errors import DataError
+from seq2seq.errors import DataError, some_of
 from seq2seq.lines import readable_again
 
 if TYPE_CHECKING:
@@ -43,7 +43,10 @@ BATCH_LINES = 4096
     help="text: label, tab, probability; jsonl: all classes, an object a line; json: the scores of --gold.",
 )
 @click.option(
-    "--gold", type=EXISTING, help="Score on this file instead: TSV with a header and the columns sentence and label."
+    "--gold",
+    type=EXISTING,
+    help="Score on this file instead: TSV or CSV with the columns sentence (or text) and label; without a header the "
+    "text is first.",
 )
 @click.option("--batch-tokens", type=click.IntRange(min=1), default=4096, show_default=True, help="Tokens in a batch.")
 @computing_options
@@ -108,7 +111,7 @@ def _score(classifier: "Classifier", gold: Path) -> "ClassificationReport":
 
 def _check_labels(gold: Path, labels: Sequence[str], known: Sequence[str]) -> None:
     if unknown := sorted(set(labels) - set(known)):
-        raise DataError(f"{gold}: the model has no label {unknown[0]!r}; its labels are {', '.join(known)}")
+        raise DataError(f"{gold}: the model has no label {some_of(unknown[:1])!r}; its labels are {some_of(known)}")
 
 
 def _as_text(report: "ClassificationReport") -> str:

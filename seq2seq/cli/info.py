@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from seq2seq.cli.options import ANY_PATH, chosen_model
+from seq2seq.errors import some_of
 
 
 @click.command("info", short_help="Say what a model is.", epilog="Example: s2s info runs/demo --format json")
@@ -60,7 +61,7 @@ def _rows(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if described["task"] == "translation":
         yield "task", f"translation, {described['source_language']} to {described['target_language']}"
     else:
-        yield "task", f"classification, labels {', '.join(described['labels'])}"
+        yield "task", f"classification, labels {some_of(described['labels'])}"
     yield "parameters", f"{described['parameters']:,} ({described['bytes'] / 2**20:,.1f} MiB)"
     yield "architecture", _architecture(described["model"], described["task"])
     yield "vocabulary", _vocabulary(described["vocabulary"])

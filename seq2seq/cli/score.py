@@ -19,7 +19,7 @@ from seq2seq.cli.options import (
     warn_invalid,
 )
 from seq2seq.errors import DataError
-from seq2seq.lines import open_bytes, read_lines, readable_again
+from seq2seq.lines import DAMAGE, open_bytes, read_lines, readable_again
 
 if TYPE_CHECKING:
     from seq2seq.inference.scorer import Scorer
@@ -77,5 +77,5 @@ def _count_lines(path: Path) -> int:
     try:
         with open_bytes(path) as stream:
             return sum(1 for _ in stream)
-    except (OSError, EOFError) as error:
+    except DAMAGE as error:
         raise DataError(f"{path}: damaged ({error}); fetch or pack the file again") from error

@@ -13,7 +13,7 @@ from seq2seq.config import SourceConfig
 from seq2seq.data.quality import EXAMPLES_KEPT, Block, Finding, shown
 from seq2seq.data.sources import LabelledText, Source, open_labelled, open_pairs
 from seq2seq.errors import DataError
-from seq2seq.lines import decode_line, open_bytes, read_lines
+from seq2seq.lines import DAMAGE, decode_line, open_bytes, read_lines
 
 BLOCK_LINES = 8192
 BLOCK_BYTES = 1 << 20
@@ -77,7 +77,7 @@ class CorpusReader:
                         self.line_counts[side] += len(columns[side])
                     first += len(lines)
                 self.line_counts[1] += sum(1 for _ in target)
-        except (OSError, EOFError) as error:
+        except DAMAGE as error:
             where = " and ".join(map(str, paths))
             raise DataError(f"{where}: damaged after line {first - 1} ({error}); fetch or pack them again") from error
 

@@ -24,7 +24,8 @@ from seq2seq.data.encoding import EncodedBlock, Encoding, encode_spans
 from seq2seq.data.filters import FilterCounts, SeenBefore
 from seq2seq.data.sources import Source
 from seq2seq.data.spans import Position
-from seq2seq.errors import DataError, did_you_mean
+from seq2seq.data.tables import label_problem
+from seq2seq.errors import DataError, did_you_mean, some_of
 from seq2seq.tensors import record
 
 logger = logging.getLogger(__name__)
@@ -212,14 +213,18 @@ class CorpusBuilder:
     def _label_id(self, label: str, origin: str) -> int:
         label_ids = self._progress.label_ids
         if self._given_labels is not None and label not in label_ids:
-            known = ", ".join(self._given_labels)
             hint = did_you_mean(label, self._given_labels) or "; mend the label, or train with examples of it"
-            raise DataError(f"{origin}: label {label!r} is not one of those in the training corpus ({known}){hint}")
+            raise DataError(
+                f"{origin}: label {some_of([label])!r} is not one of those in the training corpus "
+                f"({some_of(self._given_labels)}){hint}"
+            )
         return label_ids.setdefault(label, len(label_ids))
 
     def _sort_labels(self) -> list[str]:
         """The classes in their order; the ids of the examples, which were given as labels came, are put into it."""
         label_ids = self._progress.label_ids
+        if self._given_labels is None and (problem := label_problem(len(label_ids), self._progress.counts.kept)):
+            raise DataError(f"{', '.join(source.name for source in self._sources)}: {problem}")
         by_value = sorted(label_ids, key=lambda name: (0, int(name), "") if name.isdecimal() else (1, 0, name))
         names = by_value if self._given_labels is None else list(self._given_labels)
         order = np.zeros(len(names), dtype=np.int32)

@@ -10,15 +10,17 @@ from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
 
-from seq2seq.config import FilterConfig, SourceConfig, TokenizerConfig
+from seq2seq.config import FilterConfig, SourceConfig, TokenizerConfig, TrainingConfig
 from seq2seq.data.advice import Advice, Problem, advise, judge_corpus, judge_overlap, judge_sides
 from seq2seq.data.blocks import CorpusReader
 from seq2seq.data.corpus_report import CorpusReport, Tally
+from seq2seq.data.filters import PairFilter
 from seq2seq.data.overlap import Overlap, OverlapFound, OverlapIndex
 from seq2seq.data.processes import in_processes
 from seq2seq.data.quality import Block, Examiner, PieceLengths, word_hashes
 from seq2seq.data.sources import Example, LabelledText, Pair
-from seq2seq.errors import UserError
+from seq2seq.data.word_pairs import SWAP_LINES, WordPairs, sides_are_swapped
+from seq2seq.errors import UserError, some_of
 from seq2seq.tokenizer import Tokenizer
 
 SAMPLE_BLOCKS, SAMPLE_LINES = 4, 20_000
@@ -39,6 +41,8 @@ class Corpora:
     filters: FilterConfig = field(default_factory=FilterConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     preset: str | None = None
+    training: TrainingConfig | None = None
+    seed: int = 1
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,8 @@ class CheckReport:
     """What train, and then each held-out set, shares with the held-out sets after it."""
     advice: Advice | None
     problems: list[Problem]
+    lengths_are_exact: bool
+    """Whether the filters looked at lengths by the tokenizer of training, or at estimates by one of a sample."""
 
     @property
     def ok(self) -> bool:
@@ -78,7 +84,7 @@ def check_corpora(
     ]
     held_out = [CorpusReader(name, source, corpora.languages) for name, source in corpora.held_out.items()]
     held_out_blocks = [list(reader.blocks()) for reader in held_out]
-    sample = [list(islice(reader.blocks(), SAMPLE_BLOCKS)) for reader in train]
+    sample = [list(islice(reader.blocks(), SAMPLE_BLOCKS + 1)) for reader in train]
     examiner = _examiner(corpora, sample, [reader.name for reader in held_out], held_out_blocks)
     found = OverlapFound(examiner.overlap) if examiner.overlap is not None else None
     train_tally = Tally()
@@ -90,7 +96,7 @@ def check_corpora(
             if found is not None and findings.overlap is not None:
                 found.add(findings.overlap)
             progress(len(findings.rules))
-        reports.append(tally.report(reader, corpora.filters, None))
+        reports.append(tally.report(reader, corpora.filters, None, examiner.word_pairs))
         train_tally.merge(tally)
     overlaps = {"train": found.summary()} if found is not None else {}
     for reader, blocks in zip(held_out, held_out_blocks, strict=True):
@@ -99,12 +105,32 @@ def check_corpora(
             findings = examiner(block, skip=reader.name)
             tally.add(findings)
             shared.add(findings.overlap)
-        reports.append(tally.report(reader, corpora.filters, train_tally if train else None))
+        reports.append(tally.report(reader, corpora.filters, train_tally if train else None, examiner.word_pairs))
         later = list(corpora.held_out)[list(corpora.held_out).index(reader.name) + 1 :]
         if later:
             overlaps[reader.name] = {name: overlap for name, overlap in shared.summary().items() if name in later}
-    advice = advise(train_tally, corpora.tokenizer, corpora.preset) if train_tally.examples else None
-    return CheckReport(reports, overlaps, advice, _problems(reports, overlaps, len(train)))
+    advice = None
+    if train_tally.examples:
+        advice = advise(train_tally, corpora.tokenizer, corpora.preset, corpora.training)
+    problems = _swapped(sample, dict(zip(corpora.held_out, held_out_blocks, strict=True)))
+    problems += _problems(reports, overlaps, len(train))
+    return CheckReport(reports, overlaps, advice, problems, examiner.lengths[0].is_exact)
+
+
+def _swapped(train: Sequence[Sequence[Block]], held_out: dict[str, Sequence[Block]]) -> list[Problem]:
+    usual = _some_pairs([block for blocks in train for block in blocks])
+    return [
+        Problem("error", name, "source and target look swapped against train")
+        for name, blocks in held_out.items()
+        if (others := _some_pairs(blocks)) and usual and sides_are_swapped(usual, others)
+    ]
+
+
+def _some_pairs(blocks: Sequence[Block]) -> tuple[list[str], list[str]] | None:
+    if not blocks or len(blocks[0].columns) != 2:
+        return None
+    source, target = blocks[0].columns
+    return source[:SWAP_LINES], target[:SWAP_LINES]
 
 
 def _problems(
@@ -116,7 +142,8 @@ def _problems(
         labels = {label for report in reports[:num_train] for label in report.labels}
         for report in reports[num_train:]:
             if unknown := sorted(set(report.labels) - labels):
-                problems.append(Problem("error", report.name, f"label {unknown[0]!r} never occurs in training"))
+                never = f"{len(unknown):,} labels never occur" if len(unknown) > 1 else "a label never occurs"
+                problems.append(Problem("error", report.name, f"{never} in training: {some_of(unknown)}"))
     for name, others in overlaps.items():
         problems += [problem for other, overlap in others.items() for problem in judge_overlap(name, other, overlap)]
     return problems
@@ -128,7 +155,8 @@ def _examiner(
     num_sides = 2 if corpora.languages else 1
     blocks = [block for some in sample for block in some] or [block for some in held_out for block in some]
     columns = [[line for block in blocks for line in block.columns[side]] for side in range(num_sides)]
-    lengths = _piece_lengths(columns, corpora.tokenizer)
+    is_whole = bool(corpora.train) and all(len(some) <= SAMPLE_BLOCKS for some in sample)
+    lengths = _piece_lengths(columns, corpora, is_whole)
     index = None
     if held_out:
         examples = {
@@ -139,7 +167,8 @@ def _examiner(
         word_hashes([line for some in held_out for block in some for line in block.columns[side]])
         for side in range(num_sides)
     )
-    return Examiner(corpora.filters, lengths, index, words)
+    word_pairs = WordPairs.learn(*columns) if num_sides == 2 else None
+    return Examiner(corpora.filters, lengths, index, words, word_pairs)
 
 
 def _examples(block: Block) -> Iterator[Example]:
@@ -148,34 +177,46 @@ def _examples(block: Block) -> Iterator[Example]:
     return map(LabelledText, block.columns[0], block.labels or [""] * len(block.numbers))
 
 
-def _piece_lengths(columns: Sequence[Sequence[str]], config: TokenizerConfig) -> tuple[PieceLengths, ...]:
-    """Tokenizers of the configured kind, trained on a sample: near enough to what training will make."""
-    lines = [column[:: max(1, len(column) // SAMPLE_LINES)] for column in columns]
+def _piece_lengths(columns: Sequence[Sequence[str]], corpora: Corpora, is_whole: bool) -> tuple[PieceLengths, ...]:
+    """Tokenizers of the configured kind: of a corpus that `columns` are the whole of, those that training will make;
+    else trained on a sample, near enough to them."""
+    config = corpora.tokenizer
+    is_exact = is_whole and config.vocab_size <= SAMPLE_VOCABULARY
+    if is_exact:
+        kept = [row for row in zip(*columns, strict=True) if _is_trained_on(row, corpora.filters)]
+        lines, chosen = [list(column) for column in zip(*kept, strict=True)] or [[] for _ in columns], config
+    else:
+        lines = [column[:: max(1, len(column) // SAMPLE_LINES)] for column in columns]
+        size = min(config.vocab_size, SAMPLE_VOCABULARY)
+        chosen = config.model_copy(update={"vocab_size": size, "sample_lines": SAMPLE_LINES})
     together = [[line for column in lines for line in column]] * len(lines)
-    size = min(config.vocab_size, SAMPLE_VOCABULARY)
-    chosen = config.model_copy(update={"vocab_size": size, "sample_lines": SAMPLE_LINES})
     tokenizers: list[Tokenizer | None] = []
     for column in together if config.shared else lines:
         if config.shared and tokenizers:
             tokenizers.append(tokenizers[0])
         else:
-            tokenizers.append(_quiet_tokenizer(column, chosen))
+            tokenizers.append(_quiet_tokenizer(column, chosen, corpora.seed))
     rates = []
     for tokenizer, column in zip(tokenizers, lines, strict=True):
         some = column[:: max(1, len(column) // 2000)]
         characters = sum(map(len, some))
         pieces = sum(map(len, tokenizer.encode_all(some))) if tokenizer and characters else 0
         rates.append(pieces / characters if pieces else PIECES_PER_CHARACTER)
-    return tuple(map(PieceLengths, tokenizers, rates))
+    return tuple(PieceLengths(*measure, is_exact) for measure in zip(tokenizers, rates, strict=True))
 
 
-def _quiet_tokenizer(lines: Sequence[str], config: TokenizerConfig) -> Tokenizer | None:
-    """Trained without its warnings, which would speak of the sample; None where there is too little text."""
+def _is_trained_on(row: tuple[str, ...], filters: FilterConfig) -> bool:
+    example = Pair(*row) if len(row) == 2 else LabelledText(*row, "")
+    return PairFilter(filters).rejects_text(example) is None
+
+
+def _quiet_tokenizer(lines: Sequence[str], config: TokenizerConfig, seed: int) -> Tokenizer | None:
+    """Trained without its warnings, which may speak of the sample; None where there is too little text."""
     logger = logging.getLogger("seq2seq.tokenizer")
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:
-        return Tokenizer.train(lines, config, seed=1)
+        return Tokenizer.train(lines, config, seed)
     except UserError:
         return None
     finally:

@@ -15,6 +15,7 @@ from seq2seq.data.blocks import CorpusReader
 from seq2seq.data.characters import SCRIPTS
 from seq2seq.data.filters import FilterCounts
 from seq2seq.data.quality import EXAMPLES_KEPT, KINDS, RULES, BlockFindings, Example, Finding, SideFindings
+from seq2seq.data.word_pairs import Shift, WordPairs, shifted_blocks
 
 UNSEEN_SHOWN = 20
 SIDES = ("source", "target")
@@ -56,8 +57,10 @@ class CorpusReport:
     """What concerns pairs."""
     drift: Drift | None
     drift_context: list[Example]
+    shifts: list[Shift]
+    """Blocks of lines that translate others near them."""
     filters: FilterCounts
-    """What training's filters drop, lengths estimated by a tokenizer trained on a sample."""
+    """What training's filters drop."""
     labels: dict[str, int]
     contradictions: Finding
     """Texts with two labels, or sources with two targets."""
@@ -105,6 +108,7 @@ class Tally:
         self._rules: list[np.ndarray] = []
         self._pair_hashes: list[np.ndarray] = []
         self._labels: Counter = Counter()
+        self._misfits: list[np.ndarray] = []
 
     def add(self, block: BlockFindings) -> None:
         """Take the findings of the next block."""
@@ -118,6 +122,7 @@ class Tally:
         self._rules.append(block.rules)
         self._pair_hashes.append(block.pair_hashes)
         self._labels.update(block.labels)
+        self._misfits.append(block.misfits)
 
     def merge(self, other: "Tally") -> None:
         """Take the characters, words and sizes of another corpus of the same role."""
@@ -129,7 +134,9 @@ class Tally:
             mine.see_words(theirs.words)
         self.examples += other.examples
 
-    def report(self, reader: CorpusReader, filters: FilterConfig, train: "Tally | None") -> CorpusReport:
+    def report(
+        self, reader: CorpusReader, filters: FilterConfig, train: "Tally | None", word_pairs: WordPairs | None
+    ) -> CorpusReport:
         """Everything of this corpus, which `reader` has read; against the training corpus if it is held out."""
         rules, pair_hashes, numbers = map(_concatenated, (self._rules, self._pair_hashes, self._numbers))
         findings = dict(self._pairs)
@@ -154,6 +161,7 @@ class Tally:
             findings=_in_order(findings),
             drift=drift,
             drift_context=[(number, texts[number]) for number in around if number in texts],
+            shifts=self._shifts(reader, numbers, word_pairs) if drift is None else [],
             filters=_filter_counts(rules, pair_hashes, filters),
             labels=dict(sorted(self._labels.items())),
             contradictions=_found(contradictions, numbers[contradicting], texts),
@@ -169,6 +177,11 @@ class Tally:
             return None
         difference = reader.line_counts[1] - reader.line_counts[0] if len(reader.line_counts) == 2 else 0
         return find_drift(joined(self.sides[0].shapes), joined(self.sides[1].shapes), difference)
+
+    def _shifts(self, reader: CorpusReader, numbers: np.ndarray, word_pairs: WordPairs | None) -> list[Shift]:
+        if word_pairs is None or not self.examples:
+            return []
+        return shifted_blocks(word_pairs, np.concatenate(self._misfits), numbers, reader.examples_at)
 
     def _contradictions(self, pair_hashes: np.ndarray) -> tuple[int, list[int]]:
         """How many distinct first sides have several second sides, and a few examples that show it."""

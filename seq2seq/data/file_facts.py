@@ -14,7 +14,7 @@ from pathlib import Path
 
 from seq2seq import atomic
 from seq2seq.errors import DataError
-from seq2seq.lines import open_bytes
+from seq2seq.lines import DAMAGE, damaged, open_bytes
 
 BLOCK = 1 << 20
 MEMORY = "files"  # folder of the cache
@@ -35,20 +35,23 @@ class FileFacts:
     """
 
 
-def file_facts(path: Path, cache: Path | None = None) -> FileFacts:
+def file_facts(path: Path, cache: Path | None = None, is_text: bool = True) -> FileFacts:
     """The facts of `path`, remembered in the folder `cache` if there is one; of several processes one reads the file.
 
+    Only of a text the lines are counted.
+
     Raises:
-        DataError: the file cannot be read, or its gzip stream is damaged.
+        DataError: the file cannot be read, its gzip stream is damaged, or what should be text is none.
     """
     if cache is None:
-        return _read(path)
-    note = cache / MEMORY / f"{hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:32]}.json"
+        return _read(path, is_text)
+    key = os.fsencode(path.resolve()) + b"\0" * (not is_text)
+    note = cache / MEMORY / f"{hashlib.sha256(key).hexdigest()[:32]}.json"
     with atomic.locked_if_possible(note.with_suffix(".lock")):  # the ranks of a run wait for the first
         facts = _remembered(note)
         if facts is None or not is_unchanged(path, facts):
             settled = time.time() - SETTLED_SECONDS
-            facts = _read(path)
+            facts = _read(path, is_text)
             if max(facts.state[-2:]) < settled * 1e9:
                 with contextlib.suppress(OSError):  # a cache that cannot be written is the corpus's to report
                     atomic.write_file(note, json.dumps(asdict(facts)).encode())
@@ -60,9 +63,9 @@ def is_unchanged(path: Path, facts: FileFacts) -> bool:
     return _state(path) == facts.state
 
 
-def _read(path: Path) -> FileFacts:
+def _read(path: Path, is_text: bool) -> FileFacts:
     state = _state(path)
-    facts = FileFacts(_hash(path), _count_lines(path), state)
+    facts = FileFacts(_hash(path), _count_lines(path) if is_text else 0, state)
     if not is_unchanged(path, facts):
         raise DataError(f"{path}: changed while it was read; start again when it is complete")
     return facts
@@ -92,8 +95,8 @@ def _count_lines(path: Path) -> int:
             while block := stream.read(BLOCK):
                 count += block.count(b"\n")
                 last = block[-1:]
-    except (OSError, EOFError) as error:
-        raise DataError(f"{path}: damaged after line {count} ({error}); fetch or pack the file again") from error
+    except DAMAGE as error:
+        raise damaged(path, count, error) from error
     return count + (last != b"\n")
 
 

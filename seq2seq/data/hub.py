@@ -170,7 +170,7 @@ def _folder_hash(folder: Path, cache: Path | None) -> str:
     digest = hashlib.sha256()
     for path in sorted(entry for entry in folder.rglob("*") if entry.is_file()):
         digest.update(str(path.relative_to(folder)).encode("utf-8", "surrogateescape") + b"\0")
-        digest.update(bytes.fromhex(file_facts(path, cache).sha256))
+        digest.update(bytes.fromhex(file_facts(path, cache, is_text=False).sha256))
     return digest.hexdigest()
 
 

@@ -111,14 +111,16 @@ class _Scan:
 def overlap_warning(overlaps: Mapping[str, Overlap]) -> str | None:
     """One line for the sets that training holds pairs of, or None."""
     shared = [
-        f"{overlap.pair_exact + overlap.pair_normalised + overlap.pair_near:,} of {overlap.size:,} examples of {name}"
+        f"{overlap.pair_exact + overlap.pair_normalised + overlap.pair_near:,} of {overlap.size:,} "
+        f"example{'s' * (overlap.size != 1)} of {name}"
         for name, overlap in overlaps.items()
         if overlap.pair_exact or overlap.pair_normalised or overlap.pair_near
     ]
     if not shared:
         return None
     return (
-        f"training holds {' and '.join(shared)}, equal or nearly equal; scores on them flatter (s2s check shows which)"
+        f"training holds {' and '.join(shared)}, equal or nearly equal, so scores on them will be too high; s2s check "
+        "lists them"
     )
 
 

@@ -16,6 +16,8 @@ from seq2seq.data.alignment import LineShapes, line_shapes
 from seq2seq.data.characters import CONTROL, DIGIT, LETTER, ODD_SPACE, SCRIPTS, SPACE, TextBlock, mix
 from seq2seq.data.filters import PairFilter
 from seq2seq.data.overlap import Hits, OverlapIndex
+from seq2seq.data.tables import looks_like_header
+from seq2seq.data.word_pairs import WordPairs
 from seq2seq.tokenizer import Tokenizer
 
 # What each kind means, in the order of the report.
@@ -26,6 +28,7 @@ KINDS = {
     "over_long": "longer than data.filters.max_length pieces",
     "ratio": "one side longer than data.filters.max_ratio times the other",
     "duplicate": "a pair that was there before",
+    "header": "the names of columns or languages instead of text",
     "repeated": "a line that was there before",
     "no_words": "neither letter nor digit",
     "control": "control or invisible characters, line separators",
@@ -101,6 +104,8 @@ class BlockFindings:
     pair_hashes: np.ndarray
     overlap: Hits | None
     labels: Counter
+    misfits: np.ndarray
+    """float32, log-odds that the sides of a pair are no translations; empty where nothing is known of it."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +126,8 @@ class PieceLengths:
 
     tokenizer: Tokenizer | None
     pieces_per_character: float
+    is_exact: bool = False
+    """Whether the tokenizer is the one of training, so that no length is to be estimated."""
 
     def __call__(self, block: TextBlock) -> np.ndarray:
         """Estimated lengths, (N,) float32; text is at least one piece."""
@@ -130,7 +137,11 @@ class PieceLengths:
 
     def exact(self, lines: Sequence[str]) -> list[int] | None:
         """Lengths as the tokenizer gives them, or None without one."""
-        return None if self.tokenizer is None else [len(ids) for ids in self.tokenizer.encode_all(lines)]
+        return (
+            None
+            if self.tokenizer is None
+            else [len(ids) for ids in self.tokenizer.encode_all([line.strip() for line in lines])]
+        )
 
 
 @dataclass(frozen=True)
@@ -142,6 +153,7 @@ class Examiner:
     overlap: OverlapIndex | None = None
     held_out_words: tuple[np.ndarray, ...] = ()
     """Sorted hashes of the words of the held-out sets, for each side."""
+    word_pairs: WordPairs | None = None
 
     def __call__(self, block: Block, skip: str | None = None) -> BlockFindings:
         texts = [TextBlock(lines) for lines in block.columns]
@@ -155,9 +167,9 @@ class Examiner:
         overlap = None
         if self.overlap is not None:
             overlap = self.overlap.scan(block.first_example, *block.columns, *([None] * (2 - len(texts))), skip=skip)
-        return BlockFindings(
-            np.array(block.numbers, np.int32), sides, pairs, rules, pair_hashes, overlap, Counter(block.labels or ())
-        )
+        misfits = self.word_pairs.misfits(*texts) if self.word_pairs else np.zeros(0, np.float32)
+        numbers, labels = np.array(block.numbers, np.int32), Counter(block.labels or ())
+        return BlockFindings(numbers, sides, pairs, rules, pair_hashes, overlap, labels, misfits)
 
     def _examine_side(self, place: int, text: TextBlock, block: Block) -> SideFindings:
         findings = {}
@@ -190,7 +202,7 @@ class Examiner:
         near |= (longer > 4) & (longer > 0.5 * self.filters.max_ratio * shorter)
         if self.filters.min_length > 1:
             near |= shorter < 2.5 * self.filters.min_length
-        lines = np.flatnonzero(near)
+        lines = np.arange(len(near)) if self.lengths[0].is_exact else np.flatnonzero(near)
         for text, measure, lengths in zip(texts, self.lengths, pieces, strict=True):
             if lines.size and (exact := measure.exact([text.lines[line] for line in lines])) is not None:
                 lengths[lines] = exact
@@ -213,6 +225,8 @@ class Examiner:
             for line, (source, target) in enumerate(zip(*block.columns, strict=True)):
                 if source[:1] == target[:1] and not empty[line] and source.strip() == target.strip():
                     found["copy"].append(line)
+            if block.numbers[0] == 1 and looks_like_header([column[0] for column in block.columns]):
+                found["header"] = [0]
             if self.filters.drop_copies:
                 rules[found["copy"]] = RULES.index("copy")
         rules[empty] = RULES.index("empty")

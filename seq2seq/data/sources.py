@@ -4,6 +4,7 @@
 references. A source can be read again and again, and never holds more than a span of examples.
 """
 
+import csv
 import functools
 import hashlib
 import json
@@ -27,6 +28,7 @@ from seq2seq.data.spans import (
     Span,
     read_together,
 )
+from seq2seq.data.tables import has_label_of_its_own, is_called, looks_like_header, table_format
 from seq2seq.errors import DataError, did_you_mean
 from seq2seq.lines import as_one_line, read_lines
 
@@ -66,7 +68,11 @@ def open_pairs(config: SourceConfig, source_language: str, target_language: str,
     """
     if config.source is not None:
         return _TextFiles(config, cache)
-    columns = _Columns((config.source_column, config.target_column), ((source_language,), (target_language,)))
+    columns = _Columns(
+        ("source_column", "target_column"),
+        (config.source_column, config.target_column),
+        ((source_language,), (target_language,)),
+    )
     return _open_columns(config, columns, Pair, cache)
 
 
@@ -78,7 +84,9 @@ def open_labelled(config: SourceConfig, cache: Path | None = None) -> Source:
     """
     if config.source is not None:
         raise DataError(f"{config.source}: labelled texts come from tsv, jsonl or hub, not from source + target")
-    columns = _Columns((config.text_column, config.label_column), (TEXT_COLUMNS, (LABEL_COLUMN,)))
+    columns = _Columns(
+        ("text_column", "label_column"), (config.text_column, config.label_column), (TEXT_COLUMNS, (LABEL_COLUMN,))
+    )
     return _open_columns(config, columns, LabelledText, cache)
 
 
@@ -86,19 +94,26 @@ def open_labelled(config: SourceConfig, cache: Path | None = None) -> Source:
 class _Columns:
     """Which two columns make an example: what the config says, else the first of `defaults` that is there."""
 
+    keys: tuple[str, str]
+    """Of the config, by which they are named."""
     given: tuple[str | int | None, str | int | None]
     defaults: tuple[tuple[str, ...], tuple[str, ...]]
 
     def choose(self, present: Sequence[str], origin: str) -> tuple[str, str]:
         """The names of both columns among `present`."""
         first, second = (
-            self._choose_one(given, defaults, present, origin)
-            for given, defaults in zip(self.given, self.defaults, strict=True)
+            self._choose_one(*column, present, origin)
+            for column in zip(self.keys, self.given, self.defaults, strict=True)
         )
         return first, second
 
+    def are_in(self, present: Sequence[str]) -> bool:
+        """Whether columns that nobody named have names here: one as it is written, or both in other words."""
+        found = [[is_called(head, name) for name in names for head in present] for names in self.defaults]
+        return all(map(any, found)) or any(name in present for names in self.defaults for name in names)
+
     def _choose_one(
-        self, given: str | int | None, defaults: tuple[str, ...], present: Sequence[str], origin: str
+        self, key: str, given: str | int | None, defaults: tuple[str, ...], present: Sequence[str], origin: str
     ) -> str:
         if isinstance(given, int):
             raise DataError(
@@ -108,15 +123,18 @@ class _Columns:
         for name in wanted:
             if name in present:
                 return name
+        for head in present if given is None else ():
+            if any(is_called(head, name) for name in defaults):
+                return head
         raise DataError(
             f"{origin}: no column {_listed(wanted, ' or ')}; it has {_listed(present)}"
-            f"{did_you_mean(wanted[0], present) or '; name the column in the config, such as source_column'}"
+            f"{did_you_mean(wanted[0], present) or f'; name the column in the config ({key})'}"
         )
 
 
 def _open_columns(config: SourceConfig, columns: _Columns, kind: type[Example], cache: Path | None) -> Source:
     if config.tsv is not None:
-        return _Tsv(config.tsv, columns, kind, config.weight, cache)
+        return _Table(config.tsv, columns, kind, config.weight, cache)
     if config.jsonl is not None:
         return _Jsonl(config.jsonl, columns, kind, config.weight, cache)
     return _Hub(config, columns, kind, cache)
@@ -168,43 +186,67 @@ class _LineFile(Source):
         """What the line holds."""
 
 
-class _Tsv(_LineFile):
-    """A tab-separated file without quoting; the first line is a header where columns have names.
+class _Table(_LineFile):
+    """A TSV or CSV file, a record a line; the first line is a header where columns have names.
 
     Empty lines are passed over; a line with more or fewer columns than the header is an error, since its text is cut.
     """
 
     def __init__(self, path: Path, columns: _Columns, kind: type[Example], weight: float, cache: Path | None):
         super().__init__(path, kind, weight, cache)
-        header = next(read_lines(path), "").split("\t")
-        self._has_header, self._places = self._find_columns(header, columns)
-        self._width = len(header) if self._has_header else None
+        self._format = table_format(path)
+        first = self._fields(next(read_lines(path), ""), 1)
+        self._has_header, self._places = self._find_columns(first, columns)
+        self._width = len(first) if self._has_header else None
         self.size = self._facts.lines - self._has_header
-        self.fingerprint = _combined("tsv", self._facts.sha256, self._has_header, self._places)
+        form = (self._format,) if self._format.is_quoted else ()
+        self.fingerprint = _combined("tsv", self._facts.sha256, self._has_header, self._places, *form)
 
     def _example(self, line: str, number: int) -> Example | None:
         if not line or (number == 1 and self._has_header):
             return None
-        fields = line.split("\t")
+        fields = self._fields(line, number)
         if len(fields) <= max(self._places) or (self._width is not None and len(fields) != self._width):
             wanted = self._width or f"at least {max(self._places) + 1}"
-            raise DataError(f"{self._path}: line {number} has {len(fields)} columns instead of {wanted}; mend the line")
+            has = f"{len(fields)} column{'s' * (len(fields) != 1)}"
+            remedy = "a CSV needs a name that ends in .csv" if "," in line and len(fields) == 1 else "mend the line"
+            raise DataError(f"{self._path}: line {number} has {has} instead of {wanted}; {remedy}")
         return self._kind(*(as_one_line(fields[place]) for place in self._places))
 
-    def _find_columns(self, header: list[str], columns: _Columns) -> tuple[bool, tuple[int, ...]]:
-        """Whether there is a header, and the places of both columns."""
+    def _fields(self, line: str, number: int) -> list[str]:
+        try:
+            return self._format.fields(line)
+        except csv.Error as error:
+            raise DataError(
+                f"{self._path}: line {number}: not one record ({error}); write each record in one line, quotes inside "
+                "a quoted field doubled"
+            ) from error
+
+    def _find_columns(self, first: list[str], columns: _Columns) -> tuple[bool, tuple[int, ...]]:
+        """Whether the first line is a header, and the places of both columns."""
         named = any(isinstance(name, str) for name in columns.given)
         numbered = any(isinstance(name, int) for name in columns.given)
-        has_default = any(name in header for names in columns.defaults for name in names)
         if named and numbered:
             raise DataError(f"{self._path}: name both columns, or number both (counted from 0) if there is no header")
-        if named or (has_default and not numbered):
-            names = columns.choose(header, str(self._path))
-            return True, tuple(header.index(name) for name in names)
-        first, second = (place if isinstance(place, int) else default for default, place in enumerate(columns.given))
-        if first == second:
-            raise DataError(f"{self._path}: both columns are number {first}; number both, counted from 0")
-        return False, (first, second)
+        if named or (not numbered and columns.are_in(first)):
+            names = columns.choose(first, str(self._path))
+            return True, tuple(first.index(name) for name in names)
+        places = tuple(place if isinstance(place, int) else default for default, place in enumerate(columns.given))
+        if places[0] == places[1]:
+            raise DataError(f"{self._path}: both columns are number {places[0]}; number both, counted from 0")
+        self._refuse_header([first[place] for place in places if place < len(first)], columns, places)
+        return False, places
+
+    def _refuse_header(self, heads: Sequence[str], columns: _Columns, places: Sequence[int]) -> None:
+        """A header that nobody knew is not to become an example, nor its word a class."""
+        if len(heads) < 2:
+            return
+        is_class = self._kind is LabelledText and has_label_of_its_own(self._path, self._format, *heads, places[1])
+        if is_class or looks_like_header(heads):
+            named = ", ".join(f"{key}: {head}" for key, head in zip(columns.keys, heads, strict=True))
+            raise DataError(
+                f"{self._path}: line 1 looks like a header ({_listed(heads)}); name its columns ({named}), or remove it"
+            )
 
 
 class _Jsonl(_LineFile):

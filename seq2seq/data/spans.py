@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from seq2seq.errors import DataError
-from seq2seq.lines import decode_line, open_bytes
+from seq2seq.lines import DAMAGE, damaged, decode_line, open_bytes
 
 logger = logging.getLogger(__name__)
 
@@ -122,13 +122,11 @@ def read_together(paths: Sequence[Path], start: Position) -> Iterator[tuple[list
 
 def _raw_lines(path: Path, offset: int, number: int) -> Iterator[bytes]:
     try:
-        with open_bytes(path) as stream:
-            if offset:
-                stream.seek(offset)
+        with open_bytes(path, offset) as stream:
             for number, line in enumerate(stream, start=number + 1):  # noqa: B020, the last number is told
                 yield line
-    except (OSError, EOFError) as error:
-        raise DataError(f"{path}: damaged after line {number} ({error}); fetch or pack the file again") from error
+    except DAMAGE as error:
+        raise damaged(path, number, error) from error
 
 
 def _cut(lines: Iterator[tuple[bytes, ...]]) -> Iterator[list[tuple[bytes, ...]]]:

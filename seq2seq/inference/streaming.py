@@ -4,19 +4,17 @@
 at the other end of a pipe, or a person at a terminal, gets an answer line by line, and a file still fills every batch.
 """
 
-import gzip
 import io
 import queue
 import sys
 import threading
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from seq2seq.errors import DataError
-from seq2seq.lines import OnInvalid, decode_line, open_bytes
+from seq2seq.lines import DAMAGE, OnInvalid, decode_line, open_bytes, text_bytes
 
 IDLE_SECONDS = 0.02
 
@@ -50,6 +48,7 @@ def read_idle_batches(
     max_lines: int,
     idle_seconds: float = IDLE_SECONDS,
     on_invalid: OnInvalid | None = None,
+    keeps_bom: bool = False,
 ) -> Iterator[list[str]]:
     """The lines of a pipe, terminal or file as non-empty lists, in order, each line once.
 
@@ -57,13 +56,16 @@ def read_idle_batches(
     `on_invalid(number)` is called for a line that is not UTF-8; lines are numbered from 1 over the whole stream.
 
     Raises:
-        DataError: the stream broke; the lines before have been yielded.
+        DataError: the stream broke, and the lines before have been yielded; or it is no UTF-8 text.
     """
     arrived: queue.Queue[bytes | _End] = queue.Queue(maxsize=max_lines)
     stop = threading.Event()
-    threading.Thread(target=_read, args=(binary_stream, arrived, stop), name="s2s-input", daemon=True).start()
+    name = getattr(binary_stream, "name", "input")
+    name = "standard input" if name in (0, "<stdin>") else str(name)
+    reading = (binary_stream, name, keeps_bom, arrived, stop)
+    threading.Thread(target=_read, args=reading, name="s2s-input", daemon=True).start()
     try:
-        yield from _batches(arrived, max_lines, idle_seconds, on_invalid, getattr(binary_stream, "name", "input"))
+        yield from _batches(arrived, max_lines, idle_seconds, on_invalid, name)
     finally:
         stop.set()
         _empty(arrived)  # a reader that waits for room goes on, sees `stop` and ends
@@ -74,7 +76,7 @@ def _batches(
     max_lines: int,
     idle_seconds: float,
     on_invalid: OnInvalid | None,
-    name: object,
+    name: str,
 ) -> Iterator[list[str]]:
     number, batch = 0, []
     while True:
@@ -93,29 +95,24 @@ def _batches(
             batch = []
     if batch:
         yield batch
-    if isinstance(item.failure, (OSError, EOFError, zlib.error)):
-        shown = "standard input" if name in (0, "<stdin>") else name
-        raise DataError(f"{shown}: broke off after line {number} ({item.failure})") from item.failure
+    if isinstance(item.failure, DAMAGE):
+        raise DataError(f"{name}: broke off after line {number} ({item.failure})") from item.failure
     if item.failure is not None:
         raise item.failure
 
 
-def _read(stream: BinaryIO, arrived: "queue.Queue[bytes | _End]", stop: threading.Event) -> None:
+def _read(
+    stream: BinaryIO, name: str, keeps_bom: bool, arrived: "queue.Queue[bytes | _End]", stop: threading.Event
+) -> None:
     failure = None
     try:
-        for raw in _unpacked(stream):
+        for raw in text_bytes(stream, name, keeps_bom):
             arrived.put(raw)
             if stop.is_set():
                 return
     except Exception as error:  # whatever it is, the thread that waits for lines has to hear of it
         failure = error
     arrived.put(_End(failure))
-
-
-def _unpacked(stream: BinaryIO) -> Iterable[bytes]:
-    """The stream, or what a gzip stream on a pipe holds."""
-    peek = getattr(stream, "peek", None)
-    return gzip.GzipFile(fileobj=stream) if peek is not None and peek(2)[:2] == b"\x1f\x8b" else stream
 
 
 def _empty(arrived: "queue.Queue[bytes | _End]") -> None:

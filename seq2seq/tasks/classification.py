@@ -17,7 +17,7 @@ from seq2seq.data.batches import ClassificationBatch, ClassificationBatches, val
 from seq2seq.data.corpus import TokenCorpus, prepare_labelled_corpus
 from seq2seq.data.filters import PairFilter
 from seq2seq.data.sources import LabelledText, Source, open_labelled
-from seq2seq.errors import ConfigError, DataError
+from seq2seq.errors import ConfigError, DataError, some_of
 from seq2seq.evaluation.classification import classification_report
 from seq2seq.inference.classifier import Classifier
 from seq2seq.memory import in_parts
@@ -87,8 +87,8 @@ def score_test_sets(tests: Mapping[str, Source], runtime: Runtime, folder: Path)
         texts = list(source)
         gold = [classifier.name_of(text.label) for text in texts]
         if unknown := sorted(set(gold) - set(classifier.labels)):
-            known = ", ".join(classifier.labels)
-            raise DataError(f"data.test.{name}: the model has no label {unknown[0]!r}; its labels are {known}")
+            known, first = some_of(classifier.labels), some_of(unknown[:1])
+            raise DataError(f"data.test.{name}: the model has no label {first!r}; its labels are {known}")
         found = [answer.label for answer in classifier.classify([text.text for text in texts])]
         records += _score_records(name, vars(classification_report(gold, found, classifier.labels)))
     return records
@@ -145,9 +145,7 @@ def _check_labels(config: Config, labels: Sequence[str]) -> None:
     if len(labels) < 2:
         problems.append(f"data.train: all texts have the label {labels[0]!r}; a classifier needs two or more")
     unknown = [label for label in config.data.label_names if label not in labels]
-    problems += [
-        f"data.label_names.{label}: no text has this label (there are {', '.join(labels)})" for label in unknown
-    ]
+    problems += [f"data.label_names.{label}: no text has this label (there are {some_of(labels)})" for label in unknown]
     if problems:
         raise ConfigError("config", problems)
 

@@ -4,6 +4,7 @@
 """
 
 import functools
+import itertools
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from seq2seq.data.batches import TranslationBatch, TranslationBatches, validatio
 from seq2seq.data.corpus import TokenCorpus, prepare_corpus
 from seq2seq.data.filters import PairFilter
 from seq2seq.data.sources import Pair, Source, open_pairs
+from seq2seq.data.word_pairs import SWAP_LINES, sides_are_swapped
 from seq2seq.evaluation.text import Score, score_texts
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
@@ -53,6 +55,8 @@ def build(
     if initial is not None:
         model.load_state_dict(initial.model.state_dict())
     tests = {name: open_pairs(source, *languages, cache) for name, source in config.data.test.items()}
+    if runtime.is_main:
+        _warn_swapped(train, {"data.valid": valid, **{f"data.test.{name}": test for name, test in tests.items()}})
     notes = overlap_notes(train, {"valid": valid, **tests}, cache, config.data.num_workers, runtime)
     validation = TranslationValidation(config, held_out, list(valid), tokenizers, runtime)
     records = [
@@ -88,6 +92,20 @@ def score_test_sets(
         scores = _score(texts, [pair.target for pair in pairs], config)
         records += [ScoreRecord(name, score.metric, score.score, score.signature) for score in scores]
     return records
+
+
+def _warn_swapped(train: Sequence[Source], held_out: Mapping[str, Source]) -> None:
+    """Say where the sides of a corpus look swapped against those of the first training corpus."""
+    usual, *others = map(_some_sides, train)
+    others = {source.name: sides for source, sides in zip(train[1:], others, strict=True)}
+    for name, sides in (others | {name: _some_sides(source) for name, source in held_out.items()}).items():
+        if sides_are_swapped(usual, sides):
+            logger.warning("%s: source and target look swapped against data.train; s2s check tells more", name)
+
+
+def _some_sides(source: Source) -> tuple[list[str], list[str]]:
+    pairs = list(itertools.islice(source, SWAP_LINES))
+    return [pair.source for pair in pairs], [pair.target for pair in pairs]
 
 
 class TranslationValidation:

@@ -1,0 +1,195 @@
+"""Which words of the two sides go together, learned from a sample: how well line i translates line i, and where not.
+
+`check` learns `WordPairs` from the first blocks of training, its processes ask `misfits` of every block, and
+`shifted_blocks` finds the runs of lines that fit other lines. Lines that were learned from are judged as if they had
+not been: each count is taken without the pair itself.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from seq2seq.data.characters import DIGIT, IDEOGRAPH, LETTER, Segments, TextBlock, tables
+
+PLACES = 1024  # words are counted by their hashes in so many places
+MOST_WORDS = 12  # of a line
+LEAST_SAMPLE = 200
+# Pseudo-counts of a pair of words: a word that was seen rarely says little.
+PRIOR = 5.0
+LARGEST_GAIN = 3.0
+# Standard deviations that lines and wrong lines must lie apart for anything to be said.
+LEAST_DISTANCE = 1.5
+# Log-odds against a run of lines, and against one line; chance reaches the first once in e^25 places.
+EVIDENCE, LARGEST_EVIDENCE = 25.0, 4.0
+FURTHEST = 20
+MOST_BLOCKS = 20
+# Of the cosine of how often words occur, and how many lines show it.
+SWAP_MARGIN, SWAP_LINES = 0.2, 2000
+LINES_COMPARED = 400
+
+Texts = Sequence[str]
+
+
+@dataclass(frozen=True)
+class Shift:
+    """Lines `first` to `last` (from 1): there target line i + offset translates source line i."""
+
+    first: int
+    last: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class WordPairs:
+    """How much more often a target word stands beside a source word than anywhere."""
+
+    ratios: np.ndarray
+    """(PLACES, PLACES) float32, source by target."""
+    usual: float
+    """The mean score of pairs, and of lines that are none."""
+    chance: float
+    spread: float
+
+    @staticmethod
+    def learn(source: Texts, target: Texts) -> "WordPairs | None":
+        """From pairs, most of which translate each other; None where they are too few or tell nothing."""
+        size = len(source)
+        if size < LEAST_SAMPLE:
+            return None
+        sides = [_words(TextBlock(lines)) for lines in (source, target)]
+        places, *_ = _crossed(*sides, size)
+        together = np.bincount(places, minlength=PLACES * PLACES).reshape(PLACES, PLACES).astype(np.float32)
+        alone, expected = (np.bincount(words, minlength=PLACES).astype(np.float32) for _, words in sides)
+        expected = (expected + 0.5) / size
+        known = np.maximum(alone - 1, 0)[:, None] + PRIOR
+        ratios = (np.maximum(together - 1, 0) + PRIOR * expected) / (known * expected)
+        apart = [*target[1:], target[0]]
+        scores, others = (_scores(ratios, sides[0], _words(TextBlock(some)), size) for some in (target, apart))
+        spread = float(np.sqrt((scores.var() + others.var()) / 2))
+        pairs = WordPairs(ratios, float(scores.mean()), float(others.mean()), spread)
+        return pairs if pairs.usual - pairs.chance > LEAST_DISTANCE * spread > 0 else None
+
+    def scores(self, source: TextBlock, target: TextBlock) -> np.ndarray:
+        """(N,) float32: log-odds, summed over the target words, of what the source words make of them."""
+        return _scores(self.ratios, _words(source), _words(target), len(source))
+
+    def misfits(self, source: TextBlock, target: TextBlock) -> np.ndarray:
+        """(N,) float32: log-odds that a line and its counterpart are no translations, of two normal distributions."""
+        scale = (self.usual - self.chance) / self.spread**2
+        against = scale * (self._middle - self.scores(source, target))
+        return np.clip(against, -LARGEST_EVIDENCE, LARGEST_EVIDENCE).astype(np.float32)
+
+    def offset(self, source: Texts, target: Texts, around: int) -> int | None:
+        """By how many lines target must be moved to translate source; it has `around` lines more at both ends."""
+        block = TextBlock(source)
+        means = {
+            offset: float(self.scores(block, TextBlock(target[around + offset :][: len(source)])).mean())
+            for offset in range(-around, around + 1)
+        }
+        best = max(means, key=lambda offset: means[offset])
+        return best if best and means[best] > self._middle else None
+
+    @property
+    def _middle(self) -> float:
+        return (self.usual + self.chance) / 2
+
+
+def sides_are_swapped(train: tuple[Texts, Texts], other: tuple[Texts, Texts]) -> bool:
+    """Whether each side of `other` has the words of the other side of `train` rather than of its own."""
+    counts = [
+        [np.bincount(_words(TextBlock(lines))[1], minlength=PLACES) for lines in sides] for sides in (train, other)
+    ]
+    alike = np.array([[_cosine(mine, theirs) for theirs in counts[1]] for mine in counts[0]])
+    return bool((alike[[0, 1], [1, 0]] > alike[[0, 1], [0, 1]] + SWAP_MARGIN).all())
+
+
+def _cosine(first: np.ndarray, second: np.ndarray) -> float:
+    norm = np.sqrt(float((first**2).sum()) * float((second**2).sum()))
+    return float((first * second).sum() / norm) if norm else 0.0
+
+
+def shifted_blocks(
+    pairs: WordPairs, misfits: np.ndarray, numbers: np.ndarray, read: Callable[[Sequence[int]], dict[int, Texts]]
+) -> list[Shift]:
+    """The runs of lines that translate others near them, in their order.
+
+    Args:
+        pairs: of the corpus.
+        misfits: of all its lines.
+        numbers: of these lines in the file.
+        read: gives the two sides of lines by number.
+    """
+    runs = _runs(misfits)
+    compared = [range(max(first - FURTHEST, 0), min(first + LINES_COMPARED, last) + FURTHEST) for first, last in runs]
+    texts = read([int(numbers[place]) for some in compared for place in some if place < len(numbers)])
+    found = []
+    for first, last in runs:
+        inside = range(first, min(last, first + LINES_COMPARED))
+        source, target = ([_text(texts, numbers, place, side) for place in some] for side, some in enumerate(
+            (inside, range(first - FURTHEST, inside.stop + FURTHEST))
+        ))  # fmt: skip
+        if (offset := pairs.offset(source, target, FURTHEST)) is not None:
+            found.append(Shift(int(numbers[first]), int(numbers[last - 1]), offset))
+    return sorted(found, key=lambda shift: shift.first)
+
+
+def _text(texts: dict[int, Texts], numbers: np.ndarray, place: int, side: int) -> str:
+    return texts.get(int(numbers[place]), ("", ""))[side] if 0 <= place < len(numbers) else ""
+
+
+def _runs(misfits: np.ndarray) -> list[tuple[int, int]]:
+    """The runs of places with the largest sums, those beyond EVIDENCE."""
+    rest, found = misfits.astype(np.float64), []
+    while len(found) < MOST_BLOCKS and len(rest):
+        sums = np.concatenate([[0.0], np.cumsum(rest)])
+        lowest = np.minimum.accumulate(sums)
+        end = int((sums - lowest).argmax())
+        if sums[end] - lowest[end] < EVIDENCE:
+            break
+        begin = int(np.flatnonzero(sums[:end] == lowest[end])[-1])
+        found.append((begin, end))
+        rest[begin:end] = -LARGEST_EVIDENCE
+    return found
+
+
+def _words(block: TextBlock) -> tuple[np.ndarray, np.ndarray]:
+    """(line, place in the table) of distinct words, at most MOST_WORDS of a line; ideographs are taken by twos."""
+    flags = block.flags
+    inside = flags & (LETTER | DIGIT) != 0
+    if np.count_nonzero(flags & IDEOGRAPH) > 0.3 * np.count_nonzero(inside):
+        hashes, lines = block.normalised.ngrams(2)
+    else:
+        edges = np.diff(np.concatenate([[0], inside.view(np.int8), [0]]))
+        starts, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
+        hashes = Segments(tables().folded[block.codes], block.whole.bounds).hashes(starts, ends)
+        lines = block.lines_of(starts)
+    keys = np.unique(lines.astype(np.int64) * PLACES + (hashes >> np.uint64(54)).astype(np.int64))
+    lines, words = keys // PLACES, keys % PLACES
+    first = np.searchsorted(lines, lines)
+    kept = np.arange(len(lines)) - first < MOST_WORDS
+    return lines[kept].astype(np.int32), words[kept].astype(np.int32)
+
+
+def _crossed(
+    source: tuple[np.ndarray, np.ndarray], target: tuple[np.ndarray, np.ndarray], size: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Each target word with each source word of its line: their place in a flat table, and the words' numbers."""
+    counts = np.bincount(source[0], minlength=size)
+    firsts = np.concatenate([[0], np.cumsum(counts)])
+    repeats = counts[target[0]]
+    owners = np.repeat(np.arange(len(repeats), dtype=np.int32), repeats)
+    behind = np.concatenate([[0], np.cumsum(repeats)])[:-1]
+    partners = np.arange(len(owners)) + np.repeat(firsts[target[0]] - behind, repeats)
+    return source[1][partners] * np.int32(PLACES) + target[1][owners], owners
+
+
+def _scores(
+    ratios: np.ndarray, source: tuple[np.ndarray, np.ndarray], target: tuple[np.ndarray, np.ndarray], size: int
+) -> np.ndarray:
+    places, owners = _crossed(source, target, size)
+    num_words = len(target[0])
+    counts = np.bincount(owners, minlength=num_words)
+    means = np.bincount(owners, weights=ratios.ravel()[places], minlength=num_words) / np.maximum(counts, 1)
+    gains = np.where(counts > 0, np.clip(np.log(np.maximum(means, 1e-3)), -1.0, LARGEST_GAIN), 0.0)
+    return np.bincount(target[0], weights=gains, minlength=size).astype(np.float32)

@@ -1,0 +1,113 @@
+"""The one reader of text: a byte order mark is no part of it, and what is no UTF-8 text is refused in one line."""
+
+import gzip
+import io
+import zipfile
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seq2seq.data.spans import read_together
+from seq2seq.errors import DataError
+from seq2seq.inference.streaming import open_input, read_idle_batches
+from seq2seq.lines import BOM, open_bytes, read_lines
+
+TEXT = "Ein Café am Morgen.\nZwei Züge\n\nこれはペンです。\n"
+LINES = TEXT.split("\n")[:-1]
+
+
+@pytest.fixture(params=["plain", "gzip"])
+def write(request, tmp_path):
+    """Writes bytes as they are, or packed."""
+
+    def write(content: bytes, name: str = "text"):
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(content) if request.param == "gzip" else content)
+        return path
+
+    return write
+
+
+def streamed(stream) -> list[str]:
+    return [line for batch in read_idle_batches(stream, 3) for line in batch]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_text(write):
+    path = write(BOM + TEXT.encode())
+    assert list(read_lines(path)) == LINES
+    assert streamed(open_input(path)) == LINES
+    assert streamed(io.BytesIO(path.read_bytes())) == LINES  # as standard input brings it
+    assert list(read_lines(path, keeps_bom=True)) == ["\ufeff" + LINES[0], *LINES[1:]]
+
+
+def test_reading_goes_on_where_it_was_behind_a_byte_order_mark(write, monkeypatch):
+    monkeypatch.setattr("seq2seq.data.spans.SPAN_EXAMPLES", 1)
+    path = write(BOM + TEXT.encode())
+    spans = list(read_together([path], None))
+    for texts, first, _ in spans:
+        assert texts == [LINES[first - 1]]
+    for place in range(len(spans) - 1):
+        assert next(read_together([path], spans[place][2])) == spans[place + 1]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        TEXT,
+        "a\tb\n" * 5000,
+        "これはペンです。\n" * 9,
+        "да\nнет\n",
+        "ไทย\nภาษาไทย\n",
+        "English\tDeutsch\r\none\teins\r\n",
+    ],
+)
+def test_utf16_and_utf32_are_refused_with_the_remedy(write, encoding, text):
+    path = write(text.encode(encoding))
+    named = "UTF-16" if "16" in encoding else "UTF-32"
+    with pytest.raises(DataError, match=rf"^{path}: {named}(LE|BE)? text; .*iconv -f {named}\w* -t UTF-8\)$"):
+        next(read_lines(path))
+    with pytest.raises(DataError, match=rf"^input: {named}.*iconv"):
+        streamed(io.BytesIO(path.read_bytes()))
+
+
+def office_document() -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("[Content_Types].xml", "<Types/>")
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (office_document(), "an Excel file"), (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0\0", "an Excel file"),
+        (b"%PDF-1.7\n%\xe2\xe3", "a PDF"), (b"PAR1\x15\x04", "a Parquet file"), (b"\xfd7zXZ\0\0", "packed with xz"),
+        (b"BZh91AY&SY\x00\x11", "packed with bzip2"), (b"\x28\xb5\x2f\xfd\x04", "packed with zstd"),
+    ],
+)  # fmt: skip
+def test_what_is_no_text_is_named(write, content, what):
+    with pytest.raises(DataError, match=rf": {what}.*; .*$"):
+        open_bytes(write(content))
+
+
+@given(
+    st.lists(
+        st.sampled_from(["a house", "\0", "", "x\0y", "déjà", "\udcff", "日本", "\ufeff", "BZh", "PK"]), unique=True
+    )
+)
+@settings(max_examples=200, deadline=None)
+def test_zeros_and_broken_bytes_in_utf8_text_are_read(lines):
+    content = "".join(line + "\n" for line in ["One line of text.", *lines]).encode("utf-8", "surrogateescape")
+    assert len(streamed(io.BytesIO(content))) == len(lines) + 1
+
+
+def test_damage_inside_a_packed_file_is_one_line(tmp_path):
+    packed = bytearray(gzip.compress("".join(f"line {i * i}\n" for i in range(20_000)).encode()))
+    for place in range(len(packed) // 2, len(packed) // 2 + 40):
+        packed[place] ^= 0x55
+    path = tmp_path / "text.gz"
+    path.write_bytes(packed)
+    with pytest.raises(DataError, match=rf"^{path}: damaged after line [\d,]+ \(.*\); fetch or pack the file again$"):
+        list(read_lines(path))
