@@ -38,6 +38,7 @@ VERBS = {
 }
 
 INTERRUPTED = 130
+HALF_LINE = 500  # characters
 
 
 class _Verbs(click.Group):
@@ -133,8 +134,13 @@ def _report_usage(error: click.ClickException) -> int:
 def _say(message: str, exit_code: int) -> int:
     with contextlib.suppress(OSError):
         for line in message.splitlines():
-            print(f"s2s: {line}", file=sys.stderr, flush=True)
+            print(f"s2s: {_fitting(line)}", file=sys.stderr, flush=True)
     return exit_code
+
+
+def _fitting(line: str) -> str:
+    """`line` without the middle of what no terminal shows at once, such as a value of megabytes."""
+    return line if len(line) <= 2 * HALF_LINE else f"{line[:HALF_LINE]} ... {line[-HALF_LINE:]}"
 
 
 def _remedy(error: OSError) -> str:

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from seq2seq import ranges
 from seq2seq.cli.options import (
     ANY_PATH,
     EXISTING,
+    Number,
     check_output,
     chosen_model,
     computing_options,
@@ -45,7 +47,7 @@ BATCH_LINES = 4096
 @click.option(
     "--gold", type=EXISTING, help="Score on this file instead: TSV with a header and the columns sentence and label."
 )
-@click.option("--batch-tokens", type=click.IntRange(min=1), default=4096, show_default=True, help="Tokens in a batch.")
+@click.option("--batch-tokens", type=Number(ranges.COUNT), default=4096, show_default=True, help="Tokens in a batch.")
 @computing_options
 def command(
     model: Path | None,
