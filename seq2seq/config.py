@@ -10,13 +10,21 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, model_validator
 
+from seq2seq import ranges
+from seq2seq.config_values import (
+    Column,
+    FilePath,
+    LabelNames,
+    NonNegative,
+    Positive,
+    Probability,
+    TestSetName,
+    check_size,
+    with_text_keys,
+    within,
+)
 from seq2seq.presets import PRESETS, TRAINING_PRESETS
-
-Probability = Annotated[float, Field(ge=0.0, lt=1.0)]
-Positive = Annotated[int, Field(ge=1)]
-NonNegative = Annotated[int, Field(ge=0)]
-PositiveFloat = Annotated[float, Field(gt=0.0)]
-FilePath = Annotated[Path, Field(strict=False)]
+from seq2seq.ranges import Range
 
 # What changes neither which weights a model has nor what they compute; `max_length` does where positions are learned.
 FREE_MODEL_KEYS = frozenset(
@@ -30,6 +38,11 @@ class Section(BaseModel):
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_empty(cls, given: Any) -> Any:
+        return {} if given is None else given  # a section of which only the name is written
 
 
 class PresetSection(Section):
@@ -73,15 +86,15 @@ class SourceConfig(Section):
     """Split of a hub dataset."""
     streaming: bool = False
     """Read a hub dataset as a stream, shard after shard, instead of downloading it first."""
-    source_column: str | int | None = None
+    source_column: Column = None
     """Column of the source text: a name, or an index for a TSV without header; default: the language or 0."""
-    target_column: str | int | None = None
+    target_column: Column = None
     """Column of the target text; default: the language or 1."""
-    text_column: str | int | None = None
+    text_column: Column = None
     """Classification: column of the text; default `sentence` or `text`."""
-    label_column: str | int | None = None
+    label_column: Column = None
     """Classification: column of the label; default `label`."""
-    weight: PositiveFloat = 1.0
+    weight: Annotated[float, within(Range(1e-6, 1000.0, whole=False))] = 1.0
     """How often each example is seen in an epoch; 2.5 is two times, and a third time for a changing half."""
 
     @model_validator(mode="after")
@@ -110,7 +123,7 @@ class FilterConfig(Section):
     """Longest side kept, in pieces."""
     min_length: Positive = 1
     """Shortest side kept, in pieces."""
-    max_ratio: Annotated[float, Field(ge=1.0)] = 3.0
+    max_ratio: Annotated[float, within(Range(1.0, 1e6, whole=False))] = 3.0
     """Largest ratio of the two lengths in pieces, for pairs whose longer side has more than 10."""
     drop_duplicates: bool = True
     """Leave out pairs that were seen before, character for character."""
@@ -125,15 +138,15 @@ class DataConfig(Section):
     """One source, or a list of sources mixed by weight."""
     valid: SourceConfig
     """What decides which checkpoint is best."""
-    test: dict[str, SourceConfig] = {}
+    test: Annotated[dict[TestSetName, SourceConfig], with_text_keys] = {}
     """Test sets by name, scored when training ends and by `s2s bleu --model`."""
     filters: FilterConfig = FilterConfig()
     """What is left out of training; valid and test are never filtered."""
     cache_dir: FilePath | None = None
     """Where tokenised corpora are kept; default: the folder `cache` beside the run folder."""
-    num_workers: NonNegative = 0
+    num_workers: Annotated[int, within(ranges.WORKERS)] = 0
     """Processes that tokenise; 0 is one for each processor."""
-    label_names: dict[str, str] = {}
+    label_names: LabelNames = {}
     """Classification: names shown in place of the labels in the data, such as {"0": negative}."""
 
     @property
@@ -146,13 +159,13 @@ class TokenizerConfig(Section):
 
     kind: Literal["unigram", "bpe"] = "unigram"
     """Algorithm (Kudo 2018; Sennrich et al. 2016)."""
-    vocab_size: Annotated[int, Field(ge=64)] = 8000
+    vocab_size: Annotated[int, within(Range(64, 10**6))] = 8000
     """Pieces, special ids and bytes included; made smaller with a warning when the corpus is too small."""
     shared: bool = True
     """One vocabulary for both languages."""
     byte_fallback: bool = True
     """Spell unknown characters as bytes, so that any text comes back as it was."""
-    character_coverage: Annotated[float, Field(gt=0.9, le=1.0)] = 0.9995
+    character_coverage: Annotated[float, within(Range(0.9, 1.0, whole=False))] = 0.9995
     """Share of the training text's characters that get pieces of their own."""
     normalization: Literal["identity", "nmt_nfkc", "nfkc", "nmt_nfkc_cf"] = "identity"
     """SentencePiece's rule; anything but identity does not bring the same text back."""
@@ -160,9 +173,9 @@ class TokenizerConfig(Section):
     """Lines, drawn evenly from the corpus, that the tokenizer is trained on."""
     sampling: Probability = 0.0
     """Share of training sentences that are segmented at random (subword regularization, Kudo 2018)."""
-    sampling_nbest: Annotated[int, Field(ge=2, le=512)] = 16
+    sampling_nbest: Annotated[int, within(Range(2, 512))] = 16
     """Best segmentations a random one is drawn from."""
-    sampling_alpha: PositiveFloat = 0.2
+    sampling_alpha: Annotated[float, within(Range(1e-6, 1000.0, whole=False))] = 0.2
     """Unigram: how strongly likely segmentations are preferred, 0 would be uniform; bpe: chance to undo a merge."""
 
 
@@ -172,13 +185,13 @@ class ModelConfig(PresetSection):
     presets = PRESETS
     preset: Literal["tiny", "small", "base", "big", "deep-encoder", "classic", "marian"] | None = "small"
     """Sizes to start from; any key beside it wins."""
-    d_model: Positive = 256
-    num_heads: Positive = 4
-    head_dim: Positive | None = None
+    d_model: Annotated[int, within(ranges.WIDTH)] = 256
+    num_heads: Annotated[int, within(ranges.HEADS)] = 4
+    head_dim: Annotated[int, within(ranges.WIDTH)] | None = None
     """Width of a head; default d_model / num_heads."""
-    num_encoder_layers: Positive = 3
-    num_decoder_layers: Positive = 3
-    d_ff: Positive = 1024
+    num_encoder_layers: Annotated[int, within(ranges.LAYERS)] = 3
+    num_decoder_layers: Annotated[int, within(ranges.LAYERS)] = 3
+    d_ff: Annotated[int, within(ranges.INNER_WIDTH)] = 1024
     activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
     dropout: Probability = 0.1
     """On embeddings and on the output of every sub-layer."""
@@ -190,11 +203,11 @@ class ModelConfig(PresetSection):
     """Share of token embeddings set to zero in training, on both sides."""
     norm: Literal["layer", "rms"] = "layer"
     norm_position: Literal["pre", "post"] = "pre"
-    norm_epsilon: PositiveFloat = 1e-5
+    norm_epsilon: Annotated[float, within(ranges.EPSILON)] = 1e-5
     positions: Literal["sinusoidal", "learned", "rotary"] = "sinusoidal"
     position_layout: Literal["interleaved", "halves"] = "interleaved"
     """Sinusoids: sine and cosine by turns (the paper), or all sines and then all cosines (Marian)."""
-    max_length: Positive = 1024
+    max_length: Annotated[int, within(ranges.LENGTH)] = 1024
     """Most positions of a sequence, special ids included."""
     tied_embeddings: Literal["none", "decoder", "all"] = "all"
     """Share the decoder's embedding with the output layer, or with the encoder too (Press and Wolf 2017)."""
@@ -208,13 +221,13 @@ class ModelConfig(PresetSection):
     @model_validator(mode="after")
     def _fits(self) -> "ModelConfig":
         if self.head_dim is None and self.d_model % self.num_heads:
-            raise ValueError(
-                f"d_model {self.d_model} is not a multiple of num_heads {self.num_heads}; change one or set head_dim"
-            )
+            sizes = f"d_model {self.d_model} is not a multiple of num_heads {self.num_heads}"
+            raise ValueError(f"{sizes}; change one or set head_dim")
         if self.positions == "rotary" and self.head_width % 2:
             raise ValueError(f"rotary positions need an even head_dim, not {self.head_width}")
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"sinusoidal positions need an even d_model, not {self.d_model}")
+        check_size(self)
         return self
 
     @property
@@ -228,7 +241,7 @@ class ClassifierConfig(Section):
 
     pooling: Literal["first", "mean"] = "mean"
     """What stands for the text: the first token, or the mean over its tokens."""
-    hidden: NonNegative = 0
+    hidden: Annotated[int, within(Range(0, ranges.WIDTH.most))] = 0
     """Width of a hidden tanh layer before the labels; 0 is none."""
     dropout: Probability = 0.1
     """On the pooled vector."""
@@ -242,29 +255,29 @@ class TrainingConfig(PresetSection):
     """Values to start from; any key beside it wins. Default: finetune where `init_from` names a model, else scratch."""
     max_steps: Positive | None = None
     """Optimiser steps; without max_steps, max_epochs and max_minutes it is 20,000."""
-    max_epochs: PositiveFloat | None = None
+    max_epochs: Annotated[float, within(Range(1e-6, 1e9, whole=False))] | None = None
     """Passes over the training corpus."""
-    max_minutes: PositiveFloat | None = None
+    max_minutes: Annotated[float, within(Range(1e-6, 1e9, whole=False))] | None = None
     """End by the clock, validation included; the schedule follows it."""
     batch_tokens: Positive = 4096
     """Target tokens a batch and rank, padding counted (source tokens in classification)."""
     batch_sentences: Positive | None = None
     """Most sentences in a batch."""
-    accumulate: Positive = 1
+    accumulate: Annotated[int, within(Range(1, 1000))] = 1
     """Batches a step; their gradients add up to that of one large batch."""
     optimizer: Literal["adamw", "muon"] = "adamw"
     """muon orthogonalises the updates of the layers' matrices: fewer steps to the same loss, each a little longer."""
-    learning_rate: PositiveFloat = 1e-3
+    learning_rate: Annotated[float, within(Range(1e-12, 1000.0, whole=False))] = 1e-3
     warmup_steps: NonNegative = 1000
     schedule: Literal["inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
     """What follows warm-up; cosine and linear end at `final_learning_rate` when training ends."""
-    final_learning_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    final_learning_rate: Annotated[float, within(ranges.SHARE)] = 0.0
     """Where cosine and linear end, as a share of learning_rate."""
     betas: Annotated[tuple[Probability, Probability], Field(strict=False)] = (0.9, 0.98)
-    epsilon: PositiveFloat = 1e-9
-    weight_decay: Annotated[float, Field(ge=0.0)] = 0.0
+    epsilon: Annotated[float, within(ranges.EPSILON)] = 1e-9
+    weight_decay: Annotated[float, within(Range(0.0, 1000.0, whole=False))] = 0.0
     """Decoupled (AdamW), on matrices only."""
-    clip_norm: PositiveFloat | None = 1.0
+    clip_norm: Annotated[float, within(Range(1e-9, 1e9, whole=False))] | None = 1.0
     """Largest norm of the gradient; null for none."""
     label_smoothing: Probability = 0.1
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
@@ -275,7 +288,7 @@ class TrainingConfig(PresetSection):
     """Decay of an exponential moving average of the weights; it is validated and saved as the model."""
     average: Literal["none", "last", "best"] = "none"
     """At the end, average the last or best checkpoints and keep the result if it validates better."""
-    average_count: Annotated[int, Field(ge=2)] = 5
+    average_count: Annotated[int, within(Range(2, 1000))] = 5
     """How many checkpoints are averaged."""
     best_metric: Literal["auto", "loss", "bleu", "chrf", "accuracy", "f1"] = "auto"
     """What `best/` and early stopping go by; auto is bleu, or accuracy in classification."""
@@ -297,7 +310,7 @@ class TrainingConfig(PresetSection):
     """Model or run folder whose weights and tokenizers training starts from."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:1, mps."""
-    threads: Positive | None = None
+    threads: Annotated[int, within(ranges.THREADS)] | None = None
     """Processor threads of one rank."""
     shard: bool = False
     """Under torchrun, deal weights and moments out to the ranks (FSDP2): for models that no one device has room for."""
@@ -320,31 +333,31 @@ class TrainingConfig(PresetSection):
 class SearchConfig(Section):
     """How a translation is searched for."""
 
-    beam_size: Positive = 5
+    beam_size: Annotated[int, within(ranges.BEAM_SIZE)] = 5
     """Hypotheses kept a sentence; 1 is greedy."""
-    length_penalty: Annotated[float, Field(ge=0.0)] = 1.0
+    length_penalty: Annotated[float, within(ranges.LENGTH_PENALTY)] = 1.0
     """a in score = log-probability / length^a."""
     early_stopping: bool = False
     """A sentence is over once beam_size hypotheses have ended, as in CTranslate2, even if a live one scores better."""
-    max_length_ratio: PositiveFloat = 2.0
+    max_length_ratio: Annotated[float, within(ranges.MAX_LENGTH_RATIO)] = 2.0
     """A translation has at most max_length_ratio * source pieces + max_length_offset pieces."""
-    max_length_offset: NonNegative = 10
-    min_length: NonNegative = 0
+    max_length_offset: Annotated[int, within(ranges.PIECES)] = 10
+    min_length: Annotated[int, within(ranges.PIECES)] = 0
     """Fewest pieces of a translation."""
-    no_repeat_ngram: NonNegative = 0
+    no_repeat_ngram: Annotated[int, within(ranges.PIECES)] = 0
     """No n pieces occur twice in a translation; 0 is off."""
     renormalize: bool = False
     """Take what may not come out (padding, the start, what a rule forbids) out of the probabilities too."""
-    n_best: Positive = 1
+    n_best: Annotated[int, within(ranges.N_BEST)] = 1
     """Translations returned a sentence."""
     sample: bool = False
     """Draw translations at random instead of searching for the best."""
-    temperature: PositiveFloat = 1.0
-    top_k: NonNegative = 0
+    temperature: Annotated[float, within(ranges.TEMPERATURE)] = 1.0
+    top_k: Annotated[int, within(ranges.TOP_K)] = 0
     """Draw from the k most likely pieces; 0 is all."""
-    top_p: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    top_p: Annotated[float, within(ranges.TOP_P)] = 1.0
     """Draw from the smallest set of pieces with this probability (Holtzman et al. 2020)."""
-    seed: int = 1
+    seed: Annotated[int, within(ranges.SEED)] = 1
     """Of the random draws."""
     batch_tokens: Positive = 8192
     """Source tokens decoded together, padding and beams counted."""
@@ -372,7 +385,7 @@ class Config(Section):
     task: Literal["translation", "classification"] = "translation"
     source_language: str | None = None
     target_language: str | None = None
-    seed: int = 1
+    seed: Annotated[int, within(ranges.SEED)] = 1
     data: DataConfig
     tokenizer: TokenizerConfig = TokenizerConfig()
     model: ModelConfig = ModelConfig()

@@ -7,19 +7,22 @@ run that goes on what is no longer as it was.
 import copy
 import io
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 from ruamel.yaml import YAML
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
-from ruamel.yaml.nodes import MappingNode, Node, SequenceNode
 
-from seq2seq.config import Config, DataConfig, PresetSection, Section, SourceConfig
-from seq2seq.errors import ConfigError, did_you_mean
+from seq2seq.config import Config, PresetSection, Section
+from seq2seq.config_problems import describe, is_meant_otherwise, place, unwritable
+from seq2seq.errors import ConfigError, did_you_mean, shown
 from seq2seq.hub import is_hub_name
+from seq2seq.lines import read_regular
+from seq2seq.yaml_text import YamlProblem, read_yaml
 
+LARGEST = 2**20  # bytes of a file
+MOST_PARENTS = 20  # of a key, so that a name of many dots is not nested as deeply
 # What may change between two starts of a run: it decides how long and how closely it is watched, not what it computes.
 CHANGEABLE = (
     "data.test", "data.num_workers", "data.cache_dir", "data.label_names", "search", "evaluation",
@@ -39,22 +42,19 @@ def load(path: Path, overrides: Sequence[str] = ()) -> Config:
     Raises:
         ConfigError: with one line for each problem found.
     """
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text; save it as UTF-8"
-        raise ConfigError(str(path), [f"cannot be read ({reason})"]) from error
-    return parse(text, origin=str(path), folder=path.parent, overrides=overrides)
+    return parse(_read_text(path), origin=str(path), folder=path.parent, overrides=overrides)
 
 
 def parse(text: str, origin: str = "config", folder: Path | None = None, overrides: Sequence[str] = ()) -> Config:
     """`load` for text at hand; `folder` is the config's own folder for relative paths."""
-    values, problems = _read_yaml(text, origin)
+    values, problems = _read_values(text, origin)
     for override in overrides:
         problems += _apply_override(values, override)
+    if bad := list(unwritable(values)):
+        raise ConfigError(origin, _unique(problems + bad))
     problems += _problems(copy.deepcopy(values))
     resolved, path_problems = _resolve_paths(values, folder)
-    problems += path_problems
+    problems += path_problems or unwritable(resolved)
     if problems:
         raise ConfigError(origin, _unique(problems))
     return Config.model_validate(resolved)
@@ -71,10 +71,10 @@ def _problems(values: dict[str, Any]) -> list[str]:
         try:
             return problems + _cross_check(Config.model_validate(values))
         except ValidationError as error:
-            found = [problem for problem in error.errors() if _place(problem) not in told]
-        problems += [_describe(problem) for problem in found if not _is_meant_otherwise(problem)]
-        told |= {_place(problem) for problem in found}
-        taken_out = [_take_out(values, _place(problem)) for problem in found]
+            found = [problem for problem in error.errors() if place(problem) not in told]
+        problems += [describe(problem) for problem in found if not is_meant_otherwise(problem)]
+        told |= {place(problem) for problem in found}
+        taken_out = [_take_out(values, place(problem)) for problem in found]
         if not any(taken_out):
             return problems
 
@@ -99,15 +99,12 @@ def reread(path: Path) -> Config:
     Raises:
         ConfigError: with one line for each problem found.
     """
+    values, problems = _read_values(_read_text(path), str(path))
     try:
-        values, problems = _read_yaml(path.read_text(encoding="utf-8-sig"), str(path))
         config = Config.model_validate(values)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text; save it as UTF-8"
-        raise ConfigError(str(path), [f"cannot be read ({reason})"]) from error
     except ValidationError as error:
-        found = [problem for problem in error.errors() if not _is_meant_otherwise(problem)]
-        raise ConfigError(str(path), [_describe(problem) for problem in found]) from error
+        found = [problem for problem in error.errors() if not is_meant_otherwise(problem)]
+        raise ConfigError(str(path), [describe(problem) for problem in found]) from error
     if problems:
         raise ConfigError(str(path), problems)
     return config
@@ -141,52 +138,39 @@ def shipped_folder() -> Path:
     return installed if installed.is_dir() else Path(__file__).parent.parent
 
 
-def _read_yaml(text: str, origin: str) -> tuple[dict[str, Any], list[str]]:
+def _read_text(path: Path) -> str:
     try:
-        root = _yaml_loader().compose(io.StringIO(text))
-        values = _yaml_loader().load(text) if root is not None else {}
-    except MarkedYAMLError as error:
-        line = f"line {error.problem_mark.line + 1}: " if error.problem_mark else ""
-        raise ConfigError(origin, [f"{line}not valid YAML ({error.problem})"]) from error
-    except (YAMLError, ValueError, RecursionError) as error:
-        raise ConfigError(origin, [f"not valid YAML ({' '.join(str(error).split())})"]) from error
+        return read_regular(path, LARGEST).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(str(path), ["cannot be read (it is not UTF-8 text; save it as UTF-8)"]) from error
+    except OSError as error:
+        beside = path.parent.iterdir() if isinstance(error, FileNotFoundError) and path.parent.is_dir() else ()
+        names = [entry.name for entry in beside if entry.suffix in (".yaml", ".yml")]
+        raise ConfigError(str(path), [f"cannot be read ({error.strerror}){did_you_mean(path.name, names)}"]) from error
+
+
+def _read_values(text: str, origin: str) -> tuple[dict[str, Any], list[str]]:
+    try:
+        values, problems = read_yaml(text)
+    except YamlProblem as error:
+        raise ConfigError(origin, [str(error)]) from error
     if values is None:
         values = {}
     if not isinstance(values, dict):
         raise ConfigError(origin, ["not a mapping of keys to values; begin with 'data:'"])
-    return values, list(_duplicate_keys(root))
-
-
-def _yaml_loader() -> YAML:
-    yaml = YAML(typ="safe", pure=True)
-    yaml.allow_duplicate_keys = True  # `_duplicate_keys` collects all of them, where the loader stops at the first
-    return yaml
-
-
-def _duplicate_keys(node: Node | None, path: str = "") -> Iterator[str]:
-    if isinstance(node, MappingNode):
-        first_lines: dict[str, int] = {}
-        for key_node, value_node in node.value:
-            key, line = str(key_node.value), key_node.start_mark.line + 1
-            if key in first_lines:
-                yield f"{path}{key}: given twice, on lines {first_lines[key]} and {line}; keep one"
-            first_lines.setdefault(key, line)
-            yield from _duplicate_keys(value_node, f"{path}{key}.")
-    elif isinstance(node, SequenceNode):
-        for index, item in enumerate(node.value):
-            yield from _duplicate_keys(item, f"{path}{index}.")
+    return values, problems
 
 
 def _apply_override(values: dict[str, Any], override: str) -> list[str]:
     key, separator, text = override.partition("=")
-    if not separator or not key:
-        return [f"--set {override}: write KEY=VALUE, such as training.max_steps=100"]
+    *parents, last = key.strip().split(".")
+    if not separator or not key or len(parents) > MOST_PARENTS:
+        return [f"--set {shown(override)}: write KEY=VALUE, such as training.max_steps=100"]
     try:
-        value = _yaml_loader().load(text) if text else None
-    except YAMLError:
+        value, _ = read_yaml(text) if text else (None, [])
+    except YamlProblem:
         value = text
     section = values
-    *parents, last = key.strip().split(".")
     for name in parents:
         inner = section.get(name)
         if not isinstance(inner, dict):
@@ -194,71 +178,6 @@ def _apply_override(values: dict[str, Any], override: str) -> list[str]:
         section = inner
     section[last] = value
     return []
-
-
-def _describe(problem: Mapping[str, Any]) -> str:
-    """One line for one pydantic problem: the path of the key, what is wrong, and what would be right."""
-    location = _place(problem)
-    key = ".".join(str(part) for part in location) or "config"
-    value = problem["input"]
-    match problem["type"]:
-        case "extra_forbidden":
-            return f"{key}: unknown key{did_you_mean(str(location[-1]), _fields_at(location[:-1]))}"
-        case "missing":
-            return f"{key}: missing; this key has no default"
-        case "literal_error":
-            expected = problem["ctx"]["expected"].replace(" or ", ", ").replace("'", "")
-            return f"{key}: {value!r} is not one of {expected}{did_you_mean(str(value), expected.split(', '))}"
-        case "value_error":
-            return f"{key}: {problem['ctx']['error']}"
-        case "model_type" if problem["ctx"]["class_name"] == SourceConfig.__name__:
-            return f"{key}: {value!r} should be a source, such as {{tsv: FILE}}{', or a list' * (key == 'data.train')}"
-        case "too_short":
-            return f"{key}: is empty; name at least one"
-        case "model_type" | "dict_type":
-            return f"{key}: {value!r} should be keys with values, such as {{key: value}}"
-        case _:
-            message = problem["msg"].removeprefix("Input ").removeprefix("should be ").removeprefix("a valid ")
-            return f"{key}: {value!r} should be {message}" if not isinstance(value, dict) else f"{key}: {message}"
-
-
-def _is_meant_otherwise(problem: Mapping[str, Any]) -> bool:
-    # in a place for one source or a list of them: that a list is no source, that a source is no list, and that a list
-    # without its wrong entries is too short is not worth a line beside what is told of the source or the entries
-    if not any(map(_is_union_branch, problem["loc"][-1:])):
-        return False
-    match problem["type"]:
-        case "tuple_type":
-            return True
-        case "model_type":
-            return isinstance(problem["input"], list)
-        case "too_short":
-            return bool(problem["input"])
-    return False
-
-
-def _place(problem: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(part for part in problem["loc"] if not _is_union_branch(part))
-
-
-def _is_union_branch(part: Any) -> bool:
-    # pydantic puts the name of the branch it tried into the path of a key: not a key of the file
-    return isinstance(part, str) and (
-        part == "SourceConfig" or part.startswith(("tuple[", "function-", "lax-or-strict"))
-    )
-
-
-def _fields_at(location: Sequence[Any]) -> list[str]:
-    fields: Any = Config
-    for part in location:
-        if isinstance(part, int):
-            continue
-        if fields is DataConfig and part in ("train", "valid", "test"):
-            return list(SourceConfig.model_fields)
-        fields = fields.model_fields[part].annotation if part in fields.model_fields else SourceConfig
-        if not (isinstance(fields, type) and issubclass(fields, Section)):
-            return []
-    return list(fields.model_fields)
 
 
 def _cross_check(config: Config) -> list[str]:
@@ -314,6 +233,10 @@ def _resolve_paths(values: Mapping[str, Any], folder: Path | None) -> tuple[dict
     data = copied.get("data")
     if isinstance(data, Mapping):
         data = copied["data"] = dict(data)
+        if isinstance(data.get("cache_dir"), str):
+            cache, problem = _expanded(data["cache_dir"])
+            data["cache_dir"] = str(cache)
+            problems.extend([f"data.cache_dir: {problem}"] if problem else [])
         train = data.get("train")
         if isinstance(train, (list, tuple)):
             data["train"] = [resolve(source, f"data.train.{index}") for index, source in enumerate(train)]
@@ -332,7 +255,23 @@ def _resolve_paths(values: Mapping[str, Any], folder: Path | None) -> tuple[dict
 
 
 def _find(name: str, folder: Path | None, kind: str = "file") -> tuple[Path, str | None]:
-    path = Path(name).expanduser()
+    path, problem = _expanded(name)
+    if problem:
+        return path, problem
+    try:
+        return _find_in_places(name, path, folder, kind)
+    except OSError as error:
+        return path, f"{shown(name)} cannot be read ({error.strerror})"
+
+
+def _expanded(name: str) -> tuple[Path, str | None]:
+    try:
+        return Path(name).expanduser(), None
+    except RuntimeError:
+        return Path(name), f"{shown(name)}: there is no such user; write the folder's whole name"
+
+
+def _find_in_places(name: str, path: Path, folder: Path | None, kind: str) -> tuple[Path, str | None]:
     places = [Path.cwd(), Path(os.environ.get("S2S_DATA") or "data").expanduser()]
     if folder is not None:
         places.append(folder)

@@ -5,7 +5,11 @@ The command line prints it and exits with `exit_code`; a library caller catches 
 """
 
 import difflib
+import json
 from collections.abc import Iterable, Sequence
+from typing import Any
+
+MOST_PROBLEMS, LONGEST_VALUE = 20, 60
 
 
 class UserError(Exception):
@@ -22,7 +26,10 @@ class ConfigError(UserError):
 
     def __init__(self, origin: str, problems: Iterable[str]):
         self.problems = tuple(problems)
-        super().__init__("\n".join(f"{origin}: {problem}" for problem in self.problems))
+        told = list(self.problems[:MOST_PROBLEMS])
+        if more := len(self.problems) - len(told):
+            told.append(f"and {more:,} more {'problem' if more == 1 else 'problems'}")
+        super().__init__("\n".join(f"{origin}: {problem}" for problem in told))
 
 
 class DataError(UserError):
@@ -60,3 +67,16 @@ def some_of(names: Sequence[str], limit: int = 5) -> str:
     """The first names, each cut to what a line has room for, and how many more there are."""
     shown = [name if len(name) <= 40 else f"{name[:39]}…" for name in names[:limit]]
     return ", ".join(shown) + (f" and {len(names) - limit:,} more" if len(names) > limit else "")
+
+
+def shown(value: Any) -> str:
+    """A value as the user may have written it, cut to what fits into a line."""
+    try:
+        if isinstance(value, str):
+            text = repr(value[:LONGEST_VALUE])
+        else:
+            text = json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace").decode()
+    except (TypeError, ValueError, RecursionError):  # a number of thousands of digits, or a list of lists of lists ...
+        return "a value of this kind"
+    is_cut = len(text) > LONGEST_VALUE or (isinstance(value, str) and len(value) > LONGEST_VALUE)
+    return f"{text[:LONGEST_VALUE]}..." if is_cut else text

@@ -7,10 +7,13 @@ are replaced, and the caller is told the line number. UTF-16 and what is no text
 
 import codecs
 import contextlib
+import errno
 import gzip
 import io
 import os
+import re
 import shutil
+import stat
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -18,6 +21,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from seq2seq.errors import DataError
+
+# What no line of UTF-8 text holds: control characters, line ends of any kind, and what stands for bytes that are none.
+UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 OnInvalid = Callable[[int], None]
 
@@ -123,6 +129,25 @@ def _is_utf8(head: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+def read_regular(path: Path, largest: int) -> bytes:
+    """All bytes of a regular file, known to be one before it is read: a pipe would be waited for, a device never end.
+
+    Raises:
+        OSError: it is missing, not readable, no regular file, or larger than `largest` bytes.
+    """
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
+    with open(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if stat.S_ISDIR(status.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
+        content = file.read(largest + 1)
+    if len(content) > largest:
+        raise OSError(errno.EFBIG, f"more than {largest:,} bytes", str(path))
+    return content
 
 
 def decode_line(raw: bytes, number: int, on_invalid: OnInvalid | None = None) -> str:

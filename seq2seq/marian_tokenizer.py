@@ -15,8 +15,8 @@ from pathlib import Path
 import sentencepiece
 
 from seq2seq.errors import ModelError
-from seq2seq.lines import as_one_line
-from seq2seq.tokenizer import META_SYMBOL, SOURCE_FILE, SURROGATES, TARGET_FILE, Tokenizer, TokenizerPair
+from seq2seq.lines import as_one_line, read_regular
+from seq2seq.tokenizer import LARGEST_FILE, META_SYMBOL, SOURCE_FILE, SURROGATES, TARGET_FILE, Tokenizer, TokenizerPair
 
 VOCABULARY_FILE, TARGET_VOCABULARY_FILE = "vocab.json", "target_vocab.json"
 EOS, UNK, PAD = "</s>", "<unk>", "<pad>"
@@ -162,14 +162,15 @@ def read_vocabulary(path: Path) -> dict[str, int]:
         ModelError: it is missing, or not a JSON object of whole numbers.
     """
     try:
-        vocabulary = json.loads(path.read_text(encoding="utf-8"))
+        vocabulary = json.loads(read_regular(path, LARGEST_FILE).decode("utf-8"))
     except OSError as error:
         raise ModelError(
             f"{path}: cannot be read ({error.strerror}); a Marian model numbers its pieces there"
         ) from error
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{path}: not JSON ({error}); copy the folder again") from error
-    if not isinstance(vocabulary, dict) or not all(type(id_) is int for id_ in vocabulary.values()):
+    is_whole = isinstance(vocabulary, dict) and all(type(id_) is int for id_ in vocabulary.values())
+    if not is_whole or any(map(SURROGATES.search, vocabulary)):
         raise ModelError(f"{path}: not a JSON object of pieces and their ids; copy the folder again")
     return vocabulary
 

@@ -8,14 +8,16 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 import torch
-from pydantic import ValidationError
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 from torch import Tensor, nn
 
 from seq2seq import atomic, hub
-from seq2seq.config import ClassifierConfig, Config, DataConfig, ModelConfig, SearchConfig
+from seq2seq.config import ClassifierConfig, Config, DataConfig, ModelConfig, SearchConfig, Section
+from seq2seq.config_problems import describe, unwritable
+from seq2seq.config_values import Label, displayed_labels
 from seq2seq.errors import CheckpointError, ModelError, UserError, did_you_mean
 from seq2seq.interop.marian import is_marian, read_marian
 from seq2seq.marian_tokenizer import TARGET_VOCABULARY_FILE, VOCABULARY_FILE, load_tokenizers
@@ -23,6 +25,7 @@ from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model.transformer import Transformer
 from seq2seq.tensors import (
     DamagedFile,
+    as_weights,
     distinct,
     load_tied,
     mismatch,
@@ -39,8 +42,36 @@ FORMAT, FORMAT_VERSION = "seq2seq model", 1
 CONFIG, WEIGHTS, GENERATION, CARD = "config.json", "model.safetensors", "generation_config.json", "README.md"
 RUNS = Path("runs")
 SPECIAL_IDS = ("start_id", "eos_id", "pad_id", "unk_id")
-# A table of positions is the one part of a model whose size the weights do not confirm: 1 GiB in float64.
-MOST_POSITION_NUMBERS = 2**27
+
+
+class _Description(Section):
+    """What config.json says of a model besides its files; a key that is not known belongs to someone else."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    source_language: str | None = None
+    target_language: str | None = None
+    labels: Annotated[tuple[Label, ...], Field(strict=False)] = ()
+    label_names: dict[str, Label] = Field(default={})
+    metrics: dict[str, Any] = Field(default={})
+    model: ModelConfig
+    classifier: ClassifierConfig = ClassifierConfig()
+
+    @model_validator(mode="after")
+    def _labels_differ(self) -> "_Description":
+        displayed_labels(self.labels, self.label_names)
+        return self
+
+
+class _Generation(Section):
+    """What generation_config.json says besides the special ids."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    search: SearchConfig = SearchConfig()
+
+
+AnySection = TypeVar("AnySection", bound=Section)
 
 
 @dataclass(frozen=True)
@@ -108,10 +139,13 @@ def load_model(folder: Path) -> LoadedModel:
         if is_marian(info):
             return load_marian(folder)
         _check_format(folder, info)
+        if bad := next(unwritable(info), None):
+            raise DamagedFile(f"{CONFIG}: {bad}")
         for name, recorded in _listed_files(info).items():
             verify(folder / name, recorded)
         tokenizers = _load_tokenizers(folder, info)
-        model = _build(folder, info, tokenizers)
+        described = _read_section(_Description, info, CONFIG)
+        model = _build(folder, info["task"], described, tokenizers)
         search = _load_search(folder, tokenizers)
     except DamagedFile as error:
         raise ModelError(f"{folder}: {error}; copy the folder again, or train the model anew") from error
@@ -119,10 +153,10 @@ def load_model(folder: Path) -> LoadedModel:
         task=info["task"],
         model=model.eval(),
         tokenizers=tokenizers,
-        source_language=info.get("source_language"),
-        target_language=info.get("target_language"),
+        source_language=described.source_language,
+        target_language=described.target_language,
         search=search,
-        labels=tuple(info.get("labels", ())),
+        labels=described.labels,
         folder=folder,
         info=info,
     )
@@ -279,28 +313,17 @@ def _load_tokenizers(folder: Path, info: Mapping[str, Any]) -> TokenizerPair:
     return tokenizers
 
 
-def _build(folder: Path, info: Mapping[str, Any], tokenizers: TokenizerPair) -> nn.Module:
+def _build(folder: Path, task: str, described: _Description, tokenizers: TokenizerPair) -> nn.Module:
     """The module with its weights; shapes are compared with the file before any memory is asked for."""
-    try:
-        config = ModelConfig.model_validate(info.get("model"))
-        classifier = ClassifierConfig.model_validate(info.get("classifier", {}))
-    except ValidationError as error:
-        problem = error.errors()[0]
-        place = ".".join(str(part) for part in problem["loc"])
-        raise DamagedFile(f"{CONFIG}: model.{place}: {problem['msg']}") from error
-    labels = info.get("labels", [])
-    if not (isinstance(labels, list) and all(isinstance(label, str) for label in labels)):
-        raise DamagedFile(f"{CONFIG}: labels is not a list of texts")
+    config = described.model
     shapes = read_shapes(folder / WEIGHTS)
-    if config.num_encoder_layers + config.num_decoder_layers > len(shapes) or (
-        config.max_length * max(config.d_model, config.head_width) > MOST_POSITION_NUMBERS
-    ):
+    if config.num_encoder_layers + config.num_decoder_layers > len(shapes):
         raise DamagedFile(f"{CONFIG} describes a model far larger than {WEIGHTS}")
 
     def make() -> nn.Module:
-        if info["task"] == "translation":
+        if task == "translation":
             return Transformer(config, tokenizers.source.vocab_size, tokenizers.target.vocab_size)
-        return EncoderClassifier(config, classifier, tokenizers.source.vocab_size, len(labels))
+        return EncoderClassifier(config, described.classifier, tokenizers.source.vocab_size, len(described.labels))
 
     with torch.device("meta"):
         outline = distinct(make().state_dict(keep_vars=True))
@@ -308,7 +331,7 @@ def _build(folder: Path, info: Mapping[str, Any], tokenizers: TokenizerPair) -> 
         raise DamagedFile(f"{WEIGHTS} is not of the model that {CONFIG} describes: {problem}")
     with torch.random.fork_rng(devices=[]):  # initial values are drawn and thrown away: no one else's draws change
         model = make()
-    load_tied(model, {name: tensor.float() for name, tensor in read_tensors(folder / WEIGHTS).items()})
+    load_tied(model, as_weights(read_tensors(folder / WEIGHTS)))
     return model
 
 
@@ -317,9 +340,11 @@ def _load_search(folder: Path, tokenizers: TokenizerPair) -> SearchConfig:
     for name in SPECIAL_IDS:
         if generation.get(name) != getattr(tokenizers.target, name):
             raise DamagedFile(f"{GENERATION}: {name} {generation.get(name)!r} is not the tokenizer's")
+    return _read_section(_Generation, generation, GENERATION).search
+
+
+def _read_section(kind: type[AnySection], values: Mapping[str, Any], origin: str) -> AnySection:
     try:
-        return SearchConfig.model_validate(generation.get("search", {}))
+        return kind.model_validate(values)
     except ValidationError as error:
-        problem = error.errors()[0]
-        place = ".".join(str(part) for part in ("search", *problem["loc"]))
-        raise DamagedFile(f"{GENERATION}: {place}: {problem['msg']}") from error
+        raise DamagedFile(f"{origin}: {describe(error.errors()[0])}") from error

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from seq2seq.evaluation.text import score_texts
+from seq2seq.languages import language_code
 
 # What is translated where no --probe is given: plain sentences of different length, for models from these languages.
 SENTENCES = {
@@ -43,7 +44,6 @@ SENTENCES = {
         "Si tiene alguna pregunta, escríbanos o llámenos entre las nueve y las cinco.", "Buenas noches.",
     ),
 }  # fmt: skip
-_THREE_LETTERS = {"eng": "en", "deu": "de", "ger": "de", "fra": "fr", "fre": "fr", "spa": "es"}
 
 # How much of a model's text has to stay, by chrF against what the model itself says. The built-in sentences are few and
 # may be nothing that a model was trained for, so that it wavers between translations and small changes show.
@@ -101,8 +101,7 @@ class Comparison:
 
 def builtin_sentences(source_language: str | None) -> tuple[str, ...]:
     """Sentences in the language that a model translates from, or English ones."""
-    code = (source_language or "en").lower().replace("-", "_").split("_")[0]
-    return SENTENCES.get(_THREE_LETTERS.get(code, code), SENTENCES["en"])
+    return SENTENCES.get(language_code(source_language), SENTENCES["en"])
 
 
 def least_chrf(quantization: str, builtin: bool) -> float:

@@ -15,6 +15,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save, save_file
 from torch import Tensor, nn
 
+from seq2seq.lines import read_regular
+
+LARGEST_WEIGHT = 1e6
+
 
 class DamagedFile(Exception):
     """A stored file that is missing, shortened or changed; the message says which of these."""
@@ -75,12 +79,33 @@ def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
     return save({name: tensor.contiguous() for name, tensor in tensors.items()})
 
 
+def as_weights(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Stored weights in float32.
+
+    Raises:
+        DamagedFile: some are not floating-point numbers, not finite, or so large that nothing can be computed.
+    """
+    weights: dict[str, Tensor] = {}
+    for name, tensor in stored.items():
+        if not tensor.is_floating_point():
+            raise DamagedFile(f"tensor {name} has the type {str(tensor.dtype).removeprefix('torch.')}, not a float")
+        if tensor.untyped_storage().nbytes() < tensor.numel() * tensor.element_size():
+            raise DamagedFile(f"tensor {name} repeats few numbers instead of holding its own")
+        weights[name] = tensor.float()
+        if tensor.numel():
+            low, high = (float(bound) for bound in weights[name].aminmax())
+            if not -LARGEST_WEIGHT <= low <= high <= LARGEST_WEIGHT:  # nor where one is not a number
+                raise DamagedFile(f"tensor {name} holds {low:g} to {high:g}, which are no weights of a trained model")
+    return weights
+
+
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """Every tensor of a safetensors file.
 
     Raises:
         DamagedFile: it is not a whole safetensors file.
     """
+    check_regular(path)
     try:
         return load_file(path)
     except (OSError, SafetensorError, ValueError) as error:
@@ -93,6 +118,7 @@ def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     Raises:
         DamagedFile: it is not a whole safetensors file.
     """
+    check_regular(path)
     try:
         with safe_open(path, framework="pt") as file:
             return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
@@ -134,6 +160,7 @@ def verify(path: Path, recorded: Mapping[str, str | int]) -> None:
     Raises:
         DamagedFile: it is missing, shorter or longer, or its content changed.
     """
+    check_regular(path)
     try:
         size = path.stat().st_size
         if size != recorded["size"]:
@@ -151,9 +178,7 @@ def read_object(path: Path, largest: int = 64 * 2**20) -> dict:
         DamagedFile: it is missing, too large, or not one JSON object.
     """
     try:
-        if path.stat().st_size > largest:
-            raise DamagedFile(f"{path.name} has {path.stat().st_size} bytes, more than any of its kind")
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = json.loads(read_regular(path, largest).decode("utf-8"))
     except OSError as error:
         raise DamagedFile(f"{path.name} cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:
@@ -161,6 +186,16 @@ def read_object(path: Path, largest: int = 64 * 2**20) -> dict:
     if not isinstance(value, dict):
         raise DamagedFile(f"{path.name} is not a JSON object")
     return value
+
+
+def check_regular(path: Path) -> None:
+    """Refuse a pipe, which would be waited for, and a device, which never ends.
+
+    Raises:
+        DamagedFile: `path` exists and is no regular file.
+    """
+    if path.exists() and not path.is_file():
+        raise DamagedFile(f"{path.name} is not a regular file")
 
 
 def _first_line(error: Exception) -> str:

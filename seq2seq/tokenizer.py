@@ -18,7 +18,7 @@ import sentencepiece
 
 from seq2seq.config import TokenizerConfig
 from seq2seq.errors import ConfigError, DataError, ModelError
-from seq2seq.lines import as_one_line
+from seq2seq.lines import as_one_line, read_regular
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +29,7 @@ SURROGATES = re.compile("[\ud800-\udfff]")
 LONGEST_TRAINING_TEXT = 2_000
 # The result of EM depends on how the corpus is dealt out to threads, so their number is not the machine's.
 TRAINER_THREADS = 16
+LARGEST_FILE = 2**28  # bytes of a .spm file: some hundred times a vocabulary of 32,000
 
 
 class Tokenizer:
@@ -124,7 +125,7 @@ class Tokenizer:
             ModelError: the file is missing or not a SentencePiece model.
         """
         try:
-            model_bytes = Path(path).read_bytes()
+            model_bytes = read_regular(Path(path), LARGEST_FILE)
         except OSError as error:
             raise ModelError(
                 f"{path}: cannot be read ({error.strerror}); a model folder holds its tokenizer"
@@ -192,10 +193,19 @@ class Tokenizer:
 
 @dataclass(frozen=True)
 class TokenizerPair:
-    """The tokenizers of the two sides; one and the same object when the vocabulary is shared."""
+    """The tokenizers of the two sides; one and the same object when the vocabulary is shared.
+
+    Raises:
+        ModelError: one has no piece for the start, the end, padding, or what is unknown.
+    """
 
     source: Tokenizer
     target: Tokenizer
+
+    def __post_init__(self):
+        for name, side in ((SOURCE_FILE, self.source), (TARGET_FILE, self.target)):
+            if min(side.start_id, side.eos_id, side.pad_id, side.unk_id) < 0:
+                raise ModelError(f"{name}: a piece is missing: <s>, </s>, <pad> or <unk>")
 
     @property
     def shared(self) -> bool:
@@ -217,7 +227,7 @@ class TokenizerPair:
         """The pair of a model folder; a folder with only `source.spm` (a classifier's) has it on both sides.
 
         Raises:
-            ModelError: a file is missing or not a SentencePiece model.
+            ModelError: a file is missing or not a SentencePiece model, or one without the special pieces of ours.
         """
         source = Tokenizer.load(Path(folder) / SOURCE_FILE)
         target_path = Path(folder) / TARGET_FILE

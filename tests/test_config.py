@@ -71,10 +71,10 @@ def test_yaml_1_2_values_keep_their_meaning(folder, override, path, value):
     [
         ("training.warmup_step=3", "training.warmup_step: unknown key; did you mean 'warmup_steps'?"),
         ("trainnig.max_steps=3", "trainnig: unknown key; did you mean 'training'?"),
-        ("training.max_steps=ten", "training.max_steps: 'ten' should be"),
-        ("training.max_steps=1.5", "training.max_steps: 1.5 should be"),
-        ("training.max_steps=true", "training.max_steps: True should be"),
-        ("search.beam_size=0", "search.beam_size: 0 should be greater than or equal to 1"),
+        ("training.max_steps=ten", "training.max_steps: must be a whole number from 1 to 1,000,000,000, not 'ten'"),
+        ("training.max_steps=1.5", "training.max_steps: must be a whole number from 1 to 1,000,000,000, not 1.5"),
+        ("training.max_steps=true", "training.max_steps: must be a whole number from 1 to 1,000,000,000, not true"),
+        ("search.beam_size=0", "search.beam_size: must be a whole number from 1 to 10,000, not 0"),
         ("search.n_best=9", "search: n_best 9 is more than beam_size 5"),
         ("model.d_model=250", "model: d_model 250 is not a multiple of num_heads 4; change one or set head_dim"),
         (
@@ -82,7 +82,7 @@ def test_yaml_1_2_values_keep_their_meaning(folder, override, path, value):
             "model.activation: 'rel' is not one of relu, gelu, silu, swiglu; did you mean 'relu'?",
         ),
         ("model.preset=smal", "model.preset: 'smal' is not one of"),
-        ("model.dropout=1.0", "model.dropout: 1.0 should be less than 1"),
+        ("model.dropout=1.0", "model.dropout: must be a number from 0 to below 1, not 1.0"),
         ("tokenizer.shared=false", "model.tied_embeddings: all needs tokenizer.shared: true"),
         ("training.best_metric=accuracy", "training.best_metric: 'accuracy' is not a metric of translation"),
         ("training.average=last", "training.average_count: 5 checkpoints are not kept; raise training.keep_last"),
@@ -207,12 +207,12 @@ def test_a_required_key_that_is_wrong_is_told_once(folder):
     ("override", "expected"),
     [
         ("data.train={source: train.en}", "data.train: has source but no target"),
-        ("data.train=3", "data.train: 3 should be a source, such as {tsv: FILE}, or a list"),
+        ("data.train=3", "data.train: must be a source, such as {tsv: FILE}, or a list, not 3"),
         ("data.train=[]", "data.train: is empty; name at least one"),
-        ("data.train=[3]", "data.train.0: 3 should be a source, such as {tsv: FILE}"),
-        ("data.train=[[1]]", "data.train.0: [1] should be a source, such as {tsv: FILE}"),
-        ("data.valid=[1]", "data.valid: [1] should be a source, such as {tsv: FILE}"),
-        ("model=3", "model: 3 should be keys with values"),
+        ("data.train=[3]", "data.train.0: must be a source, such as {tsv: FILE}, not 3"),
+        ("data.train=[[1]]", "data.train.0: must be a source, such as {tsv: FILE}, not [1]"),
+        ("data.valid=[1]", "data.valid: must be a source, such as {tsv: FILE}, not [1]"),
+        ("model=3", "model: must be keys with values, such as {key: value}, not 3"),
     ],
 )
 def test_what_could_be_one_source_or_several_is_told_once(folder, override, expected):

@@ -39,6 +39,7 @@ VERBS = {
 }
 
 INTERRUPTED = 130
+HALF_LINE = 500  # characters
 
 
 class _Verbs(click.Group):
@@ -134,8 +135,13 @@ def _report_usage(error: click.ClickException) -> int:
 
 def _say(message: str, exit_code: int) -> int:
     for line in message.splitlines():
-        _print_error(f"s2s: {line}")
+        _print_error(f"s2s: {_fitting(line)}")
     return exit_code
+
+
+def _fitting(line: str) -> str:
+    """`line` without the middle of what no terminal shows at once, such as a value of megabytes."""
+    return line if len(line) <= 2 * HALF_LINE else f"{line[:HALF_LINE]} ... {line[-HALF_LINE:]}"
 
 
 def _print_error(text: str) -> None:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seq2seq.cli.options import ANY_PATH, EXISTING, chosen_model, computing_options
+from seq2seq import ranges
+from seq2seq.cli.options import ANY_PATH, EXISTING, Number, chosen_model, computing_options
 from seq2seq.cli.translate import QUANTIZATIONS
+from seq2seq.ranges import Range
 
 if TYPE_CHECKING:
     from seq2seq.bench.report import Report
@@ -51,10 +53,10 @@ def command(context: click.Context) -> None:
 @command.command(epilog="Example: s2s bench train configs/multi30k-en-de.yaml --batch-tokens 4096 --threads 2")
 @click.argument("config", type=EXISTING, required=False)
 @click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override one key; repeatable.")
-@click.option("--batch-tokens", type=click.IntRange(min=1), help="Target tokens a batch [default: CONFIG's, or 4096].")
-@click.option("--seconds", type=click.FloatRange(min=0, min_open=True), help="About so long for a round [default: 10].")
-@click.option("--steps", type=click.IntRange(min=1), help="So many updates for a round, instead of --seconds.")
-@click.option("--rounds", type=click.IntRange(min=1), default=5, show_default=True, help="Rounds of each system.")
+@click.option("--batch-tokens", type=Number(ranges.COUNT), help="Target tokens a batch [default: CONFIG's, or 4096].")
+@click.option("--seconds", type=Number(Range(0.001, 1e6, whole=False)), help="About so long for a round [default: 10].")
+@click.option("--steps", type=Number(ranges.COUNT), help="So many updates for a round, instead of --seconds.")
+@click.option("--rounds", type=Number(ranges.COUNT), default=5, show_default=True, help="Rounds of each system.")
 @peer_option("transformers", "torch")
 @click.option("--device", help="auto, cpu, cuda, cuda:1 or mps [default: CONFIG's, or auto].")
 @click.option(
@@ -62,7 +64,7 @@ def command(context: click.Context) -> None:
     type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
     help="Number format of matrix products [default: CONFIG's, or auto].",
 )
-@click.option("--threads", type=click.IntRange(min=1), help="Processor threads.")
+@click.option("--threads", type=Number(ranges.THREADS), help="Processor threads.")
 @format_option
 def train(
     config: Path | None,
@@ -109,16 +111,22 @@ def train(
 @click.argument("model", type=ANY_PATH, required=False)
 @click.option("-i", "--input", "input_path", type=EXISTING, help="Sentences [default: the phrasebook's test set].")
 @click.option("--reference", type=EXISTING, help="Their translations, line by line, for BLEU.")
-@click.option("--sentences", type=click.IntRange(min=1), default=1000, show_default=True, help="The first so many.")
-@click.option("--beam-size", type=click.IntRange(min=2), default=5, show_default=True, help="Beside greedy search.")
+@click.option("--sentences", type=Number(ranges.COUNT), default=1000, show_default=True, help="The first so many.")
+@click.option(
+    "--beam-size",
+    type=Number(Range(2, ranges.BEAM_SIZE.most)),
+    default=5,
+    show_default=True,
+    help="Beside greedy search.",
+)
 @click.option("--greedy", is_flag=True, help="Greedy search alone.")
 @click.option(
-    "--single", type=click.IntRange(min=1), default=50, show_default=True, help="Sentences translated one at a time."
+    "--single", type=Number(ranges.COUNT), default=50, show_default=True, help="Sentences translated one at a time."
 )
 @click.option(
-    "--batch-size", type=click.IntRange(min=1), default=64, show_default=True, help="Sentences in the others' batches."
+    "--batch-size", type=Number(ranges.COUNT), default=64, show_default=True, help="Sentences in the others' batches."
 )
-@click.option("--rounds", type=click.IntRange(min=1), default=3, show_default=True, help="Rounds of each system.")
+@click.option("--rounds", type=Number(ranges.COUNT), default=3, show_default=True, help="Rounds of each system.")
 @peer_option("ctranslate2", "transformers")
 @click.option(
     "--engine", "engines", multiple=True, type=click.Choice(["torch", "ctranslate2"]),

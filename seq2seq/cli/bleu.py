@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from seq2seq import ranges
 from seq2seq.cli.options import (
     ANY_PATH,
     EXISTING,
     NAMED_FILE,
+    Number,
     check_output,
     computing_options,
     open_output,
@@ -23,6 +25,7 @@ from seq2seq.cli.options import (
 )
 from seq2seq.errors import DataError, did_you_mean
 from seq2seq.lines import read_lines
+from seq2seq.ranges import Range
 
 if TYPE_CHECKING:
     from seq2seq.config import Config
@@ -60,11 +63,13 @@ Result = tuple[str | None, "Sequence[Score]", Mapping[str, Any]]
 )
 @click.option("--confidence", is_flag=True, help="Add 95 % intervals from 1,000 bootstrap resamples.")
 @click.option("-f", "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("-w", "--width", type=click.IntRange(0, 10), default=1, show_default=True, help="Decimals.")
+@click.option("-w", "--width", type=Number(Range(0, 10)), default=1, show_default=True, help="Decimals.")
 @click.option("-b", "--score-only", is_flag=True, help="Print the figures alone.")
-@click.option("--beam-size", type=click.IntRange(min=1), help="With --model: hypotheses kept; 1 is greedy.")
-@click.option("--length-penalty", type=click.FloatRange(min=0), help="With --model: a in log-probability / length^a.")
-@click.option("--batch-tokens", type=click.IntRange(min=1), help="With --model: source tokens decoded together.")
+@click.option("--beam-size", type=Number(ranges.BEAM_SIZE), help="With --model: hypotheses kept; 1 is greedy.")
+@click.option(
+    "--length-penalty", type=Number(ranges.LENGTH_PENALTY), help="With --model: a in log-probability / length^a."
+)
+@click.option("--batch-tokens", type=Number(ranges.COUNT), help="With --model: source tokens decoded together.")
 @click.option("-o", "--output", type=NAMED_FILE, help="With --model: keep the translations in this file.")
 @computing_options
 def command(

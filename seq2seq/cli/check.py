@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seq2seq.cli.options import EXISTING
+from seq2seq import ranges
+from seq2seq.cli.options import EXISTING, Number
 from seq2seq.errors import DataError, some_of
 from seq2seq.lines import open_bytes, read_lines, readable_again
+from seq2seq.ranges import Range
 
 if TYPE_CHECKING:
     from seq2seq.config import SourceConfig
@@ -38,8 +40,8 @@ SPOILED = 1
 @click.option("--source-language", help="With FILE: column of the source in a JSONL or a table with header.")
 @click.option("--target-language", help="With FILE: column of the target.")
 @click.option("-f", "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--examples", type=click.IntRange(0, 3), default=2, show_default=True, help="Lines shown of each kind.")
-@click.option("--workers", type=click.IntRange(min=0), default=0, help="Processes [default: one a processor].")
+@click.option("--examples", type=Number(Range(0, 3)), default=2, show_default=True, help="Lines shown of each kind.")
+@click.option("--workers", type=Number(ranges.WORKERS), default=0, help="Processes [default: one a processor].")
 @click.pass_context
 def command(
     context: click.Context,

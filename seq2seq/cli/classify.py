@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from seq2seq import ranges
 from seq2seq.cli.options import (
     ANY_PATH,
     EXISTING,
+    Number,
     check_output,
     chosen_model,
     computing_options,
@@ -48,7 +50,7 @@ BATCH_LINES = 4096
     help="Score on this file instead: TSV or CSV with the columns sentence (or text) and label; without a header the "
     "text is first.",
 )
-@click.option("--batch-tokens", type=click.IntRange(min=1), default=4096, show_default=True, help="Tokens in a batch.")
+@click.option("--batch-tokens", type=Number(ranges.COUNT), default=4096, show_default=True, help="Tokens in a batch.")
 @computing_options
 def command(
     model: Path | None,

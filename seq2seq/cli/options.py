@@ -12,9 +12,10 @@ from typing import Any, BinaryIO, TextIO
 
 import click
 
-from seq2seq import atomic
-from seq2seq.errors import DataError
+from seq2seq import atomic, ranges
+from seq2seq.errors import DataError, shown
 from seq2seq.lines import OnInvalid
+from seq2seq.ranges import Range
 
 logger = logging.getLogger("seq2seq.cli")
 
@@ -36,10 +37,25 @@ NAMED_FILE = _Named(path_type=Path, dir_okay=False)
 NAMED_PLACE = _Named(path_type=Path)
 
 
+class Number(click.ParamType):
+    """A number within bounds that the configuration shares, refused in its words."""
+
+    def __init__(self, bounds: Range):
+        self.bounds = bounds
+        self.name = "integer" if bounds.whole else "float"
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
+        """Called by click with what was typed, or with a default."""
+        try:
+            return self.bounds.check(float(value))
+        except ValueError:
+            self.fail(f"must be {self.bounds}, not {shown(value)}", param, context)
+
+
 def computing_options(command: Callable) -> Callable:
     """`--device`, `--precision` and `--threads`."""
     for option in (
-        click.option("--threads", type=click.IntRange(min=1), help="Processor threads."),
+        click.option("--threads", type=Number(ranges.THREADS), help="Processor threads."),
         click.option(
             "--precision",
             type=click.Choice(["float32", "bfloat16", "float16"]),

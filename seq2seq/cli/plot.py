@@ -8,7 +8,8 @@ from typing import Any
 
 import click
 
-from seq2seq.cli.options import ANY_PATH, NAMED_FILE, chosen_model
+from seq2seq import ranges
+from seq2seq.cli.options import ANY_PATH, NAMED_FILE, Number, chosen_model
 from seq2seq.errors import DataError, ModelError
 from seq2seq.lines import read_lines
 
@@ -23,7 +24,7 @@ logger = logging.getLogger(__name__)
 @click.argument("run", required=False, type=ANY_PATH)
 @click.option("--attention", "sentence", metavar="SENTENCE", help="Draw where the model looks in this sentence.")
 @click.option("--target", help="With --attention: this translation instead of the model's own.")
-@click.option("--layer", type=click.IntRange(min=1), help="With --attention: which layer [default: the last].")
+@click.option("--layer", type=Number(ranges.LAYERS), help="With --attention: which layer [default: the last].")
 @click.option("-o", "--output", type=NAMED_FILE, help="The picture [default: curves.png or attention.png in the run].")
 def command(run: Path | None, sentence: str | None, target: str | None, layer: int | None, output: Path | None) -> None:
     """Draw the learning curves of RUN [default: the newest run] anew from its metrics.jsonl, or an attention map."""

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
+from seq2seq import ranges
 from seq2seq.cli.options import (
     ANY_PATH,
     EXISTING,
+    Number,
     check_output,
     chosen_model,
     computing_options,
@@ -38,7 +40,7 @@ BATCH_LINES = 4096
 @click.argument("source", type=EXISTING)
 @click.argument("target", type=EXISTING)
 @click.option("-o", "--output", type=EXISTING, help="Where the scores go [default: standard output].")
-@click.option("--batch-tokens", type=click.IntRange(min=1), default=4096, show_default=True, help="Tokens in a batch.")
+@click.option("--batch-tokens", type=Number(ranges.COUNT), default=4096, show_default=True, help="Tokens in a batch.")
 @computing_options
 def command(model: Path, source: Path, target: Path, output: Path | None, batch_tokens: int, **computing) -> None:
     """Print the log-probability of each line of TARGET given that line of SOURCE, a tab, and its number of tokens.

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import click
 
-from seq2seq.cli.options import ANY_PATH, EXISTING, check_output
+from seq2seq import ranges
+from seq2seq.cli.options import ANY_PATH, EXISTING, Number, check_output
 
 logger = logging.getLogger("seq2seq.cli")
 
@@ -19,7 +20,7 @@ logger = logging.getLogger("seq2seq.cli")
 @click.argument("source", type=EXISTING)
 @click.argument("target", type=EXISTING)
 @click.option("-o", "--output", type=EXISTING, required=True, help="File to write.")
-@click.option("--candidates", type=click.IntRange(min=1), help="Most target pieces of a source piece  [default: 100]")
+@click.option("--candidates", type=Number(ranges.COUNT), help="Most target pieces of a source piece  [default: 100]")
 def command(model: Path, source: Path, target: Path, output: Path, candidates: int | None) -> None:
     """Learn from SOURCE and its translation TARGET, line by line, which pieces MODEL's translations may need.
 

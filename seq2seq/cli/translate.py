@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from seq2seq import ranges
 from seq2seq.cli.options import (
     ANY_PATH,
     EXISTING,
+    Number,
     check_output,
     chosen_model,
     computing_options,
@@ -37,20 +39,22 @@ QUANTIZATIONS = (
 def search_options(command: Callable) -> Callable:
     """Overrides of the model's own search settings; those that are not given stay as the model has them."""
     for option in (
-        click.option("--batch-tokens", type=click.IntRange(min=1), help="Source tokens decoded together."),
-        click.option("--seed", type=int, help="Seed of --sample."),
-        click.option("--top-p", type=click.FloatRange(0, 1, min_open=True), help="Draw from this much probability."),
-        click.option("--top-k", type=click.IntRange(min=0), help="Draw from the K most likely pieces."),
-        click.option("--temperature", type=click.FloatRange(min=0, min_open=True), help="Of the random draws."),
+        click.option("--batch-tokens", type=Number(ranges.COUNT), help="Source tokens decoded together."),
+        click.option("--seed", type=Number(ranges.SEED), help="Seed of --sample."),
+        click.option("--top-p", type=Number(ranges.TOP_P), help="Draw from this much probability."),
+        click.option("--top-k", type=Number(ranges.TOP_K), help="Draw from the K most likely pieces."),
+        click.option("--temperature", type=Number(ranges.TEMPERATURE), help="Of the random draws."),
         click.option("--sample", is_flag=True, default=None, help="Draw translations at random."),
-        click.option("--n-best", type=click.IntRange(min=1), help="Translations of each line."),
+        click.option("--n-best", type=Number(ranges.N_BEST), help="Translations of each line."),
         click.option(
             "--max-length-ratio",
-            type=click.FloatRange(min=0, min_open=True),
+            type=Number(ranges.MAX_LENGTH_RATIO),
             help="Most target pieces for each source piece.",
         ),
-        click.option("--length-penalty", type=click.FloatRange(min=0), help="a in score = log-probability / length^a."),
-        click.option("--beam-size", type=click.IntRange(min=1), help="Hypotheses kept; 1 is greedy."),
+        click.option(
+            "--length-penalty", type=Number(ranges.LENGTH_PENALTY), help="a in score = log-probability / length^a."
+        ),
+        click.option("--beam-size", type=Number(ranges.BEAM_SIZE), help="Hypotheses kept; 1 is greedy."),
     ):
         command = option(command)
     return command

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seq2seq.errors import DataError, UserError, did_you_mean
+from seq2seq.languages import language_code
 
 logger = logging.getLogger(__name__)
 
@@ -171,7 +172,7 @@ def default_tokenizer(target_language: str | None) -> str:
     Where the package that ja-mecab or ko-mecab needs is not installed, it is char: with 13a a Japanese sentence would
     count as one word. A warning says so, and the signature of the score tells the two apart.
     """
-    language = (target_language or "").lower().replace("_", "-").partition("-")[0]
+    language = language_code(target_language)
     tokenizer = _TOKENIZER_OF_LANGUAGE.get(language, "13a")
     return tokenizer if _is_installed(tokenizer) else _fall_back(tokenizer, language)
 

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from seq2seq import runtime as runtimes
 from seq2seq.config import SearchConfig
+from seq2seq.config_problems import describe
 from seq2seq.data.processes import usable_processors
 from seq2seq.errors import ModelError, UserError, did_you_mean
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine, cached_folder
@@ -99,9 +100,8 @@ def override_search(config: SearchConfig, changes: Mapping[str, Any]) -> SearchC
     try:
         return SearchConfig.model_validate({**config.model_dump(), **changes})
     except ValidationError as error:
-        problem = error.errors()[0]
-        message = problem["msg"].removeprefix("Value error, ")
-        raise UserError(".".join(["search", *map(str, problem["loc"])]) + f": {message}") from error
+        problem = describe({**error.errors()[0], "loc": ("search", *error.errors()[0]["loc"])})
+        raise UserError(problem) from error
 
 
 def _load_converted(

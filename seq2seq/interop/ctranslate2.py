@@ -12,9 +12,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from pydantic import ValidationError
 from torch import Tensor, nn
 
+from seq2seq import ranges
 from seq2seq.config import ModelConfig, SearchConfig
+from seq2seq.config_problems import describe, unwritable
 from seq2seq.errors import MissingDependency, ModelError
 from seq2seq.marian_tokenizer import load_tokenizers
 from seq2seq.model.attention import CrossAttention, SelfAttention
@@ -116,6 +119,8 @@ def read_description(folder: Path) -> Described:
     """
     try:
         values = read_object(folder / DESCRIPTION)
+        if bad := next(unwritable(values), None):
+            raise DamagedFile(f"{DESCRIPTION}: {bad}")
         if values.get("format") != FORMAT:
             raise DamagedFile(f"{DESCRIPTION} has no 'format': '{FORMAT}'")
         files = values["files"]
@@ -123,14 +128,23 @@ def read_description(folder: Path) -> Described:
             verify(folder / Path(name).name, recorded)
         return Described(
             tokenizers=load_tokenizers(folder, files),
-            max_length=int(values["max_length"]),
+            max_length=ranges.LENGTH.check(values["max_length"]),
             search=SearchConfig.model_validate(values["search"]),
             quantization=str(values["quantization"]),
-            source_language=values.get("source_language"),
-            target_language=values.get("target_language"),
+            source_language=_language(values, "source_language"),
+            target_language=_language(values, "target_language"),
         )
-    except (DamagedFile, KeyError, TypeError, ValueError) as error:
+    except ValidationError as error:
+        problem = describe(error.errors()[0])
+        raise ModelError(f"{folder}: damaged CTranslate2 folder (search.{problem}); convert the model again") from error
+    except (DamagedFile, KeyError, TypeError, ValueError, AttributeError) as error:
         raise ModelError(f"{folder}: damaged CTranslate2 folder ({error}); convert the model again") from error
+
+
+def _language(values: dict[str, Any], key: str) -> str | None:
+    if isinstance(language := values.get(key), str | None):
+        return language
+    raise DamagedFile(f"{DESCRIPTION}: {key} is no text")
 
 
 def _obstacles(tokenizers: TokenizerPair) -> Iterator[str]:

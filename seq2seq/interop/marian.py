@@ -26,6 +26,7 @@ from seq2seq.interop.marian_settings import (
     special_ids,
 )
 from seq2seq.interop.marian_weights import BIAS, from_marian, to_marian
+from seq2seq.lines import UNWRITABLE
 from seq2seq.marian_tokenizer import (
     EOS,
     PAD,
@@ -37,12 +38,20 @@ from seq2seq.marian_tokenizer import (
     read_vocabulary,
 )
 from seq2seq.model.transformer import Transformer
-from seq2seq.tensors import DamagedFile, distinct, mismatch, read_object, read_tensors, write_tensors
+from seq2seq.tensors import (
+    DamagedFile,
+    as_weights,
+    check_regular,
+    distinct,
+    mismatch,
+    read_object,
+    read_tensors,
+    write_tensors,
+)
 from seq2seq.tokenizer import SOURCE_FILE, TARGET_FILE, Tokenizer, TokenizerPair
 
 CONFIG, WEIGHTS, PICKLE = "config.json", "model.safetensors", "pytorch_model.bin"
 GENERATION, TOKENIZER = "generation_config.json", "tokenizer_config.json"
-MOST_POSITION_NUMBERS = 2**27
 # Every setting that is not supported is told; tensors that do not fit are like each other.
 MOST_TENSORS_NAMED = 5
 
@@ -82,12 +91,13 @@ def read_marian(folder: Path, torch_file: bool = False) -> MarianModel:
         given = read_object(folder / CONFIG)
         generation = read_object(folder / GENERATION) if (folder / GENERATION).exists() else given
         named = read_object(folder / TOKENIZER) if (folder / TOKENIZER).exists() else {}
-        stored = _stored_weights(folder, torch_file)
+        stored = as_weights(_stored_weights(folder, torch_file))
     except DamagedFile as error:
         raise ModelError(f"{folder}: {error}; copy the folder again") from error
     problems: list[str] = []
     ids = special_ids(given)
-    tokenizers = _tokenizers(folder, given, named, ids, problems)
+    most_rows = max((len(tensor) for tensor in stored.values() if tensor.dim()), default=0)
+    tokenizers = _tokenizers(folder, given, named, ids, most_rows, problems)
     config = read_model_config(given, BIAS in stored, problems)
     search = read_search_config(generation, ids, problems)
     if config and _is_too_large(config, stored):
@@ -102,7 +112,7 @@ def read_marian(folder: Path, torch_file: bool = False) -> MarianModel:
         problems += _shape_problems(config, tokenizers, weights)
     if problems or config is None or search is None or tokenizers is None:
         raise ModelError(f"{folder}: not a Marian model that can be read: {'; '.join(problems)}")
-    languages = (named.get("source_lang") or None, named.get("target_lang") or None)
+    languages = (_text(named.get("source_lang")), _text(named.get("target_lang")))
     return MarianModel(config, tokenizers, weights, search, *languages)
 
 
@@ -158,20 +168,28 @@ def _stored_weights(folder: Path, torch_file: bool) -> dict[str, Tensor]:
             f"{folder}: {WEIGHTS} is missing; copy the whole folder; if the model has only {PICKLE}, convert it with "
             "s2s convert --from marian FOLDER_OR_NAME --pickle -o MODEL"
         )
+    check_regular(folder / PICKLE)
     if not torch_file:
         raise ModelError(
             f"{folder}: has {PICKLE} and no {WEIGHTS}; a pickle can run code and is not read, unless you convert it "
             f"with s2s convert --from marian {folder} --pickle -o MODEL (tensors alone are taken from it)"
         )
     try:
-        loaded = torch.load(folder / PICKLE, map_location="cpu", weights_only=True)
+        loaded = dict(torch.load(folder / PICKLE, map_location="cpu", weights_only=True))
     except Exception as error:  # torch has no one kind of error for a file that is not what it should be
         raise ModelError(f"{folder}: {PICKLE} cannot be read as plain tensors ({type(error).__name__})") from error
-    return dict(loaded)
+    if not all(isinstance(tensor, Tensor) for tensor in loaded.values()):
+        raise ModelError(f"{folder}: {PICKLE} holds something else than tensors")
+    return loaded
 
 
 def _tokenizers(
-    folder: Path, given: Mapping[str, Any], named: Mapping[str, Any], ids: SpecialIds, problems: list[str]
+    folder: Path,
+    given: Mapping[str, Any],
+    named: Mapping[str, Any],
+    ids: SpecialIds,
+    most_rows: int,
+    problems: list[str],
 ) -> TokenizerPair | None:
     """The tokenizers with as many ids as the weights have rows; plain ones where SentencePiece's own ids are used."""
     source_size = given.get("vocab_size", DEFAULTS["vocab_size"])
@@ -187,8 +205,8 @@ def _tokenizers(
         return TokenizerPair(source_spm, source_spm if same else target_spm)
     try:
         pair = MarianTokenizerPair(
-            MarianTokenizer(source_spm.model_bytes, _filled(source, source_size)),
-            MarianTokenizer(target_spm.model_bytes, _filled(target, target_size)),
+            MarianTokenizer(source_spm.model_bytes, _filled(source, source_size, most_rows)),
+            MarianTokenizer(target_spm.model_bytes, _filled(target, target_size, most_rows)),
         )
     except ModelError as error:
         problems.append(str(error))
@@ -207,17 +225,21 @@ def _tokenizers(
     return pair
 
 
-def _filled(vocabulary: Mapping[str, int], size: Any) -> dict[str, int]:
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value and not UNWRITABLE.search(value) else None
+
+
+def _filled(vocabulary: Mapping[str, int], size: Any, most_rows: int) -> dict[str, int]:
     """A vocabulary with a name for each row of the weights: some are padded to a round number."""
     named = set(vocabulary.values())
-    ids = range(size) if isinstance(size, int) and size <= 2**24 else ()
+    ids = range(size) if isinstance(size, int) and size <= most_rows else ()
     return {**vocabulary, **{f"<unused_{id_}>": id_ for id_ in ids if id_ not in named}}
 
 
 def _is_too_large(config: ModelConfig, stored: Mapping[str, Tensor]) -> bool:
     """Whether sizes that the weights do not confirm would ask for more memory than any model of this kind."""
     layers = config.num_encoder_layers + config.num_decoder_layers
-    return layers > len(stored) or config.max_length * config.d_model > MOST_POSITION_NUMBERS
+    return layers > len(stored)
 
 
 def _shape_problems(config: ModelConfig, tokenizers: TokenizerPair, weights: Mapping[str, Tensor]) -> list[str]:

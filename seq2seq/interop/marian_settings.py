@@ -10,6 +10,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from seq2seq.config import ModelConfig, SearchConfig
+from seq2seq.config_problems import describe
+from seq2seq.errors import shown
 
 ACTIVATIONS = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu"}
 NORM_EPSILON = 1e-5  # MarianConfig has no key for it
@@ -79,7 +81,7 @@ def read_model_config(given: Mapping[str, Any], has_bias: bool, problems: list[s
         encoder, decoder = values[f"encoder_{what}"], values[f"decoder_{what}"]
         if encoder != decoder:
             problems.append(f"encoder_{what} {encoder!r} and decoder_{what} {decoder!r} differ")
-    if values["activation_function"] not in ACTIVATIONS:
+    if not isinstance(values["activation_function"], str) or values["activation_function"] not in ACTIVATIONS:
         possible = ", ".join(sorted(ACTIVATIONS))
         problems.append(f"activation_function: {values['activation_function']!r} (possible: {possible})")
     if _only_one(values["forced_eos_token_id"]) not in (None, _only_one(values["eos_token_id"])):
@@ -88,8 +90,7 @@ def read_model_config(given: Mapping[str, Any], has_bias: bool, problems: list[s
         return ModelConfig.model_validate(_model_values(values, has_bias)) if len(problems) == before else None
     except ValidationError as error:
         for problem in error.errors():
-            place = ".".join(map(str, problem["loc"])) or "model"
-            problems.append(f"{place}: {problem['msg'].removeprefix('Value error, ')}")
+            problems.append(describe(problem).replace("config:", "model:", 1))
         return None
 
 
@@ -144,23 +145,30 @@ def read_search_config(given: Mapping[str, Any], ids: SpecialIds, problems: list
         if given.get(key) is not None and given[key] != value
     ]
     allowed = ([ids.pad], [ids.start])
-    if bad := [words for words in given.get("bad_words_ids") or () if words not in allowed]:
-        problems.append(f"bad_words_ids: {bad!r} (only padding and the start of decoding are kept from coming out)")
+    unwanted = given.get("bad_words_ids") or []
+    if bad := [words for words in unwanted if words not in allowed] if isinstance(unwanted, list) else unwanted:
+        problems.append(
+            f"bad_words_ids: {shown(bad)} (only padding and the start are kept from coming out)"
+        )
     if len(problems) > before:
         return None
-    shortest = max(_number(given, "min_length", 0) - 1, _number(given, "min_new_tokens", 0), 0)
+    least = [_number(given, key, 0) for key in ("min_length", "min_new_tokens")]
+    if not all(type(number) is int for number in least):
+        problems.append("min_length or min_new_tokens is not a whole number")
+        return None
+    shortest = max(least[0] - 1, least[1], 0)
     try:
         return SearchConfig(
             beam_size=_number(given, "num_beams", 1),
             n_best=_number(given, "num_return_sequences", 1),
-            length_penalty=float(_number(given, "length_penalty", 1.0)),
+            length_penalty=_number(given, "length_penalty", 1.0),
             early_stopping=given.get("early_stopping") is True,
             no_repeat_ngram=_number(given, "no_repeat_ngram_size", 0),
             min_length=shortest,
             renormalize=given.get("renormalize_logits") is True,
         )
     except ValidationError as error:
-        problems += [f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()]
+        problems += [describe(problem) for problem in error.errors()]
         return None
 
 

@@ -95,8 +95,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, total_gradient, _):
-        gradients = (None if gradient is None else gradient.mul_(total_gradient) for gradient in ctx.gradients)
-        return *gradients, None, None, None, None
+        if ctx.gradients is None:
+            raise RuntimeError("the gradients of this loss were given away; compute the loss again to go back twice")
+        gradients, ctx.gradients = ctx.gradients, None  # scaled in place: as large as the output layer
+        return *(None if each is None else each.mul_(total_gradient) for each in gradients), None, None, None, None
 
 
 def _blocks(hidden, weight, bias, targets, smoothing, dtype, with_gradient):
