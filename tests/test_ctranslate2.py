@@ -14,7 +14,7 @@ from our_models import make_ours
 
 from seq2seq.config import SearchConfig
 from seq2seq.conversion import Probe, export_ctranslate2
-from seq2seq.errors import ModelError, UserError
+from seq2seq.errors import ModelError, RunError, UserError
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine, cached_folder, describe, differs
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
@@ -329,10 +329,37 @@ def test_wrong_uses_are_one_line(ours, tmp_path):
         (lambda: Translator.load(tmp_path / "export", ours.folder), "ensemble"),
         (lambda: Translator.load(tmp_path / "export", engine="torch"), "--engine torch"),
         (lambda: Translator.load(ours.folder, quantization="int16"), "--engine ctranslate2"),
+        (
+            lambda: Translator.load(tmp_path / "export", quantization="int8"),
+            "--quantization: .* convert the model again",
+        ),
+        (lambda: Translator.load(tmp_path / "export", precision="float32"), "--precision: .* leave the option out"),
+        (lambda: Translator.load(tmp_path / "export", shortlist="x"), "--shortlist"),
+        (lambda: Translator.load(tmp_path / "export", sample=True, seed=7), "cannot repeat draws .* leave out --seed"),
+        (
+            lambda: Translator.load(ours.folder, engine="ctranslate2", quantization="int8", precision="float32"),
+            "--quantization and --precision",
+        ),
     ):
         with pytest.raises(UserError, match=word) as caught:
             wrong()
         assert "\n" not in str(caught.value)
+
+
+def test_draws_that_no_seed_repeats_are_warned_about(ours, tmp_path, caplog):
+    converted_engine(ours, tmp_path / "export")
+    translations = Translator.load(tmp_path / "export", sample=True, n_best=2).translate(SOURCE)
+    assert all(len(one.alternatives) == 1 for one in translations)
+    assert "draws differ from run to run" in caplog.text
+
+
+def test_a_user_without_a_home_is_told_where_the_cache_can_be(ours, monkeypatch):
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 54321)  # without an entry in the password file
+    with pytest.raises(RunError, match=r"no home folder for the cache .* set XDG_CACHE_HOME") as caught:
+        Translator.load(ours.folder, engine="ctranslate2")
+    assert "\n" not in str(caught.value)
 
 
 def flip_a_bit(path):

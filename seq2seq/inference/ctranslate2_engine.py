@@ -49,9 +49,9 @@ def cached_folder(model: LoadedModel, quantization: str) -> Path:
     Raises:
         ModelError: CTranslate2 cannot run the model.
         MissingDependency: ctranslate2 is not installed.
-        RunError: the cache cannot be written.
+        RunError: the cache cannot be written, or there is no place for it.
     """
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seq2seq" / "ctranslate2"
+    root = _cache() / "seq2seq" / "ctranslate2"
     described = describe(model, quantization)
     known_by = [model.info["files"], model.info["model"], model.tokenizers.fingerprint, quantization]
     known_by.append(ctranslate2.package().__version__)
@@ -65,6 +65,15 @@ def cached_folder(model: LoadedModel, quantization: str) -> Path:
             reason = error.strerror or error
             raise RunError(f"{root}: cannot be written ({reason}); set XDG_CACHE_HOME to another place") from error
     return folder
+
+
+def _cache() -> Path:
+    if named := os.environ.get("XDG_CACHE_HOME"):
+        return Path(named)
+    try:
+        return Path.home() / ".cache"
+    except RuntimeError as error:
+        raise RunError("there is no home folder for the cache of converted models; set XDG_CACHE_HOME") from error
 
 
 def describe(model: LoadedModel, quantization: str) -> Described:
