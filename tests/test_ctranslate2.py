@@ -1,8 +1,11 @@
 """CTranslate2 folders and the engine that runs them: every architecture of ours, with what torch gives."""
 
+import itertools
 import json
+import math
 import os
 import random
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,12 +13,14 @@ from foreign_models import SOURCE, TARGET
 from our_models import make_ours
 
 from seq2seq.config import SearchConfig
-from seq2seq.errors import ModelError, UserError
+from seq2seq.conversion import Probe, export_ctranslate2
+from seq2seq.errors import ModelError, RunError, UserError
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine, cached_folder, describe, differs
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.inference.translator import Translator
 from seq2seq.interop import ctranslate2 as interop
+from seq2seq.lines import read_lines
 from seq2seq.runtime import same_threads
 from seq2seq.tensors import record
 from seq2seq.tokenizer import TokenizerPair
@@ -156,6 +161,63 @@ def test_neighbours_and_order_change_nothing(ours, tmp_path):
     assert_alike([engine.translate([ids], search)[0] for ids in source_ids], together)
 
 
+def many_sentences(model, count, most_words=16):
+    """Sentences of very mixed lengths, short ones more often, and each text many times."""
+    draw = random.Random(4)
+    words = " ".join(SOURCE).split()
+    texts = [" ".join(draw.choices(words, k=int(draw.triangular(1, most_words, 2)))) for _ in range(count // 8)]
+    ids = model.tokenizers.source.encode_all(texts)
+    return [draw.choice(ids) for _ in range(count)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("quantization", ["float32", "int8"])
+@pytest.mark.parametrize("values", [dict(beam_size=1), dict(beam_size=4, n_best=3)], ids=["greedy", "beam"])
+def test_a_sentence_is_a_matter_of_its_own_without_a_model_to_fall_back_on(ours, values, quantization, tmp_path):
+    """20,000 sentences of a plain folder, whose limits are so tight that many end behind their own."""
+    search = SearchConfig(max_length_ratio=0.7, max_length_offset=2, min_length=1, batch_tokens=2000, **values)
+    engine = converted_engine(ours, tmp_path / "export", fallback=False, quantization=quantization)
+    source_ids = many_sentences(ours, 20_000)
+    together = engine.translate(source_ids, search)
+    for ids, hypotheses in zip(source_ids, together, strict=True):
+        assert len(hypotheses) == search.n_best
+        assert all(one.ids and math.isfinite(one.score) for one in hypotheses)
+        assert all(len(one.ids) + one.finished <= int(0.7 * len(ids)) + 2 for one in hypotheses)
+    cut_off = sum(not hypotheses[0].finished for hypotheses in together)
+    assert 0 < cut_off < len(together) / 2
+    if quantization == "int8":
+        return  # of 8 bits no more is asked than an answer
+    alone = {ids: engine.translate([ids], search)[0] for ids in set(map(tuple, source_ids))}
+    assert_alike(together, [alone[tuple(ids)] for ids in source_ids])
+
+
+@pytest.mark.parametrize("values", [dict(beam_size=1), dict(beam_size=4, n_best=4)], ids=["greedy", "beam"])
+@pytest.mark.parametrize("prefixed", [False, True], ids=["free", "prefixed"])
+def test_without_a_fallback_neighbours_change_nothing(ours, values, prefixed, tmp_path):
+    engine = converted_engine(ours, tmp_path / "export", fallback=False)
+    search = SearchConfig(max_length_ratio=1.0, max_length_offset=2, min_length=1, **values)
+    source_ids, draw = many_sentences(ours, 300), random.Random(5)
+    prefixes = [[draw.randrange(4, 90) for _ in range(draw.choice([0, 1, 3, 20]) * prefixed)] for _ in source_ids]
+    together = engine.translate(source_ids, search, prefixes)
+    alone = [engine.translate([ids], search, [prefix])[0] for ids, prefix in zip(source_ids, prefixes, strict=True)]
+    assert_alike(together, alone)
+    assert all(one[0].ids for one in together)
+
+
+@pytest.mark.slow
+def test_no_caption_is_lost(real_data, tmp_path):
+    """20,000 captions, greedy and with a beam, through the folder alone of a model that knows them."""
+    model = Path(real_data).parent / "models" / "marian-multi30k-small"
+    if not model.is_dir():
+        pytest.skip(f"needs {model.name} beside the data")
+    export_ctranslate2(model, tmp_path / "int8", "int8", Probe())
+    lines = list(itertools.islice(read_lines(real_data / "multi30k" / "train.en.gz"), 20_000))
+    for search in (dict(beam_size=1), dict(beam_size=2)):
+        found = Translator.load(tmp_path / "int8", **search).translate(lines)
+        assert all(one.text and math.isfinite(one.score) for one in found)
+        assert not any("empty" in one.flags for one in found)
+
+
 def test_torch_keeps_its_threads(ours):
     with same_threads():
         torch.set_num_threads(3)
@@ -267,10 +329,37 @@ def test_wrong_uses_are_one_line(ours, tmp_path):
         (lambda: Translator.load(tmp_path / "export", ours.folder), "ensemble"),
         (lambda: Translator.load(tmp_path / "export", engine="torch"), "--engine torch"),
         (lambda: Translator.load(ours.folder, quantization="int16"), "--engine ctranslate2"),
+        (
+            lambda: Translator.load(tmp_path / "export", quantization="int8"),
+            "--quantization: .* convert the model again",
+        ),
+        (lambda: Translator.load(tmp_path / "export", precision="float32"), "--precision: .* leave the option out"),
+        (lambda: Translator.load(tmp_path / "export", shortlist="x"), "--shortlist"),
+        (lambda: Translator.load(tmp_path / "export", sample=True, seed=7), "cannot repeat draws .* leave out --seed"),
+        (
+            lambda: Translator.load(ours.folder, engine="ctranslate2", quantization="int8", precision="float32"),
+            "--quantization and --precision",
+        ),
     ):
         with pytest.raises(UserError, match=word) as caught:
             wrong()
         assert "\n" not in str(caught.value)
+
+
+def test_draws_that_no_seed_repeats_are_warned_about(ours, tmp_path, caplog):
+    converted_engine(ours, tmp_path / "export")
+    translations = Translator.load(tmp_path / "export", sample=True, n_best=2).translate(SOURCE)
+    assert all(len(one.alternatives) == 1 for one in translations)
+    assert "draws differ from run to run" in caplog.text
+
+
+def test_a_user_without_a_home_is_told_where_the_cache_can_be(ours, monkeypatch):
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 54321)  # without an entry in the password file
+    with pytest.raises(RunError, match=r"no home folder for the cache .* set XDG_CACHE_HOME") as caught:
+        Translator.load(ours.folder, engine="ctranslate2")
+    assert "\n" not in str(caught.value)
 
 
 def flip_a_bit(path):
@@ -325,7 +414,7 @@ def test_every_obstacle_is_named(ours, tmp_path):
     class Repeating:
         """A vocabulary as no SentencePiece model has it."""
 
-        vocab_size, eos_id, unk_id = 3, 2, 0
+        vocab_size, start_id, eos_id, pad_id, unk_id = 3, 2, 2, 2, 0
 
         def pieces(self, ids):
             return [("<unk>", "a", "a")[id_] for id_ in ids]

@@ -141,6 +141,22 @@ def test_a_pair_longer_than_the_model_is_scored_in_full_in_equal_parts(model, sc
     assert score.log_prob == pytest.approx(expected, abs=1e-2)
 
 
+def test_each_part_of_a_long_source_begins_with_its_language(model, scorer):
+    tokenizer = load_model(model).tokenizers.source
+    tag, target = ">>deu<<", "snow " * 90
+    rest, target_ids = tokenizer.encode("dog " * 59 + "dog"), tokenizer.encode(target)
+    (score,) = scorer.score([(f"{tag}{'dog ' * 60}", target)])
+    assert score.parts > 1
+    expected = 0.0
+    for part in range(score.parts):
+        sides = [
+            ids[len(ids) * part // score.parts : len(ids) * (part + 1) // score.parts] for ids in (rest, target_ids)
+        ]
+        end = [tokenizer.eos_id] if part == score.parts - 1 else []
+        expected += stepped_log_prob(model, tokenizer.encode(tag) + sides[0], sides[1] + end)
+    assert score.log_prob == pytest.approx(expected, abs=1e-2)
+
+
 @pytest.fixture
 def files(tmp_path) -> tuple[Path, Path]:
     paths = tmp_path / "a.en", tmp_path / "a.de"

@@ -1,5 +1,7 @@
 """`s2s translate` as people and scripts meet it: streams, formats, exit codes."""
 
+import contextlib
+import gzip
 import json
 import os
 import subprocess
@@ -88,16 +90,27 @@ def test_jsonl_has_every_line_with_its_scores(model, lines, capfd):
     assert "split" in answers[-2]["flags"]
 
 
-def test_what_looks_degenerate_is_flagged_and_counted(model, lines, capfd):
+def test_stderr_counts_what_came_out_degenerate_and_what_still_is(model, lines, capfd):
     assert translate(model, "-i", lines, "--format", "jsonl", "--beam-size", 1) == 0
     out, err = capfd.readouterr()
-    flags = [json.loads(line)["flags"] for line in out.split("\n")[:-1]]
-    flagged = sum(map(bool, flags))
-    assert 0 < flagged < len(HOSTILE)
-    (told,) = [line for line in err.splitlines() if "flagged" in line]
-    assert told.startswith(f"s2s: warning: {flagged} of {len(HOSTILE)} lines are flagged: ")
-    for flag in {flag for found in flags for flag in found}:
-        assert f"{flag} {sum(flag in found for found in flags)}" in told
+    flags = [set(json.loads(line)["flags"]) for line in out.split("\n")[:-1]]
+    found = [flag for flag in flags if flag - {"split", "repaired"}]
+    repaired = sum("repaired" in flag for flag in found)
+    assert 0 < len(found) < len(HOSTILE)
+    (told,) = [line for line in err.splitlines() if "came out degenerate" in line]
+    assert told.startswith(f"s2s: warning: {len(found)} of {len(HOSTILE)} lines came out degenerate (")
+    assert told.endswith(f"; a second search repaired {repaired}, so {len(found) - repaired} remain degenerate")
+    for kind in set().union(*found) - {"split", "repaired"}:
+        assert f"{kind} {sum(kind in flag for flag in found)}" in told
+    assert "1 line was too long for the model and translated in parts" in err
+
+
+def test_bleu_counts_degenerate_lines_as_translate_does(model, lines, tmp_path, capfd):
+    assert translate(model, "-i", lines) == 0
+    told = [line for line in capfd.readouterr().err.splitlines() if "came out degenerate" in line]
+    assert main(["bleu", "--model", str(model), "--source", str(lines), "--reference", str(lines)]) == 0
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if "came out degenerate" in line]
+    assert told == [line.replace("s2s:", "s2s: warning:") + "; --format jsonl shows which"]
 
 
 def test_n_best_text_names_the_line(model, tmp_path, capfd):
@@ -107,6 +120,12 @@ def test_n_best_text_names_the_line(model, tmp_path, capfd):
     rows = [line.split(" ||| ") for line in capfd.readouterr().out.splitlines()]
     assert [row[0] for row in rows] == ["0", "0", "1", "2", "2"]
     assert all(len(row) == 3 and float(row[2]) <= 0 for row in rows)
+    assert translate(model, "-i", path, "--n-best", 2, "--format", "jsonl") == 0
+    answers = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    ranked = [one["normalized_score"] for answer in answers for one in (answer, *answer["alternatives"])]
+    assert [float(row[2]) for row in rows] == pytest.approx(ranked, abs=1e-4)
+    assert float(rows[0][2]) >= float(rows[1][2])
+    assert float(rows[3][2]) >= float(rows[4][2])
 
 
 def test_options_reach_the_search(model, tmp_path, capfd):
@@ -130,9 +149,27 @@ def test_prefixes_begin_translations(model, tmp_path, capfd):
     (tmp_path / "prefixes.txt").write_text("Der Hund\n\n")
     assert translate(model, "-i", tmp_path / "in.txt", "--prefix-file", tmp_path / "prefixes.txt") == 0
     assert capfd.readouterr().out.startswith("Der Hund")
-    (tmp_path / "prefixes.txt").write_text("Der Hund\n")
-    assert translate(model, "-i", tmp_path / "in.txt", "--prefix-file", tmp_path / "prefixes.txt") == 2
-    assert "prefixes end after line 1" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("count", [0, 1, 3, 9000])
+def test_a_prefix_file_of_another_length_is_told_before_anything_is_translated(model, tmp_path, capfd, count, packed):
+    source, prefixes = tmp_path / "in.txt", tmp_path / "prefixes.txt"
+    source.write_bytes((gzip.compress if packed else bytes)(b"A man.\nTwo dogs.\n"))
+    prefixes.write_text("Der\n" * count)
+    assert translate(model, "-i", source, "--prefix-file", prefixes) == 2
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert f"{source} has 2 lines and {prefixes} {count:,}; they must be equal" in err
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_prefix_file_of_another_length_is_told_behind_a_pipe_too(model, tmp_path, count):
+    (tmp_path / "prefixes.txt").write_text("Der\n" * count)
+    with run_s2s("translate", model, "--prefix-file", tmp_path / "prefixes.txt", stderr=subprocess.PIPE) as process:
+        _, errors = process.communicate(b"A man.\nTwo dogs.\n")
+    assert process.returncode == 2
+    assert {1: b"prefixes: 1, but the input has a line 2", 3: b"prefixes: 3, lines: 2"}[count] in errors
 
 
 def test_output_file_is_whole_or_not_there(model, lines, tmp_path, capfd):
@@ -203,7 +240,47 @@ def test_reader_that_goes_away_ends_it_quietly(model):
         process.stdin.close()
         assert process.wait() == 0
         errors = process.stderr.read()
-        assert all(b"flagged" in line for line in errors.splitlines()), errors
+        assert all(b"degenerate" in line for line in errors.splitlines()), errors
+
+
+def on_a_terminal(*arguments: object, stdin, seconds: float = 60.0) -> str:
+    """What `s2s` writes to a terminal as standard error while its standard output goes elsewhere."""
+    import fcntl
+    import pty
+    import struct
+    import termios
+
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 25, 80, 0, 0))
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "seq2seq", *map(str, arguments)]
+    given = theirs if stdin is None else stdin
+    shown = b""
+    with subprocess.Popen(command, env=environment, stdin=given, stdout=subprocess.PIPE, stderr=theirs) as process:
+        os.close(theirs)
+        deadline = time.monotonic() + seconds
+        with contextlib.suppress(OSError):  # the other end of a terminal closes with an error
+            while time.monotonic() < deadline:
+                shown += (read := os.read(ours, 4096))
+                if stdin is None and b"Ctrl-D" in read:
+                    os.write(ours, b"A man.\n\x04")
+        assert process.wait() == 0
+    os.close(ours)
+    return shown.decode()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="terminals of POSIX")
+def test_a_terminal_shows_progress_of_files_and_pipes_and_how_to_end_typing(model, tmp_path):
+    path = tmp_path / "in.txt"
+    path.write_text("A man.\n" * 40)
+    with open(path, "rb") as file:
+        assert "40/40" in on_a_terminal("translate", model, "--device", "cpu", stdin=file)
+    with subprocess.Popen(["cat", path], stdout=subprocess.PIPE) as cat:
+        assert "40 lines [" in on_a_terminal("translate", model, "--device", "cpu", stdin=cat.stdout)
+    shown = on_a_terminal("translate", model, "--device", "cpu", stdin=None)
+    assert shown.count("Ctrl-D ends") == 1
+    assert " lines [" not in shown
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")

@@ -1,8 +1,10 @@
 """Laws of `Translator`: a translation for each line, whatever the line, its length and its neighbours."""
 
 import math
+import random
+from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,14 +13,27 @@ from hypothesis import strategies as st
 
 from seq2seq.config import Config, DataConfig, ModelConfig, SearchConfig, SourceConfig, TokenizerConfig
 from seq2seq.errors import DataError, ModelError, UserError
-from seq2seq.inference.degeneration import COPY, EMPTY, LONG, LOOP, SHORT, has_loop, remedy, symptoms
+from seq2seq.inference.degeneration import (
+    COPY,
+    EMPTY,
+    LONG,
+    LOOP,
+    REPAIRED,
+    SHORT,
+    SPLIT,
+    has_loop,
+    remedy,
+    summary,
+    symptom_counts,
+    symptoms,
+)
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.parts import split_text
 from seq2seq.inference.steps import TransformerSteps
-from seq2seq.inference.translator import REPAIRED, SPLIT, Translator
+from seq2seq.inference.translator import Translator
 from seq2seq.model.transformer import Transformer
 from seq2seq.model_folder import save_model
-from seq2seq.search import Hypothesis
+from seq2seq.search import Hypothesis, normalized_score
 from seq2seq.tokenizer import Tokenizer, TokenizerPair
 
 TEXTS = [
@@ -155,12 +170,14 @@ def test_forced_prefix_begins_the_text(tokenizers, transformer):
 
 def test_prefixes_that_do_not_fit_are_said(tokenizers, transformer):
     translator = make_translator(transformer, tokenizers)
-    with pytest.raises(DataError, match="2 lines and 1 prefixes"):
+    with pytest.raises(DataError, match="prefixes: 1, lines: 2;"):
         translator.translate(["a", "b"], ["c"])
     with pytest.raises(DataError, match=r"prefix of line 2: \d+ pieces, the model takes 63"):
         translator.translate(["a", "b"], ["", "x" * 300])
-    with pytest.raises(DataError, match="prefixes end after line 3"):
+    with pytest.raises(DataError, match="prefixes: 3, but the input has a line 4;"):
         list(translator.translate_stream([["a", "b"], ["c", "d"]], iter(["", "", ""])))
+    with pytest.raises(DataError, match="prefixes: 6, lines: 4;"):
+        list(translator.translate_stream([["a", "b"], ["c", "d"]], iter([""] * 6)))
     with pytest.raises(TypeError):
         translator.translate("one text")
 
@@ -220,8 +237,55 @@ def test_scores_of_parts_add_up(tokenizers, transformer):
     (translation,) = translator.translate([long])
     assert SPLIT in translation.flags
     assert translation.normalized_score == pytest.approx(translation.score / translation.tokens)
-    ranked = [translation, *translation.alternatives]
-    assert all(one.normalized_score >= other.normalized_score for one, other in pairwise(ranked))
+
+
+@pytest.mark.parametrize("length_penalty", [0.0, 1.0, 2.0])
+def test_the_first_of_the_n_best_is_the_translation_without_them(tokenizers, length_penalty):
+    """Also of lines in parts, though what the parts' second translations make together may score better."""
+
+    def ranked(ids, config):
+        draw, found = random.Random(str(ids)), []
+        for _ in range(5):
+            target, log_prob = draw.choices(ids, k=draw.randint(1, 9)), draw.uniform(-5, 0)
+            found.append(
+                Hypothesis(tuple(target), log_prob, normalized_score(log_prob, len(target) + 1, length_penalty), True)
+            )
+        return sorted(found, key=lambda one: -one.score)[: config.n_best]
+
+    draw, words = random.Random(3), " ".join(TEXTS).split()
+    lines = [" ".join(draw.choices(words, k=draw.choice([1, 4, 20, 40, 60]))) for _ in range(200)]
+    engine = EchoEngine(answer=ranked)
+    alone = echo(tokenizers, engine, length_penalty=length_penalty).translate(lines)
+    several = echo(tokenizers, engine, length_penalty=length_penalty, n_best=5).translate(lines)
+    assert sum(SPLIT in one.flags for one in alone) > 50
+    assert [replace(one, alternatives=()) for one in several] == alone
+    for one in several:
+        scores = [other.normalized_score for other in one.alternatives]
+        assert scores == sorted(scores, reverse=True)
+    overtaken = [one for one in several if one.alternatives[0].normalized_score > one.normalized_score]
+    assert all(SPLIT in one.flags for one in overtaken)
+    assert overtaken or length_penalty < 2
+
+
+@pytest.mark.parametrize("tag", [">>deu<<", ">>pt_BR<< ", ">>zho_Hans<<  "])
+def test_each_part_of_a_long_line_begins_with_its_language(tokenizers, tag):
+    engine, line = EchoEngine(max_length=128), " ".join(TEXTS * 6)
+    (translation,) = echo(tokenizers, engine).translate([tag + line])
+    read = [tokenizers.source.decode(ids) for ids in engine.seen]
+    assert SPLIT in translation.flags
+    assert all(text.startswith(tag) for text in read)
+    assert " ".join(text.removeprefix(tag) for text in read) == line
+    assert len(set(map(len, read))) > 1
+
+
+def test_what_is_no_language_stands_where_it_stood(tokenizers):
+    for line in (">>Hello there<< ", ">>deu ", "x >>deu<< ", ">>d<< ", ">>deu<<" * 30):
+        engine = EchoEngine(max_length=128)
+        text = line + " ".join(TEXTS * 6)
+        (translation,) = echo(tokenizers, engine).translate([text])
+        if not line.startswith(">>deu<<"):
+            assert translation.text == text
+        assert len(engine.seen) > 1
 
 
 # --- degenerate output ---
@@ -279,6 +343,34 @@ def test_degenerate_translations_are_searched_for_again(tokenizers):
     assert translation.flags == (LOOP,)
     assert translation.text == tokenizers.target.decode(loop)
     assert len(hopeless.configs) == 2  # once more, and not again
+
+
+def test_a_line_is_repaired_where_each_of_its_parts_is(tokenizers):
+    loop = tokenizers.target.encode("na na") * 10
+    line = " ".join(TEXTS * 3)
+
+    def half_cured(ids, config):
+        return [hypothesis(ids[::-1] if config.no_repeat_ngram and len(ids) % 2 else loop)]
+
+    def cured(ids, config):
+        return [hypothesis(ids[::-1] if config.no_repeat_ngram else loop)]
+
+    for answer, expected in ((half_cured, (LOOP, SPLIT)), (cured, (LOOP, REPAIRED, SPLIT))):
+        engine = EchoEngine(answer=answer)
+        (translation,) = echo(tokenizers, engine).translate([line])
+        assert {len(ids) % 2 for ids in engine.seen} == {0, 1}
+        assert translation.flags == expected
+        assert symptom_counts([translation.flags])[0] == (REPAIRED not in expected)
+
+
+def test_the_summary_counts_lines_and_not_their_symptoms():
+    flags = {(): 150, (SPLIT,): 40, (LOOP, REPAIRED): 5, (LONG, LOOP, REPAIRED, SPLIT): 1, (COPY,): 4}
+    assert summary(Counter(flags)) == (
+        "10 of 200 lines came out degenerate (loop 6, copy 4, long 1); "
+        "a second search repaired 6, so 4 remain degenerate"
+    )
+    assert summary(Counter({(): 2, (SPLIT,): 1})) == "0 of 3 lines came out degenerate"
+    assert summary(Counter({(EMPTY,): 1})).startswith("1 of 1 line came out degenerate (empty 1)")
 
 
 # --- loading ---

@@ -6,6 +6,7 @@ prints.
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -257,16 +258,12 @@ def _files_of(config: "Config | None") -> dict[str, Path]:
 
 
 def _degenerate(name: str | None, translations: Sequence["Translation"]) -> dict[str, Any]:
-    """How many translations still look degenerate after the second search: told, and returned for JSON."""
-    from seq2seq.inference.degeneration import symptom_counts
+    """How many translations came out degenerate and still are: told, and returned for JSON."""
+    from seq2seq.inference.degeneration import summary, symptom_counts
 
-    flagged, counts = symptom_counts(translation.flags for translation in translations)
-    kinds = ", ".join(f"{flag} {number:,}" for flag, number in counts.items())
-    logger.info(
-        "%s%s of %s translations (%.2f %%) look degenerate%s",
-        f"{name}: " if name else "", f"{flagged:,}", f"{len(translations):,}", 100 * flagged / len(translations),
-        f": {kinds}" if kinds else "",
-    )  # fmt: skip
+    flags = [translation.flags for translation in translations]
+    flagged, counts = symptom_counts(flags)
+    logger.info("%s%s", f"{name}: " if name else "", summary(Counter(flags)))
     return {"degenerate": {"lines": flagged, "rate": flagged / len(translations), **counts}}
 
 

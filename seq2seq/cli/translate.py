@@ -5,6 +5,7 @@ import json
 import logging
 import math
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ from seq2seq.cli.options import (
     open_output,
     warn_invalid,
 )
+from seq2seq.errors import DataError
 
 if TYPE_CHECKING:
     from seq2seq.inference.translator import Translation, Translator
@@ -40,7 +42,7 @@ def search_options(command: Callable) -> Callable:
     """Overrides of the model's own search settings; those that are not given stay as the model has them."""
     for option in (
         click.option("--batch-tokens", type=Number(ranges.COUNT), help="Source tokens decoded together."),
-        click.option("--seed", type=Number(ranges.SEED), help="Seed of --sample."),
+        click.option("--seed", type=Number(ranges.SEED), help="Seed of --sample; not for CTranslate2 folders."),
         click.option("--top-p", type=Number(ranges.TOP_P), help="Draw from this much probability."),
         click.option("--top-k", type=Number(ranges.TOP_K), help="Draw from the K most likely pieces."),
         click.option("--temperature", type=Number(ranges.TEMPERATURE), help="Of the random draws."),
@@ -68,22 +70,32 @@ def search_options(command: Callable) -> Callable:
 @click.argument("models", nargs=-1, type=ANY_PATH, metavar="[MODEL]...")
 @click.option("-i", "--input", "input_path", type=EXISTING, help="Text to translate [default: standard input].")
 @click.option("-o", "--output", "output_path", type=EXISTING, help="Where it goes [default: standard output].")
-@click.option("--prefix-file", type=EXISTING, help="What each translation begins with, one line a line.")
+@click.option(
+    "--prefix-file",
+    type=EXISTING,
+    help="Text that each translation must begin with: one line for each line of the input.",
+)
 @click.option(
     "--format",
     "form",
     type=click.Choice(["text", "jsonl"]),
     default="text",
     show_default=True,
-    help="text: a translation a line, or with --n-best 'index ||| translation ||| score'; jsonl: an object a line.",
+    help="text: one translation per line, or with --n-best 'index ||| translation ||| score', which is log-probability "
+    "/ length^a; jsonl: one object per line.",
 )
 @search_options
 @click.option(
     "--engine",
     type=click.Choice(ENGINES),
-    help="What computes; auto is ctranslate2 where it is installed and can [default: torch, or what MODEL is for].",
+    help="What computes; auto is ctranslate2 where it is installed and can [default: torch, or what MODEL is for]. "
+    "The two may differ in a few lines of a hundred, because their beam searches stop by different rules.",
 )
-@click.option("--quantization", type=click.Choice(QUANTIZATIONS), help="Number format of weights; torch has int8.")
+@click.option(
+    "--quantization",
+    type=click.Choice(QUANTIZATIONS),
+    help="Number format of weights; torch has int8. A CTranslate2 folder has its own.",
+)
 @click.option("--shortlist", type=EXISTING, help="File of s2s shortlist: torch computes no other pieces than it names.")
 @computing_options
 def command(
@@ -100,17 +112,23 @@ def command(
     """
     _check_usage(loading)
     check_output(output_path)
-    from seq2seq.inference.streaming import open_input, read_idle_batches
+    from seq2seq.inference.streaming import count_ahead, open_input, read_idle_batches
     from seq2seq.inference.translator import Translator
     from seq2seq.lines import read_lines
 
     source = open_input(input_path)
-    prefixes = None if prefix_file is None else read_lines(prefix_file, warn_invalid(prefix_file))
+    name = "standard input" if input_path is None else str(input_path)
+    total = count_ahead(source) if prefix_file is not None or _is_terminal(sys.stderr) else None
+    prefixes = None
+    if prefix_file is not None:
+        if total is not None and prefix_file.is_file() and (count := sum(1 for _ in read_lines(prefix_file))) != total:
+            raise DataError(f"{name} has {total:,} lines and {prefix_file} {count:,}; they must be equal")
+        prefixes = read_lines(prefix_file, warn_invalid(prefix_file))
     translator = Translator.load(
         *(models or [chosen_model(None)]), **{key: value for key, value in loading.items() if value is not None}
     )
     batches = read_idle_batches(source, BATCH_LINES, on_invalid=warn_invalid(input_path))
-    with open_output(output_path) as sink, _progress(input_path) as advance:
+    with open_output(output_path) as sink, _progress(source, total, output_path) as advance:
         _write(translator, translator.translate_stream(batches, prefixes), form, sink, advance)
 
 
@@ -129,28 +147,38 @@ def _write(
     advance: Callable[[int], object],
 ) -> None:
     """Write each batch as it comes, flushed, and say at the end how many translations look degenerate."""
-    counts: Counter[str] = Counter()
-    count = flagged = 0
+    flags: Counter[tuple[str, ...]] = Counter()
+    count = 0
     for translations in stream:
         for index, translation in enumerate(translations, start=count):
             text = _as_json(translation) if form == "jsonl" else _as_text(index, translation, translator.config.n_best)
             sink.write(text.encode("utf-8", errors="replace") + b"\n")
-            counts.update(translation.flags)
-            flagged += bool(translation.flags)
+            flags[translation.flags] += 1
         sink.flush()
         count += len(translations)
         advance(len(translations))
-    if flagged:
-        kinds = ", ".join(f"{flag} {number:,}" for flag, number in counts.most_common())
+    _tell(flags, form)
+
+
+def _tell(flags: Counter[tuple[str, ...]], form: str) -> None:
+    """What became of lines that were too long, and of those that came out degenerate."""
+    from seq2seq.inference.degeneration import SPLIT, SYMPTOMS, summary
+
+    if in_parts := sum(count for names, count in flags.items() if SPLIT in names):
+        logger.info(
+            "%s too long for the model and translated in parts",
+            "1 line was" if in_parts == 1 else f"{in_parts:,} lines were",
+        )
+    if any(SYMPTOMS.intersection(names) for names in flags):
         remedy = "" if form == "jsonl" else "; --format jsonl shows which"
-        logger.warning("%s of %s lines are flagged: %s%s", f"{flagged:,}", f"{count:,}", kinds, remedy)
+        logger.warning("%s%s", summary(flags), remedy)
 
 
 def _as_text(index: int, translation: "Translation", n_best: int) -> str:
     if n_best == 1:
         return translation.text
     best = [translation, *translation.alternatives]
-    return "\n".join(f"{index} ||| {one.text} ||| {one.score:.4f}" for one in best)
+    return "\n".join(f"{index} ||| {one.text} ||| {one.normalized_score:.4f}" for one in best)
 
 
 def _as_json(translation: "Translation") -> str:
@@ -172,12 +200,33 @@ def _scores(translation: Any) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _progress(input_path: Path | None) -> Iterator[Callable[[int], object]]:
-    """A bar that counts lines, where a person sees it and a file is being read."""
-    if input_path is None or not sys.stderr.isatty():
+def _progress(source: BinaryIO, total: int | None, output_path: Path | None) -> Iterator[Callable[[int], object]]:
+    """What counts lines that are done: a bar where a person sees it and types nothing, and results go elsewhere."""
+    if not _is_terminal(sys.stderr):
+        yield lambda count: None
+        return
+    if source.isatty():
+        logger.info("type text; each line is translated when you press Enter; Ctrl-D ends")
+    if source.isatty() or (output_path is None and _is_terminal(sys.stdout)):
         yield lambda count: None
         return
     from tqdm import tqdm
 
-    with tqdm(unit=" lines", dynamic_ncols=True) as bar:
-        yield bar.update
+    stop = threading.Event()
+    with tqdm(total=total, unit=" lines", dynamic_ncols=True) as bar:
+        clock = threading.Thread(target=_refresh, args=(bar, stop), name="s2s-clock", daemon=True)
+        clock.start()
+        try:
+            yield bar.update
+        finally:
+            stop.set()
+            clock.join()
+
+
+def _refresh(bar: Any, stop: threading.Event) -> None:
+    while not stop.wait(1.0):
+        bar.refresh()
+
+
+def _is_terminal(stream: Any) -> bool:
+    return stream is not None and stream.isatty()

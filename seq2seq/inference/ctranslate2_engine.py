@@ -5,10 +5,11 @@ from a model folder, whose conversion is kept in the user's cache.
 """
 
 import hashlib
+import itertools
 import json
 import os
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,9 +48,9 @@ def cached_folder(model: LoadedModel, quantization: str) -> Path:
     Raises:
         ModelError: CTranslate2 cannot run the model.
         MissingDependency: ctranslate2 is not installed.
-        RunError: the cache cannot be written.
+        RunError: the cache cannot be written, or there is no place for it.
     """
-    root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seq2seq" / "ctranslate2"
+    root = _cache() / "seq2seq" / "ctranslate2"
     described = describe(model, quantization)
     known_by = [model.info["files"], model.info["model"], model.tokenizers.fingerprint, quantization]
     known_by.append(ctranslate2.package().__version__)
@@ -66,6 +67,15 @@ def cached_folder(model: LoadedModel, quantization: str) -> Path:
             reason = error.strerror or error
             raise RunError(f"{root}: cannot be written ({reason}); set XDG_CACHE_HOME to another place") from error
     return folder
+
+
+def _cache() -> Path:
+    if named := os.environ.get("XDG_CACHE_HOME"):
+        return Path(named)
+    try:
+        return Path.home() / ".cache"
+    except RuntimeError as error:
+        raise RunError("there is no home folder for the cache of converted models; set XDG_CACHE_HOME") from error
 
 
 def describe(model: LoadedModel, quantization: str) -> Described:
@@ -155,16 +165,40 @@ class CTranslate2Engine:
         if self._fallback is not None and differs(config):
             self._fall_back(results, requests, config)
             return
+        if self._fallback is None:
+            self._translate_alone(results, requests, config)
+            return
         # Behind a prefix, CTranslate2's beam never ends at once.
-        unsure = [request for request in requests if request.prefix and config.beam_size > 1 and self._fallback]
+        unsure = [request for request in requests if request.prefix and config.beam_size > 1]
         others = [request for request in requests if not request.prefix] if unsure else requests
-        for group, answers in self._search_all(others, config):
+        for group, answers in self._search_all(token_groups(others, config), config):
             for request, limit, found in zip(group.requests, group.limits, answers, strict=True):
-                results[request.place], is_sure = _ranked(found, limit, config)
-                if not is_sure:
+                ended = [one for one in found if one.finished and len(one.ids) < limit]
+                results[request.place] = _best(ended, config)
+                # Only what ended in time is known to rank as in our search.
+                if len(ended) < config.n_best:
                     unsure.append(request)
-        if unsure and self._fallback is not None:
+        if unsure:
             self._fall_back(results, unsure, config)
+
+    def _translate_alone(
+        self, results: list[list[Hypothesis]], requests: Sequence[Request], config: SearchConfig
+    ) -> None:
+        """As CTranslate2 searches, each sentence as if it were alone.
+
+        CTranslate2 has one length limit for a group. Where a sentence had not ended before its own, the longer one of
+        its neighbours may have changed its search: it is searched again, beside sentences of the same limit.
+        """
+        late: defaultdict[int, list[Request]] = defaultdict(list)
+        for group, answers in self._search_all(token_groups(requests, config), config):
+            for request, limit, found in zip(group.requests, group.limits, answers, strict=True):
+                results[request.place] = _best(found, config)
+                if limit < max(group.limits) and any(len(one.ids) + 1 >= limit for one in found):
+                    late[limit].append(request)
+        again = itertools.chain.from_iterable(token_groups(alike, config) for alike in late.values())
+        for group, answers in self._search_all(again, config):
+            for request, found in zip(group.requests, answers, strict=True):
+                results[request.place] = _best(found, config)
 
     def _fall_back(self, results: list[list[Hypothesis]], requests: Sequence[Request], config: SearchConfig) -> None:
         found = self._fallback().translate(
@@ -177,12 +211,12 @@ class CTranslate2Engine:
             results[request.place] = hypotheses
 
     def _search_all(
-        self, requests: Sequence[Request], config: SearchConfig
+        self, groups: Iterable[Sequence[Request]], config: SearchConfig
     ) -> Iterator[tuple[_Group, list[list[Hypothesis]]]]:
         """Groups and the hypotheses of their sentences, as many as the beam is wide; some groups run ahead."""
         options = _options(config)
         running: deque[tuple[_Group, list[Any]]] = deque()
-        for members in token_groups(requests, config):
+        for members in groups:
             sources, prefixes = [member.source_ids for member in members], [member.prefix for member in members]
             group = _Group(members, length_limits(self, sources, config, prefixes))
             running.append((group, self._submit(group, options)))
@@ -302,12 +336,6 @@ def _to_pieces(ids: Sequence[int], pieces: Sequence[str]) -> list[str]:
     return [pieces[id_] for id_ in ids]
 
 
-def _ranked(found: Sequence[Hypothesis], limit: int, config: SearchConfig) -> tuple[list[Hypothesis], bool]:
-    """The n best, and whether our search would give the same: only what ended in time is known to rank alike."""
-    n_best = config.n_best
-    ended = [hypothesis for hypothesis in found if hypothesis.finished and len(hypothesis.ids) < limit]
-    ended.sort(key=lambda hypothesis: -hypothesis.score)
-    if len(ended) >= n_best or config.sample:
-        return (ended or list(found))[:n_best], True
-    rest = sorted((h for h in found if not h.finished), key=lambda hypothesis: -hypothesis.score)
-    return [*ended, *rest][:n_best] or [Hypothesis((), float("-inf"), float("-inf"), False)], False
+def _best(found: Sequence[Hypothesis], config: SearchConfig) -> list[Hypothesis]:
+    """The n best: those that ended come before those that the length limit cut off, as in our search."""
+    return sorted(found, key=lambda one: (not one.finished, -one.score))[: config.n_best]

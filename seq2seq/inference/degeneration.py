@@ -13,6 +13,9 @@ from seq2seq.search import Hypothesis
 LOOP, LONG, EMPTY, SHORT, COPY = "loop", "long", "empty", "short", "copy"
 REPAIRED = "repaired"
 """Beside what was found first, where searching again cured it."""
+SPLIT = "split"
+"""Of a line that was translated in parts; no symptom."""
+SYMPTOMS = {LOOP, LONG, EMPTY, SHORT, COPY}
 
 LONGEST_PERIOD = 8
 MIN_REPETITIONS = 4
@@ -62,12 +65,36 @@ def remedy(found: Sequence[str], source_length: int, config: SearchConfig) -> Se
     return config.model_copy(update=changes) if changes else None
 
 
+def line_flags(parts: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """The flags of a line from those of its parts: it is `repaired` where each part that had a symptom is."""
+    flags = dict.fromkeys(flag for part in parts for flag in part)
+    if any(part and REPAIRED not in part for part in parts):
+        flags.pop(REPAIRED, None)
+    return (*flags, *[SPLIT] * (len(parts) > 1))
+
+
 def symptom_counts(flags: Iterable[Sequence[str]]) -> tuple[int, dict[str, int]]:
     """(translations that still have a symptom, how many have each), the most frequent symptom first."""
-    known = {LOOP, LONG, EMPTY, SHORT, COPY}
-    uncured = [known & set(found) for found in flags if REPAIRED not in found]
+    uncured = [SYMPTOMS & set(found) for found in flags if REPAIRED not in found]
     counts = Counter(symptom for found in uncured for symptom in sorted(found))
     return sum(map(bool, uncured)), dict(counts.most_common())
+
+
+def summary(flags: Counter[tuple[str, ...]]) -> str:
+    """How many lines came out degenerate, and what became of them, from how many lines have which flags."""
+    kinds: Counter[str] = Counter()
+    found = repaired = 0
+    for names, count in flags.items():
+        seen = SYMPTOMS & set(names)
+        kinds.update(dict.fromkeys(seen, count))
+        found += count * bool(seen)
+        repaired += count * (REPAIRED in names)
+    total = flags.total()
+    text = f"{found:,} of {total:,} {'line' if total == 1 else 'lines'} came out degenerate"
+    if not found:
+        return text
+    named = ", ".join(f"{kind} {count:,}" for kind, count in kinds.most_common())
+    return f"{text} ({named}); a second search repaired {repaired:,}, so {found - repaired:,} remain degenerate"
 
 
 def has_loop(ids: Sequence[int]) -> bool:

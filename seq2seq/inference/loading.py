@@ -5,6 +5,7 @@ the Hugging Face hub; several are an ensemble.
 """
 
 import functools
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,8 @@ from seq2seq.model_folder import LoadedModel, find_model, load_model
 from seq2seq.runtime import Runtime
 from seq2seq.shortlist import Shortlist
 from seq2seq.tokenizer import TokenizerPair
+
+logger = logging.getLogger(__name__)
 
 EngineName = Literal["auto", "torch", "ctranslate2"]
 
@@ -74,6 +77,12 @@ def load_engine(
             raise UserError("a shortlist is for torch; leave out --shortlist, or use --engine torch")
         engine = "torch"
     if any(map(ctranslate2.is_ctranslate2, folders)):
+        for name, value in (("quantization", quantization), ("precision", precision)):
+            if value is not None:
+                raise UserError(
+                    f"--{name}: a CTranslate2 folder has the number format that it was converted to; leave the option "
+                    "out, or convert the model again with --quantization"
+                )
         return _load_converted(folders, engine, device, threads, search or {})
     models = [load_model(folder) for folder in folders]
     _check_models(models)
@@ -81,6 +90,8 @@ def load_engine(
     runtime = runtimes.start(device, precision, threads)
     if engine == "ctranslate2" and len(models) > 1:
         raise UserError("an ensemble runs in torch alone; leave out --engine ctranslate2, or name one model")
+    if engine == "ctranslate2" and quantization and precision:
+        raise UserError("--quantization and --precision both name a number format; leave one out")
     if engine == "ctranslate2" or (engine == "auto" and _can_convert(models, runtime, config)):
         chosen: Engine = _convert(models[0], runtime, quantization, threads)
     else:
@@ -112,11 +123,19 @@ def _load_converted(
         folder = next(folder for folder in folders if ctranslate2.is_ctranslate2(folder))
         raise UserError(f"{folder}: a CTranslate2 folder, not for {reason}; name the model that it was made from")
     described = ctranslate2.read_description(folders[0])
+    config = override_search(described.search, search)
+    if config.sample and "seed" in search:
+        raise UserError(
+            f"{folders[0]}: a CTranslate2 folder, which cannot repeat draws by a seed; leave out --seed, or name the "
+            "model that it was made from"
+        )
+    if config.sample:
+        logger.warning("%s: a CTranslate2 folder, whose draws differ from run to run", folders[0])
     where = str(runtimes.start(device, None, threads).device)
     opened = CTranslate2Engine(
         folders[0], described.tokenizers, described.max_length, where, threads or usable_processors()
     )
-    return Loaded(opened, described.tokenizers, override_search(described.search, search))
+    return Loaded(opened, described.tokenizers, config)
 
 
 def _can_convert(models: Sequence[LoadedModel], runtime: Runtime, config: SearchConfig) -> bool:

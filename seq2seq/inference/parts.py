@@ -10,6 +10,15 @@ from collections.abc import Callable
 # Looked for at the start of a run of marks alone: a long run without a space behind it is read once.
 SENTENCE_END = re.compile(r"""(?<![.!?…])[.!?…]++["'”’»)\]]*+\s+|[。！？｡]+[」』）”’]*\s*""")
 SPACE = re.compile(r"\s+")
+# What a text for a model of several target languages begins with, such as >>deu<<, >>zho_Hans<< or >>pt_BR<<.
+LANGUAGE_TAG = re.compile(r">>[a-z]{2,3}(?:[_-]\w+)*<<\s*")
+
+
+def language_tag(text: str) -> tuple[str, str]:
+    """The language tag that a text begins with, and the space behind it; and the rest, each part of which needs it."""
+    found = LANGUAGE_TAG.match(text)
+    end = found.end() if found else 0
+    return text[:end], text[end:]
 
 
 def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:

@@ -14,6 +14,7 @@ from torch import Tensor
 from seq2seq.data.batches import TranslationBatch, collate_translation
 from seq2seq.data.sources import Pair
 from seq2seq.inference.one_model import BATCH_TOKENS, OneModel
+from seq2seq.inference.parts import language_tag
 from seq2seq.inference.steps import never_generated
 from seq2seq.lines import as_one_line
 from seq2seq.memory import in_parts
@@ -80,7 +81,7 @@ class Scorer(OneModel):
         parts = [
             part
             for number, (source, target) in enumerate(zip(sources, targets, strict=True))
-            for part in _parts(number, source, target, self._part_length)
+            for part in self._parts(number, source, target, _clean(sides[number][0]).strip())
         ]
         log_probs = torch.zeros(len(sides), dtype=torch.float64)
         counts, num_parts = [1] * len(sides), [0] * len(sides)
@@ -91,6 +92,23 @@ class Scorer(OneModel):
             counts[part.pair] += len(part.target)
             num_parts[part.pair] += 1
         return [PairScore(*row) for row in zip(log_probs.tolist(), counts, num_parts, strict=True)]
+
+    def _parts(self, number: int, source: list[int], target: list[int], text: str) -> Iterator[_Part]:
+        """The pair itself, or equal shares of both sides that fit, each source behind the language tag of `text`."""
+        tag: list[int] = []
+        if max(len(source), len(target)) > self._part_length:
+            begun, rest = language_tag(text)
+            tag = self._tokenizers.source.encode(begun)
+            if tag and len(tag) <= self._part_length // 2:
+                source = self._tokenizers.source.encode(rest)
+            else:
+                tag = []
+        count = max(1, -(-len(source) // (self._part_length - len(tag))), -(-len(target) // self._part_length))
+        for part in range(count):
+            shares = [
+                side[len(side) * part // count : len(side) * (part + 1) // count] for side in (source, target)
+            ]  # never longer than ceil(len / count), which fits
+            yield _Part(number, tag + shares[0], shares[1], is_last=part == count - 1)
 
     @torch.inference_mode()
     def _score_parts(self, parts: Sequence[_Part]) -> Tensor:
@@ -125,16 +143,6 @@ class Scorer(OneModel):
 
 def _clean(text: str) -> str:
     return SURROGATES.sub("\ufffd", as_one_line(text))
-
-
-def _parts(number: int, source: list[int], target: list[int], length: int) -> Iterator[_Part]:
-    """The pair itself, or equal shares of both sides that fit."""
-    count = max(1, -(-len(source) // length), -(-len(target) // length))
-    for part in range(count):
-        shares = [
-            side[len(side) * part // count : len(side) * (part + 1) // count] for side in (source, target)
-        ]  # never longer than ceil(len / count), which fits
-        yield _Part(number, *shares, is_last=part == count - 1)
 
 
 def _groups(parts: Sequence[_Part], batch_tokens: int) -> Iterator[list[int]]:

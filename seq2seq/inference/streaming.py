@@ -5,7 +5,9 @@ at the other end of a pipe, or a person at a terminal, gets an answer line by li
 """
 
 import io
+import os
 import queue
+import stat
 import sys
 import threading
 from collections.abc import Iterator
@@ -41,6 +43,20 @@ def open_input(path: Path | None) -> BinaryIO:
         return open(sys.stdin.buffer.fileno(), "rb", closefd=False)
     except io.UnsupportedOperation:
         return sys.stdin.buffer
+
+
+def count_ahead(stream: BinaryIO) -> int | None:
+    """How many lines are still to come of a file, which stays where it is; None for what is no file, or damaged."""
+    try:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            return None
+        start = stream.tell()
+        try:
+            return sum(1 for _ in text_bytes(stream, ""))
+        finally:
+            stream.seek(start)
+    except (*DAMAGE, DataError):  # told where the lines are read
+        return None
 
 
 def read_idle_batches(

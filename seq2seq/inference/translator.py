@@ -12,15 +12,14 @@ from typing import Any
 
 from seq2seq.config import SearchConfig
 from seq2seq.errors import DataError
-from seq2seq.inference.degeneration import EMPTY, REPAIRED, remedy, symptoms
+from seq2seq.inference.degeneration import EMPTY, REPAIRED, line_flags, remedy, symptoms
 from seq2seq.inference.engines import Engine
 from seq2seq.inference.loading import EngineName, load_engine
-from seq2seq.inference.parts import split_text
+from seq2seq.inference.parts import language_tag, split_text
 from seq2seq.lines import as_one_line
 from seq2seq.search import Hypothesis, normalized_score
 from seq2seq.tokenizer import SURROGATES, TokenizerPair
 
-SPLIT = "split"
 MOST_PARTS = 2**20
 
 
@@ -49,7 +48,7 @@ class Translation:
     """Symptoms of `degeneration.symptoms`, of what was found first; `repaired` where searching again cured them;
     `split` for a line that was translated in parts."""
     alternatives: tuple[Alternative, ...]
-    """The next best, where `n_best` asks for more than one."""
+    """The next best, where `n_best` asks for more than one; each of a line in parts joins the parts' of one rank."""
     source: str
 
 
@@ -128,17 +127,18 @@ class Translator:
 
         Args:
             lines: texts; a line feed within one becomes a space.
-            prefixes: what each translation begins with; empty for no such wish.
+            prefixes: what each translation begins with; empty for no such wish. That of a line in parts is for the
+                first part.
             first_line: number of the first line, from 0, in what random draws of samples are keyed by.
 
         Raises:
-            DataError: there is not one prefix a line, or one is too long for the model.
+            DataError: there is not one prefix for each line, or one is too long for the model.
         """
         if isinstance(lines, str):
             raise TypeError("translate takes a list of lines; put a single line into a list")
         given, lines = lines, [SURROGATES.sub("\ufffd", as_one_line(line)) for line in lines]
         if prefixes is not None and len(prefixes) != len(lines):
-            raise DataError(f"{len(lines)} lines and {len(prefixes)} prefixes; give one prefix a line, empty for none")
+            raise _unequal(len(prefixes), len(lines))
         parts = list(self._parts(lines, prefixes, first_line))
         answered = zip(parts, self._answers(parts), strict=True)
         translations = [_nothing(line) for line in given]
@@ -152,15 +152,20 @@ class Translator:
         """`translate` for each batch of a stream of lines as it comes, so that memory does not grow with the stream.
 
         Raises:
-            DataError: `prefixes`, an iterator beside the lines, ends before them.
+            DataError: `prefixes`, an iterator beside the lines, ends before them or goes on behind them.
         """
         count = 0
         for lines in batches:
             some = None if prefixes is None else list(islice(prefixes, len(lines)))
             if some is not None and len(some) < len(lines):
-                raise DataError(f"prefixes end after line {count + len(some)}; give one a line, empty for none")
+                raise DataError(
+                    f"prefixes: {count + len(some):,}, but the input has a line {count + len(some) + 1:,}; "
+                    "give one prefix for each line, empty for none"
+                )
             yield self.translate(lines, some, first_line=count)
             count += len(lines)
+        if prefixes is not None and (behind := sum(1 for _ in prefixes)):
+            raise _unequal(count + behind, count)
 
     def _parts(self, lines: Sequence[str], prefixes: Sequence[str] | None, first_line: int) -> Iterator[_Part]:
         stripped = [line.strip() for line in lines]
@@ -168,11 +173,13 @@ class Translator:
             if not text:
                 continue
             prefix = self._prefix(prefixes[number], first_line + number) if prefixes is not None else ()
-            texts = [text] if len(ids) <= self._part_length else split_text(text, self._fits)
+            tag, texts = ("", [text]) if len(ids) <= self._part_length else self._cut(text)
             before = ""
             for index, part in enumerate(texts):
                 core = part.strip()
                 part_ids = ids if len(texts) == 1 else self._tokenizers.source.encode(core)
+                if tag and part_ids:
+                    part_ids = self._tokenizers.source.encode(tag + core)
                 before += part[: len(part) - len(part.lstrip())]
                 if part_ids:
                     yield _Part(
@@ -181,8 +188,13 @@ class Translator:
                     prefix, before = (), ""
                 before += part[len(part.rstrip()) :] if core else ""
 
-    def _fits(self, text: str) -> bool:
-        return len(self._tokenizers.source.encode(text.strip())) <= self._part_length
+    def _cut(self, text: str) -> tuple[str, list[str]]:
+        """The language tag that each part of a text that is too long begins with, and the parts."""
+        encode = self._tokenizers.source.encode
+        tag, rest = language_tag(text)
+        if len(encode(tag)) > self._part_length // 2:
+            tag, rest = "", text
+        return tag, split_text(rest, lambda part: len(encode(tag + part.strip())) <= self._part_length)
 
     def _prefix(self, text: str, number: int) -> tuple[int, ...]:
         ids = tuple(self._tokenizers.target.encode(as_one_line(text).rstrip()))
@@ -222,12 +234,11 @@ class Translator:
 
     def _join(self, line: str, answered: Sequence[tuple[_Part, _Answer]]) -> Translation:
         count = max(len(answer.hypotheses) for _, answer in answered)
-        ranked = [self._alternative(answered, rank) for rank in range(count)]
-        if len(answered) > 1:
-            ranked.sort(key=lambda alternative: -alternative.normalized_score)
-        best, *others = ranked
-        flags = [flag for _, answer in answered for flag in answer.flags] + [SPLIT] * (len(answered) > 1)
-        return Translation(**vars(best), flags=tuple(dict.fromkeys(flags)), alternatives=tuple(others), source=line)
+        best, *others = (self._alternative(answered, rank) for rank in range(count))
+        # The best translations of the parts make the best one of the line, whatever the others score when joined.
+        others.sort(key=lambda alternative: -alternative.normalized_score)
+        flags = line_flags([answer.flags for _, answer in answered])
+        return Translation(**vars(best), flags=flags, alternatives=tuple(others), source=line)
 
     def _alternative(self, answered: Sequence[tuple[_Part, _Answer]], rank: int) -> Alternative:
         """The translation of a line from the hypotheses of this rank, or the last, of each of its parts."""
@@ -242,3 +253,7 @@ class Translator:
 
 def _nothing(line: str) -> Translation:
     return Translation("", 0.0, 0.0, 0, (EMPTY,) if line.strip() else (), (), line)
+
+
+def _unequal(prefixes: int, lines: int) -> DataError:
+    return DataError(f"prefixes: {prefixes:,}, lines: {lines:,}; give one prefix for each line, empty for none")
