@@ -5,6 +5,7 @@ The monitor shows training with it, `tasks` whatever else takes long; `s2s train
 
 import contextlib
 import logging
+import os
 import sys
 import threading
 import time
@@ -28,7 +29,7 @@ class LiveLine:
         self._bar: tqdm | None = None
         if sys.stderr is not None and sys.stderr.isatty():
             layout = "{desc}" if share is None else "{percentage:3.0f}%|{bar}| {desc}"
-            self._bar = tqdm(total=1.0, bar_format=layout, desc=text(), leave=False, dynamic_ncols=True)
+            self._bar = tqdm(total=1.0, bar_format=layout, desc=text(), leave=False, ncols=_columns())
         self._quiet, self._told = FIRST_LINE, time.monotonic()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._move, daemon=True, name="s2s-progress")
@@ -53,7 +54,7 @@ class LiveLine:
     def _move(self) -> None:
         while not self._closed.wait(1.0 if self._bar is None else 0.5):
             if self._bar is not None:
-                self._bar.n = self._share() if self._share else 0.0
+                self._bar.n, self._bar.ncols = self._share() if self._share else 0.0, _columns()
                 self._bar.set_description_str(self._text(), refresh=True)
             elif time.monotonic() - self._told >= self._quiet:
                 self._quiet = min(2 * self._quiet, MOST_SECONDS)
@@ -79,6 +80,13 @@ def clear_bars() -> None:
         bar.close()
 
 
+def _columns() -> int:
+    """What a line may fill: a ^C that the terminal writes behind it must not begin a second one."""
+    with contextlib.suppress(OSError):
+        return max(20, os.get_terminal_size(sys.stderr.fileno()).columns - 3)
+    return 77
+
+
 def clock(seconds: float) -> str:
     """Such as 4:26:14, or 01:30."""
     return tqdm.format_interval(int(seconds))
@@ -87,7 +95,7 @@ def clock(seconds: float) -> str:
 def duration(seconds: float) -> str:
     """In words, no more exact than an estimate is: 90 seconds, 45 minutes, 4 hours 30 minutes, 2 days 3 hours."""
     minutes = round(seconds / 60)
-    if minutes < 2:
+    if seconds < 120:
         return counted(max(1, round(seconds)), "second")
     if minutes < 120:
         return counted(minutes, "minute")
@@ -109,7 +117,7 @@ def estimate(config: TrainingConfig, seconds_per_step: float, epochs_per_step: f
     digits = ".0f" if seconds_per_step >= 10 else ".2g"
     pace = f"{epochs_per_step * steps:,.1f} epochs, {seconds_per_step:{digits}} s per step"
     start = "" if done else "start-up, "
-    if share == seconds_per_step / limits(config)[2]:
+    if share == min(1.0, seconds_per_step / limits(config)[2]):
         number = counted(round(float(f"{steps:.2g}")), "step")
         what = f"training.max_minutes ends it in about {time_needed}, after about {number}"
         return f"{what} ({pace}); not counted: {start}test sets"

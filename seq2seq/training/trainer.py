@@ -211,6 +211,7 @@ class Trainer:
         with self._stop.interrupting():
             for batch in self._rehearsal:
                 self._step.rehearse(batch)
+        self._monitor.doing = ""
 
     # -- steps -------------------------------------------------------------------------------------------------------
 
