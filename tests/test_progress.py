@@ -60,21 +60,32 @@ def lines_of(written):
     return [line for line in re.split(r"[\r\n]+", b"".join(written).decode()) if line.strip()]
 
 
+def clocks_in(written):
+    """The clocks that were shown during a validation."""
+    return set(re.findall(r"validating  \[(\d\d:\d\d)", b"".join(written).decode(errors="ignore")))
+
+
 @pytest.mark.skipif(os.name == "nt", reason="pseudo-terminals of POSIX")
 def test_the_bar_moves_every_second_from_the_first_step_and_changes_nothing(tmp_path):
-    slow = {"compute_loss": paused(toy_loss, 0.13), "validate": paused(toy_validation, 1.3)}
-    settings = {"max_steps": 12, "log_every": 1000}
+    settings = {"max_steps": 12, "log_every": 1000, "validate_every": 12}
     with terminal() as written:
+
+        def watched(module):
+            deadline = time.monotonic() + 20
+            while len(clocks_in(written)) < 2 and time.monotonic() < deadline:
+                time.sleep(0.05)
+            return toy_validation(module)
+
+        slow = {"compute_loss": paused(toy_loss, 0.13), "validate": watched}
         train(tmp_path / "shown", rehearsal=[toy_run.make_batch(*toy_run.examples())], **slow, **settings)
     lines = lines_of(written)
     assert max(map(len, lines)) <= 77
     steps = [line for line in lines if "loss" in line]
-    assert len({re.search(r"step \d+", line)[0] for line in steps}) >= 3
-    assert all(re.search(r"%\|.*\| step \d+  loss \d+\.\d{3}  \[00:0\d(, 00:\d\d left)?]$", line) for line in steps)
+    assert len({re.search(r"step \d+", line)[0] for line in steps}) >= 2
+    assert all(re.search(r"%\|.*\| step \d+  loss \d+\.\d{3}  \[00:\d\d(, 00:\d\d left)?]$", line) for line in steps)
     assert " left]" in steps[-1]
     assert "preparing" in lines[0]
-    clocks = {re.search(r"validating  \[(\d\d:\d\d)", line)[1] for line in lines if "validating" in line}
-    assert len(clocks) >= 2
+    assert len(clocks_in(written)) >= 2
     train(tmp_path / "quiet", **settings)
     assert outcome(tmp_path / "shown") == outcome(tmp_path / "quiet")
 
@@ -82,12 +93,14 @@ def test_the_bar_moves_every_second_from_the_first_step_and_changes_nothing(tmp_
 def test_a_log_has_a_line_soon_whatever_log_every_is(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr(shown, "FIRST_LINE", 1.0)
     caplog.set_level(logging.INFO)
-    train(tmp_path, compute_loss=paused(toy_loss, 0.1), max_steps=45, log_every=1000, validate_every=1000)
+    train(tmp_path, compute_loss=paused(toy_loss, 0.1), max_steps=25, log_every=1000, validate_every=1000)
     told = [
-        message for message in caplog.messages if re.match(r"step \d+  loss \d+\.\d+  \[00:0\d, 00:0\d left]$", message)
+        message
+        for message in caplog.messages
+        if re.match(r"step \d+  loss \d+\.\d+  \[00:\d\d, 00:\d\d left]$", message)
     ]
-    assert 1 <= len(told) <= 3  # after one second and after two more
-    assert "[00:01" in told[0]
+    assert 1 <= len(told) <= 2  # after one second, and perhaps after two more
+    assert re.search(r"\[00:0[1-9]", told[0])
 
 
 def test_what_else_takes_long_is_told_in_a_log_too(caplog, monkeypatch):
@@ -148,7 +161,7 @@ def test_an_estimate_names_the_limit_that_is_reached_first(limit, done, words):
 
 
 def test_the_time_of_a_run_is_foretold(tmp_path):
-    slow = {"compute_loss": paused(toy_loss, 0.05)}
+    slow = {"compute_loss": paused(toy_loss, 0.03)}
     seconds, epochs = make_trainer(tmp_path / "timed", **slow).time_steps()
     assert not (tmp_path / "timed").exists()
     begun = time.monotonic()
