@@ -165,7 +165,7 @@ def test_a_signal_saves_and_leaves_with_zero(tmp_path, number):
     assert process.returncode == 0, errors
     result = json.loads(output)
     assert result["status"] == "stopped"
-    assert "same command" in result["reason"]
+    assert result["reason"] == {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}[number]
     assert result["step"] in steps_of(tmp_path / "a")
     train(tmp_path / "a", max_steps=60)
     train(tmp_path / "b", max_steps=60)

@@ -267,7 +267,7 @@ def test_a_signal_saves_and_the_same_command_goes_on(folder, number):
     process.send_signal(number)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
-    assert "run the same command again to go on" in err
+    assert "Run the same command to continue." in err
     steps = sorted(int(path.name.removeprefix("step_")) for path in folder.glob("runs/toy/checkpoints/step_*"))
     again = start(folder, "--set", f"training.max_steps={steps[-1] + 1}")
     _, err = again.communicate(timeout=120)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -24,7 +25,11 @@ logger = logging.getLogger("seq2seq.cli")
 @click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override one key; repeatable.")
 @click.option("--run-dir", type=FOLDER, metavar="DIR", help="Run folder [default: runs/NAME OF CONFIG].")
 @click.option("--overwrite", is_flag=True, help="Begin again, deleting the run that is in the folder.")
-@click.option("--dry-run", is_flag=True, help="Show configuration and figures; train nothing.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Show the configuration, figures and an estimate of the time; prepares the corpora, trains nothing.",
+)
 @click.option(
     "--verify-resume", is_flag=True, help="Show in a few steps, beside the run, that stopping it changes nothing."
 )
@@ -81,10 +86,14 @@ def _draw(folder: Path) -> None:
 
 
 def _tell(result: "TrainingResult", folder: Path, config: "Config") -> None:
+    if int(os.environ.get("RANK", 0)):
+        return  # of the processes of torchrun one speaks
+    if result.status == "stopped":
+        done = f"Saved at step {result.step:,} and stopped" if result.step else "Stopped before the first step"
+        logger.info("%s (%s). Run the same command to continue.", done, result.reason)
+        return
     best = f"; best {result.metric} {result.best_value:.4g} at step {result.best_step:,}" if result.best_step else ""
     logger.info("%s at step %s: %s%s", result.status, f"{result.step:,}", result.reason, best)
-    if result.status == "stopped":
-        return
     if config.task == "translation":
         logger.info("try: echo 'Your text.' | s2s translate %s", folder)
         if config.data.test:

@@ -180,7 +180,7 @@ class CorpusBuilder:
         unit, read = "texts" if self._is_labelled else "pairs", self._progress.read
         spans = source.spans(self._progress.position)
         with tqdm(
-            total=source.size, initial=read, desc=f"tokenising {source.name}", unit=f" {unit}", disable=None
+            total=source.size, initial=read, desc=f"tokenising {Path(source.name).name}", unit=f" {unit}", disable=None
         ) as bar:
             for block in encode_spans(spans, self._encoding, self._num_workers):
                 bar.update(block.counts.total)

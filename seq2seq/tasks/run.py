@@ -23,6 +23,8 @@ from seq2seq.tasks import classification, translation
 from seq2seq.tasks.initial import complete, load_initial
 from seq2seq.tasks.run_folder import RunFolder, alone_in, check, open_folder
 from seq2seq.tasks.work import Work
+from seq2seq.training.progress import counted, estimate, waiting_for
+from seq2seq.training.signals import leaving_at_once
 from seq2seq.training.state import TrainingResult
 from seq2seq.training.trainer import SaveBest, Trainer
 
@@ -59,15 +61,24 @@ def train(
             stack.enter_context(alone_in(folder))
             open_folder(folder, config, overwrite)
         here.barrier()
-        work = _build(config, initial, folder.tokenizer, folder.cache(config), here)
-        result = _trainer(config, work, folder, here, command, on_validation).run()
+        with leaving_at_once(here, "stopping; the same command goes on with the preparation"):
+            work = _build(config, initial, folder.tokenizer, folder.cache(config), here)
+            trainer = _trainer(config, work, folder, here, command, on_validation)
+            if here.is_main:
+                for line in _figures(config, work, training_sampler(config, work, here), here):
+                    logger.info("%s", line)
+        result = trainer.run()
     if here.is_main and result.status == "finished" and config.data.test:
-        _score_test_sets(config, work, folder, initial, command)
+        with leaving_at_once(here, f"the test sets are not scored; the model is in {folder.best}"):
+            _score_test_sets(config, work, folder, initial, command)
     return result
 
 
 def describe(config: Config, path: Path) -> str:
-    """What `train` would do: the resolved configuration, and the figures of model, corpora and batches."""
+    """What `train` would do: the resolved configuration, the figures of model, corpora and batches, and the time.
+
+    The corpora are prepared and cached as for training; a few steps are made, and what they learned is thrown away.
+    """
     initial = load_initial(config)
     config = complete(config, initial)
     folder = RunFolder(path)
@@ -76,8 +87,13 @@ def describe(config: Config, path: Path) -> str:
     with contextlib.closing(here):
         tokenizer_folder = folder.tokenizer if folder.tokenizer.is_dir() else None
         work = _build(config, initial, tokenizer_folder, folder.cache(config), here)
-        sampler = training_sampler(config, work, here)
-        return "\n".join([config_file.dump(config), *(f"# {line}" for line in _figures(config, work, sampler, here))])
+        figures = _figures(config, work, training_sampler(config, work, here), here)
+        with waiting_for("timing a few steps", shown=here.is_main):
+            trainer = _trainer(config, work, folder, here, command="", on_validation=lambda: None)
+            with contextlib.closing(trainer.stream):
+                a_step = trainer.time_steps()
+        figures.append(f"time: {estimate(config.training, *a_step)}")
+        return "\n".join([config_file.dump(config), *(f"# {line}" for line in figures)])
 
 
 def training_sampler(config: Config, work: Work, here: Runtime) -> TokenBudgetSampler:
@@ -107,9 +123,6 @@ def _trainer(
     config: Config, work: Work, folder: RunFolder, here: Runtime, command: str, on_validation: Callable[[], None]
 ) -> Trainer:
     sampler = training_sampler(config, work, here)
-    if here.is_main:
-        for line in _figures(config, work, sampler, here):
-            logger.info("%s", line)
 
     def validate(model: torch.nn.Module):
         if here.is_main:
@@ -166,8 +179,9 @@ def _score_test_sets(config: Config, work: Work, folder: RunFolder, initial: Loa
     """Score the best model, and beside it the model it started from: told, and written into the model card."""
     logger.info("scoring the test sets: %s", ", ".join(config.data.test))
     try:
-        scores = work.score_test_sets(folder.best)
-        before = work.score_test_sets(initial.folder) if initial and initial.task == config.task else []
+        with waiting_for("scoring the test sets"):
+            scores = work.score_test_sets(folder.best)
+            before = work.score_test_sets(initial.folder) if initial and initial.task == config.task else []
     except UserError as error:
         logger.warning("the test sets are not scored: %s", error)
         return
@@ -189,12 +203,12 @@ def _figures(config: Config, work: Work, sampler: TokenBudgetSampler, here: Runt
     vocabularies = {work.tokenizers.source.vocab_size, work.tokenizers.target.vocab_size}
     corpora = ", ".join(f"{record.role} {record.name} {record.examples:,}" for record in work.data)
     budget = "target" if config.task == "translation" else "source"
+    processes = " and process" if here.world_size > 1 else ""
     return [
         f"model: {parameters:,} parameters, vocabulary {' + '.join(f'{size:,}' for size in sorted(vocabularies))}",
         f"data: {corpora}; training corpus: {work.corpus.counts}",
-        f"batches: {'about ' if sections > 1 else ''}{sections * batches:,} an epoch and process, up to "
-        f"{config.training.batch_tokens:,} {budget} tokens, "
-        f"{100 * sampler.padding(0):.1f} % padding",
-        f"device: {here.device}, {str(here.precision).removeprefix('torch.')}, {torch.get_num_threads()} threads, "
-        f"{here.world_size} process{'es' if here.world_size > 1 else ''}",
+        f"batches: {'about ' if sections > 1 else ''}{sections * batches:,} per epoch{processes}, each up to "
+        f"{config.training.batch_tokens:,} {budget} tokens, {100 * sampler.padding(0):.1f} % padding",
+        f"device: {here.device}, {str(here.precision).removeprefix('torch.')}, "
+        f"{counted(torch.get_num_threads(), 'thread')}, {here.world_size} process{'es' * (here.world_size > 1)}",
     ]

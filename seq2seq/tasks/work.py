@@ -24,6 +24,7 @@ from seq2seq.model_card import DataRecord, ScoreRecord
 from seq2seq.model_folder import LoadedModel
 from seq2seq.runtime import Runtime
 from seq2seq.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.training.progress import waiting_for
 from seq2seq.training.state import Validation
 from seq2seq.training.step import ComputeLoss
 
@@ -116,7 +117,8 @@ def overlap_notes(
     with atomic.locked_if_possible(path.with_suffix(".lock")):
         notes = _stored_notes(path)
         if notes is None:
-            found = overlap_warning(find_overlap(chain.from_iterable(train), held_out, num_workers))
+            with waiting_for("comparing the training corpus with the validation and test sets"):
+                found = overlap_warning(find_overlap(chain.from_iterable(train), held_out, num_workers))
             notes = [found] if found else []
             with contextlib.suppress(OSError):  # where nothing can be kept, the next run looks again
                 atomic.write_file(path, json.dumps(notes).encode())
@@ -135,8 +137,13 @@ def _stored_notes(path: Path) -> list[str] | None:
 
 
 def _train_tokenizers(config: Config, texts: Callable[[], tuple[Iterable[str], Iterable[str]]]) -> TokenizerPair:
-    logger.info("training the tokenizer (%s, %d pieces)", config.tokenizer.kind, config.tokenizer.vocab_size)
+    logger.info("training the tokenizer (%s, %s pieces)", config.tokenizer.kind, f"{config.tokenizer.vocab_size:,}")
     source, target = texts()
+    with waiting_for("training the tokenizer"):
+        return _trained_on(source, target, config)
+
+
+def _trained_on(source: Iterable[str], target: Iterable[str], config: Config) -> TokenizerPair:
     if config.task == "classification" or config.tokenizer.shared:
         shared = Tokenizer.train(_both(source, target), config.tokenizer, config.seed)
         return TokenizerPair(shared, shared)

@@ -9,30 +9,44 @@ import json
 import logging
 import math
 import os
-import sys
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
+from seq2seq.config import TrainingConfig
 from seq2seq.errors import RunError
+from seq2seq.training.progress import LiveLine, clock, estimate
 from seq2seq.training.state import Sample
 
 METRICS, SAMPLES, TENSORBOARD = "metrics.jsonl", "samples.txt", "tensorboard"
+SECONDS_TO_ESTIMATE = 5.0
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """Where training was, and when."""
+
+    step: int = 0
+    progress: float = 0.0
+    epoch: float = 0.0
+    time: float = field(default_factory=time.monotonic)
 
 
 class Monitor:
     """Writes the records of one run; on other ranks than the main one (`folder` None) it is silent."""
 
-    def __init__(self, folder: Path | None):
-        self._folder = folder
-        self._bar: tqdm | None = None
+    def __init__(self, folder: Path | None, config: TrainingConfig):
+        self._folder, self._config = folder, config
+        self._line: LiveLine | None = None
         self._board: Any = None
-        self._started, self._progress_at_start = 0.0, 0.0
+        self._now, self._loss, self._speed, self.doing = _Moment(), math.nan, "", "preparing"
+        self._first: _Moment | None = None
+        self._opened = time.monotonic()
+        self._has_estimated = False
 
     def open(self, step: int, progress: float, lengths: Mapping[str, int]) -> None:
         """Begin at `step`, with the files cut to the `lengths` that `lengths()` gave there."""
@@ -40,14 +54,27 @@ class Monitor:
             return
         for name in (METRICS, SAMPLES):
             _cut(self._folder / name, lengths.get(name, 0))
-        self._started, self._progress_at_start = time.monotonic(), progress
         if importlib.util.find_spec("tensorboard"):
             from torch.utils.tensorboard import SummaryWriter
 
             self._board = SummaryWriter(str(self._folder / TENSORBOARD), purge_step=step + 1 if step else None)
-        if sys.stderr.isatty():
-            layout = "{percentage:3.0f}%|{bar}| {desc} [{elapsed}<{postfix}]"
-            self._bar = tqdm(total=1.0, initial=progress, bar_format=layout, desc=f"step {step:,}", leave=False)
+        self._now = _Moment(step, progress)
+        self._line = LiveLine(self._text, lambda: self._now.progress)
+
+    def step(self, step: int, progress: float, epoch: float) -> None:
+        """A step was made: shown, and the first seconds of them tell how long the run will take."""
+        self._now, self.doing = _Moment(step, progress, epoch), ""
+        first = self._first = self._first or self._now
+        seconds = self._now.time - first.time
+        if seconds >= SECONDS_TO_ESTIMATE and not self._has_estimated and self._line is not None:
+            self._has_estimated = True
+            steps = step - first.step
+            text = estimate(self._config, seconds / steps, (epoch - first.epoch) / steps, progress)
+            self.say(f"time: {text}")
+
+    def loss(self, value: float) -> None:
+        """The loss of the latest step that is known."""
+        self._loss = value
 
     def lengths(self) -> dict[str, int]:
         """Bytes of each file, after bringing them to the disk; part of a checkpoint."""
@@ -66,14 +93,9 @@ class Monitor:
         if self._folder is None:
             return
         self._record(record)
-        left = self._time_left(progress)
-        figures = f"loss {record['loss']:.3f}  {record['tokens_per_second']:,.0f} tokens/s"
-        if self._bar is None:
-            log.info("step %s  %s  %s left", f"{record['step']:,}", figures, left)
-        else:
-            self._bar.n = progress
-            self._bar.set_description_str(f"step {record['step']:,}  {figures}", refresh=False)
-            self._bar.set_postfix_str(left, refresh=True)
+        self._loss, self._speed = record["loss"], f"  {record['tokens_per_second']:,.0f} tokens/s"
+        if self._line is None or not self._line.is_on_terminal:
+            self.say(f"step {record['step']:,}{self._figures()}{self._clocks()}")
 
     def validation(self, record: Mapping[str, float], samples: Sequence[Sample], better: bool) -> None:
         """A validation record, and the translations of that moment."""
@@ -89,8 +111,9 @@ class Monitor:
                     f"source:    {sample.source}",
                     f"reference: {sample.reference}",
                     f"output:    {sample.output}",
+                    "",
                 ]
-            self._append(SAMPLES, "\n".join([*lines, "", ""]))
+            self._append(SAMPLES, "\n".join([*lines, ""]))
 
     def event(self, record: Mapping[str, Any]) -> None:
         """A record that is neither of these, such as a roll-back."""
@@ -101,18 +124,17 @@ class Monitor:
         """One line for the person who watches, above the bar where there is one."""
         if self._folder is None:
             return
-        if self._bar is None or level > logging.INFO:
-            log.log(level, "%s", text)
-        else:
-            self._bar.write(text, file=sys.stderr)
+        if self._line is not None:
+            self._line.told()
+        log.log(level, "%s", text)
 
     def close(self) -> None:
-        """Take the bar away and close TensorBoard."""
-        if self._bar is not None:
-            self._bar.close()
+        """Take the line away and close TensorBoard."""
+        if self._line is not None:
+            self._line.close()
         if self._board is not None:
             self._board.close()
-        self._bar = self._board = None
+        self._line = self._board = None
 
     def _record(self, record: Mapping[str, float]) -> None:
         self._append(METRICS, _line(record))
@@ -132,11 +154,22 @@ class Monitor:
                 "command is run again"
             ) from error
 
-    def _time_left(self, progress: float) -> str:
-        done = progress - self._progress_at_start
-        if done <= 0:
-            return "?"
-        return tqdm.format_interval(int((time.monotonic() - self._started) * (1 - progress) / done))
+    def _text(self) -> str:
+        """What is shown each second."""
+        figures = f"  {self.doing}" if self.doing else self._figures()
+        return f"step {self._now.step:,}{figures}{self._clocks()}"
+
+    def _figures(self) -> str:
+        return ("" if math.isnan(self._loss) else f"  loss {self._loss:.3f}") + self._speed
+
+    def _clocks(self) -> str:
+        """The time since the start, and what is left by the pace since the first step; both move on in a long step."""
+        first, now = self._first or self._now, self._now
+        left = ""
+        if now.progress > first.progress:
+            pace = (now.time - first.time) / (now.progress - first.progress)
+            left = f", {clock(max(0.0, pace * (1 - now.progress) - (time.monotonic() - now.time)))} left"
+        return f"  [{clock(time.monotonic() - self._opened)}{left}]"
 
 
 def _line(record: Mapping[str, Any]) -> str:

@@ -22,10 +22,13 @@ class Results:
     def __init__(self, config: TrainingConfig, runtime: Runtime, monitor: Monitor):
         self._config, self._runtime, self._monitor = config, runtime, monitor
         self._unread: list[tuple[int, Tensor, float, float]] = []
+        self._coming: tuple[Tensor, torch.cuda.Event, float] | None = None
 
     def add(self, step: int, loss: Tensor, correct: Tensor, norm: Tensor, targets: float, tokens: float) -> None:
         """Loss and correct targets summed over this rank; the norm, targets and tokens are those of all ranks."""
         self._unread.append((step, torch.stack([loss, correct, norm]), targets, tokens))
+        if self._runtime.is_main:
+            self._show(loss, self._runtime.world_size / max(1.0, targets))
 
     def due(self, step: int) -> bool:
         """Whether results are read now; on a processor they always are, because nothing waits for it."""
@@ -67,6 +70,18 @@ class Results:
             "grad_norm": window.grad_norm / (window.steps or math.nan),
             "bad_steps": state.bad_steps,
         }
+
+    def _show(self, loss: Tensor, scale: float) -> None:
+        """Show a loss that has come from the device, and send for the next: a GPU is not waited for."""
+        if self._runtime.device.type == "cpu":
+            self._monitor.loss(float(loss) * scale)
+        elif self._coming is None and self._runtime.device.type == "cuda":
+            copy, has_come = loss.to("cpu", non_blocking=True), torch.cuda.Event()
+            has_come.record()
+            self._coming = copy, has_come, scale
+        elif self._coming is not None and self._coming[1].query():
+            self._monitor.loss(float(self._coming[0]) * self._coming[2])
+            self._coming = None
 
     def _good(
         self, state: RunState, loss: float, correct: float, norm: float, targets: float, tokens: float

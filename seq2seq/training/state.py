@@ -41,6 +41,7 @@ class TrainingResult:
     status: str
     """`finished`, `stopped` (by a signal; it can go on), or `already finished` (nothing was trained)."""
     reason: str
+    """Which limit was reached, or the name of the signal."""
     step: int
     best_step: int | None
     best_value: float | None

@@ -4,8 +4,9 @@ The trainer calls it. The gradient is that of the mean loss over the targets of 
 they are cut, so that accumulation, ranks and memory make no difference to what is learned.
 """
 
+import contextlib
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -132,6 +133,19 @@ class GradientStep:
             )
         self.split_above = min(self.split_above or size, size - 1)
         return batch.split()
+
+
+@contextlib.contextmanager
+def undisturbed(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode inside; what is drawn there changes nothing that training draws afterwards."""
+    draws = random_state()
+    module.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        module.train()
+        restore_random_state(draws)
 
 
 def padded_size(batch: Any) -> int:

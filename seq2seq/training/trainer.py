@@ -7,11 +7,10 @@ was killed at any moment and is started again ends, on a processor, in the same 
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from seq2seq import atomic
@@ -20,6 +19,7 @@ from seq2seq.config import TrainingConfig
 from seq2seq.errors import CheckpointError, RunError
 from seq2seq.runtime import Runtime, random_state, restore_random_state
 from seq2seq.tensors import average, distinct, load_tied
+from seq2seq.training.final_average import states_to_average
 from seq2seq.training.monitor import Monitor
 from seq2seq.training.optim import ExponentialMovingAverage, learning_rate, load_optimizer_tensors, optimizer_tensors
 from seq2seq.training.ranks import naming_lost_ranks, share_weights
@@ -33,7 +33,7 @@ from seq2seq.training.sharding import (
     weights,
     whole,
 )
-from seq2seq.training.signals import StopSignal
+from seq2seq.training.signals import StopSignal, answers
 from seq2seq.training.state import (
     METRIC_KEYS,
     RunState,
@@ -44,7 +44,7 @@ from seq2seq.training.state import (
     end_reason,
     progress,
 )
-from seq2seq.training.step import ComputeLoss, GradientStep
+from seq2seq.training.step import ComputeLoss, GradientStep, undisturbed
 
 Validate = Callable[[nn.Module], Validation]
 SaveBest = Callable[[Mapping[str, Tensor], Mapping[str, float]], None]
@@ -90,9 +90,10 @@ class Trainer:
             deal_out(module, runtime)
         self._step = GradientStep(module, compute_loss, config, runtime)
         self._average = ExponentialMovingAverage(module, config.ema) if config.ema else None
-        self._monitor = Monitor(self._folder if runtime.is_main else None)
+        self._monitor = Monitor(self._folder if runtime.is_main else None, config)
         self._results = Results(config, runtime, self._monitor)
-        self._rate = 0.0
+        self._stop = StopSignal(runtime, *answers(runtime, self._whereabouts))
+        self._rate, self._saved_step = 0.0, 0
         # This rank's clock. The state has the main rank's, as last agreed on, so that all ranks decide alike.
         self._seconds = self._last_lap = 0.0
 
@@ -103,14 +104,18 @@ class Trainer:
             RunError: training diverged, memory is too small, or a rank was lost.
             CheckpointError: a checkpoint cannot be read or written.
         """
-        with StopSignal() as stop, naming_lost_ranks(self.runtime):
+        with self._stop, naming_lost_ranks(self.runtime):
             try:
-                return self._run(stop)
+                return self._run()
+            except KeyboardInterrupt:  # in a rehearsal or validation, which will be made again
+                if self.state.step != self._saved_step:
+                    self._save()
+                return self._result("stopped", self._stop.requested)
             finally:
                 self._monitor.close()
                 self.stream.close()
 
-    def _run(self, stop: StopSignal) -> TrainingResult:
+    def _run(self) -> TrainingResult:
         files = self._begin()
         reason = self._end_reason()
         if reason and self.state.finished:
@@ -118,26 +123,30 @@ class Trainer:
         if self.state.step:
             self._monitor.say(f"going on from step {self.state.step:,}")
         self.state.finished = None
+        self._saved_step = self.state.step
         self._monitor.open(self.state.step, progress(self.state, self.stream.epoch, self.config), files)
         self._rehearse()
         self._seconds, self._last_lap = self.state.seconds, time.monotonic()
+        if self._validation_due():
+            self._validate_now()
+            reason = self._end_reason()
         stopping = False
         while reason is None and not stopping:
-            stopping = self._train_step(stop)
+            stopping = self._train_step()
             reason = self._end_reason()
             if (reason or stopping or self._results.due(self.state.step)) and (problem := self._read_results()):
                 self._roll_back(problem)
                 reason = None
                 continue
-            if self.state.step % self.config.log_every == 0:
+            if reason or self.state.step % self.config.log_every == 0:
                 self._log()
-            if self.state.step % self.config.validate_every == 0:
+            if self._validation_due():
                 self._validate_now()
                 reason = self._end_reason()
             if reason is None and (stopping or self._checkpoint_due()):
                 self._save()
         if reason is None:
-            return self._result("stopped", "stopped by a signal; run the same command again to go on")
+            return self._result("stopped", self._stop.requested)
         return self._finish(reason)
 
     def _end_reason(self) -> str | None:
@@ -199,12 +208,14 @@ class Trainer:
     def _rehearse(self) -> None:
         """Try the batches that need the most memory, so that a run fails in its first minute or not at all."""
         self.module.train()
-        for batch in self._rehearsal:
-            self._step.rehearse(batch)
+        with self._stop.interrupting():
+            for batch in self._rehearsal:
+                self._step.rehearse(batch)
+        self._monitor.doing = ""
 
     # -- steps -------------------------------------------------------------------------------------------------------
 
-    def _train_step(self, stop: StopSignal) -> bool:
+    def _train_step(self) -> bool:
         """One optimiser step; whether any rank was asked to stop before it."""
         state = self.state
         batches = [next(self.stream) for _ in range(self.config.accumulate)]
@@ -213,7 +224,7 @@ class Trainer:
         targets, tokens, stopping, state.seconds = self.runtime.all_reduce([
             float(sum(batch.num_targets for batch in batches)),
             float(sum(batch.num_tokens for batch in batches)),
-            float(stop.requested),
+            float(bool(self._stop.requested)),
             self._seconds if self.runtime.is_main else 0.0,
         ])  # fmt: skip
         state.step += 1
@@ -226,7 +237,20 @@ class Trainer:
             self._average.update(state.step)
         state.split_above = self._step.split_above
         self._results.add(state.step, *sums, norm, targets, tokens)
-        return bool(stopping) or (self.runtime.world_size == 1 and stop.requested)
+        self._monitor.step(state.step, share, self.stream.epoch)
+        return bool(stopping) or (self.runtime.world_size == 1 and bool(self._stop.requested))
+
+    def time_steps(self, most_steps: int = 20, most_seconds: float = 3.0) -> tuple[float, float]:
+        """(seconds, epochs) of a step, by training a few; nothing is written, and the trainer is of no further use."""
+        self._last_lap = time.monotonic()
+        self._train_step()  # slower than the others
+        self._read_results()
+        began, epoch = time.monotonic(), self.stream.epoch
+        while self.state.step == 1 or (self.state.step <= most_steps and self.state.seconds < most_seconds):
+            self._train_step()
+            self._read_results()
+        steps = self.state.step - 1
+        return (time.monotonic() - began) / steps, (self.stream.epoch - epoch) / steps
 
     def _read_results(self) -> str | None:
         problem = self._results.read(self.state)
@@ -275,10 +299,11 @@ class Trainer:
         `averaged` is the number of checkpoints that the weights are the mean of, at the end of a run.
         """
         state = self.state
+        self._monitor.doing = "validating"
         state.window.seconds += self._lap()
         began = self._seconds
-        with self._averaged(), _undisturbed(self.module):
-            with whole(self.module):
+        with self._averaged(), undisturbed(self.module):
+            with whole(self.module), self._stop.interrupting():
                 found = self._validate(self.module)
             metrics = self.runtime.gather(dict(found.metrics))[0]
             metric = choose_metric(self.config.best_metric, metrics)
@@ -294,6 +319,10 @@ class Trainer:
         self._lap()
         state.seconds, state.validation_seconds = self.runtime.gather((self._seconds, self._seconds - began))[0]
 
+    def _validation_due(self) -> bool:
+        step = self.state.step
+        return 0 < step != self.state.validated_step and step % self.config.validate_every == 0
+
     def _averaged(self) -> contextlib.AbstractContextManager:
         return self._average.applied() if self._average else contextlib.nullcontext()
 
@@ -308,34 +337,19 @@ class Trainer:
 
     def _try_average(self) -> None:
         """Validate the mean of the last or best checkpoints; it becomes `best/` when it is better."""
-        count, now = self.config.average_count, self.state.step
-        saved = [step for step in checkpoints.saved_steps(self.checkpoints) if step < now]
-        if self.config.average == "last":
-            chosen = [*saved[-(count - 1) :], now]
-        else:
-            chosen = [step for step in self.state.best_steps(count) if step in {*saved, now}]
         with self._averaged():
             own = {name: tensor.clone() for name, tensor in distinct(self.module.state_dict()).items()}
-        states = [own if step == now else self._saved_weights(step) for step in sorted(chosen)]
-        states = [state for state in states if state]
+        states = states_to_average(self.checkpoints, self.state, self.config, own)
         if len(states) < 2:
             return
         trained = {name: tensor.clone() for name, tensor in distinct(self.module.state_dict()).items()}
         following, self._average = self._average, None
         load_tied(self.module, average(states))
-        self._validate_now(averaged=len(states))
-        load_tied(self.module, trained)
-        self._average = following
-
-    def _saved_weights(self, step: int) -> dict[str, Tensor] | None:
-        folder = checkpoints.step_folder(self.checkpoints, step)
         try:
-            tensors = checkpoints.load_checkpoint(folder).tensors
-        except CheckpointError as error:
-            self._monitor.say(f"not averaged: {error}", logging.WARNING)
-            return None
-        weights = {**tensors["model"], **tensors.get("ema", {})}
-        return {name: tensor.to(self.runtime.device) for name, tensor in weights.items()}
+            self._validate_now(averaged=len(states))
+        finally:
+            load_tied(self.module, trained)
+            self._average = following
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
 
@@ -346,6 +360,7 @@ class Trainer:
 
     def _save(self) -> None:
         """Write a checkpoint of this step, and delete those that are no longer kept."""
+        self._monitor.doing, self._saved_step = "saving", self.state.step
         draws = self.runtime.gather(random_state())
         model = gathered(weights(self.module), self.runtime)
         moments = gathered(optimizer_tensors(self.module, self._step.optimizer), self.runtime)
@@ -372,19 +387,10 @@ class Trainer:
             self.checkpoints, {*saved[-self.config.keep_last :], *self.state.best_steps(self.config.keep_best)}
         )
 
+    def _whereabouts(self) -> tuple[str, int, int | None]:
+        """What is done beside steps, the step, and that of the last checkpoint: for the answer to a signal."""
+        return self._monitor.doing, self.state.step, max(checkpoints.saved_steps(self.checkpoints), default=None)
+
     def _result(self, status: str, reason: str) -> TrainingResult:
         state = self.state
         return TrainingResult(status, reason, state.step, state.best_step, state.best_value, state.metric)
-
-
-@contextlib.contextmanager
-def _undisturbed(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside; what is drawn there changes nothing that training draws afterwards."""
-    draws = random_state()
-    module.eval()
-    try:
-        with torch.no_grad():
-            yield
-    finally:
-        module.train()
-        restore_random_state(draws)

@@ -1,0 +1,126 @@
+"""What a person sees while a run works: a line that moves every second on a terminal, a few lines in a log.
+
+The monitor shows training with it, `tasks` whatever else takes long; `s2s train` says with it how long a run will take.
+"""
+
+import contextlib
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from tqdm import tqdm
+
+from seq2seq.config import TrainingConfig
+from seq2seq.training.state import RunState, limits, progress
+
+FIRST_LINE, MOST_SECONDS = 10.0, 60.0  # in a log: after so long, then twice as long each time, up to a minute
+
+log = logging.getLogger(__name__)
+
+
+class LiveLine:
+    """Shows `text()` every second on a terminal, beside a bar of `share()`; in a log, where nothing else was told."""
+
+    def __init__(self, text: Callable[[], str], share: Callable[[], float] | None = None):
+        self._text, self._share = text, share
+        self._bar: tqdm | None = None
+        if sys.stderr is not None and sys.stderr.isatty():
+            layout = "{desc}" if share is None else "{percentage:3.0f}%|{bar}| {desc}"
+            self._bar = tqdm(total=1.0, bar_format=layout, desc=text(), leave=False, ncols=_columns())
+        self._quiet, self._told = FIRST_LINE, time.monotonic()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._move, daemon=True, name="s2s-progress")
+        self._thread.start()
+
+    @property
+    def is_on_terminal(self) -> bool:
+        """Whether it is drawn, rather than logged."""
+        return self._bar is not None
+
+    def told(self) -> None:
+        """Something was logged: the log needs no line of ours for a while."""
+        self._told = time.monotonic()
+
+    def close(self) -> None:
+        """Take the line away."""
+        self._closed.set()
+        self._thread.join()
+        if self._bar is not None:
+            self._bar.close()
+
+    def _move(self) -> None:
+        while not self._closed.wait(1.0 if self._bar is None else 0.5):
+            if self._bar is not None:
+                self._bar.n, self._bar.ncols = self._share() if self._share else 0.0, _columns()
+                self._bar.set_description_str(self._text(), refresh=True)
+            elif time.monotonic() - self._told >= self._quiet:
+                self._quiet = min(2 * self._quiet, MOST_SECONDS)
+                self.told()
+                log.info("%s", self._text())
+
+
+@contextlib.contextmanager
+def waiting_for(what: str, shown: bool = True) -> Iterator[None]:
+    """Show inside that `what` is going on, and for how long."""
+    began = time.monotonic()
+    line = LiveLine(lambda: f"{what} [{clock(time.monotonic() - began)}]") if shown else None
+    try:
+        yield
+    finally:
+        if line is not None:
+            line.close()
+
+
+def clear_bars() -> None:
+    """Take every progress bar of this process from the terminal, before it ends in the middle of something."""
+    for bar in list(getattr(tqdm, "_instances", ())):
+        bar.close()
+
+
+def _columns() -> int:
+    """What a line may fill: a ^C that the terminal writes behind it must not begin a second one."""
+    with contextlib.suppress(OSError):
+        return max(20, os.get_terminal_size(sys.stderr.fileno()).columns - 3)
+    return 77
+
+
+def clock(seconds: float) -> str:
+    """Such as 4:26:14, or 01:30."""
+    return tqdm.format_interval(int(seconds))
+
+
+def duration(seconds: float) -> str:
+    """In words, no more exact than an estimate is: 90 seconds, 45 minutes, 4 hours 30 minutes, 2 days 3 hours."""
+    minutes = round(seconds / 60)
+    if seconds < 120:
+        return counted(max(1, round(seconds)), "second")
+    if minutes < 120:
+        return counted(minutes, "minute")
+    big, small = divmod(minutes, 60) if minutes < 48 * 60 else divmod(round(minutes / 60), 24)
+    nouns = ("hour", "minute") if minutes < 48 * 60 else ("day", "hour")
+    return counted(big, nouns[0]) + (f" {counted(small, nouns[1])}" if small else "")
+
+
+def counted(number: int, noun: str) -> str:
+    """The number and the noun, which gets an s where it needs one."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def estimate(config: TrainingConfig, seconds_per_step: float, epochs_per_step: float, done: float = 0.0) -> str:
+    """How long training takes, in words, when `done` of it lies behind."""
+    share = progress(RunState(step=1, seconds=seconds_per_step), epochs_per_step, config)
+    steps = (1 - done) / share
+    time_needed = duration(steps * seconds_per_step)
+    digits = ".0f" if seconds_per_step >= 10 else ".2g"
+    pace = f"{epochs_per_step * steps:,.1f} epochs, {seconds_per_step:{digits}} s per step"
+    start = "" if done else "start-up, "
+    if share == min(1.0, seconds_per_step / limits(config)[2]):
+        number = counted(round(float(f"{steps:.2g}")), "step")
+        what = f"training.max_minutes ends it in about {time_needed}, after about {number}"
+        return f"{what} ({pace}); not counted: {start}test sets"
+    most, left = "at most " * bool(config.patience), " left" * bool(done)
+    what = f"{most}about {time_needed}{left} for {counted(round(steps), 'step')}"
+    return f"{what} ({pace}); not counted: {start}validation, test sets"
