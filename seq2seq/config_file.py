@@ -20,15 +20,6 @@ from seq2seq.config import Config, DataConfig, PresetSection, Section, SourceCon
 from seq2seq.errors import ConfigError, did_you_mean
 from seq2seq.hub import is_hub_name
 
-# What may change between two starts of a run: it decides how long and how closely it is watched, not what it computes.
-CHANGEABLE = (
-    "data.test", "data.num_workers", "data.cache_dir", "data.label_names", "search", "evaluation",
-    "training.max_steps", "training.max_epochs", "training.max_minutes", "training.patience",
-    "training.validate_every", "training.checkpoint_every", "training.keep_last", "training.keep_best",
-    "training.log_every", "training.num_samples", "training.max_bad_steps", "training.max_rollbacks",
-    "training.average", "training.average_count", "training.device", "training.threads", "training.shard",
-)  # fmt: skip
-
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Config:
     """Read a configuration, apply `KEY=VALUE` overrides, and check everything that can be checked without work.
@@ -128,11 +119,6 @@ def changes(old: Config, new: Config) -> list[tuple[str, Any, Any]]:
     before, after = _flatten(old.model_dump(mode="json")), _flatten(new.model_dump(mode="json"))
     keys = [*before, *(key for key in after if key not in before)]
     return [(key, before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)]
-
-
-def may_change(key: str) -> bool:
-    """Whether a run that has checkpoints goes on when this key has another value."""
-    return any(key == allowed or key.startswith(allowed + ".") for allowed in CHANGEABLE)
 
 
 def shipped_folder() -> Path:
@@ -283,11 +269,14 @@ def _cross_check(config: Config) -> list[str]:
             f"training.best_metric: {training.best_metric!r} is not a metric of {config.task}; "
             f"use one of {', '.join(allowed)}"
         )
-    if training.average != "none" and training.average_count > max(training.keep_last, training.keep_best):
-        kept = "keep_last" if training.average == "last" else "keep_best"
-        problems.append(
-            f"training.average_count: {training.average_count} checkpoints are not kept; raise training.{kept}"
-        )
+    if training.average != "none":
+        key = f"keep_{training.average}"
+        kept = getattr(training, key)
+        if training.average_count > kept:
+            problems.append(
+                f"training.average_count: {training.average_count}, but training.{key} keeps {kept}; raise it to "
+                f"{training.average_count}"
+            )
     return problems
 
 
@@ -374,6 +363,8 @@ def _without_unset(value: Any) -> Any:
 def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in values.items():
+        if isinstance(value, list) and all(isinstance(item, Mapping) for item in value):
+            value = {str(index): item for index, item in enumerate(value)}
         if isinstance(value, Mapping) and value:
             flat.update(_flatten(value, f"{prefix}{key}."))
         else:

@@ -4,9 +4,12 @@
 """
 
 import contextlib
+import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from types import ModuleType
 
 import torch
 from torch import Tensor
@@ -17,11 +20,20 @@ from seq2seq.data.batches import BatchStream
 from seq2seq.data.sampler import TokenBudgetSampler
 from seq2seq.errors import UserError
 from seq2seq.model_card import ScoreRecord, model_card
-from seq2seq.model_folder import CARD, LoadedModel, load_model, save_model
+from seq2seq.model_folder import CARD, LoadedModel, load_model, save_model, update_settings
 from seq2seq.runtime import Runtime
 from seq2seq.tasks import classification, translation
+from seq2seq.tasks.identity import Sources, identity, makes_other_tokenizers, read_noted
 from seq2seq.tasks.initial import complete, load_initial
-from seq2seq.tasks.run_folder import RunFolder, alone_in, check, open_folder
+from seq2seq.tasks.run_folder import (
+    RunFolder,
+    alone_in,
+    check_place,
+    differences,
+    note_tokenizers,
+    open_folder,
+    refusal,
+)
 from seq2seq.tasks.work import Work
 from seq2seq.training.state import TrainingResult
 from seq2seq.training.trainer import SaveBest, Trainer
@@ -35,8 +47,8 @@ def train(
     command: str,
     overwrite: bool = False,
     on_validation: Callable[[], None] = lambda: None,
-) -> TrainingResult:
-    """Train, or go on training, in the run folder at `path`.
+) -> TrainingResult | None:
+    """Train, or go on training, in the run folder at `path`; None on other ranks than the main one.
 
     Args:
         config: resolved and checked.
@@ -49,33 +61,50 @@ def train(
         UserError: something is wrong with the configuration, the data or the folder.
         RunError: training itself failed; the message names the last good checkpoint.
     """
-    folder = RunFolder(path)
+    folder = RunFolder.at(path)
     initial = load_initial(config)
     config = complete(config, initial)
-    check(folder, config, overwrite)
-    here = runtime.start(config.training.device, config.training.precision, config.training.threads)
-    with contextlib.closing(here), contextlib.ExitStack() as stack:
-        if here.is_main:
-            stack.enter_context(alone_in(folder))
-            open_folder(folder, config, overwrite)
-        here.barrier()
-        work = _build(config, initial, folder.tokenizer, folder.cache(config), here)
-        result = _trainer(config, work, folder, here, command, on_validation).run()
-    if here.is_main and result.status == "finished" and config.data.test:
-        _score_test_sets(config, work, folder, initial, command)
-    return result
+    check_place(folder, config)
+    if not overwrite and (error := refusal(folder, differences(folder, config, {}))):
+        raise error
+    cache = folder.cache(config)
+    with contextlib.ExitStack() as stack:
+        with contextlib.closing(_started(config)) as here:
+            if here.is_main:
+                stack.enter_context(alone_in(folder))
+            sources = _task(config).open_sources(config, cache)
+            if here.is_main:
+                open_folder(folder, config, overwrite, identity(config, sources, initial))
+            here.barrier()
+            work = _build(config, initial, sources, folder.tokenizer, cache, here)
+            if here.is_main:
+                note_tokenizers(folder, config)
+                update_settings(folder.best, config)
+            result = _trainer(config, work, folder, here, command, on_validation).run()
+        if not here.is_main:
+            return None
+        if result.status != "stopped" and config.data.test:
+            _score_test_sets(config, work, sources, folder, initial, command)
+        return result
 
 
 def describe(config: Config, path: Path) -> str:
-    """What `train` would do: the resolved configuration, and the figures of model, corpora and batches."""
+    """What `train` would do: the resolved configuration, and the figures of model, corpora and batches.
+
+    Where the run in the folder could not go on like this, that is said too.
+    """
+    folder = RunFolder.at(path)
     initial = load_initial(config)
     config = complete(config, initial)
-    folder = RunFolder(path)
-    check(folder, config, overwrite=False)
-    here = runtime.start(config.training.device, config.training.precision, config.training.threads)
-    with contextlib.closing(here):
-        tokenizer_folder = folder.tokenizer if folder.tokenizer.is_dir() else None
-        work = _build(config, initial, tokenizer_folder, folder.cache(config), here)
+    check_place(folder, config)
+    with contextlib.closing(_started(config)) as here:
+        cache = folder.cache(config)
+        sources = _task(config).open_sources(config, cache)
+        changed = differences(folder, config, identity(config, sources, initial))
+        if error := refusal(folder, changed):
+            logger.warning("training would be refused:\n%s", error)
+        is_stale = not folder.tokenizer.is_dir() or any(makes_other_tokenizers(key) for key, _ in changed)
+        work = _build(config, initial, sources, None if is_stale else folder.tokenizer, cache, here)
         sampler = training_sampler(config, work, here)
         return "\n".join([config_file.dump(config), *(f"# {line}" for line in _figures(config, work, sampler, here))])
 
@@ -95,12 +124,24 @@ def training_sampler(config: Config, work: Work, here: Runtime) -> TokenBudgetSa
     )
 
 
+def _started(config: Config) -> Runtime:
+    return runtime.start(config.training.device, config.training.precision, config.training.threads)
+
+
+def _task(config: Config) -> ModuleType:
+    return translation if config.task == "translation" else classification
+
+
 def _build(
-    config: Config, initial: LoadedModel | None, tokenizer_folder: Path | None, cache: Path, here: Runtime
+    config: Config,
+    initial: LoadedModel | None,
+    sources: Sources,
+    tokenizer_folder: Path | None,
+    cache: Path,
+    here: Runtime,
 ) -> Work:
     runtime.seed_everything(config.seed, here.rank)
-    task = translation if config.task == "translation" else classification
-    return task.build(config, initial, tokenizer_folder, cache, here)
+    return _task(config).build(config, initial, sources, tokenizer_folder, cache, here)
 
 
 def _trainer(
@@ -112,7 +153,7 @@ def _trainer(
             logger.info("%s", line)
 
     def validate(model: torch.nn.Module):
-        if here.is_main:
+        if here.is_main and folder.metrics.exists():
             on_validation()
         return work.validate(model)
 
@@ -126,11 +167,14 @@ def _trainer(
         runtime=here,
         folder=folder.path,
         rehearsal=(work.make_batch(indices, 0) for indices in sampler.largest_batches()),
+        measure=work.measure,
+        judge_start=work.can_start,
     )
 
 
 def _best_saver(config: Config, work: Work, folder: RunFolder, command: str) -> SaveBest:
     def save(state: Mapping[str, Tensor], metrics: Mapping[str, float]) -> None:
+        folder.test_scores.unlink(missing_ok=True)  # they are the scores of the model that is replaced
         card = _card(config, work, folder, command, metrics)
         save_model(
             folder.best, model_state=state, config=config, tokenizers=work.tokenizers, labels=work.labels, card=card,
@@ -162,8 +206,17 @@ def _card(
     )
 
 
-def _score_test_sets(config: Config, work: Work, folder: RunFolder, initial: LoadedModel | None, command: str) -> None:
-    """Score the best model, and beside it the model it started from: told, and written into the model card."""
+def _score_test_sets(
+    config: Config, work: Work, sources: Sources, folder: RunFolder, initial: LoadedModel | None, command: str
+) -> None:
+    """Score the best model, and beside it the model it started from: told, and written into the model card.
+
+    What was scored already, on the same sets and in the same way, is not scored again.
+    """
+    tests = {name: source.fingerprint for name, source in sources.tests.items()}
+    scored = {"tests": tests, "measure": work.measure, "label_names": dict(config.data.label_names)}
+    if read_noted(folder.test_scores).get("scored") == scored:
+        return
     logger.info("scoring the test sets: %s", ", ".join(config.data.test))
     try:
         scores = work.score_test_sets(folder.best)
@@ -180,6 +233,8 @@ def _score_test_sets(config: Config, work: Work, folder: RunFolder, initial: Loa
     metrics = load_model(folder.best).info["metrics"]
     card = _card(config, work, folder, command, metrics, scores, notes)
     atomic.write_file(folder.best / CARD, card.encode())
+    noted = {"scored": scored, "scores": [asdict(score) for score in scores]}
+    atomic.write_file(folder.test_scores, (json.dumps(noted, indent=1) + "\n").encode())
 
 
 def _figures(config: Config, work: Work, sampler: TokenBudgetSampler, here: Runtime) -> list[str]:
