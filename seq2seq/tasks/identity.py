@@ -87,7 +87,7 @@ def config_changes(old: Config, new: Config) -> list[tuple[str, str]]:
 def content_changes(old: Mapping[str, str], config: Config, now: Mapping[str, str]) -> list[tuple[str, str]]:
     """(key, what happened to it) of everything in both identities whose content is another."""
     return [
-        (key, f"{_named(key, config)}: not as it was when the run began")
+        (key, f"{_named(key, config)} changed since the run began")
         for key, fingerprint in now.items()
         if old.get(key, fingerprint) != fingerprint
     ]
@@ -129,7 +129,7 @@ def fingerprint_of(folder: Path) -> str:
 def _named(key: str, config: Config) -> str:
     """What a key names, for a message."""
     if key == TOKENIZER:
-        return "the run's own"
+        return "a file in the run's folder of tokenizers"
     if key == "training.init_from":
         return str(config.training.init_from)
     sources: Sequence[SourceConfig] = config.data.train_sources

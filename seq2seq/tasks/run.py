@@ -65,21 +65,22 @@ def train(
     initial = load_initial(config)
     config = complete(config, initial)
     check_place(folder, config)
-    if not overwrite and (error := refusal(folder, differences(folder, config, {}))):
-        raise error
     cache = folder.cache(config)
     with contextlib.ExitStack() as stack:
         with contextlib.closing(_started(config)) as here:
-            if here.is_main:
-                stack.enter_context(alone_in(folder))
             sources = _task(config).open_sources(config, cache)
-            if here.is_main:
+
+            def take() -> None:
+                stack.enter_context(alone_in(folder))
                 open_folder(folder, config, overwrite, identity(config, sources, initial))
-            here.barrier()
-            work = _build(config, initial, sources, folder.tokenizer, cache, here)
-            if here.is_main:
+
+            def note() -> None:
                 note_tokenizers(folder, config)
                 update_settings(folder.best, config)
+
+            _on_main(here, take)
+            work = _build(config, initial, sources, folder.tokenizer, cache, here)
+            _on_main(here, note)
             result = _trainer(config, work, folder, here, command, on_validation).run()
         if not here.is_main:
             return None
@@ -126,6 +127,18 @@ def training_sampler(config: Config, work: Work, here: Runtime) -> TokenBudgetSa
 
 def _started(config: Config) -> Runtime:
     return runtime.start(config.training.device, config.training.precision, config.training.threads)
+
+
+def _on_main(here: Runtime, action: Callable[[], None]) -> None:
+    """Do something on the main rank while the others wait; where it fails, the main one says why and all end."""
+    problem = None
+    if here.is_main:
+        try:
+            action()
+        except (UserError, OSError) as error:
+            problem = error
+    if any(here.gather(problem is not None)):
+        raise problem or SystemExit(UserError.exit_code)
 
 
 def _task(config: Config) -> ModuleType:
