@@ -23,14 +23,6 @@ from seq2seq.yaml_text import YamlProblem, read_yaml
 
 LARGEST = 2**20  # bytes of a file
 MOST_PARENTS = 20  # of a key, so that a name of many dots is not nested as deeply
-# What may change between two starts of a run: it decides how long and how closely it is watched, not what it computes.
-CHANGEABLE = (
-    "data.test", "data.num_workers", "data.cache_dir", "data.label_names", "search", "evaluation",
-    "training.max_steps", "training.max_epochs", "training.max_minutes", "training.patience",
-    "training.validate_every", "training.checkpoint_every", "training.keep_last", "training.keep_best",
-    "training.log_every", "training.num_samples", "training.max_bad_steps", "training.max_rollbacks",
-    "training.average", "training.average_count", "training.device", "training.threads", "training.shard",
-)  # fmt: skip
 
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Config:
@@ -127,11 +119,6 @@ def changes(old: Config, new: Config) -> list[tuple[str, Any, Any]]:
     return [(key, before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)]
 
 
-def may_change(key: str) -> bool:
-    """Whether a run that has checkpoints goes on when this key has another value."""
-    return any(key == allowed or key.startswith(allowed + ".") for allowed in CHANGEABLE)
-
-
 def shipped_folder() -> Path:
     """The folder that holds the shipped `data/` and `configs/`: inside an installed package, or the checkout."""
     installed = Path(__file__).parent / "shipped"
@@ -202,11 +189,14 @@ def _cross_check(config: Config) -> list[str]:
             f"training.best_metric: {training.best_metric!r} is not a metric of {config.task}; "
             f"use one of {', '.join(allowed)}"
         )
-    if training.average != "none" and training.average_count > max(training.keep_last, training.keep_best):
-        kept = "keep_last" if training.average == "last" else "keep_best"
-        problems.append(
-            f"training.average_count: {training.average_count} checkpoints are not kept; raise training.{kept}"
-        )
+    if training.average != "none":
+        key = f"keep_{training.average}"
+        kept = getattr(training, key)
+        if training.average_count > kept:
+            problems.append(
+                f"training.average_count: {training.average_count}, but training.{key} keeps {kept}; raise it to "
+                f"{training.average_count}"
+            )
     return problems
 
 
@@ -313,6 +303,8 @@ def _without_unset(value: Any) -> Any:
 def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in values.items():
+        if isinstance(value, list) and all(isinstance(item, Mapping) for item in value):
+            value = {str(index): item for index, item in enumerate(value)}
         if isinstance(value, Mapping) and value:
             flat.update(_flatten(value, f"{prefix}{key}."))
         else:

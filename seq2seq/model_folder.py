@@ -5,6 +5,7 @@ Training writes `best/` through `save_model`; translation, classification and in
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ import torch
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 from torch import Tensor, nn
 
-from seq2seq import atomic, hub
+from seq2seq import atomic, config_file, hub
 from seq2seq.config import ClassifierConfig, Config, DataConfig, ModelConfig, SearchConfig, Section
 from seq2seq.config_problems import describe, unwritable
 from seq2seq.config_values import Label, displayed_labels
@@ -40,7 +41,7 @@ from seq2seq.tokenizer import TokenizerPair
 
 FORMAT, FORMAT_VERSION = "seq2seq model", 1
 CONFIG, WEIGHTS, GENERATION, CARD = "config.json", "model.safetensors", "generation_config.json", "README.md"
-RUNS = Path("runs")
+RUNS, RUN_CONFIG = Path("runs"), "config.yaml"
 SPECIAL_IDS = ("start_id", "eos_id", "pad_id", "unk_id")
 
 
@@ -116,8 +117,8 @@ def save_model(
                 tokenizers.source.save(temporary / "source.spm")
             files = {path.name: record(path) for path in sorted(temporary.iterdir())}
             info = _describe(config, tokenizers, labels, metrics or {}, files)
-            _write_json(temporary / CONFIG, info)
-            _write_json(temporary / GENERATION, _generation(config, tokenizers))
+            (temporary / CONFIG).write_text(_json(info), encoding="utf-8")
+            (temporary / GENERATION).write_text(_json(_generation(config, tokenizers)), encoding="utf-8")
             (temporary / CARD).write_text(card or f"# {config.task} model\n", encoding="utf-8")
     except OSError as error:
         raise CheckpointError(
@@ -125,6 +126,21 @@ def save_model(
             "then run the same command again"
         ) from error
     return folder
+
+
+def update_settings(folder: Path, config: Config) -> None:
+    """Bring how a model searches, and how it names its labels, in line with `config`; one that is not there, or is
+    damaged, stays as it is."""
+    changes: dict[str, dict[str, Any]] = {GENERATION: {"search": config.search.model_dump(mode="json")}}
+    if config.task == "classification":
+        changes[CONFIG] = {"label_names": dict(config.data.label_names)}
+    for name, changed in changes.items():
+        try:
+            values = read_object(folder / name)
+        except DamagedFile:
+            return
+        if values | changed != values:
+            atomic.write_file(folder / name, _json(values | changed).encode())
 
 
 def load_model(folder: Path) -> LoadedModel:
@@ -239,9 +255,19 @@ def find_model(path: str | Path | None) -> Path:
     best = atomic.standing(folder / "best")
     if best.is_dir():
         return best
-    if (folder / "checkpoints").is_dir():
-        raise ModelError(f"{path}: this run has no best model yet; it comes with the first validation")
+    if (folder / RUN_CONFIG).is_file() or (folder / "checkpoints").is_dir():
+        raise ModelError(f"{path}: this run has no best model yet; it comes with {_first_validation(folder)}")
     raise ModelError(f"{path}: not a model folder ({CONFIG} is missing) nor a run folder (best/ is missing)")
+
+
+def _first_validation(run: Path) -> str:
+    try:
+        training = config_file.reread(run / RUN_CONFIG).training
+    except UserError:
+        return "the first validation"
+    if training.init_from:
+        return "the first validation, at the start of training"
+    return f"the first validation, at step {min(training.validate_every, training.max_steps or math.inf):,}"
 
 
 def _describe(
@@ -266,8 +292,8 @@ def _generation(config: Config, tokenizers: TokenizerPair) -> dict[str, Any]:
     return {**{name: getattr(tokenizers.target, name) for name in SPECIAL_IDS}, "search": search}
 
 
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+def _json(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
 def _check_format(folder: Path, info: Mapping[str, Any]) -> None:

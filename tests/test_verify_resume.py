@@ -14,7 +14,7 @@ from test_train import WORDS, sentences
 from seq2seq.cli import main
 from seq2seq.data.batches import BatchStream
 from seq2seq.tasks.verify import differences
-from seq2seq.training import trainer
+from seq2seq.training import snapshots
 from seq2seq.training.optim import ExponentialMovingAverage
 
 # Everything that a run has to remember at once.
@@ -92,9 +92,9 @@ def nothing(*_: object) -> None:
 @pytest.mark.parametrize(
     ("place", "name", "found"),
     [
-        (trainer, "load_optimizer_tensors", "optimizer.safetensors"),
-        (trainer, "restore_random_state", "random.safetensors"),
-        (trainer, "load_weights", "model.safetensors"),
+        (snapshots, "load_optimizer_tensors", "optimizer.safetensors"),
+        (snapshots, "restore_random_state", "random.safetensors"),
+        (snapshots, "load_weights", "model.safetensors"),
         (BatchStream, "load_state_dict", "metrics.jsonl"),
         (ExponentialMovingAverage, "load", "ema.safetensors"),
     ],

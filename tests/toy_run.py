@@ -157,7 +157,8 @@ def outcome(folder):
     del state["run"]["window"]["seconds"]
     records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     for record in records:
-        record.pop("tokens_per_second", None)
+        for timed in ("tokens_per_second", "seconds"):
+            record.pop(timed, None)
     kept = sorted(path.name for path in (folder / "checkpoints").iterdir())
     return {"files": files, "state": state, "metrics": records, "kept": kept,
             "samples": (folder / "samples.txt").read_text()}  # fmt: skip

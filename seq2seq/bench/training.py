@@ -193,7 +193,7 @@ def bench_training(
     with contextlib.closing(here), contextlib.ExitStack() as stack:
         runtimes.seed_everything(config.seed)
         progress("preparing")
-        work = translation.build(config, initial, None, cache, here)
+        work = translation.build(config, initial, translation.open_sources(config, cache), None, cache, here)
         entrants, left_out = _enter(config, work, peers, here, stack, progress)
         steps = _warm_up(entrants, rounds, here, progress)
         rates = []

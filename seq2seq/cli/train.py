@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -50,7 +49,11 @@ def command(
 
     config = config or config_file.shipped_folder() / "configs" / "demo.yaml"
     settings = config_file.load(config, overrides)
-    folder = run_dir or Path("runs") / config.stem
+    from seq2seq.tasks.run_folder import LATEST, RunFolder
+
+    if run_dir is None and config.stem == LATEST:
+        raise UserError(f"{config}: name a --run-dir; runs/{LATEST} is the link to the newest run")
+    folder = RunFolder.at(run_dir or Path("runs") / config.stem).path
     if verify_resume:
         if dry_run or overwrite:
             raise click.UsageError("--verify-resume touches no run; leave out --dry-run and --overwrite")
@@ -65,8 +68,9 @@ def command(
         return
     typed = shlex.join(["s2s", *sys.argv[1:]])
     result = run.train(settings, folder, typed, overwrite, on_validation=lambda: _draw(folder))
-    _draw(folder)
-    _tell(result, folder, settings)
+    if result is not None:
+        _draw(folder)
+        _tell(result, folder, settings)
 
 
 def _draw(folder: Path) -> None:
@@ -86,13 +90,15 @@ def _draw(folder: Path) -> None:
 
 
 def _tell(result: "TrainingResult", folder: Path, config: "Config") -> None:
-    if int(os.environ.get("RANK", 0)):
-        return  # of the processes of torchrun one speaks
     if result.status == "stopped":
         done = f"Saved at step {result.step:,} and stopped" if result.step else "Stopped before the first step"
         logger.info("%s (%s). Run the same command to continue.", done, result.reason)
         return
-    best = f"; best {result.metric} {result.best_value:.4g} at step {result.best_step:,}" if result.best_step else ""
+    best = ""
+    if result.best_value is not None:
+        best = f"; best {result.metric} {result.best_value:.4g} at step {result.best_step:,}"
+    if result.best_step == 0:
+        best += ", the initial model: training has not improved on it"
     logger.info("%s at step %s: %s%s", result.status, f"{result.step:,}", result.reason, best)
     if config.task == "translation":
         logger.info("try: echo 'Your text.' | s2s translate %s", folder)

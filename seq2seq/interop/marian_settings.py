@@ -147,9 +147,7 @@ def read_search_config(given: Mapping[str, Any], ids: SpecialIds, problems: list
     allowed = ([ids.pad], [ids.start])
     unwanted = given.get("bad_words_ids") or []
     if bad := [words for words in unwanted if words not in allowed] if isinstance(unwanted, list) else unwanted:
-        problems.append(
-            f"bad_words_ids: {shown(bad)} (only padding and the start are kept from coming out)"
-        )
+        problems.append(f"bad_words_ids: {shown(bad)} (only padding and the start are kept from coming out)")
     if len(problems) > before:
         return None
     least = [_number(given, key, 0) for key in ("min_length", "min_new_tokens")]

@@ -25,6 +25,7 @@ from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model_card import ScoreRecord
 from seq2seq.model_folder import LoadedModel, load_model
 from seq2seq.runtime import Runtime
+from seq2seq.tasks.identity import Sources
 from seq2seq.tasks.work import Work, data_record, max_pieces, overlap_notes, prepare_tokenizers
 from seq2seq.tokenizer import TokenizerPair
 from seq2seq.training.loss import classification_loss
@@ -33,8 +34,22 @@ from seq2seq.training.state import Sample, Validation
 MEASURES = ("accuracy", "precision", "recall", "f1")
 
 
+def open_sources(config: Config, cache: Path) -> Sources:
+    """The corpora of the configuration; what has to be known of large files is kept in the folder `cache`.
+
+    Raises:
+        DataError: a corpus cannot be read as what it was said to be.
+    """
+    return Sources.of(config.data, lambda source: open_labelled(source, cache))
+
+
 def build(
-    config: Config, initial: LoadedModel | None, tokenizer_folder: Path | None, cache: Path, runtime: Runtime
+    config: Config,
+    initial: LoadedModel | None,
+    sources: Sources,
+    tokenizer_folder: Path | None,
+    cache: Path,
+    runtime: Runtime,
 ) -> Work:
     """Tokenizer, corpora and model of a run.
 
@@ -42,8 +57,7 @@ def build(
         DataError: a corpus cannot be read, or nothing is left of it.
         ConfigError: the tokenizer or the labels are not as the configuration says.
     """
-    train = [open_labelled(source, cache) for source in config.data.train_sources]
-    valid = open_labelled(config.data.valid, cache)
+    train, valid, tests = sources.train, sources.valid, sources.tests
     texts = functools.partial(_clean_texts, train, config)
     tokenizers = prepare_tokenizers(config, tokenizer_folder, initial, texts, runtime)
     workers = config.data.num_workers
@@ -51,9 +65,7 @@ def build(
     _check_labels(config, corpus.labels)
     held_out = prepare_labelled_corpus([valid], tokenizers.source, None, cache, workers, corpus.labels)
     model = EncoderClassifier(config.model, config.classifier, tokenizers.source.vocab_size, len(corpus.labels))
-    if initial is not None:
-        _load_initial(model, initial)
-    tests = {name: open_labelled(source, cache) for name, source in config.data.test.items()}
+    is_complete = initial is not None and _load_initial(model, initial, corpus.labels)
     notes = overlap_notes(train, {"valid": valid, **tests}, cache, workers, runtime)
     validation = ClassificationValidation(config, held_out, list(valid), corpus.labels, tokenizers, runtime)
     records = [
@@ -72,6 +84,7 @@ def build(
         notes=(f"Training texts: {corpus.counts}.", *notes),
         score_records=functools.partial(_score_records, "valid"),
         score_test_sets=functools.partial(score_test_sets, tests, runtime),
+        can_start=is_complete,
     )
 
 
@@ -150,16 +163,16 @@ def _check_labels(config: Config, labels: Sequence[str]) -> None:
         raise ConfigError("config", problems)
 
 
-def _load_initial(model: EncoderClassifier, initial: LoadedModel) -> None:
-    """The encoder of a translation model or classifier; the head too where its labels are the same."""
+def _load_initial(model: EncoderClassifier, initial: LoadedModel, labels: Sequence[str]) -> bool:
+    """Take over the encoder, and the head too where it knows the same labels; whether it does."""
     model.encoder.load_state_dict(initial.model.encoder.state_dict())
     head = {name: tensor for name, tensor in initial.model.state_dict().items() if not name.startswith("encoder.")}
     own = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith("encoder.")}
-    same = initial.task == "classification" and {name: tensor.shape for name, tensor in head.items()} == {
-        name: tensor.shape for name, tensor in own.items()
-    }
-    if same:
-        model.load_state_dict(head, strict=False)
+    shapes, own_shapes = ({name: tensor.shape for name, tensor in part.items()} for part in (head, own))
+    if initial.task != "classification" or initial.labels != tuple(labels) or shapes != own_shapes:
+        return False
+    model.load_state_dict(head, strict=False)
+    return True
 
 
 def _clean_texts(sources: Sequence[Source], config: Config) -> tuple[Iterable[str], Iterable[str]]:

@@ -10,6 +10,7 @@ from typing import Any
 from seq2seq.config import FREE_MODEL_KEYS, Config, ModelConfig, SearchConfig
 from seq2seq.errors import ConfigError
 from seq2seq.model_folder import LoadedModel, load_model
+from seq2seq.presets import PRESETS
 from seq2seq.tasks.work import max_pieces
 
 # What only a decoder has, so that a classifier does not care.
@@ -42,17 +43,25 @@ def complete(config: Config, initial: LoadedModel | None) -> Config:
 def _model(config: Config, initial: LoadedModel) -> ModelConfig:
     theirs: Mapping[str, Any] = dict(initial.model.config)
     ours = dict(config.model)
-    written = config.model.model_fields_set
+    given = config.model.model_fields_set
+    preset = config.model.preset if "preset" in given else None
+    written = given | PRESETS.get(preset or "", {}).keys()
     free = FREE_MODEL_KEYS - ({"max_length"} if theirs["positions"] == "learned" else set())
     fixed = written - free - (DECODER_KEYS if config.task == "classification" else set())
     problems = [
-        f"model.{key}: {ours[key]}, but the model of training.init_from has {theirs[key]}; leave the key out"
+        f"model.{_said(config.model, key)}, but the model of training.init_from has {theirs[key]}; leave the key out"
         for key in sorted(fixed)
         if ours[key] != theirs[key]
     ]
     if problems:
         raise ConfigError("config", problems)
     return ModelConfig.model_validate({**theirs, **{key: ours[key] for key in written}, "preset": None})
+
+
+def _said(model: ModelConfig, key: str) -> str:
+    """A key with its value, or the preset that it has it from."""
+    value = getattr(model, key)
+    return f"{key}: {value}" if key in model.model_fields_set else f"preset: {model.preset} has {key} {value}"
 
 
 def _search(config: Config, initial: LoadedModel) -> SearchConfig:

@@ -4,9 +4,12 @@
 """
 
 import contextlib
+import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from types import ModuleType
 
 import torch
 from torch import Tensor
@@ -17,11 +20,20 @@ from seq2seq.data.batches import BatchStream
 from seq2seq.data.sampler import TokenBudgetSampler
 from seq2seq.errors import UserError
 from seq2seq.model_card import ScoreRecord, model_card
-from seq2seq.model_folder import CARD, LoadedModel, load_model, save_model
+from seq2seq.model_folder import CARD, LoadedModel, load_model, save_model, update_settings
 from seq2seq.runtime import Runtime
 from seq2seq.tasks import classification, translation
+from seq2seq.tasks.identity import Sources, identity, makes_other_tokenizers, read_noted
 from seq2seq.tasks.initial import complete, load_initial
-from seq2seq.tasks.run_folder import RunFolder, alone_in, check, open_folder
+from seq2seq.tasks.run_folder import (
+    RunFolder,
+    alone_in,
+    check_place,
+    differences,
+    note_tokenizers,
+    open_folder,
+    refusal,
+)
 from seq2seq.tasks.work import Work
 from seq2seq.training.progress import counted, estimate, waiting_for
 from seq2seq.training.signals import leaving_at_once
@@ -37,8 +49,8 @@ def train(
     command: str,
     overwrite: bool = False,
     on_validation: Callable[[], None] = lambda: None,
-) -> TrainingResult:
-    """Train, or go on training, in the run folder at `path`.
+) -> TrainingResult | None:
+    """Train, or go on training, in the run folder at `path`; None on other ranks than the main one.
 
     Args:
         config: resolved and checked.
@@ -51,42 +63,58 @@ def train(
         UserError: something is wrong with the configuration, the data or the folder.
         RunError: training itself failed; the message names the last good checkpoint.
     """
-    folder = RunFolder(path)
+    folder = RunFolder.at(path)
     initial = load_initial(config)
     config = complete(config, initial)
-    check(folder, config, overwrite)
-    here = runtime.start(config.training.device, config.training.precision, config.training.threads)
-    with contextlib.closing(here), contextlib.ExitStack() as stack:
-        if here.is_main:
-            stack.enter_context(alone_in(folder))
-            open_folder(folder, config, overwrite)
-        here.barrier()
-        with leaving_at_once(here, "stopping; the same command goes on with the preparation"):
-            work = _build(config, initial, folder.tokenizer, folder.cache(config), here)
-            trainer = _trainer(config, work, folder, here, command, on_validation)
-            if here.is_main:
-                for line in _figures(config, work, training_sampler(config, work, here), here):
-                    logger.info("%s", line)
-        result = trainer.run()
-    if here.is_main and result.status == "finished" and config.data.test:
-        with leaving_at_once(here, f"the test sets are not scored; the model is in {folder.best}"):
-            _score_test_sets(config, work, folder, initial, command)
-    return result
+    check_place(folder, config)
+    cache = folder.cache(config)
+    with contextlib.ExitStack() as stack:
+        with contextlib.closing(_started(config)) as here:
+            with leaving_at_once(here, "stopping; the same command goes on with the preparation"):
+                sources = _task(config).open_sources(config, cache)
+
+                def take() -> None:
+                    stack.enter_context(alone_in(folder))
+                    open_folder(folder, config, overwrite, identity(config, sources, initial))
+
+                def note() -> None:
+                    note_tokenizers(folder, config)
+                    update_settings(folder.best, config)
+
+                _on_main(here, take)
+                work = _build(config, initial, sources, folder.tokenizer, cache, here)
+                _on_main(here, note)
+                trainer = _trainer(config, work, folder, here, command, on_validation)
+                if here.is_main:
+                    for line in _figures(config, work, training_sampler(config, work, here), here):
+                        logger.info("%s", line)
+            result = trainer.run()
+        if not here.is_main:
+            return None
+        if result.status != "stopped" and config.data.test:
+            with leaving_at_once(here, f"the test sets are not scored; the model is in {folder.best}"):
+                _score_test_sets(config, work, sources, folder, initial, command)
+        return result
 
 
 def describe(config: Config, path: Path) -> str:
     """What `train` would do: the resolved configuration, the figures of model, corpora and batches, and the time.
 
     The corpora are prepared and cached as for training; a few steps are made, and what they learned is thrown away.
+    Where the run in the folder could not go on like this, that is said too.
     """
+    folder = RunFolder.at(path)
     initial = load_initial(config)
     config = complete(config, initial)
-    folder = RunFolder(path)
-    check(folder, config, overwrite=False)
-    here = runtime.start(config.training.device, config.training.precision, config.training.threads)
-    with contextlib.closing(here):
-        tokenizer_folder = folder.tokenizer if folder.tokenizer.is_dir() else None
-        work = _build(config, initial, tokenizer_folder, folder.cache(config), here)
+    check_place(folder, config)
+    with contextlib.closing(_started(config)) as here:
+        cache = folder.cache(config)
+        sources = _task(config).open_sources(config, cache)
+        changed = differences(folder, config, identity(config, sources, initial))
+        if error := refusal(folder, changed):
+            logger.warning("training would be refused:\n%s", error)
+        is_stale = not folder.tokenizer.is_dir() or any(makes_other_tokenizers(key) for key, _ in changed)
+        work = _build(config, initial, sources, None if is_stale else folder.tokenizer, cache, here)
         figures = _figures(config, work, training_sampler(config, work, here), here)
         with waiting_for("timing a few steps", shown=here.is_main):
             trainer = _trainer(config, work, folder, here, command="", on_validation=lambda: None)
@@ -111,12 +139,36 @@ def training_sampler(config: Config, work: Work, here: Runtime) -> TokenBudgetSa
     )
 
 
+def _started(config: Config) -> Runtime:
+    return runtime.start(config.training.device, config.training.precision, config.training.threads)
+
+
+def _on_main(here: Runtime, action: Callable[[], None]) -> None:
+    """Do something on the main rank while the others wait; where it fails, the main one says why and all end."""
+    problem = None
+    if here.is_main:
+        try:
+            action()
+        except (UserError, OSError) as error:
+            problem = error
+    if any(here.gather(problem is not None)):
+        raise problem or SystemExit(UserError.exit_code)
+
+
+def _task(config: Config) -> ModuleType:
+    return translation if config.task == "translation" else classification
+
+
 def _build(
-    config: Config, initial: LoadedModel | None, tokenizer_folder: Path | None, cache: Path, here: Runtime
+    config: Config,
+    initial: LoadedModel | None,
+    sources: Sources,
+    tokenizer_folder: Path | None,
+    cache: Path,
+    here: Runtime,
 ) -> Work:
     runtime.seed_everything(config.seed, here.rank)
-    task = translation if config.task == "translation" else classification
-    return task.build(config, initial, tokenizer_folder, cache, here)
+    return _task(config).build(config, initial, sources, tokenizer_folder, cache, here)
 
 
 def _trainer(
@@ -125,7 +177,7 @@ def _trainer(
     sampler = training_sampler(config, work, here)
 
     def validate(model: torch.nn.Module):
-        if here.is_main:
+        if here.is_main and folder.metrics.exists():
             on_validation()
         return work.validate(model)
 
@@ -139,11 +191,14 @@ def _trainer(
         runtime=here,
         folder=folder.path,
         rehearsal=(work.make_batch(indices, 0) for indices in sampler.largest_batches()),
+        measure=work.measure,
+        judge_start=work.can_start,
     )
 
 
 def _best_saver(config: Config, work: Work, folder: RunFolder, command: str) -> SaveBest:
     def save(state: Mapping[str, Tensor], metrics: Mapping[str, float]) -> None:
+        folder.test_scores.unlink(missing_ok=True)  # they are the scores of the model that is replaced
         card = _card(config, work, folder, command, metrics)
         save_model(
             folder.best, model_state=state, config=config, tokenizers=work.tokenizers, labels=work.labels, card=card,
@@ -175,8 +230,17 @@ def _card(
     )
 
 
-def _score_test_sets(config: Config, work: Work, folder: RunFolder, initial: LoadedModel | None, command: str) -> None:
-    """Score the best model, and beside it the model it started from: told, and written into the model card."""
+def _score_test_sets(
+    config: Config, work: Work, sources: Sources, folder: RunFolder, initial: LoadedModel | None, command: str
+) -> None:
+    """Score the best model, and beside it the model it started from: told, and written into the model card.
+
+    What was scored already, on the same sets and in the same way, is not scored again.
+    """
+    tests = {name: source.fingerprint for name, source in sources.tests.items()}
+    scored = {"tests": tests, "measure": work.measure, "label_names": dict(config.data.label_names)}
+    if read_noted(folder.test_scores).get("scored") == scored:
+        return
     logger.info("scoring the test sets: %s", ", ".join(config.data.test))
     try:
         with waiting_for("scoring the test sets"):
@@ -194,6 +258,8 @@ def _score_test_sets(config: Config, work: Work, folder: RunFolder, initial: Loa
     metrics = load_model(folder.best).info["metrics"]
     card = _card(config, work, folder, command, metrics, scores, notes)
     atomic.write_file(folder.best / CARD, card.encode())
+    noted = {"scored": scored, "scores": [asdict(score) for score in scores]}
+    atomic.write_file(folder.test_scores, (json.dumps(noted, indent=1) + "\n").encode())
 
 
 def _figures(config: Config, work: Work, sampler: TokenBudgetSampler, here: Runtime) -> list[str]:

@@ -5,6 +5,7 @@
 
 import functools
 import itertools
+import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from seq2seq.config import Config
+from seq2seq.config import Config, SourceConfig
 from seq2seq.data.batches import TranslationBatch, TranslationBatches, validation_batches
 from seq2seq.data.corpus import TokenCorpus, prepare_corpus
 from seq2seq.data.filters import PairFilter
@@ -27,6 +28,7 @@ from seq2seq.model.transformer import Transformer
 from seq2seq.model_card import ScoreRecord
 from seq2seq.model_folder import LoadedModel, load_model
 from seq2seq.runtime import Runtime
+from seq2seq.tasks.identity import Sources
 from seq2seq.tasks.work import Work, data_record, max_pieces, overlap_notes, prepare_tokenizers
 from seq2seq.tokenizer import TokenizerPair
 from seq2seq.training.loss import LossSum, translation_loss
@@ -35,8 +37,27 @@ from seq2seq.training.state import Sample, Validation
 logger = logging.getLogger(__name__)
 
 
+def open_sources(config: Config, cache: Path) -> Sources:
+    """The corpora of the configuration; what has to be known of large files is kept in the folder `cache`.
+
+    Raises:
+        DataError: a corpus cannot be read as what it was said to be.
+    """
+    languages = config.source_language or "", config.target_language or ""
+
+    def opened(source: SourceConfig) -> Source:
+        return open_pairs(source, *languages, cache)
+
+    return Sources.of(config.data, opened)
+
+
 def build(
-    config: Config, initial: LoadedModel | None, tokenizer_folder: Path | None, cache: Path, runtime: Runtime
+    config: Config,
+    initial: LoadedModel | None,
+    sources: Sources,
+    tokenizer_folder: Path | None,
+    cache: Path,
+    runtime: Runtime,
 ) -> Work:
     """Tokenizers, corpora and model of a run.
 
@@ -44,9 +65,7 @@ def build(
         DataError: a corpus cannot be read, or nothing is left of it.
         ConfigError: the tokenizer cannot be trained as the configuration says.
     """
-    languages = config.source_language or "", config.target_language or ""
-    train = [open_pairs(source, *languages, cache) for source in config.data.train_sources]
-    valid = open_pairs(config.data.valid, *languages, cache)
+    train, valid, tests = sources.train, sources.valid, sources.tests
     texts = functools.partial(_clean_sides, train, config)
     tokenizers = prepare_tokenizers(config, tokenizer_folder, initial, texts, runtime)
     corpus = prepare_corpus(train, tokenizers, config.data.filters, cache, config.data.num_workers)
@@ -54,7 +73,6 @@ def build(
     model = Transformer(config.model, tokenizers.source.vocab_size, tokenizers.target.vocab_size)
     if initial is not None:
         model.load_state_dict(initial.model.state_dict())
-    tests = {name: open_pairs(source, *languages, cache) for name, source in config.data.test.items()}
     if runtime.is_main:
         _warn_swapped(train, {"data.valid": valid, **{f"data.test.{name}": test for name, test in tests.items()}})
     notes = overlap_notes(train, {"valid": valid, **tests}, cache, config.data.num_workers, runtime)
@@ -75,7 +93,18 @@ def build(
         notes=(f"Training pairs: {corpus.counts}.", *notes),
         score_records=validation.score_records,
         score_test_sets=functools.partial(score_test_sets, config, tests, runtime.device),
+        measure=measure(config),
+        can_start=initial is not None and initial.task == "translation",
     )
+
+
+def measure(config: Config) -> str:
+    """What decides the scores of a model: how it searches, and how its translations are scored.
+
+    How many sentences are searched at once, and how many translations are returned, decides nothing.
+    """
+    search = config.search.model_dump(mode="json", exclude={"batch_tokens", "n_best"})
+    return json.dumps({"search": search, "evaluation": config.evaluation.model_dump(mode="json")})
 
 
 def score_test_sets(

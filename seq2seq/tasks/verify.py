@@ -48,7 +48,7 @@ def verify_resume(config: Config, path: Path) -> str:
         short = _shortened(config, RunFolder(path).cache(config), Path(name))
         whole, resumed = (RunFolder(Path(name) / kind / path.resolve().name) for kind in ("whole", "resumed"))
         _train(short, whole)
-        open_folder(resumed, short, overwrite=False)
+        open_folder(resumed, short, overwrite=False, now={})
         shutil.copytree(whole.tokenizer, resumed.tokenizer)  # training it again would only take time
         with contextlib.suppress(_Stopped):
             _train(short, resumed, stopped=True)

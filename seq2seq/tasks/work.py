@@ -20,6 +20,8 @@ from seq2seq.data.batches import MakeBatch
 from seq2seq.data.corpus import TokenCorpus
 from seq2seq.data.overlap import find_overlap, overlap_warning
 from seq2seq.data.sources import Source
+from seq2seq.errors import ModelError
+from seq2seq.marian_tokenizer import load_tokenizers
 from seq2seq.model_card import DataRecord, ScoreRecord
 from seq2seq.model_folder import LoadedModel
 from seq2seq.runtime import Runtime
@@ -51,6 +53,10 @@ class Work:
     """The scores of a validation, with signatures, for the model card."""
     score_test_sets: Callable[[Path], Sequence[ScoreRecord]]
     """The scores of the model in a folder on each of `data.test`."""
+    measure: str = ""
+    """Changes when the scores of equal models would: values of different measures cannot be compared."""
+    can_start: bool = False
+    """Whether the weights to start from are those of a model that already does the task."""
 
 
 def max_pieces(config: Config) -> int:
@@ -65,7 +71,7 @@ def prepare_tokenizers(
     texts: Callable[[], tuple[Iterable[str], Iterable[str]]],
     runtime: Runtime,
 ) -> TokenizerPair:
-    """The tokenizers of a run: the initial model's, those that the run has already, or new ones.
+    """The tokenizers of a run: those that it has already, else the initial model's, or new ones.
 
     Args:
         config: of the run.
@@ -73,18 +79,26 @@ def prepare_tokenizers(
         initial: the model that training starts from.
         texts: the training text of the source side and of the target side.
         runtime: the main rank trains, the others wait and read.
+
+    Raises:
+        ModelError: the run's tokenizers are not, or no longer, those of the initial model.
     """
-    if initial is not None:
-        tokenizers = initial.tokenizers
-        if folder is not None and runtime.is_main:
-            save_tokenizers(tokenizers, folder)
-        return tokenizers
+
+    def made() -> TokenizerPair:
+        return initial.tokenizers if initial is not None else _train_tokenizers(config, texts)
+
     if folder is None:
-        return _train_tokenizers(config, texts)
+        return made()
     if runtime.is_main and not folder.is_dir():
-        save_tokenizers(_train_tokenizers(config, texts), folder)
+        save_tokenizers(made(), folder)
     runtime.barrier()
-    return TokenizerPair.load(folder)
+    tokenizers = load_tokenizers(folder, [path.name for path in folder.iterdir()])
+    if initial is not None and initial.tokenizers.fingerprint != tokenizers.fingerprint:
+        raise ModelError(
+            f"training.init_from: {initial.folder} has another vocabulary than {folder}, with which this run began; "
+            "put that model back, or begin again with --overwrite"
+        )
+    return tokenizers
 
 
 def save_tokenizers(tokenizers: TokenizerPair, folder: Path) -> None:

@@ -115,6 +115,15 @@ class Monitor:
                 ]
             self._append(SAMPLES, "\n".join([*lines, ""]))
 
+    def measured_anew(self, step: int, best_step: int, metric: str, value: float, before: float | None) -> None:
+        """The best model has another value than `before`, because it is measured in another way from `step` on."""
+        self.event({"step": step, "measured_anew": best_step, "was": before, "now": value})
+        was = "" if before is None else f", {before:.4g} before"
+        self.say(
+            f"search or evaluation changed: measured as it is now, the best model (step {best_step:,}) has "
+            f"{metric} {value:.4g}{was}; validations before it do not count"
+        )
+
     def event(self, record: Mapping[str, Any]) -> None:
         """A record that is neither of these, such as a roll-back."""
         if self._folder is not None:

@@ -63,6 +63,7 @@ class Results:
         return {
             "step": state.step,
             "epoch": round(epoch, 4),
+            "seconds": round(state.seconds, 2),
             "loss": window.loss / targets,
             "train_accuracy": window.correct / targets,
             "tokens_per_second": window.tokens / seconds,

@@ -85,6 +85,8 @@ class RunState:
     validation_seconds: float = 0.0
     """How long the last validation took: kept free at the end of a run that is limited in minutes."""
     metric: str | None = None
+    measure: str | None = None
+    """How the values below were measured."""
     best_value: float | None = None
     best_step: int | None = None
     validations: list[tuple[int, float]] = field(default_factory=list)
@@ -128,12 +130,14 @@ class RunState:
     def note_validation(self, metric: str, value: float, recorded: bool = True) -> bool:
         """Record a validation at this step; whether it is the best so far.
 
-        One that is not `recorded` (of averaged weights, which no checkpoint has) can be the best and nothing else.
+        One that is not `recorded` (of averaged or initial weights, which no checkpoint has) can be the best and
+        nothing else.
         """
         self.validated_step = self.step
         value = value if math.isfinite(value) else (math.inf if lower_is_better(metric) else -math.inf)
         if metric != self.metric:  # another metric was chosen since: earlier values say nothing about this one
-            self.metric, self.best_value, self.best_step, self.validations, self.not_better = metric, None, None, [], 0
+            self.forget_validations()
+            self.metric = metric
         better = self.best_value is None or is_better(metric, value, self.best_value)
         if math.isfinite(value) and recorded:
             self.validations = [entry for entry in self.validations if entry[0] != self.step] + [(self.step, value)]
@@ -143,8 +147,19 @@ class RunState:
             self.not_better += 1
         return better
 
-    def best_steps(self, count: int) -> list[int]:
-        """The `count` best validated steps, best first, the earlier of equals first."""
+    def forget_validations(self) -> None:
+        """Begin to look for the best anew."""
+        self.metric, self.best_value, self.best_step, self.validations, self.not_better = None, None, None, [], 0
+
+    def note_best_anew(self, metric: str, value: float) -> None:
+        """The best model has another value, since it is measured in another way: of the others nothing is known."""
+        self.validations = [(step, value) for step, _ in self.validations if step == self.best_step]
+        self.metric, self.best_value = metric, value if math.isfinite(value) else None
+        if self.finished is None:
+            self.not_better = 0
+
+    def best_steps(self, count: int | None = None) -> list[int]:
+        """The `count` best validated steps, or all; best first, the earlier of equals first."""
         sign = 1 if lower_is_better(self.metric or "loss") else -1
         return [step for step, _ in sorted(self.validations, key=lambda entry: (sign * entry[1], entry[0]))[:count]]
 

@@ -7,7 +7,7 @@ was killed at any moment and is started again ends, on a processor, in the same 
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +16,17 @@ from torch import Tensor, nn
 from seq2seq import atomic
 from seq2seq import checkpoint as checkpoints
 from seq2seq.config import TrainingConfig
-from seq2seq.errors import CheckpointError, RunError
-from seq2seq.runtime import Runtime, random_state, restore_random_state
-from seq2seq.tensors import average, distinct, load_tied
-from seq2seq.training.final_average import states_to_average
+from seq2seq.errors import RunError
+from seq2seq.model_folder import WEIGHTS
+from seq2seq.runtime import Runtime
+from seq2seq.tensors import DamagedFile, average, distinct, load_tied, read_tensors
 from seq2seq.training.monitor import Monitor
-from seq2seq.training.optim import ExponentialMovingAverage, learning_rate, load_optimizer_tensors, optimizer_tensors
+from seq2seq.training.optim import ExponentialMovingAverage, learning_rate
 from seq2seq.training.ranks import naming_lost_ranks, share_weights
 from seq2seq.training.results import Results
-from seq2seq.training.sharding import (
-    deal_out,
-    gathered,
-    is_dealt_out,
-    load_weights,
-    moments_as_dealt_out,
-    weights,
-    whole,
-)
+from seq2seq.training.sharding import deal_out, gathered, is_dealt_out, weights, whole
 from seq2seq.training.signals import StopSignal, answers
+from seq2seq.training.snapshots import Snapshots
 from seq2seq.training.state import (
     METRIC_KEYS,
     RunState,
@@ -66,6 +59,8 @@ class Trainer:
         runtime: Runtime,
         folder: Path,
         rehearsal: Iterable[Any] = (),
+        measure: str = "",
+        judge_start: bool = False,
     ):
         """Prepare; `run` trains.
 
@@ -80,11 +75,13 @@ class Trainer:
             runtime: device, precision and rank.
             folder: the run folder.
             rehearsal: batches that are tried first, such as the largest.
+            measure: what decides the values that `validate` finds; where it changed, the best model is measured anew.
+            judge_start: the weights to start from are validated too, and may be the best.
         """
         self.module, self.stream, self.config, self.runtime = module, stream, config, runtime
         self.state = RunState()
-        self.checkpoints = Path(folder) / "checkpoints"
         self._folder = Path(folder)
+        self._measure, self._judge_start = measure, judge_start
         self._validate, self._save_best, self._rehearsal = validate, save_best, rehearsal
         if config.shard:
             deal_out(module, runtime)
@@ -92,8 +89,11 @@ class Trainer:
         self._average = ExponentialMovingAverage(module, config.ema) if config.ema else None
         self._monitor = Monitor(self._folder if runtime.is_main else None, config)
         self._results = Results(config, runtime, self._monitor)
+        self._snapshots = Snapshots(
+            self._folder / "checkpoints", module, self._step, self._average, stream, config, runtime, self._monitor
+        )
         self._stop = StopSignal(runtime, *answers(runtime, self._whereabouts))
-        self._rate, self._saved_step = 0.0, 0
+        self._rate, self._saved_step, self._logged_step = 0.0, 0, 0
         # This rank's clock. The state has the main rank's, as last agreed on, so that all ranks decide alike.
         self._seconds = self._last_lap = 0.0
 
@@ -117,17 +117,21 @@ class Trainer:
 
     def _run(self) -> TrainingResult:
         files = self._begin()
+        self._saved_step = self.state.step
         reason = self._end_reason()
+        self._seconds, self._last_lap = self.state.seconds, time.monotonic()
         if reason and self.state.finished:
+            if self._measure_best_anew():
+                self._save()
             return self._result("already finished", self.state.finished)
         if self.state.step:
             self._monitor.say(f"going on from step {self.state.step:,}")
         self.state.finished = None
-        self._saved_step = self.state.step
         self._monitor.open(self.state.step, progress(self.state, self.stream.epoch, self.config), files)
         self._rehearse()
         self._seconds, self._last_lap = self.state.seconds, time.monotonic()
-        if self._validation_due():
+        self._measure_best_anew()
+        if self._validation_due() or (self._judge_start and self.state.step == 0):
             self._validate_now()
             reason = self._end_reason()
         stopping = False
@@ -138,8 +142,10 @@ class Trainer:
                 self._roll_back(problem)
                 reason = None
                 continue
-            if reason or self.state.step % self.config.log_every == 0:
+            if self.state.step % self.config.log_every == 0:
                 self._log()
+            elif reason:
+                self._log_the_end()
             if self._validation_due():
                 self._validate_now()
                 reason = self._end_reason()
@@ -156,15 +162,11 @@ class Trainer:
 
     def _begin(self) -> dict[str, int]:
         """Start anew, or where the newest undamaged checkpoint was; returns how long the run's files were then."""
-        latest = None
         if self.runtime.is_main:
-            checkpoints.prepare(self.checkpoints)
+            checkpoints.prepare(self._snapshots.folder)
             atomic.remove_leftovers(self._folder)
-            latest = checkpoints.latest_checkpoint(self.checkpoints)
-        latest = self.runtime.gather(latest)[0]
-        files: dict[str, int] = {}
-        if latest is not None:
-            files = self._restore(latest)["files"]
+        latest = self._snapshots.latest()
+        files = self._restore(latest) if latest is not None else {}
         if not is_dealt_out(self.module):
             share_weights(self.module, self.runtime)
         if latest is None and self._average:
@@ -173,37 +175,11 @@ class Trainer:
             self.module.compile(dynamic=True)
         return files
 
-    def _restore(self, folder: Path) -> dict[str, Any]:
-        """Become what was saved; returns the rest of the saved state."""
-        saved = checkpoints.load_checkpoint(folder, verified=True)
-        try:
-            load_weights(self.module, saved.tensors["model"])
-            moments = moments_as_dealt_out(self.module, saved.tensors["optimizer"])
-            load_optimizer_tensors(self.module, self._step.optimizer, moments)
-            if self._average:
-                self._average.load(saved.tensors.get("ema", saved.tensors["model"]))
-            self.state = RunState.from_json(saved.state["run"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(
-                f"{folder}: not a checkpoint of this model ({error}); name another --run-dir, or begin again with "
-                "--overwrite"
-            ) from error
-        if saved.state["world_size"] != self.runtime.world_size:
-            self._monitor.say(
-                f"the checkpoint was written by {saved.state['world_size']} processes, now there are "
-                f"{self.runtime.world_size}: no data is lost, but a step is of another size",
-                logging.WARNING,
-            )
-        self.stream.load_state_dict(saved.state["stream"])
-        self._step.split_above = self.state.split_above
-        if saved.state["scaler"]:
-            self._step.scaler.load_state_dict(saved.state["scaler"])
-        mine = f"{self.runtime.rank}."
-        own = {name.removeprefix(mine): draw for name, draw in saved.tensors["random"].items() if name.startswith(mine)}
-        if own:  # a rank that is new draws from its seed
-            restore_random_state(own)
+    def _restore(self, folder: Path) -> dict[str, int]:
+        """Become what was saved; returns how long the run's files were then."""
+        self.state, files = self._snapshots.restore(folder)
         self._results.forget()
-        return saved.state
+        return files
 
     def _rehearse(self) -> None:
         """Try the batches that need the most memory, so that a run fails in its first minute or not at all."""
@@ -261,6 +237,14 @@ class Trainer:
         epoch = self.stream.epoch
         record = self._results.record(self.state, epoch, self._rate)
         self._monitor.training(record, progress(self.state, epoch, self.config))
+        self._logged_step = self.state.step
+
+    def _log_the_end(self) -> None:
+        """The steps that no line was logged for; a run that goes on later logs as if it had not ended here."""
+        window = self.state.window
+        if self._rate and window.steps:
+            self._log()
+            self.state.window = window
 
     def _lap(self) -> float:
         """Seconds since the last call, which this rank's clock of the run gains too."""
@@ -272,8 +256,7 @@ class Trainer:
     def _roll_back(self, problem: str) -> None:
         """Go back to the last good checkpoint with a lower learning rate, or give up."""
         state = self.state
-        latest = checkpoints.latest_checkpoint(self.checkpoints) if self.runtime.is_main else None
-        latest = self.runtime.gather(latest)[0]
+        latest = self._snapshots.latest()
         place = f"the last good checkpoint is {latest}" if latest else "there is no checkpoint yet"
         if latest is None or state.rollbacks >= self.config.max_rollbacks:
             raise RunError(
@@ -293,10 +276,11 @@ class Trainer:
 
     # -- validation --------------------------------------------------------------------------------------------------
 
-    def _validate_now(self, averaged: int = 0) -> None:
+    def _validate_now(self, averaged: int = 0, anew: bool = False) -> None:
         """Measure the weights that users would get, and keep them as `best/` when they are better than any before.
 
-        `averaged` is the number of checkpoints that the weights are the mean of, at the end of a run.
+        `averaged` is the number of checkpoints that the weights are the mean of, at the end of a run; where they are
+        those of the best model, measured `anew`, they stay the best.
         """
         state = self.state
         self._monitor.doing = "validating"
@@ -309,13 +293,20 @@ class Trainer:
             metric = choose_metric(self.config.best_metric, metrics)
             if METRIC_KEYS[metric] not in metrics:
                 raise RunError(f"training.best_metric: {metric} was not measured; choose one of {', '.join(metrics)}")
-            better = state.note_validation(metric, metrics[METRIC_KEYS[metric]], recorded=not averaged)
+            value, before = metrics[METRIC_KEYS[metric]], state.best_value
+            if anew:
+                state.note_best_anew(metric, value)
+            better = anew or state.note_validation(metric, value, recorded=not averaged and state.step > 0)
+            state.measure = self._measure
             if better:
                 best = gathered(weights(self.module), self.runtime)
                 if self.runtime.is_main:
-                    self._save_best(best, {"step": state.step, **metrics})
-        note = {"averaged": averaged} if averaged else {}
-        self._monitor.validation({"step": state.step, **note, **metrics}, found.samples, better)
+                    self._save_best(best, {"step": state.best_step, **metrics})
+        if anew:
+            self._monitor.measured_anew(state.step, state.best_step, metric, value, before)
+        else:
+            note = {"averaged": averaged} if averaged else {}
+            self._monitor.validation({"step": state.step, **note, **metrics}, found.samples, better)
         self._lap()
         state.seconds, state.validation_seconds = self.runtime.gather((self._seconds, self._seconds - began))[0]
 
@@ -327,6 +318,8 @@ class Trainer:
         return self._average.applied() if self._average else contextlib.nullcontext()
 
     def _finish(self, reason: str) -> TrainingResult:
+        if self._logged_step != self.state.step:  # it ended at its last validation
+            self._log_the_end()
         if self.state.validated_step != self.state.step:
             self._validate_now()
         if self.config.average != "none":
@@ -338,15 +331,44 @@ class Trainer:
     def _try_average(self) -> None:
         """Validate the mean of the last or best checkpoints; it becomes `best/` when it is better."""
         with self._averaged():
-            own = {name: tensor.clone() for name, tensor in distinct(self.module.state_dict()).items()}
-        states = states_to_average(self.checkpoints, self.state, self.config, own)
+            own = self._weights()
+        states = self._snapshots.states_to_average(self.state, own)
         if len(states) < 2:
             return
-        trained = {name: tensor.clone() for name, tensor in distinct(self.module.state_dict()).items()}
-        following, self._average = self._average, None
-        load_tied(self.module, average(states))
-        try:
+        with self._holding(average(states)):
             self._validate_now(averaged=len(states))
+
+    def _measure_best_anew(self) -> bool:
+        """Validate the best model in the way that counts now, where that is another than before.
+
+        Values of different measures cannot be compared. Where the weights of the best model are not to be had, or are
+        dealt out, the next validation is the first that counts.
+        """
+        if self.state.best_step is None or self.state.measure == self._measure:
+            return False
+        try:
+            best = read_tensors(self._folder / "best" / WEIGHTS)
+        except DamagedFile:
+            best = {}
+        if best and not is_dealt_out(self.module):
+            with self._holding({name: tensor.to(self.runtime.device) for name, tensor in best.items()}):
+                self._validate_now(anew=True)
+        else:
+            self._monitor.say("search or evaluation changed: what was measured before is forgotten")
+            self.state.forget_validations()
+        return True
+
+    def _weights(self) -> dict[str, Tensor]:
+        return {name: tensor.clone() for name, tensor in distinct(self.module.state_dict()).items()}
+
+    @contextlib.contextmanager
+    def _holding(self, state: Mapping[str, Tensor]) -> Iterator[None]:
+        """Other weights in the module inside, and no moving average; afterwards all is as it was."""
+        trained, following = self._weights(), self._average
+        self._average = None
+        load_tied(self.module, state)
+        try:
+            yield
         finally:
             load_tied(self.module, trained)
             self._average = following
@@ -359,37 +381,13 @@ class Trainer:
         return state.step % config.checkpoint_every == 0 or is_kept
 
     def _save(self) -> None:
-        """Write a checkpoint of this step, and delete those that are no longer kept."""
         self._monitor.doing, self._saved_step = "saving", self.state.step
-        draws = self.runtime.gather(random_state())
-        model = gathered(weights(self.module), self.runtime)
-        moments = gathered(optimizer_tensors(self.module, self._step.optimizer), self.runtime)
         self.state.window.seconds += self._lap()
-        if not self.runtime.is_main:
-            return
-        tensors = {
-            "model": model,
-            "optimizer": moments,
-            "random": {f"{rank}.{kind}": draw for rank, own in enumerate(draws) for kind, draw in own.items()},
-        }
-        if self._average:
-            tensors["ema"] = self._average.tensors()
-        state = {
-            "run": {**self.state.to_json(), "seconds": self._seconds},
-            "stream": self.stream.state_dict(),
-            "scaler": self._step.scaler.state_dict(),
-            "files": self._monitor.lengths(),
-            "world_size": self.runtime.world_size,
-        }
-        checkpoints.save_checkpoint(self.checkpoints, self.state.step, tensors, state)
-        saved = [step for step in checkpoints.saved_steps(self.checkpoints) if step <= self.state.step]
-        checkpoints.prune(
-            self.checkpoints, {*saved[-self.config.keep_last :], *self.state.best_steps(self.config.keep_best)}
-        )
+        self._snapshots.save(self.state, self._seconds)
 
     def _whereabouts(self) -> tuple[str, int, int | None]:
         """What is done beside steps, the step, and that of the last checkpoint: for the answer to a signal."""
-        return self._monitor.doing, self.state.step, max(checkpoints.saved_steps(self.checkpoints), default=None)
+        return self._monitor.doing, self.state.step, max(self._snapshots.steps(), default=None)
 
     def _result(self, status: str, reason: str) -> TrainingResult:
         state = self.state

@@ -1,0 +1,138 @@
+"""The trainer's state on the disk: what it is made of, where it goes, and how a trainer becomes it again.
+
+`Trainer` saves and restores through `Snapshots`; `checkpoint` keeps the folders whole.
+"""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from seq2seq import checkpoint as checkpoints
+from seq2seq.config import TrainingConfig
+from seq2seq.errors import CheckpointError
+from seq2seq.runtime import Runtime, random_state, restore_random_state
+from seq2seq.training.monitor import Monitor
+from seq2seq.training.optim import ExponentialMovingAverage, load_optimizer_tensors, optimizer_tensors
+from seq2seq.training.sharding import gathered, load_weights, moments_as_dealt_out, weights
+from seq2seq.training.state import RunState, Stream
+from seq2seq.training.step import GradientStep
+
+
+class Snapshots:
+    """The checkpoints of one run."""
+
+    def __init__(
+        self,
+        folder: Path,
+        module: nn.Module,
+        step: GradientStep,
+        average: ExponentialMovingAverage | None,
+        stream: Stream,
+        config: TrainingConfig,
+        runtime: Runtime,
+        monitor: Monitor,
+    ):
+        self.folder = folder
+        self._module, self._step, self._average, self._stream = module, step, average, stream
+        self._config, self._runtime, self._monitor = config, runtime, monitor
+
+    def latest(self) -> Path | None:
+        """The newest undamaged one, on every rank the same."""
+        found = checkpoints.latest_checkpoint(self.folder) if self._runtime.is_main else None
+        return self._runtime.gather(found)[0]
+
+    def restore(self, folder: Path) -> tuple[RunState, dict[str, int]]:
+        """Become what was saved; returns the state of the run, and how long its files were then.
+
+        Raises:
+            CheckpointError: it cannot be read, or is not of this model.
+        """
+        saved = checkpoints.load_checkpoint(folder, verified=True)
+        try:
+            load_weights(self._module, saved.tensors["model"])
+            moments = moments_as_dealt_out(self._module, saved.tensors["optimizer"])
+            load_optimizer_tensors(self._module, self._step.optimizer, moments)
+            if self._average:
+                self._average.load(saved.tensors.get("ema", saved.tensors["model"]))
+            state = RunState.from_json(saved.state["run"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise CheckpointError(
+                f"{folder}: not a checkpoint of this model ({error}); name another --run-dir, or begin again with "
+                "--overwrite"
+            ) from error
+        if saved.state["world_size"] != self._runtime.world_size:
+            self._monitor.say(
+                f"the checkpoint was written by {saved.state['world_size']} processes, now there are "
+                f"{self._runtime.world_size}: no data is lost, but a step is of another size",
+                logging.WARNING,
+            )
+        self._stream.load_state_dict(saved.state["stream"])
+        self._step.split_above = state.split_above
+        if saved.state["scaler"]:
+            self._step.scaler.load_state_dict(saved.state["scaler"])
+        mine = f"{self._runtime.rank}."
+        own = {name.removeprefix(mine): draw for name, draw in saved.tensors["random"].items() if name.startswith(mine)}
+        if own:  # a rank that is new draws from its seed
+            restore_random_state(own)
+        return state, saved.state["files"]
+
+    def save(self, state: RunState, seconds: float) -> None:
+        """Write a checkpoint of this step, and delete those that are no longer kept; every rank calls it.
+
+        `seconds` is the main rank's clock of the run.
+        """
+        draws = self._runtime.gather(random_state())
+        model = gathered(weights(self._module), self._runtime)
+        moments = gathered(optimizer_tensors(self._module, self._step.optimizer), self._runtime)
+        if not self._runtime.is_main:
+            return
+        tensors = {
+            "model": model,
+            "optimizer": moments,
+            "random": {f"{rank}.{kind}": draw for rank, own in enumerate(draws) for kind, draw in own.items()},
+        }
+        if self._average:
+            tensors["ema"] = self._average.tensors()
+        values: dict[str, Any] = {
+            "run": {**state.to_json(), "seconds": seconds},
+            "stream": self._stream.state_dict(),
+            "scaler": self._step.scaler.state_dict(),
+            "files": self._monitor.lengths(),
+            "world_size": self._runtime.world_size,
+        }
+        checkpoints.save_checkpoint(self.folder, state.step, tensors, values)
+        saved = [step for step in checkpoints.saved_steps(self.folder) if step <= state.step]
+        kept = {*saved[-self._config.keep_last :], *state.best_steps(self._config.keep_best)}
+        checkpoints.prune(self.folder, kept)
+
+    def steps(self) -> list[int]:
+        """The steps that have a checkpoint, in order."""
+        return checkpoints.saved_steps(self.folder)
+
+    def states_to_average(self, state: RunState, own: Mapping[str, Tensor]) -> list[Mapping[str, Tensor]]:
+        """The weights that `training.average` asks for, of which `own` are those of this step; fewer, said, where some
+        are not there."""
+        count, now = self._config.average_count, state.step
+        saved = [step for step in self.steps() if step < now]
+        if self._config.average == "last":
+            chosen = [*saved[-(count - 1) :], now]
+        else:
+            chosen = [step for step in state.best_steps() if step in {*saved, now}][:count]
+        states = [own if step == now else self._weights_of(step) for step in sorted(chosen)]
+        found = [weights for weights in states if weights]
+        if len(found) < count:
+            self._monitor.say(f"training.average: only {len(found)} of {count} checkpoints are there")
+        return found
+
+    def _weights_of(self, step: int) -> dict[str, Tensor] | None:
+        """The weights that were validated at a step; None, with a warning, where its checkpoint is damaged."""
+        try:
+            tensors = checkpoints.load_checkpoint(checkpoints.step_folder(self.folder, step)).tensors
+        except CheckpointError as error:
+            self._monitor.say(f"not averaged: {error}", logging.WARNING)
+            return None
+        validated = {**tensors["model"], **tensors.get("ema", {})}
+        return {name: tensor.to(self._runtime.device) for name, tensor in validated.items()}
