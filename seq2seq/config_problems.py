@@ -16,7 +16,6 @@ LONGEST_KEY, LONGEST_TEXT = 120, 1000
 KINDS = {
     "string_type": "text", "bool_type": "true or false", "tuple_type": "a list, such as [a, b]",
     "dict_type": "keys with values, such as {key: value}", "model_type": "keys with values, such as {key: value}",
-    "invalid_key": "text",
 }  # fmt: skip
 
 
@@ -46,11 +45,13 @@ def describe(problem: Mapping[str, Any]) -> str:
             return f"{_cut(key)}: is empty; name at least one"
         case "too_long":
             return f"{_cut(key)}: has too many values"
-        case "invalid_key" | "string_type" if isinstance(value, int | float):
-            return f"{_cut(key.removesuffix('.[key]'))}: must be text, not {shown(value)}; put it in quotes"
+        case kind if kind == "invalid_key" or location[-1] == "[key]":
+            section = ".".join(map(str, location[: -2 if location[-1] == "[key]" else -1])) or "config"
+            return f"{_cut(section)}: the key {shown(value)} must be text; put it in quotes"
+        case "string_type" if isinstance(value, int | float):
+            return f"{_cut(key)}: must be text, not {shown(value)}; put it in quotes"
         case kind:
-            wanted = KINDS.get(kind, "of another kind")
-            return f"{_cut(key.removesuffix('.[key]'))}: must be {wanted}, not {shown(value)}"
+            return f"{_cut(key)}: must be {KINDS.get(kind, 'of another kind')}, not {shown(value)}"
 
 
 def unwritable(value: Any, path: str = "") -> Iterator[str]:
