@@ -58,11 +58,13 @@ class PresetSection(Section):
     @model_validator(mode="wrap")
     @classmethod
     def _fill_preset(cls, given: Any, validate: ModelWrapValidatorHandler["PresetSection"]) -> "PresetSection":
+        given = {} if given is None else given
         if not isinstance(given, Mapping):
             return validate(given)
         preset = cls.preset_of(given)
         values = cls.presets.get(preset, {}) if isinstance(preset, str) else {}
-        filled = validate({"preset": preset, **values, **given})
+        written = given.get("preset")
+        filled = validate({**values, **given, "preset": preset if written is None else written})
         filled.__pydantic_fields_set__ = set(given)  # what was written out, as opposed to the preset's
         return filled
 

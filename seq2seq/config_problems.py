@@ -16,13 +16,12 @@ LONGEST_KEY, LONGEST_TEXT = 120, 1000
 KINDS = {
     "string_type": "text", "bool_type": "true or false", "tuple_type": "a list, such as [a, b]",
     "dict_type": "keys with values, such as {key: value}", "model_type": "keys with values, such as {key: value}",
-    "invalid_key": "text",
 }  # fmt: skip
 
 
 def describe(problem: Mapping[str, Any]) -> str:
     """One line for one pydantic problem: the path of the key, what is wrong, and what would be right."""
-    location = place(problem)
+    location = tuple(part for part in place(problem) if part != "[key]")
     key = ".".join(part if isinstance(part, str) else shown(part) for part in location) or "config"
     value = problem["input"]
     match problem["type"]:
@@ -46,11 +45,13 @@ def describe(problem: Mapping[str, Any]) -> str:
             return f"{_cut(key)}: is empty; name at least one"
         case "too_long":
             return f"{_cut(key)}: has too many values"
-        case "invalid_key" | "string_type" if isinstance(value, int | float):
-            return f"{_cut(key.removesuffix('.[key]'))}: must be text, not {shown(value)}; put it in quotes"
+        case kind if kind == "invalid_key" or location != place(problem):
+            section = ".".join(map(str, location[:-1])) or "config"
+            return f"{_cut(section)}: the key {shown(value)} must be text; put it in quotes"
+        case "string_type" if isinstance(value, int | float):
+            return f"{_cut(key)}: must be text, not {shown(value)}; put it in quotes"
         case kind:
-            wanted = KINDS.get(kind, "of another kind")
-            return f"{_cut(key.removesuffix('.[key]'))}: must be {wanted}, not {shown(value)}"
+            return f"{_cut(key)}: must be {KINDS.get(kind, 'of another kind')}, not {shown(value)}"
 
 
 def unwritable(value: Any, path: str = "") -> Iterator[str]:

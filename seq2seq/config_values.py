@@ -35,8 +35,8 @@ def _as_test_set_name(name: str) -> str:
     """A name that can be part of a file's, and that is no other set's."""
     if name in ("train", "valid"):
         raise ValueError(f"a test set cannot be named {name}, which is another part of the data; rename it")
-    if not re.fullmatch(r"\w[\w.-]{0,63}", name):
-        raise ValueError("the name of a test set is up to 64 letters, digits, '_', '-' and '.'; rename it")
+    if not re.fullmatch(r"\w([\w .-]{0,62}[\w.-])?", name):
+        raise ValueError("the name of a test set is up to 64 letters, digits, spaces, '_', '-' and '.'; rename it")
     return name
 
 

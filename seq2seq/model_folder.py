@@ -19,7 +19,7 @@ from seq2seq import atomic, config_file, hub
 from seq2seq.config import ClassifierConfig, Config, DataConfig, ModelConfig, SearchConfig, Section
 from seq2seq.config_problems import describe, unwritable
 from seq2seq.config_values import Label, displayed_labels
-from seq2seq.errors import CheckpointError, ModelError, UserError, did_you_mean
+from seq2seq.errors import CheckpointError, ModelError, UserError, did_you_mean, shown
 from seq2seq.interop.marian import is_marian, read_marian
 from seq2seq.marian_tokenizer import TARGET_VOCABULARY_FILE, VOCABULARY_FILE, load_tokenizers
 from seq2seq.model.classifier import EncoderClassifier
@@ -303,9 +303,11 @@ def _check_format(folder: Path, info: Mapping[str, Any]) -> None:
         raise ModelError(f"{folder}: {CONFIG} is not that of a seq2seq model (no 'format': '{FORMAT}')")
     if info.get("format_version") != FORMAT_VERSION:
         version = info.get("format_version")
-        raise ModelError(f"{folder}: model format {version!r}, and this version reads {FORMAT_VERSION}; update seq2seq")
+        raise ModelError(
+            f"{folder}: model format {shown(version)}, and this version reads {FORMAT_VERSION}; update seq2seq"
+        )
     if info.get("task") not in ("translation", "classification"):
-        raise ModelError(f"{folder}: {CONFIG} has task {info.get('task')!r}; it is translation or classification")
+        raise ModelError(f"{folder}: {CONFIG} has task {shown(info.get('task'))}; it is translation or classification")
     if not (folder / WEIGHTS).exists():
         pickles = [path.name for kind in ("*.bin", "*.pt", "*.ckpt", "*.pkl") for path in sorted(folder.glob(kind))]
         reason = f"; {pickles[0]} is not read, because such files can run code" if pickles else ""
@@ -365,7 +367,7 @@ def _load_search(folder: Path, tokenizers: TokenizerPair) -> SearchConfig:
     generation = read_object(folder / GENERATION)
     for name in SPECIAL_IDS:
         if generation.get(name) != getattr(tokenizers.target, name):
-            raise DamagedFile(f"{GENERATION}: {name} {generation.get(name)!r} is not the tokenizer's")
+            raise DamagedFile(f"{GENERATION}: {name} {shown(generation.get(name))} is not the tokenizer's")
     return _read_section(_Generation, generation, GENERATION).search
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from seq2seq.errors import DataError, UserError
 from seq2seq.evaluation.classification import classification_report
 from seq2seq.evaluation.text import compare_systems, default_tokenizer, score_texts
+from seq2seq.languages import language_code
 
 REFERENCES = ["The cat sat on the mat .", "It is raining today, is it not?", "Nobody came.", "Über den Wolken"]
 HYPOTHESES = ["The cat sat on a mat .", "It is raining, isn't it?", "Nobody came.", "Über die Wolken"]
@@ -86,7 +87,21 @@ def test_unknown_metrics_and_tokenizers_get_a_suggestion():
 
 @pytest.mark.parametrize(
     ("language", "tokenizer"),
-    [("de", "13a"), (None, "13a"), ("zh", "zh"), ("zh-Hant", "zh"), ("zh_CN", "zh"), ("EN", "13a")],
+    [
+        ("de", "13a"),
+        (None, "13a"),
+        ("zh", "zh"),
+        ("zh-Hant", "zh"),
+        ("zh_CN", "zh"),
+        ("EN", "13a"),
+        ("zho_Hans", "zh"),
+        ("cmn", "zh"),
+        ("yue", "zh"),
+        ("chi", "zh"),
+        ("ger", "13a"),
+        ("tlh", "13a"),
+        ("", "13a"),
+    ],
 )
 def test_the_tokenizer_follows_the_target_language(language, tokenizer):
     assert default_tokenizer(language) == tokenizer
@@ -202,3 +217,32 @@ def test_scikit_learn_agrees(pairs):
 def test_nothing_or_unequal_is_an_error(gold, predicted):
     with pytest.raises(DataError):
         classification_report(gold, predicted)
+
+
+@pytest.mark.parametrize(
+    ("names", "code"),
+    [
+        (("ja", "jpn", "JA", "jpn_Jpan", "ja-JP", "ja_JP.UTF-8"), "ja"),
+        (("ko", "kor", "kor_Hang", "ko-KR"), "ko"),
+        (("zh", "zho", "chi", "cmn", "yue", "cmn_Hans", "zho_Hant", "zh-TW", "lzh"), "zh"),
+        (("pt", "por", "pt-BR", "pt_br", "por_Latn"), "pt"),
+        (("de", "deu", "ger", "de_AT"), "de"),
+        (("nb", "nob"), "nb"),
+        (("tlh", "TLH", "tlh_Piqd"), "tlh"),
+        ((None, "", " "), ""),
+    ],
+)
+def test_a_language_has_one_code_however_it_is_named(names, code):
+    assert {language_code(name) for name in names} == {code}
+
+
+def test_language_codes_are_those_of_the_standard():
+    """Oracle: transformers' own tables of NLLB and mBART name languages by ISO 639-3, and those of M2M100 by 639-1."""
+    from transformers.models.m2m_100 import tokenization_m2m_100
+    from transformers.models.nllb import tokenization_nllb
+
+    two = {name for name in tokenization_m2m_100.FAIRSEQ_LANGUAGE_CODES["m2m100"] if len(name) == 2}
+    known = {language_code(name) for name in tokenization_nllb.FAIRSEQ_LANGUAGE_CODES}
+    assert len(two) > 80
+    assert two - known <= {"br", "fy", "ff", "ns", "no"}
+    assert all(language_code(name) == name for name in two)

@@ -100,3 +100,13 @@ def test_no_gradient_is_computed_where_none_is_asked_for(monkeypatch):
     hidden, weight, bias, targets = parts()
     with torch.no_grad():
         label_smoothed_cross_entropy(hidden, weight, bias, targets, 0.1)
+
+
+def test_going_back_twice_is_refused_rather_than_wrong():
+    hidden, weight, bias, targets = parts()
+    total = label_smoothed_cross_entropy(hidden, weight, bias, targets, 0.1).total
+    total.backward(torch.tensor(2.0), retain_graph=True)
+    once = hidden.grad.clone()
+    with pytest.raises(RuntimeError, match="compute the loss again"):
+        total.backward()
+    assert torch.equal(hidden.grad, once)

@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from seq2seq import atomic
+from seq2seq.config_values import as_label
 from seq2seq.data.encoding import EncodedBlock, Encoding, encode_spans
 from seq2seq.data.filters import FilterCounts, SeenBefore
 from seq2seq.data.sources import Source
@@ -218,7 +219,12 @@ class CorpusBuilder:
                 f"{origin}: label {some_of([label])!r} is not one of those in the training corpus "
                 f"({some_of(self._given_labels)}){hint}"
             )
-        return label_ids.setdefault(label, len(label_ids))
+        if label not in label_ids:
+            try:
+                label_ids[as_label(label)] = len(label_ids)
+            except ValueError as error:
+                raise DataError(f"{origin}: label {error}") from error
+        return label_ids[label]
 
     def _sort_labels(self) -> list[str]:
         """The classes in their order; the ids of the examples, which were given as labels came, are put into it."""

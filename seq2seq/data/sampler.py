@@ -72,6 +72,8 @@ class TokenBudgetSampler:
         self._most_rows = batch_sentences or len(source_lengths)
         self._parts = list(parts or [(0, len(source_lengths), 1.0)])
         examples = sum((stop - start) * weight for start, stop, weight in self._parts)
+        if max((stop - start) * weight for start, stop, weight in self._parts) < 1:
+            raise DataError("no example is seen in an epoch; raise data.train.weight")
         self.num_sections = max(1, math.ceil(examples / SECTION_EXAMPLES))
         self.seed, self.rank, self.world_size = seed, rank, world_size
         self._latest: tuple[tuple[int, int], list[np.ndarray]] | None = None

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.config import ModelConfig, SearchConfig
-from seq2seq.errors import ModelError
+from seq2seq.errors import ModelError, shown
 from seq2seq.interop.marian_settings import (
     DEFAULTS,
     SpecialIds,
@@ -213,7 +213,7 @@ def _tokenizers(
         return None
     sizes = (("vocab_size", source_size, pair.source), ("decoder_vocab_size", target_size, pair.target))
     problems += [
-        f"{key}: {size!r}, but the vocabulary has {side.vocab_size} pieces"
+        f"{key}: {shown(size)}, but the vocabulary has {side.vocab_size} pieces"
         for key, size, side in sizes
         if size != side.vocab_size
     ]

@@ -73,19 +73,19 @@ def read_model_config(given: Mapping[str, Any], has_bias: bool, problems: list[s
     values = {**DEFAULTS, **given}
     before = len(problems)
     problems += [
-        f"{key}: {given[key]!r} (only {value!r} is possible)"
+        f"{key}: {shown(given[key])} (only {value!r} is possible)"
         for key, value in ONLY.items()
         if given.get(key, value) is not None and given.get(key, value) != value
     ]
     for what in ("ffn_dim", "attention_heads"):
         encoder, decoder = values[f"encoder_{what}"], values[f"decoder_{what}"]
         if encoder != decoder:
-            problems.append(f"encoder_{what} {encoder!r} and decoder_{what} {decoder!r} differ")
+            problems.append(f"encoder_{what} {shown(encoder)} and decoder_{what} {shown(decoder)} differ")
     if not isinstance(values["activation_function"], str) or values["activation_function"] not in ACTIVATIONS:
         possible = ", ".join(sorted(ACTIVATIONS))
-        problems.append(f"activation_function: {values['activation_function']!r} (possible: {possible})")
+        problems.append(f"activation_function: {shown(values['activation_function'])} (possible: {possible})")
     if _only_one(values["forced_eos_token_id"]) not in (None, _only_one(values["eos_token_id"])):
-        problems.append(f"forced_eos_token_id: {values['forced_eos_token_id']!r} is not eos_token_id")
+        problems.append(f"forced_eos_token_id: {shown(values['forced_eos_token_id'])} is not eos_token_id")
     try:
         return ModelConfig.model_validate(_model_values(values, has_bias)) if len(problems) == before else None
     except ValidationError as error:
@@ -140,7 +140,7 @@ def read_search_config(given: Mapping[str, Any], ids: SpecialIds, problems: list
             return own
     before = len(problems)
     problems += [
-        f"{key}: {given[key]!r} (only {value!r} is possible)"
+        f"{key}: {shown(given[key])} (only {value!r} is possible)"
         for key, value in NEUTRAL.items()
         if given.get(key) is not None and given[key] != value
     ]

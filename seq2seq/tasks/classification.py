@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from seq2seq.config import Config
+from seq2seq.config_values import displayed_labels
 from seq2seq.data.batches import ClassificationBatch, ClassificationBatches, validation_batches
 from seq2seq.data.corpus import TokenCorpus, prepare_labelled_corpus
 from seq2seq.data.filters import PairFilter
@@ -159,6 +160,10 @@ def _check_labels(config: Config, labels: Sequence[str]) -> None:
         problems.append(f"data.train: all texts have the label {labels[0]!r}; a classifier needs two or more")
     unknown = [label for label in config.data.label_names if label not in labels]
     problems += [f"data.label_names.{label}: no text has this label (there are {some_of(labels)})" for label in unknown]
+    try:
+        displayed_labels(labels, config.data.label_names)
+    except ValueError as error:
+        problems.append(f"data.label_names: {error}")
     if problems:
         raise ConfigError("config", problems)
 
