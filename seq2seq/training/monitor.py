@@ -44,7 +44,10 @@ class Monitor:
         if importlib.util.find_spec("tensorboard"):
             from torch.utils.tensorboard import SummaryWriter
 
-            self._board = SummaryWriter(str(self._folder / TENSORBOARD), purge_step=step + 1 if step else None)
+            try:
+                self._board = SummaryWriter(str(self._folder / TENSORBOARD), purge_step=step + 1 if step else None)
+            except UnicodeError:
+                log.warning("TensorBoard is left out: it cannot write to a folder whose name is not UTF-8")
         if sys.stderr.isatty():
             layout = "{percentage:3.0f}%|{bar}| {desc} [{elapsed}<{postfix}]"
             self._bar = tqdm(total=1.0, initial=progress, bar_format=layout, desc=f"step {step:,}", leave=False)
