@@ -198,3 +198,8 @@ def readable_again(path: Path) -> Iterator[Path]:
 def as_one_line(text: str) -> str:
     """`text` fit for one line of output: a line feed or carriage return that a model made becomes a space."""
     return text.replace("\r", " ").replace("\n", " ")
+
+
+def shown_name(name: str) -> str:
+    """A file name as text: bytes in it that are no UTF-8, which Python keeps as lone surrogates, become U+FFFD."""
+    return re.sub("[\ud800-\udfff]", "\ufffd", name)

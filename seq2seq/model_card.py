@@ -4,10 +4,15 @@
 """
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from seq2seq.config import Config
+from seq2seq.config import Config, Section
+from seq2seq.config_file import dump
+from seq2seq.lines import shown_name
 
 
 @dataclass(frozen=True)
@@ -54,10 +59,10 @@ def model_card(
         *_usage(config),
         "## Made by",
         "",
-        "```",
-        command,
-        "```",
+        *_fenced(command),
+        "with this configuration, where the files that it names lie beside it:",
         "",
+        *_fenced(dump(_without_folders(config)), "yaml"),
     ]
     if data:
         lines += ["## Data", "", "| role | corpus | examples | fingerprint |", "|---|---|---:|---|"]
@@ -65,37 +70,35 @@ def model_card(
         lines += [""]
     if scores:
         lines += ["## Scores", "", "| data | metric | score | signature |", "|---|---|---:|---|"]
-        lines += [
-            f"| {_cell(s.dataset)} | {_cell(s.metric)} | {s.value:.2f} | {f'`{s.signature}`' if s.signature else ''} |"
-            for s in scores
-        ]
+        lines += [f"| {_cell(s.dataset)} | {_cell(s.metric)} | {s.value:.2f} | {_code(s.signature)} |" for s in scores]
         lines += [""]
     if notes:
         lines += ["## Notes", "", *(f"- {note}" for note in notes), ""]
-    return "\n".join(lines)
+    return shown_name("\n".join(lines))
 
 
 def short_card(config: Config, title: str, paragraphs: Sequence[str]) -> str:
     """Front matter, and in a few lines where a model comes from that no run of ours made."""
-    return "\n".join([*_front_matter(config, title, ()), f"# {title}", "", *_usage(config), *paragraphs, ""])
+    return shown_name(
+        "\n".join([*_front_matter(config, title, ()), f"# {title}", "", *_usage(config), *paragraphs, ""])
+    )
 
 
 def _front_matter(config: Config, title: str, scores: Sequence[ScoreRecord]) -> list[str]:
-    # JSON scalars are YAML scalars, and quote what YAML would take for something else (the language `no`).
     lines = ["---"]
     if languages := _languages(config):
-        lines += ["language:", *(f"- {json.dumps(language)}" for language in dict.fromkeys(languages))]
+        lines += ["language:", *(f"- {_yaml(language)}" for language in dict.fromkeys(languages))]
     task = "translation" if config.task == "translation" else "text-classification"
     lines += ["library_name: seq2seq", f"pipeline_tag: {task}"]
     if metrics := list(dict.fromkeys(score.metric for score in scores)):
-        lines += ["metrics:", *(f"- {json.dumps(metric)}" for metric in metrics)]
-        lines += ["model-index:", f"- name: {json.dumps(title)}", "  results:"]
+        lines += ["metrics:", *(f"- {_yaml(metric)}" for metric in metrics)]
+        lines += ["model-index:", f"- name: {_yaml(title)}", "  results:"]
         for dataset in dict.fromkeys(score.dataset for score in scores):
-            lines += ["  - task:", f"      type: {task}", "    dataset:", f"      name: {json.dumps(dataset)}"]
-            lines += [f"      type: {json.dumps(dataset)}", "    metrics:"]
+            lines += ["  - task:", f"      type: {task}", "    dataset:", f"      name: {_yaml(dataset)}"]
+            lines += [f"      type: {_yaml(dataset)}", "    metrics:"]
             for score in scores:
                 if score.dataset == dataset:
-                    lines += [f"    - type: {json.dumps(score.metric)}", f"      value: {json.dumps(score.value)}"]
+                    lines += [f"    - type: {_yaml(score.metric)}", f"      value: {_yaml(score.value)}"]
     return [*lines, "---", ""]
 
 
@@ -108,5 +111,35 @@ def _usage(config: Config) -> list[str]:
     return ["```", f"s2s {verb} THIS_FOLDER < input.txt > output.txt", "```", ""]
 
 
+def _yaml(value: str | float) -> str:
+    """JSON scalars are YAML scalars, and quote what YAML would take for something else (the language `no`)."""
+    return json.dumps(shown_name(value) if isinstance(value, str) else value)
+
+
+def _fenced(text: str, kind: str = "") -> list[str]:
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return [fence + kind, text.rstrip("\n"), fence, ""]
+
+
+def _code(text: str) -> str:
+    """Of a table; a bar would end its cell in code as well."""
+    return f"`{_cell(text)}`" if text else ""
+
+
 def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _without_folders(value: Any) -> Any:
+    """A section of the configuration without folders of this machine, of which a card says nothing."""
+    match value:
+        case Path():
+            return Path(value.name) if value.is_absolute() else value
+        case Section():
+            given = value.model_fields_set
+            return value.model_copy(update={name: _without_folders(getattr(value, name)) for name in given})
+        case dict():
+            return {key: _without_folders(item) for key, item in value.items()}
+        case tuple():
+            return tuple(map(_without_folders, value))
+    return value

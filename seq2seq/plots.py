@@ -8,8 +8,10 @@ import contextlib
 import io
 import logging
 import math
+import textwrap
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import numpy as np
 
 from seq2seq import atomic
 from seq2seq.errors import DataError
+from seq2seq.lines import shown_name
 
 # Panels of the curves: title, and the keys of a record that belong in it. A panel without values is left out.
 PANELS = (
@@ -48,16 +51,21 @@ def learning_curves(records: Iterable[Mapping[str, Any]], path: Path, title: str
             for label, points in curves.items():
                 axis.plot(*zip(*points, strict=True), label=label, marker="." if len(points) < 60 else None)
             axis.set(title=name, xlabel="step")
+            axis.xaxis.get_major_locator().set_params(integer=True)
             axis.grid(alpha=0.3)
-            if len(curves) > 1:
+            if set(curves) != {name}:
                 axis.legend()
-        if title:
-            figure.suptitle(title, parse_math=False)
+        _set_title(figure, title)
     return path
 
 
 def attention_map(
-    weights: np.ndarray, source_pieces: Sequence[str], target_pieces: Sequence[str], path: Path, title: str = ""
+    weights: np.ndarray,
+    source_pieces: Sequence[str],
+    target_pieces: Sequence[str],
+    path: Path,
+    title: str = "",
+    axes_names: tuple[str, str] = ("source", "target"),
 ) -> Path:
     """Draw where each target piece looks in the source, and return `path`.
 
@@ -67,6 +75,7 @@ def attention_map(
         target_pieces: T labels of the rows.
         path: the picture, in the format of its ending.
         title: what stands above it.
+        axes_names: what the columns and the rows are.
 
     Raises:
         DataError: the sentence is too long to be read in a picture.
@@ -84,13 +93,20 @@ def attention_map(
         for axis in axes.flat[len(maps) :]:
             axis.set_visible(False)
         for axis, (name, values) in zip(axes.flat, maps, strict=False):
-            axis.imshow(values, cmap="Greys", vmin=0.0, vmax=1.0, aspect="auto")
+            image = axis.imshow(values, cmap="Greys", vmin=0.0, vmax=1.0, aspect="auto")
             axis.set_xticks(range(len(source_pieces)), source_pieces, rotation=90, parse_math=False)
             axis.set_yticks(range(len(target_pieces)), target_pieces, parse_math=False)
-            axis.set_title(name)
-        if title:
-            figure.suptitle(title, parse_math=False)
+            axis.set(title=name, xlabel=axes_names[0], ylabel=axes_names[1])
+        figure.colorbar(image, ax=axes, label="attention", shrink=0.8)
+        _set_title(figure, title)
     return path
+
+
+def _set_title(figure: Any, title: str) -> None:
+    if title:
+        width = max(30, int(10 * figure.get_figwidth()))
+        lines = chain.from_iterable(textwrap.wrap(line, width) for line in shown_name(title).splitlines())
+        figure.suptitle("\n".join(lines), parse_math=False, weight="bold")
 
 
 def _curves(records: Sequence[Mapping[str, Any]], keys: Mapping[str, str]) -> dict[str, list[tuple[float, float]]]:

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save, save_file
+from safetensors.torch import load, load_file, save, save_file
 from torch import Tensor, nn
 
-from seq2seq.lines import read_regular
+from seq2seq.lines import read_regular, shown_name
 
 LARGEST_WEIGHT = 1e6
 
@@ -67,8 +67,12 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str,
     """
     path.touch()
     mode = stat.S_IMODE(path.stat().st_mode)
+    tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
     try:
-        save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path, metadata)
+        if _is_plain(path):
+            save_file(tensors, path, metadata)
+        else:
+            path.write_bytes(save(tensors, metadata))
         path.chmod(mode)  # safetensors leaves a file that its owner alone may read, whatever the umask
     except SafetensorError as error:
         raise OSError(None, f"{error}") from error
@@ -107,7 +111,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """
     check_regular(path)
     try:
-        return load_file(path)
+        return load_file(path) if _is_plain(path) else load(path.read_bytes())
     except (OSError, SafetensorError, ValueError) as error:
         raise DamagedFile(f"{path.name} is not a whole safetensors file ({_first_line(error)})") from error
 
@@ -119,6 +123,8 @@ def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
         DamagedFile: it is not a whole safetensors file.
     """
     check_regular(path)
+    if not _is_plain(path):
+        return {name: tuple(tensor.shape) for name, tensor in read_tensors(path).items()}
     try:
         with safe_open(path, framework="pt") as file:
             return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
@@ -196,6 +202,11 @@ def check_regular(path: Path) -> None:
     """
     if path.exists() and not path.is_file():
         raise DamagedFile(f"{path.name} is not a regular file")
+
+
+def _is_plain(path: Path) -> bool:
+    """Whether safetensors can open it: a name may be bytes that are no UTF-8."""
+    return shown_name(str(path)) == str(path)
 
 
 def _first_line(error: Exception) -> str:

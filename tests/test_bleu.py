@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -418,3 +419,26 @@ def test_several_models_are_compared_as_their_translations_are(run, tmp_path, ca
         code, message = failing(capsys, *arguments)
         assert code == 2
         assert words in message
+
+
+def test_attention_is_drawn_beside_the_model_and_not_into_it(run, tmp_path, monkeypatch, capsys):
+    moved = tmp_path / "run"
+    shutil.copytree(run, moved)
+    (moved / "metrics.jsonl").touch()
+    shutil.copytree(run / "best", tmp_path / "alone")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    models = moved / "best", tmp_path / "alone"
+    before = [sorted(model.iterdir()) for model in models]
+    for model, place in ((moved, moved), (moved / "best", moved), (tmp_path / "alone", Path())):
+        assert main(["plot", str(model), "--attention", SENTENCES[0]]) == 0
+        assert capsys.readouterr().out == f"{place / 'attention.png'}\n"
+        (place / "attention.png").unlink()
+    assert [sorted(model.iterdir()) for model in models] == before
+
+
+@pytest.mark.parametrize("long", [["two dogs " * 40], ["two dogs", "--target", "two dogs " * 40]])
+def test_a_sentence_that_the_model_has_no_positions_for_is_one_line(run, capsys, long):
+    assert main(["plot", str(run), "--attention", *long]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "pieces, more than the model's 62; take a shorter one" in line

@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import re
 import shutil
 import struct
 import subprocess
@@ -13,8 +14,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from seq2seq import checkpoint
-from seq2seq.config import ClassifierConfig, Config, TokenizerConfig
+from seq2seq import checkpoint, config_file
+from seq2seq.config import ClassifierConfig, Config, SourceConfig, TokenizerConfig
 from seq2seq.errors import CheckpointError, ModelError
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model.transformer import Transformer
@@ -276,8 +277,41 @@ def test_the_card_says_where_the_model_comes_from(tmp_path):
     values = YAML(typ="safe").load(front)
     assert values["language"] == ["en", "no"]
     assert values["model-index"][0]["results"][0]["metrics"][0] == {"type": "bleu", "value": 36.25}
-    for text in ("s2s train configs/demo.yaml", "abc123", "15,000", "36.25", "nrefs:1|case:mixed", "12,345"):
+    for text in ("s2s train configs/demo.yaml", "abc123", "15,000", "36.25", "12,345"):
         assert text in body
+
+
+def test_the_card_is_rendered_as_it_was_meant(tmp_path):
+    """Bars in names and signatures end no cell, and a name that is no UTF-8 is shown as well as it can be."""
+    markdown = pytest.importorskip("markdown_it").MarkdownIt("gfm-like", {"linkify": False})
+    signature = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.5.1"
+    here = SourceConfig(source=tmp_path / "a.en", target=Path("b|c.de"))
+    settings = config()
+    settings = settings.model_copy(update={"data": settings.data.model_copy(update={"train": (here,)})})
+    card = model_card(
+        settings,
+        title="caf\udce9",
+        command="s2s train '```\n# no heading' caf\udce9",
+        num_parameters=1,
+        step=1,
+        data=[DataRecord("train|1", "a|b\nc.en", 1, "abc")],
+        scores=[ScoreRecord("news|2016", "bleu", 1.0, signature), ScoreRecord("news", "accuracy", 2.0)],
+    )
+    assert card.encode().decode() == card
+    html = markdown.render(card.split("---\n", 2)[2])
+    cells = re.findall("<t[dh].*?>(.*?)</t[dh]>", html)
+    assert cells[4:8] == ["train|1", "a|b c.en", "1", "<code>abc</code>"]
+    assert cells[12:] == [
+        "news|2016", "bleu", "1.00", f"<code>{signature}</code>", "news", "accuracy", "2.00", "",
+    ]  # fmt: skip
+    assert html.count("<h1>") == 1
+    assert "caf\ufffd" in html
+    assert str(tmp_path) not in card
+    for name in ("a.en", "b|c.de", "a", "b"):
+        (tmp_path / name).write_text("a line\n")
+    described = card.split("```yaml\n")[1].split("```")[0]
+    assert "source: a.en" in described
+    assert config_file.parse(described, "card", tmp_path).model == settings.model
 
 
 def test_reading_and_writing_need_no_pickle():

@@ -25,7 +25,12 @@ logger = logging.getLogger(__name__)
 @click.option("--attention", "sentence", metavar="SENTENCE", help="Draw where the model looks in this sentence.")
 @click.option("--target", help="With --attention: this translation instead of the model's own.")
 @click.option("--layer", type=Number(ranges.LAYERS), help="With --attention: which layer [default: the last].")
-@click.option("-o", "--output", type=NAMED_FILE, help="The picture [default: curves.png or attention.png in the run].")
+@click.option(
+    "-o",
+    "--output",
+    type=NAMED_FILE,
+    help="The picture [default: curves.png or attention.png in the run; without a run, in this folder].",
+)
 def command(run: Path | None, sentence: str | None, target: str | None, layer: int | None, output: Path | None) -> None:
     """Draw the learning curves of RUN [default: the newest run] anew from its metrics.jsonl, or an attention map."""
     if sentence is None and (target is not None or layer is not None):
@@ -44,9 +49,16 @@ def command(run: Path | None, sentence: str | None, target: str | None, layer: i
 
     folder = chosen_model(run)
     seen = sentence_attention(folder, sentence, target, layer)
-    title = f"layer {seen.layer} of {seen.num_layers}"
-    path = output or folder / "attention.png"
-    click.echo(plots.attention_map(seen.weights, seen.source_pieces, seen.target_pieces, path, title))
+    title = f"{seen.sentence}\nlayer {seen.layer} of {seen.num_layers}"
+    path = output or _run_of(folder) / "attention.png"
+    axes = "source", "target" if seen.is_translation else "source"
+    click.echo(plots.attention_map(seen.weights, seen.source_pieces, seen.target_pieces, path, title, axes))
+
+
+def _run_of(model: Path) -> Path:
+    """The run that a model folder is the best of; the current folder for a model on its own."""
+    run = model.resolve().parent
+    return run if model.name == "best" and (run / "metrics.jsonl").is_file() else Path()
 
 
 def _run_folder(run: Path | None) -> Path:

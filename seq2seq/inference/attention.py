@@ -3,6 +3,7 @@
 `s2s plot --attention` asks for a `SentenceAttention` and draws it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from seq2seq.data.batches import collate_classification, collate_translation
 from seq2seq.errors import DataError
 from seq2seq.inference.translator import Translator
 from seq2seq.model.attention import capture_attention
+
+# A text that is classified has most of them around it: a start and an end.
+SPECIAL_IDS = 2
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,8 @@ class SentenceAttention:
     layer: int
     """From 1."""
     num_layers: int
+    sentence: str
+    is_translation: bool
 
 
 def sentence_attention(
@@ -41,7 +47,7 @@ def sentence_attention(
 
     Raises:
         ModelError: there is no model in `folder`.
-        DataError: the model has no such layer.
+        DataError: the model has no such layer, or no positions for so long a sentence or translation.
     """
     loaded = load_model(folder)
     config = loaded.model.config
@@ -50,11 +56,19 @@ def sentence_attention(
     layer = num_layers if layer is None else layer
     if not 1 <= layer <= num_layers:
         raise DataError(f"layer {layer}: the model has {num_layers}, counted from 1")
+    _check_length(loaded.tokenizers.source.encode(sentence), config.max_length, "sentence")
     if not translates:
         return _of_text(loaded, sentence, layer, num_layers)
     if target is None:
         target = Translator.load(folder, device="cpu").translate([sentence])[0].text
+    _check_length(loaded.tokenizers.target.encode(target), config.max_length, "translation")
     return _of_translation(loaded, sentence, target, layer, num_layers)
+
+
+def _check_length(ids: Sequence[int], max_length: int, what: str) -> None:
+    if len(ids) + SPECIAL_IDS > max_length:
+        most = max_length - SPECIAL_IDS
+        raise DataError(f"the {what} has {len(ids)} pieces, more than the model's {most}; take a shorter one")
 
 
 def _of_translation(loaded: LoadedModel, sentence: str, target: str, layer: int, num_layers: int) -> SentenceAttention:
@@ -63,7 +77,8 @@ def _of_translation(loaded: LoadedModel, sentence: str, target: str, layer: int,
     inputs = (batch.source_ids, batch.source_mask, batch.target_input)
     weights = _weights(loaded.model, inputs, f"decoder.layers.{layer - 1}.cross_attention")
     source = pair.source.pieces(batch.source_ids[0].tolist())
-    return SentenceAttention(weights, source, pair.target.pieces(batch.target_output[0].tolist()), layer, num_layers)
+    target_pieces = pair.target.pieces(batch.target_output[0].tolist())
+    return SentenceAttention(weights, source, target_pieces, layer, num_layers, sentence, True)
 
 
 def _of_text(loaded: LoadedModel, text: str, layer: int, num_layers: int) -> SentenceAttention:
@@ -71,7 +86,7 @@ def _of_text(loaded: LoadedModel, text: str, layer: int, num_layers: int) -> Sen
     batch = collate_classification([tokenizer.encode(text)], [0], tokenizer, [0])
     weights = _weights(loaded.model, (batch.source_ids, batch.source_mask), f"encoder.layers.{layer - 1}.attention")
     pieces = tokenizer.pieces(batch.source_ids[0].tolist())
-    return SentenceAttention(weights, pieces, pieces, layer, num_layers)
+    return SentenceAttention(weights, pieces, pieces, layer, num_layers, text, False)
 
 
 def _weights(model: nn.Module, inputs: tuple[torch.Tensor, ...], name: str) -> np.ndarray:

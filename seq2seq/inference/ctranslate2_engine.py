@@ -20,6 +20,7 @@ from seq2seq.errors import ModelError, RunError, UserError
 from seq2seq.inference.engines import Again, Engine, Request, make_requests, token_groups, wanted_again
 from seq2seq.interop import ctranslate2
 from seq2seq.interop.ctranslate2 import Described
+from seq2seq.lines import shown_name
 from seq2seq.model_folder import LoadedModel
 from seq2seq.runtime import same_threads
 from seq2seq.search import Hypothesis, length_limits, normalized_score
@@ -289,6 +290,8 @@ def _is_whole(folder: Path) -> bool:
 def _open(folder: Path, device: str, threads: int) -> Any:
     package = ctranslate2.package()
     kind, _, index = device.partition(":")
+    if shown_name(str(folder)) != str(folder):
+        raise UserError(f"{folder}: CTranslate2 opens no folder whose name is not UTF-8; rename it")
     try:
         with same_threads():  # it sets OpenMP's for the whole process
             return package.Translator(

@@ -57,7 +57,10 @@ class Monitor:
         if importlib.util.find_spec("tensorboard"):
             from torch.utils.tensorboard import SummaryWriter
 
-            self._board = SummaryWriter(str(self._folder / TENSORBOARD), purge_step=step + 1 if step else None)
+            try:
+                self._board = SummaryWriter(str(self._folder / TENSORBOARD), purge_step=step + 1 if step else None)
+            except UnicodeError:
+                log.warning("TensorBoard is left out: it cannot write to a folder whose name is not UTF-8")
         self._now = _Moment(step, progress)
         self._line = LiveLine(self._text, lambda: self._now.progress)
 

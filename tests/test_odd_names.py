@@ -1,0 +1,61 @@
+"""File names that are not UTF-8, as old archives and other systems leave them: they work, or one line refuses them."""
+
+import contextlib
+import io
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from wrong_files import CONFIG, TEXTS
+
+from seq2seq.cli import main
+from seq2seq.interop.ctranslate2 import is_installed
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="names are bytes on Linux")
+
+ODD = "caf\udce9"
+RUN = f"runs/{ODD}"
+WORK = [
+    ["train", f"{ODD}.yaml", "--run-dir", RUN],
+    ["train", f"{ODD}.yaml", "--run-dir", RUN, "--set=training.max_steps=2"],
+    ["train", f"{ODD}.yaml", "--dry-run"],
+    ["train", "run.yaml", f"--set=data.train.source={ODD}.en", f"--set=data.cache_dir={ODD}"],
+    ["train", "run.yaml", f"--set=data.train.source={ODD}.en", "--set=training.max_steps=2"],
+    ["train", "run.yaml", "--run-dir", "runs/tuned", f"--set=training.init_from={RUN}"],
+    ["translate", RUN, "-i", f"{ODD}.en", "-o", f"{ODD}.de"],
+    ["score", RUN, f"{ODD}.en", f"{ODD}.de", "-o", f"{ODD}.gz"],
+    ["bleu", "text", f"{ODD}.en", f"{ODD}.de"],
+    ["bleu", "--model", RUN, "--source", "text", "--reference", f"{ODD}.en"],
+    ["plot", RUN],
+    ["plot", RUN, "--attention", f"A {ODD}"],
+    ["average", RUN, RUN, "-o", f"{ODD} mean"],
+    ["info", f"{ODD} mean"],
+]
+
+
+def s2s(*typed: str) -> tuple[int, str]:
+    with contextlib.redirect_stderr(io.StringIO()) as stderr, contextlib.redirect_stdout(io.StringIO()):
+        code = main(list(typed))
+    return code, stderr.getvalue()
+
+
+@pytest.mark.slow
+def test_names_that_are_no_utf8_work_from_training_to_pictures(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = "".join(f"{line} {number}\n" for number in range(20) for line in TEXTS)
+    for name in ("text", f"{ODD}.en"):
+        Path(name).write_text(text)
+    for name in ("run.yaml", f"{ODD}.yaml"):
+        Path(name).write_text(CONFIG)
+    for typed in WORK:
+        code, err = s2s(*typed)
+        assert (code, "internal error" in err) == (0, False), (typed, err)
+    assert Path(RUN, "attention.png").stat().st_size
+    assert not list(Path().rglob("*\ufffd*")), "a library wrote beside the place"
+    Path(RUN, "best", "README.md").read_text(encoding="utf-8")
+    if is_installed():
+        code, err = s2s("convert", RUN, "--to", "ctranslate2", "-o", f"{ODD}.ct2", "--force")
+        assert (code, len(err.splitlines())) == (2, 1)
+        assert "name is not UTF-8; rename it" in err
+        assert not os.path.exists(f"{ODD}.ct2")
