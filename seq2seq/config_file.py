@@ -29,6 +29,9 @@ CHANGEABLE = (
     "training.average", "training.average_count", "training.device", "training.threads", "training.shard",
 )  # fmt: skip
 
+# Folders that `s2s fetch` makes.
+PUBLIC_CORPORA = ("multi30k", "wmt14-en-de", "wmt16-en-de", "opus100-en-de", "tatoeba", "sst2")
+
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Config:
     """Read a configuration, apply `KEY=VALUE` overrides, and check everything that can be checked without work.
@@ -204,6 +207,8 @@ def _describe(problem: Mapping[str, Any]) -> str:
     match problem["type"]:
         case "extra_forbidden":
             return f"{key}: unknown key{did_you_mean(str(location[-1]), _fields_at(location[:-1]))}"
+        case "missing" if key == "data.valid":
+            return f"{key}: missing; take lines out of train (head -n 500 FILE for it, tail -n +501 FILE for train)"
         case "missing":
             return f"{key}: missing; this key has no default"
         case "literal_error":
@@ -349,9 +354,14 @@ def _find(name: str, folder: Path | None, kind: str = "file") -> tuple[Path, str
     looked = _unique(str(candidate.parent) for candidate in candidates)
     if any(candidate.is_fifo() for candidate in candidates):
         return candidates[0], f"{name} is a pipe, which can be read only once; write what it gives to a file first"
+    fetched = (
+        f"; get it with s2s fetch {path.parts[0]}" if path.parts[0] in PUBLIC_CORPORA and len(path.parts) > 1 else ""
+    )
     parents = [Path(parent) for parent in looked if Path(parent).is_dir()]
     beside = [entry.name for parent in parents for entry in parent.iterdir() if entry.is_dir() == (kind == "folder")]
-    return candidates[0], f"{kind} {name} not found (looked in {', '.join(looked)}){did_you_mean(path.name, beside)}"
+    return candidates[
+        0
+    ], f"{kind} {name} not found (looked in {', '.join(looked)}){fetched or did_you_mean(path.name, beside)}"
 
 
 def _without_unset(value: Any) -> Any:

@@ -1,6 +1,7 @@
 """`s2s check` of tables, labels and sizes: what a spreadsheet exported, and what is told so that one can read it."""
 
 import json
+import random
 import re
 
 import pytest
@@ -106,22 +107,22 @@ def test_swapped_sides_are_an_error_of_check_and_a_warning_of_training(tmp_path,
 
 
 def test_the_filters_of_check_drop_what_those_of_training_drop(tmp_path, capfd):
-    # words of one piece against words that are spelled out: no rate of pieces for each character tells their ratio
-    common = [(f"der Hund sieht das Haus {i}", f"the dog sees the house {i}") for i in range(500)]
-    odd = [("the dog sees " * k + f"{n}", "xqzv" * n + f" {k}") for k in range(1, 9) for n in range(1, 12)]
+    # words of one piece against words that are spelled: no rate of pieces for each character tells their ratio
+    common = [(f"der Hund sieht die Donaudampfschifffahrt {i}", f"the dog sees the steamboat {i}") for i in range(500)]
+    draw = random.Random(1)
+    odd = [("Donaudampfschifffahrt", "".join(draw.choices("bjkmpqvwxyz", k=n))) for n in range(9, 50)]
     rows = [*common, *odd]
     for side, name in enumerate(("a.en", "a.de")):
         write(tmp_path / name, *(row[side] for row in rows))
     part = {"source": "a.en", "target": "a.de"}
     config = {"source_language": "en", "target_language": "de", "data": {"train": part, "valid": part}, "seed": 3}
-    config["data"]["filters"] = {"max_ratio": 2.0, "max_length": 40}
+    config["data"]["filters"] = {"max_length": 40}
     path = write(
-        tmp_path / "run.yaml", json.dumps({**config, "tokenizer": {"vocab_size": 350}, "model": {"d_model": 16}})
+        tmp_path / "run.yaml", json.dumps({**config, "tokenizer": {"vocab_size": 500}, "model": {"d_model": 16}})
     )
     _, out, _ = run(capfd, path)
     (checked,) = re.findall(r"the filters[^:]*: (.* kept .*)", out)
     assert "ratio" in checked
-    assert "length" in checked
     assert main(["train", str(path), "--dry-run", "--run-dir", str(tmp_path / "run")]) == 0
     assert checked in "".join(capfd.readouterr())
 
