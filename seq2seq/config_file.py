@@ -24,6 +24,9 @@ from seq2seq.yaml_text import YamlProblem, read_yaml
 LARGEST = 2**20  # bytes of a file
 MOST_PARENTS = 20  # of a key, so that a name of many dots is not nested as deeply
 
+# Folders that `s2s fetch` makes.
+PUBLIC_CORPORA = ("multi30k", "wmt14-en-de", "wmt16-en-de", "opus100-en-de", "tatoeba", "sst2")
+
 
 def load(path: Path, overrides: Sequence[str] = ()) -> Config:
     """Read a configuration, apply `KEY=VALUE` overrides, and check everything that can be checked without work.
@@ -278,9 +281,14 @@ def _find_in_places(name: str, path: Path, folder: Path | None, kind: str) -> tu
     looked = _unique(str(candidate.parent) for candidate in candidates)
     if any(candidate.is_fifo() for candidate in candidates):
         return candidates[0], f"{name} is a pipe, which can be read only once; write what it gives to a file first"
+    fetched = (
+        f"; get it with s2s fetch {path.parts[0]}" if path.parts[0] in PUBLIC_CORPORA and len(path.parts) > 1 else ""
+    )
     parents = [Path(parent) for parent in looked if Path(parent).is_dir()]
     beside = [entry.name for parent in parents for entry in parent.iterdir() if entry.is_dir() == (kind == "folder")]
-    return candidates[0], f"{kind} {name} not found (looked in {', '.join(looked)}){did_you_mean(path.name, beside)}"
+    return candidates[
+        0
+    ], f"{kind} {name} not found (looked in {', '.join(looked)}){fetched or did_you_mean(path.name, beside)}"
 
 
 def _without_unset(value: Any) -> Any:

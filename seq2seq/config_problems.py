@@ -29,6 +29,8 @@ def describe(problem: Mapping[str, Any]) -> str:
             return f"{_cut(key)}: unknown key{_meant(str(location[-1]), location[:-1])}"
         case "missing" if isinstance(location[-1], int):
             return f"{_cut(key.rpartition('.')[0])}: has too few values"
+        case "missing" if key == "data.valid":
+            return f"{key}: missing; take lines out of train (head -n 500 FILE for it, tail -n +501 FILE for train)"
         case "missing":
             return f"{_cut(key)}: missing; this key has no default"
         case "literal_error":

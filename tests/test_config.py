@@ -5,6 +5,7 @@ import pytest
 
 from seq2seq import config_file
 from seq2seq.config import PRESETS, Config, ModelConfig
+from seq2seq.data.fetch import CORPORA
 from seq2seq.errors import ConfigError
 from seq2seq.tasks.identity import may_change
 
@@ -159,6 +160,19 @@ def test_a_missing_file_says_where_it_was_looked_for(folder, monkeypatch):
     assert str(folder) in text
     assert "elsewhere" in text
     assert "did you mean 'train.en'?" in text
+
+
+def test_a_missing_public_corpus_names_the_command_that_brings_it(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    assert tuple(CORPORA) == config_file.PUBLIC_CORPORA
+    for name in CORPORA:
+        assert f"; get it with s2s fetch {name}" in problems(folder, MINIMAL, f"data.train.source={name}/train.en")
+    assert "s2s fetch" not in problems(folder, MINIMAL, "data.train.source=mine/train.en")
+
+
+def test_a_missing_validation_set_says_how_to_make_one(folder):
+    without = "\n".join(line for line in MINIMAL.splitlines() if "valid" not in line)
+    assert "data.valid: missing; take lines out of train" in problems(folder, without)
 
 
 def test_a_preset_fills_and_keys_beside_it_win():

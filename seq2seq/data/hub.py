@@ -137,7 +137,8 @@ def _describe(error: Exception, name: str, subset: str | None, split: str) -> st
     asked = f"{name}{f' ({subset})' if subset else ''}, split {split}"
     kind = type(error).__name__
     if isinstance(error, (ConnectionError, TimeoutError)) or "Offline" in kind or "offline" in str(error):
-        return f"{asked}: the Hugging Face hub cannot be reached; check the network, or name a local dataset folder"
+        remedy = "check the network, or give a folder that holds the dataset (--from or hub)"
+        return f"{asked}: the Hugging Face hub cannot be reached; {remedy}"
     if kind == "DatasetNotFoundError":
         return f"{asked}: no such dataset on the Hugging Face hub; check the name, or log in if it is private"
     return f"{asked}: {_one_line(error)}"

@@ -167,7 +167,9 @@ class Examiner:
         overlap = None
         if self.overlap is not None:
             overlap = self.overlap.scan(block.first_example, *block.columns, *([None] * (2 - len(texts))), skip=skip)
-        misfits = self.word_pairs.misfits(*texts) if self.word_pairs else np.zeros(0, np.float32)
+        misfits = np.zeros(0, np.float32)
+        if self.word_pairs is not None:
+            misfits = self.word_pairs.misfits(*texts, is_learned=skip is None)
         numbers, labels = np.array(block.numbers, np.int32), Counter(block.labels or ())
         return BlockFindings(numbers, sides, pairs, rules, pair_hashes, overlap, labels, misfits)
 

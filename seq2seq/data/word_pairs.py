@@ -1,8 +1,7 @@
 """Which words of the two sides go together, learned from a sample: how well line i translates line i, and where not.
 
 `check` learns `WordPairs` from the first blocks of training, its processes ask `misfits` of every block, and
-`shifted_blocks` finds the runs of lines that fit other lines. Lines that were learned from are judged as if they had
-not been: each count is taken without the pair itself.
+`shifted_blocks` finds the runs of lines that fit other lines.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ LEAST_SAMPLE = 200
 PRIOR = 5.0
 LARGEST_GAIN = 3.0
 # Standard deviations that lines and wrong lines must lie apart for anything to be said.
-LEAST_DISTANCE = 1.5
+LEAST_DISTANCE = 1.0
 # Log-odds against a run of lines, and against one line; chance reaches the first once in e^25 places.
 EVIDENCE, LARGEST_EVIDENCE = 25.0, 4.0
 FURTHEST = 20
@@ -46,6 +45,8 @@ class WordPairs:
 
     ratios: np.ndarray
     """(PLACES, PLACES) float32, source by target."""
+    ratios_without: np.ndarray
+    """The same without the pair that is judged, for pairs that were learned from."""
     usual: float
     """The mean score of pairs, and of lines that are none."""
     chance: float
@@ -62,33 +63,37 @@ class WordPairs:
         together = np.bincount(places, minlength=PLACES * PLACES).reshape(PLACES, PLACES).astype(np.float32)
         alone, expected = (np.bincount(words, minlength=PLACES).astype(np.float32) for _, words in sides)
         expected = (expected + 0.5) / size
-        known = np.maximum(alone - 1, 0)[:, None] + PRIOR
-        ratios = (np.maximum(together - 1, 0) + PRIOR * expected) / (known * expected)
-        apart = [*target[1:], target[0]]
-        scores, others = (_scores(ratios, sides[0], _words(TextBlock(some)), size) for some in (target, apart))
+        ratios, ratios_without = (
+            (np.maximum(together - own, 0) + PRIOR * expected)
+            / ((np.maximum(alone - own, 0)[:, None] + PRIOR) * expected)
+            for own in (0, 1)
+        )
+        apart = _words(TextBlock([*target[1:], target[0]]))
+        scores, others = _scores(ratios_without, *sides, size), _scores(ratios, sides[0], apart, size)
         spread = float(np.sqrt((scores.var() + others.var()) / 2))
-        pairs = WordPairs(ratios, float(scores.mean()), float(others.mean()), spread)
+        pairs = WordPairs(ratios, ratios_without, float(scores.mean()), float(others.mean()), spread)
         return pairs if pairs.usual - pairs.chance > LEAST_DISTANCE * spread > 0 else None
 
-    def scores(self, source: TextBlock, target: TextBlock) -> np.ndarray:
-        """(N,) float32: log-odds, summed over the target words, of what the source words make of them."""
-        return _scores(self.ratios, _words(source), _words(target), len(source))
+    def misfits(self, source: TextBlock, target: TextBlock, is_learned: bool) -> np.ndarray:
+        """(N,) float32: log-odds that a line and its counterpart are no translations, of two normal distributions.
 
-    def misfits(self, source: TextBlock, target: TextBlock) -> np.ndarray:
-        """(N,) float32: log-odds that a line and its counterpart are no translations, of two normal distributions."""
-        scale = (self.usual - self.chance) / self.spread**2
-        against = scale * (self._middle - self.scores(source, target))
+        `is_learned` says that they may be among the pairs that were learned from.
+        """
+        ratios = self.ratios_without if is_learned else self.ratios
+        scores = _scores(ratios, _words(source), _words(target), len(source))
+        against = (self.usual - self.chance) / self.spread**2 * (self._middle - scores)
         return np.clip(against, -LARGEST_EVIDENCE, LARGEST_EVIDENCE).astype(np.float32)
 
     def offset(self, source: Texts, target: Texts, around: int) -> int | None:
         """By how many lines target must be moved to translate source; it has `around` lines more at both ends."""
-        block = TextBlock(source)
+        words, size = _words(TextBlock(source)), len(source)
         means = {
-            offset: float(self.scores(block, TextBlock(target[around + offset :][: len(source)])).mean())
+            offset: _scores(self.ratios, words, _words(TextBlock(target[around + offset :][:size])), size).mean()
             for offset in range(-around, around + 1)
+            if offset
         }
         best = max(means, key=lambda offset: means[offset])
-        return best if best and means[best] > self._middle else None
+        return best if means[best] > self._middle else None
 
     @property
     def _middle(self) -> float:

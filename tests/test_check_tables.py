@@ -1,0 +1,153 @@
+"""`s2s check` of tables, labels and sizes: what a spreadsheet exported, and what is told so that one can read it."""
+
+import json
+import random
+import re
+
+import pytest
+
+from seq2seq.cli import main
+from seq2seq.cli.check import _wrapped
+from seq2seq.lines import BOM
+
+
+def write(path, *lines):
+    path.write_text("".join(line + "\n" for line in lines))
+    return path
+
+
+def run(capfd, *arguments):
+    code = main(["check", *map(str, arguments)])
+    out, err = capfd.readouterr()
+    return code, out, err
+
+
+PAIRS = [(f'He said, "{i} times"', f"Er sagte; {i} mal.") for i in range(100)]
+REVIEWS = [(f"a review, number {i}", ("good", "bad")[i % 2]) for i in range(3000)]
+
+
+def csv_of(rows):
+    return [",".join('"' + cell.replace('"', '""') + '"' for cell in row) for row in rows]
+
+
+@pytest.mark.parametrize("head", [(), ("English", "German"), ("source", "target")])
+def test_a_csv_of_pairs(tmp_path, capfd, head):
+    path = write(tmp_path / "a.csv", *csv_of([head] * bool(head) + PAIRS))
+    path.write_bytes(BOM + path.read_bytes())
+    code, out, err = run(capfd, path, "-f", "json")
+    (corpus,) = json.loads(out)["corpora"]
+    assert (code, err) == (0, "")
+    assert corpus["examples"] == 100
+    assert corpus["lines"] == [100]
+    assert not {"control", "entity"} & {*corpus["sides"]["source"]["findings"]}
+
+
+@pytest.mark.parametrize("head", [("text", "label"), ("Review", "Sentiment"), ("sentence", "class")])
+def test_a_table_of_labelled_texts_is_known_by_its_header(tmp_path, capfd, head):
+    code, out, _ = run(capfd, write(tmp_path / "a.csv", *csv_of([head, *REVIEWS[:60]])))
+    assert code == 0
+    assert "2 labels: bad 30, good 30" in out
+
+
+def config_of(tmp_path, rows, valid):
+    for name, some in (("train", rows), ("valid", valid)):
+        write(tmp_path / f"{name}.tsv", *("\t".join(row) for row in some))
+    data = {"train": {"tsv": "train.tsv"}, "valid": {"tsv": "valid.tsv"}}
+    config = {"task": "classification", "data": data, "tokenizer": {"vocab_size": 400}, "model": {"preset": "tiny"}}
+    return write(tmp_path / "run.yaml", json.dumps(config))
+
+
+def test_swapped_columns_of_labels_are_told_in_short_lines(tmp_path, capfd):
+    swapped = [(label, text) for text, label in REVIEWS]
+    config = config_of(tmp_path, swapped, swapped[:50])
+    code, out, _ = run(capfd, config)
+    assert code == 1
+    assert "error: train: 3,000 labels for 3,000 examples; are the columns swapped?" in out
+    assert max(map(len, out.splitlines())) < 400
+    assert main(["train", str(config), "--dry-run", "--run-dir", str(tmp_path / "run")]) == 2
+    err = capfd.readouterr().err
+    assert "3,000 labels for 3,000 examples; are the columns swapped?" in err
+    assert max(map(len, err.splitlines())) < 400
+
+
+def test_many_labels_are_shown_by_a_few(tmp_path, capfd):
+    rows = [(f"a text of kind {i % 60}, number {i}", f"kind{i % 60}") for i in range(600)]
+    config = config_of(tmp_path, rows, [("a text", "kindd1")])
+    _, out, _ = run(capfd, config)
+    assert re.search(r"60 labels: kind0 10, (kind\d+ 10, ){3}kind\d+ 10 and 55 more", out)
+    assert "a label never occurs in training: kindd1" in out
+    assert main(["train", str(config), "--dry-run", "--run-dir", str(tmp_path / "run")]) == 2
+    assert "kind12 and 55 more); did you mean 'kind1'?" in capfd.readouterr().err
+
+
+def test_a_header_in_two_text_files_is_a_warning(tmp_path, capfd):
+    sides = [write(tmp_path / "a.en", "English", *(p[0] for p in PAIRS)),
+             write(tmp_path / "a.de", "Deutsch", *(p[1] for p in PAIRS))]  # fmt: skip
+    code, out, _ = run(capfd, *sides)
+    assert code == 0
+    assert "warning: train: line 1 looks like a header; remove it from both files" in out
+
+
+def test_swapped_sides_are_an_error_of_check_and_a_warning_of_training(tmp_path, capfd):
+    lines = {
+        "train.en": [f"the dog and the cat of number {i}" for i in range(300)],
+        "train.de": [f"der Hund und die Katze mit Nummer {i}" for i in range(300)],
+    }
+    lines |= {"valid.en": lines["train.de"][:20], "valid.de": lines["train.en"][:20]}
+    for name, some in lines.items():
+        write(tmp_path / name, *some)
+    data = {name: {"source": f"{name}.en", "target": f"{name}.de"} for name in ("train", "valid")}
+    config = {"source_language": "en", "target_language": "de", "data": data, "tokenizer": {"vocab_size": 320}}
+    path = write(tmp_path / "run.yaml", json.dumps({**config, "model": {"preset": "tiny", "d_model": 16}}))
+    code, out, _ = run(capfd, path)
+    assert code == 1
+    assert "error: valid: source and target look swapped against train" in out
+    assert main(["train", str(path), "--dry-run", "--run-dir", str(tmp_path / "run")]) == 0
+    assert "warning: data.valid: source and target look swapped against data.train" in capfd.readouterr().err
+
+
+def test_the_filters_of_check_drop_what_those_of_training_drop(tmp_path, capfd):
+    # words of one piece against words that are spelled: no rate of pieces for each character tells their ratio
+    common = [(f"der Hund sieht die Donaudampfschifffahrt {i}", f"the dog sees the steamboat {i}") for i in range(500)]
+    draw = random.Random(1)
+    odd = [("Donaudampfschifffahrt", "".join(draw.choices("bjkmpqvwxyz", k=n))) for n in range(9, 50)]
+    rows = [*common, *odd]
+    for side, name in enumerate(("a.en", "a.de")):
+        write(tmp_path / name, *(row[side] for row in rows))
+    part = {"source": "a.en", "target": "a.de"}
+    config = {"source_language": "en", "target_language": "de", "data": {"train": part, "valid": part}, "seed": 3}
+    config["data"]["filters"] = {"max_length": 40}
+    path = write(
+        tmp_path / "run.yaml", json.dumps({**config, "tokenizer": {"vocab_size": 500}, "model": {"d_model": 16}})
+    )
+    _, out, _ = run(capfd, path)
+    (checked,) = re.findall(r"the filters[^:]*: (.* kept .*)", out)
+    assert "ratio" in checked
+    assert main(["train", str(path), "--dry-run", "--run-dir", str(tmp_path / "run")]) == 0
+    assert checked in "".join(capfd.readouterr())
+
+
+def test_the_advice_is_a_command_that_fits(tmp_path, capfd):
+    for name, side in (("a.en", 0), ("a.de", 1)):
+        write(tmp_path / name, *(row[side] for row in PAIRS))
+    part = {"source": "a.en", "target": "a.de"}
+    config = {"source_language": "en", "target_language": "de", "data": {"train": part, "valid": part}}
+    path = write(tmp_path / "run.yaml", json.dumps(config))
+    _, out, _ = run(capfd, path)
+    for key in ("batch_tokens", "warmup_steps", "validate_every"):
+        assert re.search(rf"training\.{key} is \d,?\d+; about [\d,]+ would fit", out)
+    (command,) = re.findall(r"try: s2s (train .*?[^\\])$", out, re.MULTILINE | re.DOTALL)
+    arguments = command.replace("\\\n", " ").split()
+    assert main([*arguments, "--dry-run", "--run-dir", str(tmp_path / "run")]) == 0
+    notes = run(capfd, *[a for a in arguments if a != "train"])[1]
+    assert "would fit" not in notes
+
+
+def test_lines_break_between_words_on_a_terminal_alone():
+    words = "a line of many words, /and/a/path/without/any/spaces/in/it/that/is/longer/than/the/rest "
+    line = f"    error: {words * 3}".rstrip()
+    broken = _wrapped(line, 60).split("\n")
+    assert " ".join(part.strip() for part in broken) == line.strip()
+    assert all(part.startswith("    ") for part in broken)
+    assert all(len(part) <= 60 or len(part.split()) == 1 for part in broken)
+    assert _wrapped(line, None) == line
