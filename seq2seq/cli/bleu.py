@@ -147,7 +147,7 @@ def _score_model(
     **loading: Any,
 ) -> list[Result]:
     """Translate each test set and score it with what the run was validated with, unless the options say otherwise."""
-    from seq2seq.checkpoint import find_model, load_model
+    from seq2seq.checkpoint import find_model
     from seq2seq.evaluation.text import score_texts
     from seq2seq.inference.translator import Translator
 
@@ -158,7 +158,7 @@ def _score_model(
         _check_counts(source, model_reference, test_sets[0])
     else:
         test_sets = _test_sets(folder, config, names)
-    target_language = load_model(folder).target_language if config is None else config.target_language
+    target_language = _target_language(folder) if config is None else config.target_language
     if config is not None:
         evaluation = {"metrics": config.evaluation.metrics, "tokenize": config.evaluation.tokenize}
         scoring = {**evaluation, **{key: value for key, value in scoring.items() if value is not None}}
@@ -174,6 +174,13 @@ def _score_model(
         )
         results.append((name, scores, _degenerate(name, answers)))
     return results
+
+
+def _target_language(folder: Path) -> str | None:
+    from seq2seq.checkpoint import load_model
+    from seq2seq.interop.ctranslate2 import is_ctranslate2, read_description
+
+    return (read_description(folder) if is_ctranslate2(folder) else load_model(folder)).target_language
 
 
 def _degenerate(name: str | None, translations: Sequence["Translation"]) -> dict[str, Any]:

@@ -43,6 +43,8 @@ class Described:
     quantization: str
     source_language: str | None
     target_language: str | None
+    model: ModelConfig | None = None
+    """The architecture; CTranslate2 itself has no use for it, and older folders do not say it."""
 
 
 def is_installed() -> bool:
@@ -99,6 +101,7 @@ def write_ctranslate2(folder: Path, model: Transformer, described: Described) ->
         "search": described.search.model_dump(mode="json"),
         "source_language": described.source_language,
         "target_language": described.target_language,
+        "model": model.config.model_dump(mode="json"),
     }
     (folder / DESCRIPTION).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -128,6 +131,7 @@ def read_description(folder: Path) -> Described:
             quantization=str(values["quantization"]),
             source_language=values.get("source_language"),
             target_language=values.get("target_language"),
+            model=ModelConfig.model_validate(values["model"]) if "model" in values else None,
         )
     except (DamagedFile, KeyError, TypeError, ValueError) as error:
         raise ModelError(f"{folder}: damaged CTranslate2 folder ({error}); convert the model again") from error
