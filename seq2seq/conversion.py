@@ -47,7 +47,7 @@ class Probe:
             raise DataError(f"{lines}: there is nothing to translate; name another file with --probe")
         gold = None if references is None else tuple(read_lines(references))
         if gold is not None and len(gold) != len(texts):
-            raise DataError(f"{lines} has {len(texts)} lines and {references} has {len(gold)}; they go line by line")
+            raise DataError(f"{lines} has {len(texts):,} lines and {references} {len(gold):,}; they must be equal")
         return cls(texts, gold)
 
 
@@ -158,10 +158,10 @@ def _verified(loaded: LoadedModel, folder: Path, quantization: str, probe: Probe
         exported.engine.compute_type,
     )
     if not comparison.is_good and not force:
-        report = "; ".join(comparison.lines_of_report()[:-1])
+        report = "; ".join(comparison.lines_of_report())
         better = "--probe takes sentences of the model's own domain, and " if probe.lines is None else ""
         remedy = f"{better}--force keeps it"
-        raise RunError(f"not kept, because it does not say what the model says: {report}; {remedy}")
+        raise RunError(f"not kept, because it translates too differently from the original: {report}; {remedy}")
     return comparison
 
 

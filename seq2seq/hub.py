@@ -34,8 +34,20 @@ def fetch_model(name: str | Path, torch_file: bool = False) -> Path:
     try:
         return Path(huggingface_hub.snapshot_download(name, allow_patterns=patterns))
     except Exception as error:  # a dozen kinds, from the network, the server and the cache
-        reason = type(error).__name__
-        advice = "unset HF_HUB_OFFLINE to fetch it" if os.environ.get("HF_HUB_OFFLINE") else "is there a network?"
         raise ModelError(
-            f"{name}: no such folder, and not to be had from the Hugging Face hub either ({reason}); {advice}"
+            f"{name}: no such folder, and it could not be downloaded from the Hugging Face hub ({_reason(error)})"
         ) from error
+
+
+def _reason(error: Exception) -> str:
+    if os.environ.get("HF_HUB_OFFLINE"):
+        return "HF_HUB_OFFLINE is set; unset it to download"
+    match type(error).__name__:
+        case "RepositoryNotFoundError":
+            return "there is none of this name, or it is not public"
+        case "GatedRepoError":
+            return "it asks for a login; run `hf auth login`"
+        case "LocalEntryNotFoundError" | "ConnectError" | "ConnectionError" | "ConnectTimeout":
+            return "no network?"
+        case name:
+            return f"{name}; try again later"

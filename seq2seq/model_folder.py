@@ -298,7 +298,7 @@ def _json(value: Mapping[str, Any]) -> str:
 
 def _check_format(folder: Path, info: Mapping[str, Any]) -> None:
     if (folder / "model.bin").is_file():
-        raise ModelError(f"{folder}: a CTranslate2 folder, which s2s translate runs; name the model it was made from")
+        raise ModelError(f"{folder}: a CTranslate2 folder, which only translates; name the model it was made from")
     if info.get("format") != FORMAT:
         raise ModelError(f"{folder}: {CONFIG} is not that of a seq2seq model (no 'format': '{FORMAT}')")
     if info.get("format_version") != FORMAT_VERSION:

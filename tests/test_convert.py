@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -152,7 +153,7 @@ def test_a_classifier_can_have_the_tokenizer_of_a_foreign_model(marian, tmp_path
 def test_an_export_that_says_something_else_is_not_kept_unless_forced(tmp_path):
     """Weights on a grid of 8 bits are not the weights; random ones show it."""
     pytest.importorskip("ctranslate2")
-    make_ours(tmp_path / "ours", ending=4.0)
+    make_ours(tmp_path / "ours", ending=2.0)
     with pytest.raises(RunError, match="--force") as caught:
         export_ctranslate2(tmp_path / "ours", tmp_path / "fast", "int8", Probe(tuple(SOURCE)))
     assert "\n" not in str(caught.value)
@@ -182,8 +183,21 @@ def test_what_a_probe_finds():
 def test_the_report_names_what_decides():
     figures = Comparison(10, 9, 98.0, 99.0, -0.25, 0.5, 2.0, 1.0, 97.0, "int8_float32")
     report = " ".join(figures.lines_of_report())
-    for word in ("9 of 10", "98.00", "99.00", "-0.25", "+0.50", "10.0 lines a second", "5.0 before", "int8_float32"):
+    for word in ("9 of 10", "98.00", "99.00", "-0.25", "+0.50", "int8_float32"):
         assert word in report
+    assert figures.speed() is None, "ten lines are over before an engine is at its speed"
+    many = Comparison(1000, 900, 98.0, 99.0, None, None, 20.0, 10.0, 97.0)
+    assert many.speed() == "speed: export 100.0 lines/s, original 50.0 lines/s"
+
+
+def test_both_engines_are_warm_where_speed_is_told():
+    calls = {"model": [], "export": []}
+
+    def engine(name):
+        return lambda lines: calls[name].append(len(lines)) or list(lines)
+
+    assert compare(engine("model"), engine("export"), ["a b"] * 100, least=0.0).speed() is not None
+    assert all(len(sizes) == 2 and sizes[0] < sizes[1] == 100 for sizes in calls.values())
 
 
 def test_builtin_sentences_are_in_the_models_language():
@@ -230,13 +244,71 @@ def test_wrong_usage_is_one_line(arguments, word, capsys):
     assert len(err.splitlines()) == 1
 
 
-def test_a_converted_folder_is_named_where_it_is_of_no_use(tmp_path, capsys):
+@pytest.fixture(scope="module")
+def converted(tmp_path_factory):
     pytest.importorskip("ctranslate2")
-    make_ours(tmp_path / "ours", ending=4.0)
-    export_ctranslate2(tmp_path / "ours", tmp_path / "fast", "float32", Probe(tuple(SOURCE)), force=True)
-    code, _, err = s2s("info", tmp_path / "fast", capsys=capsys)
+    folder = tmp_path_factory.mktemp("converted")
+    make_ours(folder / "ours", ending=4.0)
+    export_ctranslate2(folder / "ours", folder / "fast", "int8", Probe(tuple(SOURCE)), force=True)
+    return folder / "fast"
+
+
+def test_info_describes_a_converted_folder(converted, capsys):
+    code, out, _ = s2s("info", converted, "--format", "json", capsys=capsys)
+    assert code == 0
+    found = json.loads(out)
+    _, out, _ = s2s("info", converted.parent / "ours", "--format", "json", capsys=capsys)
+    original = json.loads(out)
+    same = ("task", "source_language", "target_language", "vocabulary", "search", "tokenizer_fingerprint", "model")
+    assert {key: found[key] for key in same} == {key: original[key] for key in same}
+    assert (found["format"], found["quantization"]) == ("CTranslate2", "int8")
+    assert found["bytes"] == (converted / "model.bin").stat().st_size
+    _, out, _ = s2s("info", converted, capsys=capsys)
+    assert "translation, en to de" in out
+    assert "CTranslate2, int8" in out
+
+
+def test_info_describes_a_folder_that_does_not_name_its_architecture(converted, tmp_path, capsys):
+    shutil.copytree(converted, tmp_path / "old")
+    description = json.loads((tmp_path / "old" / "seq2seq.json").read_text())
+    del description["model"]
+    (tmp_path / "old" / "seq2seq.json").write_text(json.dumps(description))
+    code, out, _ = s2s("info", tmp_path / "old", capsys=capsys)
+    assert code == 0
+    assert "architecture" not in out
+
+
+def test_bleu_translates_with_a_converted_folder(converted, tmp_path, capsys):
+    source, target = write_lines(tmp_path / "a.en", SOURCE), write_lines(tmp_path / "a.de", TARGET)
+    code, out, _ = s2s("bleu", "--model", converted, "--source", source, "--reference", target, capsys=capsys)
+    assert code == 0
+    assert "BLEU" in out
+
+
+@pytest.mark.parametrize("verb", ["score", "classify", "convert"])
+def test_a_converted_folder_is_named_where_it_is_of_no_use(converted, verb, tmp_path, capsys):
+    source, target = write_lines(tmp_path / "a.en", SOURCE), write_lines(tmp_path / "a.de", TARGET)
+    options = {
+        "score": [source, target],
+        "classify": ["-i", source],
+        "convert": ["--to", "marian", "-o", tmp_path / "x"],
+    }
+    code, _, err = s2s(verb, converted, *options[verb], capsys=capsys)
     assert code == 2
-    assert "CTranslate2" in err
+    assert "a CTranslate2 folder, which only translates; name the model it was made from" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_model_that_cannot_be_downloaded_is_one_plain_line(tmp_path, monkeypatch, capsys):
+    import huggingface_hub.constants
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:9")
+    code, _, err = s2s("info", "nobody/nothing", capsys=capsys)
+    assert code == 2
+    (line,) = err.splitlines()
+    assert "could not be downloaded from the Hugging Face hub (no network?)" in line
 
 
 def test_nothing_that_is_there_is_overwritten(marian, tmp_path, capsys):

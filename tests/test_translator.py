@@ -269,7 +269,7 @@ def test_the_first_of_the_n_best_is_the_translation_without_them(tokenizers, len
 
 @pytest.mark.parametrize("tag", [">>deu<<", ">>pt_BR<< ", ">>zho_Hans<<  "])
 def test_each_part_of_a_long_line_begins_with_its_language(tokenizers, tag):
-    engine, line = EchoEngine(max_length=128), " ".join(TEXTS * 6)
+    engine, line = EchoEngine(max_length=128), " ".join(f"{number}: {text}" for number, text in enumerate(TEXTS * 6))
     (translation,) = echo(tokenizers, engine).translate([tag + line])
     read = [tokenizers.source.decode(ids) for ids in engine.seen]
     assert SPLIT in translation.flags
@@ -286,6 +286,18 @@ def test_what_is_no_language_stands_where_it_stood(tokenizers):
         if not line.startswith(">>deu<<"):
             assert translation.text == text
         assert len(engine.seen) > 1
+
+
+def test_equal_parts_are_searched_once_unless_they_are_sampled(tokenizers):
+    lines = [TEXTS[0], TEXTS[1], TEXTS[0], "x" * 20_000]
+    engine = EchoEngine()
+    found = echo(tokenizers, engine).translate(lines, ["", "", "Der", ""])
+    assert [one.text for one in found] == lines
+    assert len(engine.seen) <= 3 + 2
+    assert engine.seen.count(tuple(tokenizers.source.encode(TEXTS[0]))) == 2, "another prefix is another search"
+    sampled = EchoEngine()
+    echo(tokenizers, sampled, sample=True).translate([TEXTS[0]] * 3)
+    assert len(sampled.seen) == 3
 
 
 # --- degenerate output ---

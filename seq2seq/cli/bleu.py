@@ -176,7 +176,7 @@ def _score_models(
     **loading: Any,
 ) -> None:
     """Translate each test set, and score with what the first run was validated with, unless options say otherwise."""
-    from seq2seq.checkpoint import find_model, load_model
+    from seq2seq.checkpoint import find_model
     from seq2seq.evaluation.text import compare_systems, score_texts
 
     folders = {str(model): find_model(model) for model in models}
@@ -193,7 +193,7 @@ def _score_models(
     outputs = _outputs(output, [name for name, _, _ in test_sets])
     for path in outputs:
         check_output(path, _files_of(config))
-    scoring["target_language"] = load_model(first).target_language if config is None else config.target_language
+    scoring["target_language"] = _target_language(first) if config is None else config.target_language
     if config is not None:
         evaluation = {"metrics": config.evaluation.metrics, "tokenize": config.evaluation.tokenize}
         scoring = {**evaluation, **{key: value for key, value in scoring.items() if value is not None}}
@@ -255,6 +255,13 @@ def _files_of(config: "Config | None") -> dict[str, Path]:
         for side in ("source", "target", "tsv", "jsonl")
         if (path := getattr(source, side)) is not None
     }
+
+
+def _target_language(folder: Path) -> str | None:
+    from seq2seq.checkpoint import load_model
+    from seq2seq.interop.ctranslate2 import is_ctranslate2, read_description
+
+    return (read_description(folder) if is_ctranslate2(folder) else load_model(folder)).target_language
 
 
 def _degenerate(name: str | None, translations: Sequence["Translation"]) -> dict[str, Any]:

@@ -17,8 +17,10 @@ from seq2seq.errors import some_of
 def command(model: Path | None, form: str) -> None:
     """Say what MODEL [default: the newest run's best] is: architecture, parameters, vocabulary, languages, scores."""
     from seq2seq.checkpoint import load_model
+    from seq2seq.interop.ctranslate2 import is_ctranslate2
 
-    described = _describe(load_model(chosen_model(model)))
+    folder = chosen_model(model)
+    described = _describe_converted(folder) if is_ctranslate2(folder) else _describe(load_model(folder))
     if form == "json":
         click.echo(json.dumps(described, indent=2, ensure_ascii=False))
         return
@@ -33,13 +35,7 @@ def _describe(loaded: Any) -> dict[str, Any]:
     tokenizers = loaded.tokenizers
     described: dict[str, Any] = {"folder": str(loaded.folder), "task": loaded.task}
     if loaded.task == "translation":
-        described |= {"source_language": loaded.source_language, "target_language": loaded.target_language}
-        described["vocabulary"] = {
-            "shared": tokenizers.shared,
-            "source": tokenizers.source.vocab_size,
-            "target": tokenizers.target.vocab_size,
-        }
-        described["search"] = loaded.search.model_dump(mode="json")
+        described |= _translation(loaded)
     else:
         names = loaded.info.get("label_names", {})
         described["labels"] = [names.get(label, label) for label in loaded.labels]
@@ -56,14 +52,54 @@ def _describe(loaded: Any) -> dict[str, Any]:
     }
 
 
+def _translation(model: Any) -> dict[str, Any]:
+    """What a translation model is, in our format or in CTranslate2's."""
+    tokenizers = model.tokenizers
+    return {
+        "source_language": model.source_language,
+        "target_language": model.target_language,
+        "vocabulary": {
+            "shared": tokenizers.shared,
+            "source": tokenizers.source.vocab_size,
+            "target": tokenizers.target.vocab_size,
+        },
+        "search": model.search.model_dump(mode="json"),
+    }
+
+
+def _describe_converted(folder: Path) -> dict[str, Any]:
+    from seq2seq.interop.ctranslate2 import WEIGHTS, read_description
+    from seq2seq.tensors import record
+
+    converted = read_description(folder)
+    weights = record(folder / WEIGHTS)
+    return {
+        "folder": str(folder),
+        "task": "translation",
+        "format": "CTranslate2",
+        "quantization": converted.quantization,
+        **_translation(converted),
+        "tokenizer_fingerprint": converted.tokenizers.fingerprint,
+        "model": None if converted.model is None else converted.model.model_dump(mode="json"),
+        "bytes": weights["size"],
+        "metrics": {},
+        "weights_sha256": weights["sha256"],
+    }
+
+
 def _rows(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "model", described["folder"]
     if described["task"] == "translation":
         yield "task", f"translation, {described['source_language']} to {described['target_language']}"
     else:
         yield "task", f"classification, labels {some_of(described['labels'])}"
-    yield "parameters", f"{described['parameters']:,} ({described['bytes'] / 2**20:,.1f} MiB)"
-    yield "architecture", _architecture(described["model"], described["task"])
+    size = f"{described['bytes'] / 2**20:,.1f} MiB"
+    if "format" in described:
+        yield "format", f"{described['format']}, {described['quantization']} ({size}); for s2s translate and s2s bleu"
+    else:
+        yield "parameters", f"{described['parameters']:,} ({size})"
+    if described["model"] is not None:
+        yield "architecture", _architecture(described["model"], described["task"])
     yield "vocabulary", _vocabulary(described["vocabulary"])
     yield "tokenizer", described["tokenizer_fingerprint"]
     for name, value in described["metrics"].items():

@@ -46,8 +46,8 @@ def command(model: Path, source: Path, target: Path, output: Path | None, batch_
     """Print the log-probability of each line of TARGET given that line of SOURCE, a tab, and its number of tokens.
 
     The tokens are the model's pieces and the end of the sentence. No pair is skipped: an empty target is its end alone,
-    an empty source is scored as one. A pair longer than the model's positions is scored in parts of equal shares, which
-    is said. Nothing is printed where the line counts differ."""
+    an empty source is scored as one. Pairs too long for the model are split into equal parts, with a warning. Nothing
+    is printed where the line counts differ."""
     check_output(output)
     with contextlib.ExitStack() as stack:
         paths = [stack.enter_context(readable_again(path)) for path in (source, target)]
@@ -70,7 +70,7 @@ def _write(scorer: "Scorer", pairs: Iterator[tuple[str, str]], sink: BinaryIO) -
         for score in scorer.score(some):
             number += 1
             if score.parts > 1:
-                logger.warning("line %d is longer than the model's positions; scored in %d parts", number, score.parts)
+                logger.warning("line %d is too long for the model; scored in %d parts", number, score.parts)
             sink.write(f"{score.log_prob:.6f}\t{score.tokens}\n".encode())
         sink.flush()
 

@@ -60,8 +60,8 @@ class _Part:
     before: str
     """White space between this part and the one before."""
     text: str
-    ids: Sequence[int]
-    prefix: Sequence[int]
+    ids: tuple[int, ...]
+    prefix: tuple[int, ...]
     key: int
     """What random draws are keyed by."""
 
@@ -140,7 +140,7 @@ class Translator:
         if prefixes is not None and len(prefixes) != len(lines):
             raise _unequal(len(prefixes), len(lines))
         parts = list(self._parts(lines, prefixes, first_line))
-        answered = zip(parts, self._answers(parts), strict=True)
+        answered = zip(parts, self._answer_all(parts), strict=True)
         translations = [_nothing(line) for line in given]
         for number, group in groupby(answered, key=lambda pair: pair[0].line):
             translations[number] = self._join(given[number], list(group))
@@ -202,6 +202,17 @@ class Translator:
             most = self._engine.max_length - 1
             raise DataError(f"prefix of line {number + 1}: {len(ids)} pieces, the model takes {most}; shorten it")
         return ids
+
+    def _answer_all(self, parts: Sequence[_Part]) -> Iterator[_Answer]:
+        """The answer for each part; equal parts are searched once, unless they are sampled.
+
+        So it takes no longer to translate a line of 20,000 equal characters, whose parts never end, than two parts.
+        """
+        if self.config.sample:
+            return iter(self._answers(parts))
+        distinct = {(part.text, part.ids, part.prefix): part for part in parts}
+        answers = dict(zip(distinct, self._answers(list(distinct.values())), strict=True))
+        return (answers[part.text, part.ids, part.prefix] for part in parts)
 
     def _answers(self, parts: Sequence[_Part]) -> list[_Answer]:
         """Search, look at what came out, and search again where that may help."""

@@ -46,6 +46,8 @@ class Described:
     quantization: str
     source_language: str | None
     target_language: str | None
+    model: ModelConfig | None = None
+    """The architecture; CTranslate2 itself has no use for it, and older folders do not say it."""
 
 
 def is_installed() -> bool:
@@ -102,6 +104,7 @@ def write_ctranslate2(folder: Path, model: Transformer, described: Described) ->
         "search": described.search.model_dump(mode="json"),
         "source_language": described.source_language,
         "target_language": described.target_language,
+        "model": model.config.model_dump(mode="json"),
     }
     (folder / DESCRIPTION).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -133,10 +136,11 @@ def read_description(folder: Path) -> Described:
             quantization=str(values["quantization"]),
             source_language=_language(values, "source_language"),
             target_language=_language(values, "target_language"),
+            model=ModelConfig.model_validate(values["model"]) if "model" in values else None,
         )
     except ValidationError as error:
         problem = describe(error.errors()[0])
-        raise ModelError(f"{folder}: damaged CTranslate2 folder (search.{problem}); convert the model again") from error
+        raise ModelError(f"{folder}: damaged CTranslate2 folder ({problem}); convert the model again") from error
     except (DamagedFile, KeyError, TypeError, ValueError, AttributeError) as error:
         raise ModelError(f"{folder}: damaged CTranslate2 folder ({error}); convert the model again") from error
 
