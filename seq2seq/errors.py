@@ -63,6 +63,11 @@ def did_you_mean(word: str, candidates: Iterable[str]) -> str:
     return f"; did you mean '{close[0]}'?" if close else ""
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 line`, `2,000 lines`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def some_of(names: Sequence[str], limit: int = 5) -> str:
     """The first names, each cut to what a line has room for, and how many more there are."""
     shown = [name if len(name) <= 40 else f"{name[:39]}…" for name in names[:limit]]

@@ -13,7 +13,7 @@ import click
 
 from seq2seq import ranges
 from seq2seq.cli.options import EXISTING, Number
-from seq2seq.errors import DataError, some_of
+from seq2seq.errors import DataError, counted, some_of
 from seq2seq.lines import open_bytes, read_lines, readable_again
 from seq2seq.ranges import Range
 
@@ -196,12 +196,12 @@ def _as_text(report: "CheckReport", examples: int, config: Path | None) -> Itera
     if advice := report.advice:
         settings = advice.settings.items()
         yield (
-            f"for {_counted(advice.examples, 'example')} with {_counted(advice.source_words, 'source word')}: "
+            f"for {counted(advice.examples, 'example')} with {counted(advice.source_words, 'source word')}: "
             + ", ".join(f"{key} {value:,}" if key != "model.preset" else f"{key} {value}" for key, value in settings)
         )
         yield (
-            f"  {_counted(advice.needed_characters, 'character')} with pieces of their own; "
-            f"{_counted(advice.rare_characters, 'rare one')} spelled as bytes (tokenizer.character_coverage)"
+            f"  {counted(advice.needed_characters, 'character')} with pieces of their own; "
+            f"{counted(advice.rare_characters, 'rare one')} spelled as bytes (tokenizer.character_coverage)"
         )
         yield from (f"  {note}" for note in advice.notes)
         if config is not None and advice.notes:
@@ -213,17 +213,17 @@ def _as_text(report: "CheckReport", examples: int, config: Path | None) -> Itera
     yield from (f"{problem.level}: {problem.corpus}: {problem.message}" for problem in report.problems)
     errors = sum(problem.level == "error" for problem in report.problems)
     warnings = len(report.problems) - errors
-    yield f"{_counted(errors, 'error')}, {_counted(warnings, 'warning')}"
+    yield f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"
 
 
 def _corpus_lines(corpus: "CorpusReport", examples: int) -> Iterator[str]:
-    yield f"{corpus.name}: {_counted(corpus.examples, 'example')} ({', '.join(corpus.files)})"
+    yield f"{corpus.name}: {counted(corpus.examples, 'example')} ({', '.join(corpus.files)})"
     for name, side in corpus.sides.items():
         unseen = ""
         if side.unseen_characters or side.unseen_word_share:
             shown = " ".join(map(_visible, side.unseen_characters))
             unseen = f"; not in training: {side.unseen_word_share:.1%} of the words"
-            unseen += f", and {_counted(len(side.unseen_characters), 'character')} ({shown})" if shown else ""
+            unseen += f", and {counted(len(side.unseen_characters), 'character')} ({shown})" if shown else ""
         yield (
             f"  {name}: {side.words:,} words, {side.characters:,} characters ({side.distinct_characters:,} distinct, "
             f"mostly {side.script}), about {side.mean_pieces} pieces a line, longest line {side.longest:,} characters"
@@ -237,7 +237,7 @@ def _corpus_lines(corpus: "CorpusReport", examples: int) -> Iterator[str]:
             yield from _finding_lines(kind, finding, examples)
     if corpus.contradictions.count:
         what, others = ("text", "labels") if corpus.labels else ("source", "targets")
-        yield f"  {_counted(corpus.contradictions.count, what)} with several {others}"
+        yield f"  {counted(corpus.contradictions.count, what)} with several {others}"
         yield from _example_lines(corpus.contradictions.examples[:examples])
     if corpus.drift_context:
         yield "  where the sides drift apart:"
@@ -245,7 +245,7 @@ def _corpus_lines(corpus: "CorpusReport", examples: int) -> Iterator[str]:
     if corpus.labels:
         most = sorted(corpus.labels, key=lambda label: -corpus.labels[label])
         shown = some_of([f"{some_of([label])} {corpus.labels[label]:,}" for label in most])
-        yield f"  {_counted(len(most), 'label')}: {shown}"
+        yield f"  {counted(len(most), 'label')}: {shown}"
 
 
 def _finding_lines(kind: str, finding: "Finding", examples: int) -> Iterator[str]:
@@ -268,10 +268,6 @@ def _overlap_lines(overlap: "Overlap", first: str, second: str, examples: int) -
             yield f"    {example.kind.replace('_', ' ')} ({example.similarity:.2f})"
             yield f"      {second} {example.held_out_number:,}: {' ||| '.join(map(_visible, example.held_out))}"
             yield f"      {first} {example.train_number:,}: {' ||| '.join(map(_visible, example.train))}"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _visible(text: str) -> str:

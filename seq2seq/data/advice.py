@@ -9,7 +9,7 @@ from seq2seq.config import TokenizerConfig, TrainingConfig
 from seq2seq.data.corpus_report import CorpusReport, Finding, Tally
 from seq2seq.data.overlap import Overlap
 from seq2seq.data.tables import label_problem
-from seq2seq.errors import some_of
+from seq2seq.errors import counted, some_of
 
 # Running source words up to which a size fits: vocabulary, preset, epochs, tokens in a batch. A rule of thumb: the
 # configs that come with the toolkit follow it, and it keeps between 10 and 100 occurrences a piece.
@@ -129,7 +129,7 @@ def judge_sides(train: CorpusReport, held_out: CorpusReport) -> list[Problem]:
 def judge_overlap(name: str, other: str, overlap: Overlap) -> list[Problem]:
     """Whether what two corpora share spoils a score."""
     shared = overlap.pair_exact + overlap.pair_normalised
-    size = f"{overlap.size:,} example{'s' * (overlap.size != 1)}"
+    size = counted(overlap.size, "example")
     if shared:
         level = "error" if overlap.share > HEAVY_OVERLAP and name.startswith("train") else "warning"
         message = (
@@ -197,7 +197,7 @@ def _judge(
 def _judge_alignment(report: CorpusReport) -> list[tuple[str, str]]:
     drift = report.drift
     if len(report.lines) == 2 and report.lines[0] != report.lines[1]:
-        counts = f"{report.files[0]} has {report.lines[0]:,} lines and {report.files[1]} {report.lines[1]:,}"
+        counts = f"{report.files[0]} has {counted(report.lines[0], 'line')} and {report.files[1]} {report.lines[1]:,}"
         if drift is None:
             return [("error", f"{counts}; line i of one must translate line i of the other")]
         if drift.line > min(report.lines):

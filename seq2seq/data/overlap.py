@@ -17,6 +17,7 @@ import numpy as np
 from seq2seq.data.characters import IDEOGRAPH, LETTER, TextBlock, mix
 from seq2seq.data.processes import in_processes
 from seq2seq.data.spans import Example, Pair
+from seq2seq.errors import counted
 
 KINDS = (
     "pair_exact", "pair_normalised", "pair_near", "source_exact", "source_normalised", "target_exact",
@@ -111,8 +112,8 @@ class _Scan:
 def overlap_warning(overlaps: Mapping[str, Overlap]) -> str | None:
     """One line for the sets that training holds pairs of, or None."""
     shared = [
-        f"{overlap.pair_exact + overlap.pair_normalised + overlap.pair_near:,} of {overlap.size:,} "
-        f"example{'s' * (overlap.size != 1)} of {name}"
+        f"{overlap.pair_exact + overlap.pair_normalised + overlap.pair_near:,} of "
+        f"{counted(overlap.size, 'example')} of {name}"
         for name, overlap in overlaps.items()
         if overlap.pair_exact or overlap.pair_normalised or overlap.pair_near
     ]

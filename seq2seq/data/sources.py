@@ -29,7 +29,7 @@ from seq2seq.data.spans import (
     read_together,
 )
 from seq2seq.data.tables import has_label_of_its_own, is_called, looks_like_header, table_format
-from seq2seq.errors import DataError, did_you_mean
+from seq2seq.errors import DataError, counted, did_you_mean
 from seq2seq.lines import as_one_line, read_lines
 
 __all__ = ["Example", "LabelledText", "Pair", "Source", "Span", "open_labelled", "open_pairs"]
@@ -152,8 +152,8 @@ class _TextFiles(Source):
         self.size = self._facts[0].lines
         if self.size != self._facts[1].lines:
             raise DataError(
-                f"{config.source} has {self.size} lines but {config.target} has {self._facts[1].lines}; line i of one "
-                "must translate line i of the other"
+                f"{config.source} has {counted(self.size, 'line')} but {config.target} has {self._facts[1].lines:,}; "
+                "line i of one must translate line i of the other"
             )
         self.fingerprint = _combined("text", *(facts.sha256 for facts in self._facts))
 
@@ -208,9 +208,10 @@ class _Table(_LineFile):
         fields = self._fields(line, number)
         if len(fields) <= max(self._places) or (self._width is not None and len(fields) != self._width):
             wanted = self._width or f"at least {max(self._places) + 1}"
-            has = f"{len(fields)} column{'s' * (len(fields) != 1)}"
             remedy = "a CSV needs a name that ends in .csv" if "," in line and len(fields) == 1 else "mend the line"
-            raise DataError(f"{self._path}: line {number} has {has} instead of {wanted}; {remedy}")
+            raise DataError(
+                f"{self._path}: line {number} has {counted(len(fields), 'column')} instead of {wanted}; {remedy}"
+            )
         return self._kind(*(as_one_line(fields[place]) for place in self._places))
 
     def _fields(self, line: str, number: int) -> list[str]:
