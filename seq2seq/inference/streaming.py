@@ -10,7 +10,7 @@ import queue
 import sys
 import threading
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -19,6 +19,8 @@ from seq2seq.errors import DataError
 from seq2seq.lines import OnInvalid, decode_line, open_bytes
 
 IDLE_SECONDS = 0.02
+# No sentence has as many; SentencePiece would end the process where memory is short.
+MAX_LINE_BYTES = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ def read_idle_batches(
     `on_invalid(number)` is called for a line that is not UTF-8; lines are numbered from 1 over the whole stream.
 
     Raises:
-        DataError: the stream broke; the lines before have been yielded.
+        DataError: the stream broke, or a line has no end; the lines before have been yielded.
     """
     arrived: queue.Queue[bytes | _End] = queue.Queue(maxsize=max_lines)
     stop = threading.Event()
@@ -87,6 +89,12 @@ def _batches(
         if isinstance(item, _End):
             break
         number += 1
+        if len(item) > MAX_LINE_BYTES:
+            if batch:
+                yield batch
+            raise DataError(
+                f"{_shown(name)}: line {number} has more than {MAX_LINE_BYTES:,} bytes; give one sentence per line"
+            )
         batch.append(decode_line(item, number, on_invalid))
         if len(batch) == max_lines:
             yield batch
@@ -94,8 +102,7 @@ def _batches(
     if batch:
         yield batch
     if isinstance(item.failure, (OSError, EOFError, zlib.error)):
-        shown = "standard input" if name in (0, "<stdin>") else name
-        raise DataError(f"{shown}: broke off after line {number} ({item.failure})") from item.failure
+        raise DataError(f"{_shown(name)}: broke off after line {number} ({item.failure})") from item.failure
     if item.failure is not None:
         raise item.failure
 
@@ -103,16 +110,21 @@ def _batches(
 def _read(stream: BinaryIO, arrived: "queue.Queue[bytes | _End]", stop: threading.Event) -> None:
     failure = None
     try:
-        for raw in _unpacked(stream):
+        lines = _unpacked(stream)
+        while raw := lines.readline(MAX_LINE_BYTES + 1):
             arrived.put(raw)
-            if stop.is_set():
+            if stop.is_set() or len(raw) > MAX_LINE_BYTES:
                 return
     except Exception as error:  # whatever it is, the thread that waits for lines has to hear of it
         failure = error
     arrived.put(_End(failure))
 
 
-def _unpacked(stream: BinaryIO) -> Iterable[bytes]:
+def _shown(name: object) -> object:
+    return "standard input" if name in (0, "<stdin>") else name
+
+
+def _unpacked(stream: BinaryIO) -> BinaryIO:
     """The stream, or what a gzip stream on a pipe holds."""
     peek = getattr(stream, "peek", None)
     return gzip.GzipFile(fileobj=stream) if peek is not None and peek(2)[:2] == b"\x1f\x8b" else stream
