@@ -8,7 +8,6 @@ import contextlib
 import itertools
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import BinaryIO
 
 WRITING, OLD, DELETING = ".writing", ".old", ".deleting"
 # A process is known by its number, and by this where a later one got the same number (the first of a container).
-_TOKEN = secrets.token_hex(4)
+_TOKEN = os.urandom(4).hex()
 _count = itertools.count()
 _TEMPORARY = re.compile(
     r"\.(?P<name>.+)\.(?P<process>\d+)-(?P<token>[0-9a-f]{8})-\d+(?P<kind>\.writing|\.old|\.deleting)", re.DOTALL

@@ -86,7 +86,9 @@ def text_bytes(stream: BinaryIO, name: str, keeps_bom: bool = False) -> BinaryIO
     """
     if not hasattr(stream, "peek"):
         stream = io.BufferedReader(stream)  # type: ignore[type-var]
-    if stream.peek(2)[:2] == GZIP:
+    if not (start := stream.peek(2)[:2]):
+        return io.BytesIO()  # a terminal would be asked again
+    if start == GZIP:
         stream = io.BufferedReader(gzip.GzipFile(fileobj=stream))  # type: ignore[type-var]
     head = stream.peek(3)
     if problem := _problem(head):

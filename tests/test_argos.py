@@ -8,11 +8,12 @@ import zipfile
 
 import pytest
 from foreign_models import SOURCE, TARGET, train_marian
-from our_models import make_ours
+from our_models import make_ours, our_tokenizers
 
+from seq2seq import atomic
 from seq2seq.conversion import Probe, export_argos
 from seq2seq.errors import ModelError, UserError
-from seq2seq.interop.argos import argos_obstacles
+from seq2seq.interop.argos import ArgosLanguages, argos_obstacles, write_argos
 from seq2seq.tokenizer import Tokenizer, TokenizerPair
 
 pytest.importorskip("ctranslate2")
@@ -108,3 +109,22 @@ def test_a_file_that_is_there_stays(tmp_path):
     with pytest.raises(ModelError, match="exists already"):
         export_argos(tmp_path / "ours", path, "int8", UNKNOWN_LANGUAGES, Probe(), force=False)
     assert path.read_text() == "mine"
+
+
+def test_a_full_disk_names_the_place_and_leaves_nothing(tmp_path):
+    """A limit on the size of files stands for the disk."""
+    resource = pytest.importorskip("resource")
+    folder = tmp_path / "converted"
+    folder.mkdir()
+    (folder / "model.bin").write_bytes(os.urandom(200_000))
+    path = tmp_path / "package.argosmodel"
+    pair, languages = our_tokenizers(shared=True), ArgosLanguages("en", "de")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(OSError) as failure, atomic.new_file(path) as file:  # noqa: PT011
+            write_argos(file, folder, pair, languages, ("model.bin",))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert failure.value.filename == str(path)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["converted"]

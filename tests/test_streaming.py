@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq.errors import DataError
+from seq2seq.inference import streaming
 from seq2seq.inference.streaming import open_input, read_idle_batches
 
 
@@ -161,3 +162,15 @@ def test_leaving_while_the_input_is_silent_does_not_hang_the_interpreter():
         assert process.stdout.readline() == b"['hallo']\n"
         assert process.wait(timeout=10) == 0  # standard input is still open
         assert process.stderr.read() == b""
+
+
+def test_a_line_without_an_end_is_refused_after_the_lines_before_it(monkeypatch):
+    monkeypatch.setattr(streaming, "MAX_LINE_BYTES", 1000)
+    longest = b"x" * 999 + b"\n"
+    stream = io.BytesIO(b"one\ntwo\n" + longest + b"y" * 1001 + b"\nnever read\n")
+    batches = streaming.read_idle_batches(stream, 2)
+    assert [next(batches), next(batches)] == [["one", "two"], ["x" * 999]]
+    with pytest.raises(DataError, match=r"line 4 has more than 1,000 bytes; give one sentence per line"):
+        next(batches)
+    with open("/dev/zero", "rb") as endless, pytest.raises(DataError, match="/dev/zero: line 1 has more"):
+        list(streaming.read_idle_batches(endless, 2))

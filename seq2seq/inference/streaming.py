@@ -19,6 +19,8 @@ from seq2seq.errors import DataError
 from seq2seq.lines import DAMAGE, OnInvalid, decode_line, open_bytes, text_bytes
 
 IDLE_SECONDS = 0.02
+# No sentence has as many; SentencePiece would end the process where memory is short.
+MAX_LINE_BYTES = 1 << 24
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,7 @@ def read_idle_batches(
     `on_invalid(number)` is called for a line that is not UTF-8; lines are numbered from 1 over the whole stream.
 
     Raises:
-        DataError: the stream broke, and the lines before have been yielded; or it is no UTF-8 text.
+        DataError: the stream broke, or a line has no end, and the lines before have been yielded; or it is no UTF-8 text.
     """
     arrived: queue.Queue[bytes | _End] = queue.Queue(maxsize=max_lines)
     stop = threading.Event()
@@ -105,6 +107,12 @@ def _batches(
         if isinstance(item, _End):
             break
         number += 1
+        if len(item) > MAX_LINE_BYTES:
+            if batch:
+                yield batch
+            raise DataError(
+                f"{name}: line {number} has more than {MAX_LINE_BYTES:,} bytes; give one sentence per line"
+            )
         batch.append(decode_line(item, number, on_invalid))
         if len(batch) == max_lines:
             yield batch
@@ -122,9 +130,10 @@ def _read(
 ) -> None:
     failure = None
     try:
-        for raw in text_bytes(stream, name, keeps_bom):
+        lines = text_bytes(stream, name, keeps_bom)
+        while raw := lines.readline(MAX_LINE_BYTES + 1):
             arrived.put(raw)
-            if stop.is_set():
+            if stop.is_set() or len(raw) > MAX_LINE_BYTES:
                 return
     except Exception as error:  # whatever it is, the thread that waits for lines has to hear of it
         failure = error
