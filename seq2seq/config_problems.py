@@ -38,7 +38,7 @@ def describe(problem: Mapping[str, Any]) -> str:
             hint = did_you_mean(str(value)[:LONGEST_KEY], expected.split(", "))
             return f"{_cut(key)}: {shown(value)} is not one of {expected}{hint}"
         case "value_error":
-            return f"{_cut(key)}: {problem['ctx']['error']}"
+            return f"{_cut(key.removesuffix('.[key]'))}: {problem['ctx']['error']}"
         case "model_type" if problem["ctx"]["class_name"] == SourceConfig.__name__:
             unspaced = "; a space after the colon is missing" if _lacks_space(value, SourceConfig.model_fields) else ""
             a_list = ", or a list" * (key == "data.train")

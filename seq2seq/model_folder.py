@@ -304,7 +304,7 @@ def _check_format(folder: Path, info: Mapping[str, Any]) -> None:
     if info.get("format_version") != FORMAT_VERSION:
         version = info.get("format_version")
         raise ModelError(
-            f"{folder}: model format {shown(version)}, and this version reads {FORMAT_VERSION}; update seq2seq"
+            f"{folder}: model format {shown(version)}, not {FORMAT_VERSION}; update seq2seq"
         )
     if info.get("task") not in ("translation", "classification"):
         raise ModelError(f"{folder}: {CONFIG} has task {shown(info.get('task'))}; it is translation or classification")

@@ -55,7 +55,7 @@ LENGTH = Range(1, 10**6)
 # A float32 has no smaller numbers that all devices compute with.
 EPSILON = Range(1e-30, 1.0, whole=False)
 # Search: scores stay finite for translations of a million pieces.
-BEAM_SIZE, N_BEST, TOP_K, PIECES = Range(1, 10_000), Range(1, 10_000), Range(0, 10**9), Range(0, 10**6)
+BEAM_SIZE, N_BEST, TOP_K, PIECES = Range(1, 1000), Range(1, 1000), Range(0, 10**9), Range(0, 10**6)
 LENGTH_PENALTY = Range(0.0, 5.0, whole=False)
 MAX_LENGTH_RATIO = Range(0.0, 1000.0, whole=False)
 TEMPERATURE = Range(0.001, 1000.0, whole=False)

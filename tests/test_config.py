@@ -1,4 +1,6 @@
 import math
+import os
+import re
 from pathlib import Path
 
 import pytest
@@ -76,7 +78,7 @@ def test_yaml_1_2_values_keep_their_meaning(folder, override, path, value):
         ("training.max_steps=ten", "training.max_steps: must be a whole number from 1 to 1,000,000,000, not 'ten'"),
         ("training.max_steps=1.5", "training.max_steps: must be a whole number from 1 to 1,000,000,000, not 1.5"),
         ("training.max_steps=true", "training.max_steps: must be a whole number from 1 to 1,000,000,000, not true"),
-        ("search.beam_size=0", "search.beam_size: must be a whole number from 1 to 10,000, not 0"),
+        ("search.beam_size=0", "search.beam_size: must be a whole number from 1 to 1,000, not 0"),
         ("search.n_best=9", "search: n_best 9 is more than beam_size 5"),
         ("model.d_model=250", "model: d_model 250 is not a multiple of num_heads 4; change one or set head_dim"),
         (
@@ -248,3 +250,102 @@ def test_a_byte_order_mark_is_no_part_of_a_config(folder):
     path.write_bytes(MINIMAL.encode("utf-16"))
     with pytest.raises(ConfigError, match="not UTF-8 text; save it as UTF-8"):
         config_file.load(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("data:\n    train: 1\n  valid: 2\n", "line 3 is indented differently from line 2"),
+        ("data:\n  train: 1\n    valid: 2\n", "line 3 is indented more than line 2, which has its value already"),
+        ("data:\n\ttrain: 1\n", "line 2: a tab; YAML indents with spaces"),
+        ("data:\n  train:\n    source:a\n    target: b\n", "line 3: a space after the colon is missing"),
+        (
+            "data: {train: {source:a, target: b}}\n",
+            "data.train.source:a: unknown key; a space after the colon is missing",
+        ),
+        (
+            "data: {train: source:a}\n",
+            "data.train: must be a source, such as {tsv: FILE}, or a list, not 'source:a'; a space",
+        ),
+        ("seed: 'x\ntask: translation\n", "line 1: a quotation mark is never closed"),
+        ("seed: [1, 2\n", "line 1: a comma or the closing ']' is missing"),
+        ("seed: *x\n", "line 1: * begins the name of an alias"),
+        ("seed: a: b\n", "line 1: a second colon; put the value in quotes"),
+        ("seed: @x\n", "line 1: a value cannot begin with '@'; put it in quotes"),
+        ("seed: \x07\n", "line 1: a control character (code 7); remove it"),
+        ("data: &a {train: *a}\n", "line 1: a value that contains itself"),
+        (
+            "a0: &a0 [x]\n" + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 12)),
+            "aliases make",
+        ),
+        ("a: " + "[" * 3000, "nested too deeply"),
+        ("a: " + "{a: " * 3000, "nested too deeply"),
+    ],
+)
+def test_what_is_wrong_with_yaml_is_told_in_words(folder, text, words):
+    assert words in problems(folder, text)
+
+
+def test_sections_and_sets_of_which_only_the_name_is_written(folder):
+    config = parse(folder, MINIMAL + "training:\nmodel:\n", "data.test=", "data.label_names=")
+    assert config == parse(folder)
+    assert config.data.test == {}
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("dropout=0.2", "dropout: unknown key; did you mean 'model.dropout' or 'classifier.dropout'?"),
+        ("training.beam_size=2", "training.beam_size: unknown key; did you mean 'search.beam_size'?"),
+        ("training.compile=1", "training.compile: must be true or false, not 1"),
+        ("source_language=5", "source_language: must be text, not 5; put it in quotes"),
+        ("training.betas=[0.9]", "training.betas: has too few values"),
+        ("data.test={valid: {tsv: train.en}}", "data.test.valid: a test set cannot be named valid"),
+        ("data.test={news/2016: {tsv: train.en}}", "data.test.news/2016: the name of a test set is"),
+        ("data.label_names={0: a, 1: a}", "data.label_names: '0' and '1' are both called 'a'; rename one"),
+        ('data.label_names={0: "a\\tb"}', "data.label_names.0: 'a\\tb' holds a control character"),
+        ("data.train.source=~nosuch/x", "data.train.source: '~nosuch/x': there is no such user"),
+        ("data.cache_dir=~nosuch/x", "data.cache_dir: '~nosuch/x': there is no such user"),
+        ('training.init_from="a\\0b"', "training.init_from: 'a\\x00b' holds a control character, or is not UTF-8"),
+        ("data.train.source=caf\udce9", "data.train.source: 'caf\\udce9' holds a control character, or is not UTF-8"),
+        (f"task={'x' * 10**6}", "task: 'xxxx"),
+    ],
+)
+def test_values_are_told_in_words(folder, override, words):
+    told = problems(folder, MINIMAL, override)
+    assert words in told
+    assert len(told) < 400
+
+
+def test_a_users_folder_is_found(folder, monkeypatch):
+    monkeypatch.setenv("HOME", str(folder))
+    config = parse(folder, MINIMAL, "data.cache_dir=~/c", "data.train.source=~/train.en")
+    assert config.data.cache_dir == folder / "c"
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder", "large", "misspelt"])
+def test_a_config_that_is_no_small_file_is_told_at_once(folder, kind):
+    (folder / "my.yaml").write_text(MINIMAL)
+    path = {"device": Path("/dev/zero"), "folder": folder, "misspelt": folder / "my.yml"}.get(kind, folder / "c.yaml")
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "large":
+        path.write_bytes(b"# " * 2**20)
+    words = {"folder": "directory", "large": "more than", "misspelt": "did you mean 'my.yaml'?"}
+    with pytest.raises(ConfigError, match=re.escape(words.get(kind, "not a regular file"))):
+        config_file.load(path)
+
+
+def test_many_problems_are_counted_rather_than_listed(folder):
+    assert len(problems(folder, MINIMAL + "".join(f"key{i}: 1\n" for i in range(1000))).splitlines()) == 21
+
+
+@pytest.mark.parametrize("preset", [None, "scratch", "finetune"])
+def test_a_null_preset_is_the_default_one(folder, preset):
+    overrides = [
+        f"training.init_from={folder}",
+        "training.preset=null" if preset is None else f"training.preset={preset}",
+    ]
+    config = parse(folder, MINIMAL, *overrides)
+    assert config.training.preset == (preset or "finetune")
+    assert config_file.parse(config_file.dump(config)) == config

@@ -414,7 +414,7 @@ def test_every_obstacle_is_named(ours, tmp_path):
     class Repeating:
         """A vocabulary as no SentencePiece model has it."""
 
-        vocab_size, start_id, eos_id, pad_id, unk_id = 3, 2, 2, 2, 0
+        vocab_size, eos_id, unk_id, start_id, pad_id = 3, 2, 0, 1, 1
 
         def pieces(self, ids):
             return [("<unk>", "a", "a")[id_] for id_ in ids]
