@@ -131,6 +131,8 @@ def test_a_run_with_shares_goes_on_exactly_and_its_checkpoints_are_anyones(tmp_p
     assert [code for code, _, _ in part] == [0, 0], part
     ranks.finish(ranks.start(tmp_path / "part", 2, *settings))
     one, other = (toy_run.outcome(tmp_path / name) for name in ("whole", "part"))
+    # the end at step 10 left a line of its own
+    other["metrics"] = [line for line in other["metrics"] if line["step"] != 10 or "loss" not in line]
     assert one == other
     # the same run without shares has the same checkpoints, but for rounding, and goes on from these
     plain = ranks.finish(ranks.start(tmp_path / "plain", 2, "max_steps=24", "dropout=0.1"))
