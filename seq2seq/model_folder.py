@@ -303,9 +303,7 @@ def _check_format(folder: Path, info: Mapping[str, Any]) -> None:
         raise ModelError(f"{folder}: {CONFIG} is not that of a seq2seq model (no 'format': '{FORMAT}')")
     if info.get("format_version") != FORMAT_VERSION:
         version = info.get("format_version")
-        raise ModelError(
-            f"{folder}: model format {shown(version)}, not {FORMAT_VERSION}; update seq2seq"
-        )
+        raise ModelError(f"{folder}: model format {shown(version)}, not {FORMAT_VERSION}; update seq2seq")
     if info.get("task") not in ("translation", "classification"):
         raise ModelError(f"{folder}: {CONFIG} has task {shown(info.get('task'))}; it is translation or classification")
     if not (folder / WEIGHTS).exists():

@@ -110,9 +110,7 @@ def _batches(
         if len(item) > MAX_LINE_BYTES:
             if batch:
                 yield batch
-            raise DataError(
-                f"{name}: line {number} has more than {MAX_LINE_BYTES:,} bytes; give one sentence per line"
-            )
+            raise DataError(f"{name}: line {number} has more than {MAX_LINE_BYTES:,} bytes; give one sentence per line")
         batch.append(decode_line(item, number, on_invalid))
         if len(batch) == max_lines:
             yield batch

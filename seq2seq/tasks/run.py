@@ -18,7 +18,7 @@ from seq2seq import atomic, config_file, runtime
 from seq2seq.config import Config
 from seq2seq.data.batches import BatchStream
 from seq2seq.data.sampler import TokenBudgetSampler
-from seq2seq.errors import UserError
+from seq2seq.errors import UserError, counted
 from seq2seq.model_card import ScoreRecord, model_card
 from seq2seq.model_folder import CARD, LoadedModel, load_model, save_model, update_settings
 from seq2seq.runtime import Runtime
@@ -35,7 +35,7 @@ from seq2seq.tasks.run_folder import (
     refusal,
 )
 from seq2seq.tasks.work import Work
-from seq2seq.training.progress import counted, estimate, waiting_for
+from seq2seq.training.progress import estimate, waiting_for
 from seq2seq.training.signals import leaving_at_once
 from seq2seq.training.state import TrainingResult
 from seq2seq.training.trainer import SaveBest, Trainer

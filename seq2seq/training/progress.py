@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from tqdm import tqdm
 
 from seq2seq.config import TrainingConfig
+from seq2seq.errors import counted
 from seq2seq.training.state import RunState, limits, progress
 
 FIRST_LINE, MOST_SECONDS = 10.0, 60.0  # in a log: after so long, then twice as long each time, up to a minute
@@ -102,11 +103,6 @@ def duration(seconds: float) -> str:
     big, small = divmod(minutes, 60) if minutes < 48 * 60 else divmod(round(minutes / 60), 24)
     nouns = ("hour", "minute") if minutes < 48 * 60 else ("day", "hour")
     return counted(big, nouns[0]) + (f" {counted(small, nouns[1])}" if small else "")
-
-
-def counted(number: int, noun: str) -> str:
-    """The number and the noun, which gets an s where it needs one."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def estimate(config: TrainingConfig, seconds_per_step: float, epochs_per_step: float, done: float = 0.0) -> str:

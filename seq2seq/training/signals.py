@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
 from typing import Any, NoReturn
 
+from seq2seq.errors import counted
 from seq2seq.runtime import Runtime
-from seq2seq.training.progress import clear_bars, counted
+from seq2seq.training.progress import clear_bars
 
 NAMES: dict[int, str] = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
 INTERRUPTED = 130
