@@ -74,7 +74,7 @@ def read_idle_batches(
     `on_invalid(number)` is called for a line that is not UTF-8; lines are numbered from 1 over the whole stream.
 
     Raises:
-        DataError: the stream broke, or a line has no end, and the lines before have been yielded; or it is no UTF-8 text.
+        DataError: the stream broke, or a line has no end (the lines before have been yielded); or it is no UTF-8 text.
     """
     arrived: queue.Queue[bytes | _End] = queue.Queue(maxsize=max_lines)
     stop = threading.Event()
