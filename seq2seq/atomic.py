@@ -7,18 +7,25 @@ process that made it, so no two writers meet, and `remove_leftovers` takes nothi
 import contextlib
 import itertools
 import os
+import platform
 import re
 import shutil
+import time
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 WRITING, OLD, DELETING = ".writing", ".old", ".deleting"
-# A process is known by its number, and by this where a later one got the same number (the first of a container).
+# A process is known by its machine or container and its number, and by a token where a later one got the same number.
+_HOST = f"{zlib.crc32(platform.node().encode()):08x}"
 _TOKEN = os.urandom(4).hex()
+OTHER_HOSTS_SECONDS = 24 * 3600.0  # whether a process of another machine still runs cannot be asked
 _count = itertools.count()
 _TEMPORARY = re.compile(
-    r"\.(?P<name>.+)\.(?P<process>\d+)-(?P<token>[0-9a-f]{8})-\d+(?P<kind>\.writing|\.old|\.deleting)", re.DOTALL
+    r"\.(?P<name>.+)\.(?P<process>\d+)-(?P<host>[0-9a-f]{8})(?P<token>[0-9a-f]{8})-\d+"
+    r"(?P<kind>\.writing|\.old|\.deleting)",
+    re.DOTALL,
 )
 
 
@@ -203,7 +210,7 @@ def _move_aside(target: Path, old: Path) -> bool:
 
 def _beside(target: Path, kind: str) -> Path:
     """A name for what this process writes, moves aside or deletes; no other has it."""
-    return target.parent / f".{target.name}.{os.getpid()}-{_TOKEN}-{next(_count)}{kind}"
+    return target.parent / f".{target.name}.{os.getpid()}-{_HOST}{_TOKEN}-{next(_count)}{kind}"
 
 
 def _moved_aside(target: Path) -> list[Path]:
@@ -220,6 +227,10 @@ def _is_abandoned(entry: Path) -> bool:
     """Whether a process of ours that is no more left `entry`."""
     match = _TEMPORARY.fullmatch(entry.name)
     if match is None:
+        return False
+    if match["host"] != _HOST:
+        with contextlib.suppress(OSError):
+            return time.time() - entry.stat(follow_symlinks=False).st_ctime > OTHER_HOSTS_SECONDS
         return False
     process = int(match["process"])
     return match["token"] != _TOKEN if process == os.getpid() else not _runs(process)

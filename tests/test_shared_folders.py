@@ -148,12 +148,15 @@ def half_a_folder(target: Path) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_what_dead_processes_left_is_cleared_away_and_what_is_being_written_is_not(tmp_path):
+def test_what_dead_processes_left_is_cleared_away_and_what_is_being_written_is_not(tmp_path, monkeypatch):
     for name in ("one", "two words", "new\nline", ".hidden"):
         dies_while(half_a_file, tmp_path / name)
         dies_while(half_a_folder, tmp_path / f"{name}-folder")
     assert len(hidden(tmp_path)) == 8
-    (tmp_path / f".first.{os.getpid()}-00000000-3.writing").touch()  # of an earlier process with this one's number
+    here = f"{os.getpid()}-{atomic._HOST}"
+    (tmp_path / f".first.{here}00000000-3.writing").touch()  # of an earlier process with this one's number
+    elsewhere = tmp_path / f".theirs.{os.getpid()}-{'0' * 16}-3.writing"  # of another container, which may still write
+    elsewhere.touch()
     with atomic.new_file(tmp_path / "mine") as file, atomic.new_folder(tmp_path / "folder") as folder:
         in_child = os.fork()
         if in_child == 0:
@@ -163,7 +166,10 @@ def test_what_dead_processes_left_is_cleared_away_and_what_is_being_written_is_n
         atomic.remove_leftovers(tmp_path)
         file.write(b"whole")
         (folder / "file").touch()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "mine"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [elsewhere.name, "folder", "mine"]
+    monkeypatch.setattr(atomic, "OTHER_HOSTS_SECONDS", -1.0)  # as if a day had passed
+    atomic.remove_leftovers(tmp_path)
+    assert not elsewhere.exists()
 
 
 def test_processes_that_write_one_file_leave_one_of_their_versions(tmp_path):
