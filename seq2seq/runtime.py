@@ -212,5 +212,5 @@ def _choose_precision(name: str | None, device: torch.device) -> torch.dtype:
     if name not in PRECISIONS:
         raise UserError(f"precision {name!r}: not one of auto, {', '.join(PRECISIONS)}{did_you_mean(name, PRECISIONS)}")
     if name == "float16" and device.type == "cpu":
-        raise UserError("precision float16: processors train and decode in float32 or bfloat16; choose one of them")
+        raise UserError("precision float16: a CPU trains and decodes in float32 or bfloat16; choose one of them")
     return PRECISIONS[name]

@@ -133,7 +133,7 @@ def _in_words(error: Exception, text: str) -> str:
         case ["could", "not", "find", "expected", *_]:
             return f"line {begun + 1}: a key needs a colon and a space behind it"
         case ["expected", "<block", "end>,", *_] if before == index or _indent(lines[index]) == _indent(lines[before]):
-            return f"line {index + 1}: a value that is over goes on, or keys and '-' are mixed; put text in quotes"
+            return f"line {index + 1}: text behind a complete value, or keys and '-' are mixed; put text in quotes"
         case ["expected", "<block", "end>,", *_] | ["expected", "'<document", *_]:
             return f"line {index + 1} is indented differently from line {before + 1}"
         case ["expected", "','", "or", closing, *_]:

@@ -382,11 +382,7 @@ def test_a_test_set_that_no_file_can_be_named_after_is_refused_before_translatin
     (moved / "best" / "model.safetensors").write_bytes(b"not read")
     code, message = failing(capsys, "--model", moved, "-o", tmp_path / "out.txt")
     assert code == 2
-    assert "'news/2016'" in message
-    assert not (tmp_path / "out.news").exists()
-    shutil.copytree(run / "best", moved / "best", dirs_exist_ok=True)
-    assert s2s("--model", moved, "--test-set", "news/2016", "-o", tmp_path / "out.txt")
-    assert len((tmp_path / "out.txt").read_text().splitlines()) == len(SENTENCES)
+    assert "data.test.news/2016: the name of a test set" in message
 
 
 def test_several_models_are_compared_as_their_translations_are(run, tmp_path, capsys):

@@ -91,7 +91,7 @@ def run_out_of_room(folder: Path, whole: Path, disk: SmallDisk | SmallFiles) -> 
     disk.free()
     code, lines = finish(start(folder))
     assert code == 0, lines
-    assert any("going on from step" in line for line in lines)
+    assert any("continuing from step" in line for line in lines)
     assert differences(whole / "runs" / "toy", run) == []
 
 

@@ -202,7 +202,7 @@ def test_every_kind_of_source_is_gone_on_with_in_its_middle(kind, tmp_path, toke
     again = prepare_corpus([source], tokenizers, LOOSE, tmp_path / "part", num_workers=1)
     assert content(again) == content(expected)
     assert sum(map(len, read)) <= COUNT - 40
-    assert "stopped after" in caplog.text
+    assert "interrupted after" in caplog.text
 
 
 def test_what_is_noted_beyond_the_files_is_not_believed(tmp_path, tokenizers):

@@ -78,7 +78,7 @@ def test_every_path_to_a_run_goes_on_in_it(folder, path, capfd):
         shutil.rmtree("link", ignore_errors=True) if not Path("link").is_symlink() else Path("link").unlink()
         Path("link").symlink_to("runs/one")
     assert train(path, "training.max_steps=5") == 0
-    assert "going on from step 4" in capfd.readouterr().err
+    assert "continuing from step 4" in capfd.readouterr().err
     assert newest_step("runs/one") == 5
     assert os.readlink("runs/latest") == "one"
     assert sorted(os.listdir("runs")) == [".one.lock", "cache", "latest", "one"]
@@ -145,11 +145,11 @@ def test_two_paths_to_one_folder_are_one_run(folder, paths, capfd):
     inside = []
     step = Trainer._train_step
 
-    def train_again(trainer, stop):
+    def train_again(trainer):
         if not inside:
             inside.append(None)
             inside.append(train(paths[1], "training.max_steps=6"))
-        return step(trainer, stop)
+        return step(trainer)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Trainer, "_train_step", train_again)

@@ -128,7 +128,7 @@ def test_a_corpus_that_changed_stops_the_run(run, capfd, moment):
             write_all()
     assert contents(folder) == before
     assert train("training.max_epochs=1.1", "training.max_steps=null") == 0, "and with the old one it goes on"
-    assert "going on from step" in capfd.readouterr().err
+    assert "continuing from step" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("moment", MOMENTS[1:])

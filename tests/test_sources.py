@@ -201,7 +201,7 @@ def test_a_line_with_another_number_of_columns_is_named(tmp_path):
     tsv = write(tmp_path / "x.tsv", "en\tde", "a\tb", "", "a\ttab\tinside")
     check_one_line(SourceConfig(tsv=tsv), r"x\.tsv: line 4 has 3 columns instead of 2")
     tsv = write(tmp_path / "y.tsv", "a\tb\tattribution", "alone")
-    check_one_line(SourceConfig(tsv=tsv), r"y\.tsv: line 2 has 1 column instead of at least 2; mend the line")
+    check_one_line(SourceConfig(tsv=tsv), r"y\.tsv: line 2 has 1 column instead of at least 2; correct the line")
     tsv = write(tmp_path / "z.tsv", "Hi, there,Hallo")
     check_one_line(SourceConfig(tsv=tsv), r"z\.tsv: line 1 has 1 column .*; a CSV needs a name that ends in \.csv")
 

@@ -60,7 +60,7 @@ def test_killed_ranks_are_started_again_from_the_last_checkpoint(tmp_path):
         kill_after(step, rank, process, run)
     errors = process.communicate(timeout=600)[1]
     assert process.returncode == 0, errors
-    assert errors.count("going on from step") >= 2
+    assert errors.count("continuing from step") >= 2
     for rank in range(2):
         assert f"rank {rank} of 2 ended without a word" in errors
     assert differences(whole / "runs" / "toy", run) == []

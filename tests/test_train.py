@@ -108,7 +108,7 @@ def test_more_steps_go_on_from_where_it_stopped(folder, capfd):
     assert train("--set", "training.max_steps=6") == 0
     assert train("--run-dir", "runs/straight") == 0
     assert train() == 0
-    assert "going on from step 6" in capfd.readouterr().err
+    assert "continuing from step 6" in capfd.readouterr().err
     resumed, straight = (load_model(folder / "runs" / name).model.state_dict() for name in ("toy", "straight"))
     assert all(torch.equal(resumed[name], straight[name]) for name in straight)
 
@@ -272,7 +272,7 @@ def test_a_signal_saves_and_the_same_command_goes_on(folder, number):
     again = start(folder, "--set", f"training.max_steps={steps[-1] + 1}")
     _, err = again.communicate(timeout=120)
     assert again.returncode == 0
-    assert f"going on from step {steps[-1]}" in err.replace(",", "")
+    assert f"continuing from step {steps[-1]}" in err.replace(",", "")
 
 
 @pytest.mark.slow

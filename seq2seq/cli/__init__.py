@@ -23,19 +23,19 @@ from seq2seq.errors import UserError, did_you_mean
 
 # What `s2s --help` says of each verb, without importing it.
 VERBS = {
-    "train": "Train a model, or go on with a run.",
+    "train": "Train a model, or continue a run.",
     "translate": "Translate lines of text.",
     "bleu": "Score translations with BLEU, chrF and TER.",
     "classify": "Label lines of text, or score a classifier.",
-    "score": "Say how likely a model finds given translations.",
+    "score": "Print how likely a model finds given translations.",
     "check": "Report what is odd in corpora before training.",
-    "fetch": "Bring a public corpus as plain files.",
+    "fetch": "Download a public corpus as plain files.",
     "average": "Average the weights of models or checkpoints.",
-    "convert": "Turn models of other toolkits into ours, and ours into theirs.",
-    "shortlist": "Learn which words come into question, for faster decoding.",
-    "bench": "Measure training and decoding beside other toolkits.",
+    "convert": "Convert models of other toolkits to ours, and ours to theirs.",
+    "shortlist": "Learn which target words a source text can need, for faster decoding.",
+    "bench": "Measure the speed of training and decoding, beside other toolkits.",
     "plot": "Draw learning curves or attention.",
-    "info": "Say what a model is.",
+    "info": "Show what a model is.",
 }
 
 INTERRUPTED = 130

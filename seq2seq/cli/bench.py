@@ -53,9 +53,9 @@ def command(context: click.Context) -> None:
 @command.command(epilog="Example: s2s bench train configs/multi30k-en-de.yaml --batch-tokens 4096 --threads 2")
 @click.argument("config", type=EXISTING, required=False)
 @click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override one key; repeatable.")
-@click.option("--batch-tokens", type=Number(ranges.COUNT), help="Target tokens a batch [default: CONFIG's, or 4096].")
-@click.option("--seconds", type=Number(Range(0.001, 1e6, whole=False)), help="About so long for a round [default: 10].")
-@click.option("--steps", type=Number(ranges.COUNT), help="So many updates for a round, instead of --seconds.")
+@click.option("--batch-tokens", type=Number(ranges.COUNT), help="Target tokens per batch [default: CONFIG's, or 4096].")
+@click.option("--seconds", type=Number(Range(0.001, 1e6, whole=False)), help="Seconds per round [default: 10].")
+@click.option("--steps", type=Number(ranges.COUNT), help="Updates per round, instead of --seconds.")
 @click.option("--rounds", type=Number(ranges.COUNT), default=5, show_default=True, help="Rounds of each system.")
 @peer_option("transformers", "torch")
 @click.option("--device", help="auto, cpu, cuda, cuda:1 or mps [default: CONFIG's, or auto].")
@@ -64,7 +64,7 @@ def command(context: click.Context) -> None:
     type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
     help="Number format of matrix products [default: CONFIG's, or auto].",
 )
-@click.option("--threads", type=Number(ranges.THREADS), help="Processor threads.")
+@click.option("--threads", type=Number(ranges.THREADS), help="CPU threads.")
 @format_option
 def train(
     config: Path | None,

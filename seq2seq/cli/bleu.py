@@ -236,12 +236,6 @@ def _outputs(output: Path | None, names: Sequence[str | None]) -> list[Path | No
     """The file of each test set: the one that was asked for, or several beside it with the names of the test sets."""
     if output is None or len(names) == 1:
         return [output] * len(names)
-    for name in names:
-        if set("/\\\0") & set(name):
-            raise DataError(
-                f"test set {name!r}: -o cannot name a file after it; name one test set with --test-set, or rename it "
-                "in the run's config.yaml"
-            )
     return [output.with_stem(f"{output.stem}.{name}") for name in names]
 
 

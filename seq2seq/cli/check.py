@@ -41,7 +41,7 @@ SPOILED = 1
 @click.option("--target-language", help="With FILE: column of the target.")
 @click.option("-f", "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 @click.option("--examples", type=Number(Range(0, 3)), default=2, show_default=True, help="Lines shown of each kind.")
-@click.option("--workers", type=Number(ranges.WORKERS), default=0, help="Processes [default: one a processor].")
+@click.option("--workers", type=Number(ranges.WORKERS), default=0, help="Processes [default: one per CPU].")
 @click.pass_context
 def command(
     context: click.Context,
@@ -157,7 +157,7 @@ def _columns_of(path: Path, kind: str) -> "tuple[SourceConfig, tuple[str, str] |
     except ValueError:
         record = None
     if not isinstance(record, dict):
-        raise DataError(f"{path}: line 1 is not a JSON object; write one object a line")
+        raise DataError(f"{path}: line 1 is not a JSON object; write one object per line")
     if LABEL_COLUMN in record and any(name in record for name in TEXT_COLUMNS):
         return SourceConfig(jsonl=path), None
     names = list(record.get(NESTED, record) if isinstance(record.get(NESTED, record), dict) else record)
@@ -226,7 +226,7 @@ def _corpus_lines(corpus: "CorpusReport", examples: int) -> Iterator[str]:
             unseen += f", and {counted(len(side.unseen_characters), 'character')} ({shown})" if shown else ""
         yield (
             f"  {name}: {side.words:,} words, {side.characters:,} characters ({side.distinct_characters:,} distinct, "
-            f"mostly {side.script}), about {side.mean_pieces} pieces a line, longest line {side.longest:,} characters"
+            f"mostly {side.script}), about {side.mean_pieces} pieces per line, longest line {side.longest:,} characters"
             f"{unseen}"
         )
         for kind, finding in side.findings.items():

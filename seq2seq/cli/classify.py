@@ -42,7 +42,7 @@ BATCH_LINES = 4096
     type=click.Choice(["text", "jsonl", "json"]),
     default="text",
     show_default=True,
-    help="text: label, tab, probability; jsonl: all classes, an object a line; json: the scores of --gold.",
+    help="text: label, tab, probability; jsonl: all classes, one object per line; json: the scores of --gold.",
 )
 @click.option(
     "--gold",
@@ -50,7 +50,7 @@ BATCH_LINES = 4096
     help="Score on this file instead: TSV or CSV with the columns sentence (or text) and label; without a header the "
     "text is first.",
 )
-@click.option("--batch-tokens", type=Number(ranges.COUNT), default=4096, show_default=True, help="Tokens in a batch.")
+@click.option("--batch-tokens", type=Number(ranges.COUNT), default=4096, show_default=True, help="Tokens per batch.")
 @computing_options
 def command(
     model: Path | None,
@@ -61,7 +61,7 @@ def command(
     batch_tokens: int,
     **computing,
 ) -> None:
-    """Label each line of the input: `label<TAB>probability`, one line a line; a blank line gives an empty one.
+    """Label each line of the input: `label<TAB>probability`. A blank line gives an empty line.
 
     MODEL is a model folder or a run folder [default: the newest run]."""
     if form == ("jsonl" if gold else "json"):

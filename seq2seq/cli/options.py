@@ -55,7 +55,7 @@ class Number(click.ParamType):
 def computing_options(command: Callable) -> Callable:
     """`--device`, `--precision` and `--threads`."""
     for option in (
-        click.option("--threads", type=Number(ranges.THREADS), help="Processor threads."),
+        click.option("--threads", type=Number(ranges.THREADS), help="CPU threads."),
         click.option(
             "--precision",
             type=click.Choice(["float32", "bfloat16", "float16"]),

@@ -33,14 +33,14 @@ BATCH_LINES = 4096
 
 @click.command(
     "score",
-    short_help="Say how likely a model finds given translations.",
+    short_help="Print how likely a model finds given translations.",
     epilog="Example: s2s score runs/demo test.en test.de > scores.tsv",
 )
 @click.argument("model", type=ANY_PATH)
 @click.argument("source", type=EXISTING)
 @click.argument("target", type=EXISTING)
 @click.option("-o", "--output", type=EXISTING, help="Where the scores go [default: standard output].")
-@click.option("--batch-tokens", type=Number(ranges.COUNT), default=4096, show_default=True, help="Tokens in a batch.")
+@click.option("--batch-tokens", type=Number(ranges.COUNT), default=4096, show_default=True, help="Tokens per batch.")
 @computing_options
 def command(model: Path, source: Path, target: Path, output: Path | None, batch_tokens: int, **computing) -> None:
     """Print the log-probability of each line of TARGET given that line of SOURCE, a tab, and its number of tokens.

@@ -13,14 +13,14 @@ logger = logging.getLogger("seq2seq.cli")
 
 @click.command(
     "shortlist",
-    short_help="Learn which words come into question, for faster decoding.",
+    short_help="Learn which target words a source text can need, for faster decoding.",
     epilog="Example: s2s shortlist runs/demo train.en train.de -o demo.shortlist",
 )
 @click.argument("model", type=ANY_PATH)
 @click.argument("source", type=EXISTING)
 @click.argument("target", type=EXISTING)
 @click.option("-o", "--output", type=EXISTING, required=True, help="File to write.")
-@click.option("--candidates", type=Number(ranges.COUNT), help="Most target pieces of a source piece  [default: 100]")
+@click.option("--candidates", type=Number(ranges.COUNT), help="Target pieces per source piece [default: 100].")
 def command(model: Path, source: Path, target: Path, output: Path, candidates: int | None) -> None:
     """Learn from SOURCE and its translation TARGET, line by line, which pieces MODEL's translations may need.
 

@@ -23,14 +23,14 @@ logger = logging.getLogger("seq2seq.cli")
 @click.argument("config", type=EXISTING, required=False)
 @click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override one key; repeatable.")
 @click.option("--run-dir", type=FOLDER, metavar="DIR", help="Run folder [default: runs/NAME OF CONFIG].")
-@click.option("--overwrite", is_flag=True, help="Begin again, deleting the run that is in the folder.")
+@click.option("--overwrite", is_flag=True, help="Start over: delete the run in the folder first.")
 @click.option(
     "--dry-run",
     is_flag=True,
     help="Show the configuration, figures and an estimate of the time; prepares the corpora, trains nothing.",
 )
 @click.option(
-    "--verify-resume", is_flag=True, help="Show in a few steps, beside the run, that stopping it changes nothing."
+    "--verify-resume", is_flag=True, help="Show in a few steps, outside the run, that an interruption changes nothing."
 )
 def command(
     config: Path | None,
@@ -40,9 +40,9 @@ def command(
     dry_run: bool,
     verify_resume: bool,
 ) -> None:
-    """Train a model, or go on with a run.
+    """Train a model, or continue a run.
 
-    Without CONFIG, the demonstration on the phrasebook that comes with the toolkit. The same command again goes on
+    Without CONFIG, the demonstration on the phrasebook that comes with the toolkit. The same command again continues
     where it stopped. Under torchrun it trains on several devices.
     """
     from seq2seq import config_file

@@ -43,10 +43,10 @@ def search_options(command: Callable) -> Callable:
     for option in (
         click.option("--batch-tokens", type=Number(ranges.COUNT), help="Source tokens decoded together."),
         click.option("--seed", type=Number(ranges.SEED), help="Seed of --sample; not for CTranslate2 folders."),
-        click.option("--top-p", type=Number(ranges.TOP_P), help="Draw from this much probability."),
-        click.option("--top-k", type=Number(ranges.TOP_K), help="Draw from the K most likely pieces."),
-        click.option("--temperature", type=Number(ranges.TEMPERATURE), help="Of the random draws."),
-        click.option("--sample", is_flag=True, default=None, help="Draw translations at random."),
+        click.option("--top-p", type=Number(ranges.TOP_P), help="Draw from the likeliest pieces of this total."),
+        click.option("--top-k", type=Number(ranges.TOP_K), help="Draw from the K likeliest pieces; 0 is all."),
+        click.option("--temperature", type=Number(ranges.TEMPERATURE), help="Below 1 favours likely pieces."),
+        click.option("--sample", is_flag=True, default=None, help="Draw translations at random instead of searching."),
         click.option("--n-best", type=Number(ranges.N_BEST), help="Translations of each line."),
         click.option(
             "--max-length-ratio",
@@ -69,7 +69,7 @@ def search_options(command: Callable) -> Callable:
 )
 @click.argument("models", nargs=-1, type=ANY_PATH, metavar="[MODEL]...")
 @click.option("-i", "--input", "input_path", type=EXISTING, help="Text to translate [default: standard input].")
-@click.option("-o", "--output", "output_path", type=EXISTING, help="Where it goes [default: standard output].")
+@click.option("-o", "--output", "output_path", type=EXISTING, help="Where translations go [default: standard output].")
 @click.option(
     "--prefix-file",
     type=EXISTING,
@@ -88,15 +88,15 @@ def search_options(command: Callable) -> Callable:
 @click.option(
     "--engine",
     type=click.Choice(ENGINES),
-    help="What computes; auto is ctranslate2 where it is installed and can [default: torch, or what MODEL is for]. "
+    help="auto is ctranslate2 where it is installed and can run MODEL [default: torch, or what MODEL is for]. "
     "The two may differ in a few lines of a hundred, because their beam searches stop by different rules.",
 )
 @click.option(
     "--quantization",
     type=click.Choice(QUANTIZATIONS),
-    help="Number format of weights; torch has int8. A CTranslate2 folder has its own.",
+    help="Number format of weights (torch: int8 alone). A CTranslate2 folder has its own.",
 )
-@click.option("--shortlist", type=EXISTING, help="File of s2s shortlist: torch computes no other pieces than it names.")
+@click.option("--shortlist", type=EXISTING, help="File made by s2s shortlist: the only target pieces torch computes.")
 @computing_options
 def command(
     models: tuple[Path, ...],

@@ -142,7 +142,7 @@ class CorpusBuilder:
         if self._encoding.finds_duplicates:
             count = progress.sizes[KEYS] // np.dtype(np.uint64).itemsize
             self._seen.first_time(np.fromfile(self._folder / KEYS, dtype=np.uint64, count=count))
-        logger.info("the preparation was stopped after %s examples; going on there", f"{progress.counts.total:,}")
+        logger.info("the preparation was interrupted after %s examples; continuing there", f"{progress.counts.total:,}")
         return progress
 
     def _open(self, name: str) -> BinaryIO:
@@ -214,7 +214,7 @@ class CorpusBuilder:
     def _label_id(self, label: str, origin: str) -> int:
         label_ids = self._progress.label_ids
         if self._given_labels is not None and label not in label_ids:
-            hint = did_you_mean(label, self._given_labels) or "; mend the label, or train with examples of it"
+            hint = did_you_mean(label, self._given_labels) or "; correct the label, or train with examples of it"
             raise DataError(
                 f"{origin}: label {some_of([label])!r} is not one of those in the training corpus "
                 f"({some_of(self._given_labels)}){hint}"

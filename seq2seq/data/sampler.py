@@ -200,7 +200,7 @@ def moved_position(batch: int, old_world_size: int, new_world_size: int) -> int:
     """
     new_batch, repeated = divmod(batch * old_world_size, new_world_size)
     logger.warning(
-        "the run goes on with %d ranks instead of %d%s",
+        "the run continues with %d ranks instead of %d%s",
         new_world_size,
         old_world_size,
         f"; {repeated} batches of this epoch are seen again" if repeated else "",

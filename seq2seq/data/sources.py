@@ -208,7 +208,7 @@ class _Table(_LineFile):
         fields = self._fields(line, number)
         if len(fields) <= max(self._places) or (self._width is not None and len(fields) != self._width):
             wanted = self._width or f"at least {max(self._places) + 1}"
-            remedy = "a CSV needs a name that ends in .csv" if "," in line and len(fields) == 1 else "mend the line"
+            remedy = "a CSV needs a name that ends in .csv" if "," in line and len(fields) == 1 else "correct the line"
             raise DataError(
                 f"{self._path}: line {number} has {counted(len(fields), 'column')} instead of {wanted}; {remedy}"
             )
@@ -266,7 +266,8 @@ class _Jsonl(_LineFile):
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise DataError(f"{origin}: not JSON ({' '.join(str(error).split())}); write one object a line") from error
+            reason = " ".join(str(error).split())
+            raise DataError(f"{origin}: not JSON ({reason}); write one object per line") from error
         if not isinstance(record, dict):
             raise DataError(f"{origin}: {type(record).__name__} instead of an object with the columns as keys")
         record = _unnested(record)

@@ -169,7 +169,7 @@ def _torch_engine(
     if quantization not in (None, "int8"):
         raise UserError(f"quantization {quantization}: torch has int8; add --engine ctranslate2, or use --precision")
     if quantization and (runtime.device.type != "cpu" or runtime.precision != torch.float32):
-        raise UserError("quantization int8: in torch for processors alone, and without --precision; leave one out")
+        raise UserError("quantization int8: torch has it on CPUs alone, and without --precision; leave one out")
     members = []
     for loaded in models:
         model = loaded.model.to(runtime.device, runtime.precision)

@@ -24,7 +24,7 @@ CHANGEABLE = {
     "data.num_workers": "another speed, the same corpus",
     "search": "the best model so far is measured anew, and `best/` searches as the config says",
     "evaluation": "the best model so far is measured anew",
-    "training.max_steps": "goes on for longer or ends earlier; `cosine` and `linear` follow the new end",
+    "training.max_steps": "the run goes further or ends earlier; `cosine` and `linear` follow the new end",
     "training.max_epochs": "as `max_steps`",
     "training.max_minutes": "as `max_steps`; time already trained counts",
     "training.patience": "counts the validations since the best one, also those before the change",

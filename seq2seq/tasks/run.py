@@ -70,7 +70,7 @@ def train(
     cache = folder.cache(config)
     with contextlib.ExitStack() as stack:
         with contextlib.closing(_started(config)) as here:
-            with leaving_at_once(here, "stopping; the same command goes on with the preparation"):
+            with leaving_at_once(here, "stopping; the same command continues the preparation"):
                 sources = _task(config).open_sources(config, cache)
 
                 def take() -> None:

@@ -121,7 +121,7 @@ def refusal(folder: RunFolder, changed: Sequence[tuple[str, str]]) -> ConfigErro
     frozen = [f"{key}: {what}" for key, what in changed if not may_change(key)]
     if not frozen or not folder.has_learned:
         return None
-    ways = ["put it back", "begin again with --overwrite", "choose another --run-dir"]
+    ways = ["put it back", "start over with --overwrite", "choose another --run-dir"]
     if folder.best.is_dir():
         ways.append(f"train on from its best model: --set training.init_from={folder.path} --run-dir {folder.path}-2")
     return ConfigError(str(folder.config), [*frozen, f"{folder.path} was trained otherwise; {', or '.join(ways)}"])

@@ -162,8 +162,8 @@ class Monitor:
                 stream.write(text)
         except OSError as error:
             raise RunError(
-                f"{path}: cannot be written ({error.strerror}); the run goes on from its last checkpoint when the same "
-                "command is run again"
+                f"{path}: cannot be written ({error.strerror}); the run continues from its last checkpoint when the "
+                "same command is run again"
             ) from error
 
     def _text(self) -> str:

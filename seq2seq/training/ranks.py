@@ -68,7 +68,7 @@ def naming_lost_ranks(runtime: Runtime) -> Iterator[None]:
             raise
         lost = _who_is_lost(store, runtime)
         raise RunError(
-            f"{lost}; run the same command again to go on from the last checkpoint (torchrun --max-restarts does it)"
+            f"{lost}; run the same command again to continue from the last checkpoint (torchrun --max-restarts does it)"
         ) from error
 
 

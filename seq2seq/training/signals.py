@@ -54,7 +54,8 @@ class StopSignal:
             theirs.setblocking(False)
             self._socket, self._wakeup_before = theirs, signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
             self._before = {number: signal.signal(number, self._note) for number in NAMES}
-            threading.Thread(target=self._answer, args=(ours,), daemon=True, name="s2s-signals").start()
+            self._thread = threading.Thread(target=self._answer, args=(ours,), daemon=True, name="s2s-signals")
+            self._thread.start()
         return self
 
     def __exit__(
@@ -64,7 +65,8 @@ class StopSignal:
             signal.signal(number, handler)
         if self._before:
             signal.set_wakeup_fd(self._wakeup_before)
-            self._socket.close()  # ends the thread
+            self._socket.close()  # ends the thread, once it has answered what came
+            self._thread.join(timeout=1.0)
         self._before = {}
 
     @contextlib.contextmanager
@@ -142,9 +144,9 @@ def answers(
     def second() -> str:
         _, step, saved = whereabouts()
         if saved is None:
-            return f"stopped without saving; {counted(step, 'step')} lost; the same command begins again"
+            return f"stopped without saving; {counted(step, 'step')} lost; the same command starts over"
         lost = counted(step - saved, "step")
-        return f"stopped without saving; {lost} since step {saved:,} lost; the same command goes on from step {saved:,}"
+        return f"stopped without saving; {lost} since step {saved:,} lost; the same command continues from there"
 
     return first, second
 

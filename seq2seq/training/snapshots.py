@@ -60,13 +60,13 @@ class Snapshots:
             state = RunState.from_json(saved.state["run"])
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(
-                f"{folder}: not a checkpoint of this model ({error}); name another --run-dir, or begin again with "
+                f"{folder}: not a checkpoint of this model ({error}); name another --run-dir, or start over with "
                 "--overwrite"
             ) from error
         if saved.state["world_size"] != self._runtime.world_size:
             self._monitor.say(
-                f"the checkpoint was written by {saved.state['world_size']} processes, now there are "
-                f"{self._runtime.world_size}: no data is lost, but a step is of another size",
+                f"the checkpoint was written by {saved.state['world_size']} processes, and now runs on "
+                f"{self._runtime.world_size}: no data is lost, but a step has another size",
                 logging.WARNING,
             )
         self._stream.load_state_dict(saved.state["stream"])

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from seq2seq.config import TrainingConfig
+from seq2seq.errors import counted
 
 DEFAULT_STEPS = 20_000
 # Validation keys by the names that training.best_metric has for them; auto takes the first that was measured.
@@ -212,5 +213,5 @@ def end_reason(state: RunState, epoch: float, config: TrainingConfig) -> str | N
     if state.seconds >= seconds - state.validation_seconds:
         return f"max_minutes {seconds / 60:g} reached"
     if config.patience and state.not_better >= config.patience:
-        return f"no better {state.metric} in {config.patience} validations"
+        return f"no better {state.metric} in {counted(config.patience, 'validation')}"
     return None

@@ -125,7 +125,7 @@ class Trainer:
                 self._save()
             return self._result("already finished", self.state.finished)
         if self.state.step:
-            self._monitor.say(f"going on from step {self.state.step:,}")
+            self._monitor.say(f"continuing from step {self.state.step:,}")
         self.state.finished = None
         self._monitor.open(self.state.step, progress(self.state, self.stream.epoch, self.config), files)
         self._rehearse()
