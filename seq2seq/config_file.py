@@ -281,14 +281,13 @@ def _find_in_places(name: str, path: Path, folder: Path | None, kind: str) -> tu
     looked = _unique(str(candidate.parent) for candidate in candidates)
     if any(candidate.is_fifo() for candidate in candidates):
         return candidates[0], f"{name} is a pipe, which can be read only once; write what it gives to a file first"
-    fetched = (
-        f"; get it with s2s fetch {path.parts[0]}" if path.parts[0] in PUBLIC_CORPORA and len(path.parts) > 1 else ""
-    )
+    hint = ""
+    if len(path.parts) > 1 and path.parts[0] in PUBLIC_CORPORA:
+        hint = f"; get it with s2s fetch {path.parts[0]}"
     parents = [Path(parent) for parent in looked if Path(parent).is_dir()]
     beside = [entry.name for parent in parents for entry in parent.iterdir() if entry.is_dir() == (kind == "folder")]
-    return candidates[
-        0
-    ], f"{kind} {name} not found (looked in {', '.join(looked)}){fetched or did_you_mean(path.name, beside)}"
+    hint = hint or did_you_mean(path.name, beside)
+    return candidates[0], f"{kind} {name} not found (looked in {', '.join(looked)}){hint}"
 
 
 def _without_unset(value: Any) -> Any:

@@ -36,7 +36,7 @@ _NO_TEXT = {
     b"PK\x03\x04": _SHEET,
     b"\xd0\xcf\x11\xe0\xa1\xb1": _SHEET,
     b"%PDF-1.": "a PDF; export it as UTF-8 text",
-    b"PAR1": "a Parquet file; name its folder with the key hub",
+    b"PAR1\x15": "a Parquet file; name its folder with the key hub",
     b"\xfd7zXZ\x00": "packed with xz; unpack it, or pack it with gzip",
     b"\x28\xb5\x2f\xfd": "packed with zstd; unpack it, or pack it with gzip",
     **{b"BZh%d1AY&SY" % level: "packed with bzip2; unpack it, or pack it with gzip" for level in range(1, 10)},
@@ -146,7 +146,7 @@ def read_regular(path: Path, largest: int) -> bytes:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
         if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
-        content = file.read(largest + 1)
+        content = file.read(min(status.st_size, largest) + 1)
     if len(content) > largest:
         raise OSError(errno.EFBIG, f"more than {largest:,} bytes", str(path))
     return content

@@ -91,7 +91,7 @@ TABLE = {
         ("model -i text --sample --top-p 2", "--top-p"),
         ("model -i text --sample --temperature nan", "temperature"),
         ("model -i text --prefix-file missing", "missing"),
-        ("model -i text --prefix-file shorter -o kept", "prefixes"),
+        ("model -i text --prefix-file shorter -o kept", "they must be equal"),
         ("model -i text --engine abacus", "--engine"),
         ("model -i text --format xml", "xml"),
         ("model -i text --shortlist missing", "missing"),

@@ -202,8 +202,8 @@ ODD_LINES = st.sampled_from(["", " ", "\r", "a\u2028b", "\x00", "\x0c"])
 def test_as_many_lines_out_as_in(run, lines):
     raw = [line.encode("utf-8", errors="replace") if isinstance(line, str) else line for line in lines]
     content = b"\n".join(raw) + b"\n"
-    if content[:2] == b"\x1f\x8b":
-        return
+    if content.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd")):
+        return  # packed, or so it seems
     for form in ("text", "jsonl"):
         out, _ = run(content, "--format", form)
         assert out.count("\n") == content.count(b"\n")

@@ -20,9 +20,6 @@ WORK = [
     ["train", f"{ODD}.yaml", "--run-dir", RUN],
     ["train", f"{ODD}.yaml", "--run-dir", RUN, "--set=training.max_steps=2"],
     ["train", f"{ODD}.yaml", "--dry-run"],
-    ["train", "run.yaml", f"--set=data.train.source={ODD}.en", f"--set=data.cache_dir={ODD}"],
-    ["train", "run.yaml", f"--set=data.train.source={ODD}.en", "--set=training.max_steps=2"],
-    ["train", "run.yaml", "--run-dir", "runs/tuned", f"--set=training.init_from={RUN}"],
     ["translate", RUN, "-i", f"{ODD}.en", "-o", f"{ODD}.de"],
     ["score", RUN, f"{ODD}.en", f"{ODD}.de", "-o", f"{ODD}.gz"],
     ["bleu", "text", f"{ODD}.en", f"{ODD}.de"],
@@ -51,6 +48,11 @@ def test_names_that_are_no_utf8_work_from_training_to_pictures(tmp_path, monkeyp
     for typed in WORK:
         code, err = s2s(*typed)
         assert (code, "internal error" in err) == (0, False), (typed, err)
+    for key in ("data.train.source", "data.cache_dir", "training.init_from"):  # a run's config.yaml is UTF-8
+        code, err = s2s("train", "run.yaml", "--run-dir", "runs/new", f"--set={key}={ODD}.en")
+        assert (code, len(err.splitlines())) == (2, 1), err
+        assert key in err
+    assert not Path("runs/new").exists()
     assert Path(RUN, "attention.png").stat().st_size
     assert not list(Path().rglob("*\ufffd*")), "a library wrote beside the place"
     Path(RUN, "best", "README.md").read_text(encoding="utf-8")

@@ -1,5 +1,6 @@
 """Going on: a run that was stopped, killed or damaged at any moment ends as one that was not."""
 
+import itertools
 import json
 import os
 import random
@@ -66,6 +67,7 @@ def test_interrupted_in_a_write_or_a_prune_ends_in_the_same_bits(tmp_path, monke
     expected = outcome(tmp_path / "whole")
     moments = [("os.rename", 3), ("os.rename", 8), ("shutil.rmtree", 1), ("shutil.rmtree", 4), ("os.fsync", 30)]
     moments += [("os.rename", 11), ("os.rename", 12), ("shutil.rmtree", 2), ("os.fsync", 77)]
+    later_processes = itertools.count()
     for name, count in moments:
         folder = tmp_path / f"{name}-{count}"
         with monkeypatch.context() as patch:
@@ -80,6 +82,7 @@ def test_interrupted_in_a_write_or_a_prune_ends_in_the_same_bits(tmp_path, monke
             patch.setattr(f"{module}.{function}", dying)
             with pytest.raises(Killed):
                 train(folder, **FULL)
+        monkeypatch.setattr("seq2seq.atomic._TOKEN", f"{next(later_processes):08x}")
         train(folder, **FULL)
         assert outcome(folder) == expected, f"died at call {count} of {name}"
 

@@ -178,7 +178,7 @@ def test_one_line_a_pair_in_order(model, files, capfd):
         log_prob, tokens = line.split("\t")
         assert float(log_prob) == pytest.approx(score.log_prob, abs=1e-3)
         assert int(tokens) == score.tokens
-    assert f"line {len(PAIRS) + 3} is longer" in err
+    assert f"line {len(PAIRS) + 3} is too long" in err
     assert err.count("not UTF-8") == 2
 
 

@@ -172,8 +172,8 @@ def test_what_dead_processes_left_is_cleared_away_and_what_is_being_written_is_n
     assert not elsewhere.exists()
 
 
-def test_processes_that_write_one_file_leave_one_of_their_versions(tmp_path):
-    os.chdir(tmp_path)
+def test_processes_that_write_one_file_leave_one_of_their_versions(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     target = tmp_path / "note"
 
     def write(letter: str) -> None:

@@ -167,8 +167,8 @@ def test_unequal_sides_are_counted_before_training(folder, capfd):
         file.write("eins\n")
     assert train() == 2
     message = capfd.readouterr().err
-    assert "1500" in message
-    assert "1501" in message
+    assert "1,500" in message
+    assert "1,501" in message
 
 
 def test_fine_tuning_starts_from_the_model_and_keeps_its_vocabulary(folder, capfd):

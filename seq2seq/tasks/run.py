@@ -176,16 +176,15 @@ def _trainer(
 ) -> Trainer:
     sampler = training_sampler(config, work, here)
 
-    def validate(model: torch.nn.Module):
-        if here.is_main and folder.metrics.exists():
+    def before_validation() -> None:
+        if folder.metrics.exists():
             on_validation()
-        return work.validate(model)
 
     return Trainer(
         module=work.model.to(here.device),
         stream=BatchStream(sampler, work.make_batch, pin_memory=here.device.type == "cuda"),
         compute_loss=work.compute_loss,
-        validate=validate,
+        validate=work.validate,
         save_best=_best_saver(config, work, folder, command),
         config=config.training,
         runtime=here,
@@ -193,6 +192,7 @@ def _trainer(
         rehearsal=(work.make_batch(indices, 0) for indices in sampler.largest_batches()),
         measure=work.measure,
         judge_start=work.can_start,
+        before_validation=before_validation,
     )
 
 

@@ -61,6 +61,7 @@ class Trainer:
         rehearsal: Iterable[Any] = (),
         measure: str = "",
         judge_start: bool = False,
+        before_validation: Callable[[], None] = lambda: None,
     ):
         """Prepare; `run` trains.
 
@@ -77,11 +78,12 @@ class Trainer:
             rehearsal: batches that are tried first, such as the largest.
             measure: what decides the values that `validate` finds; where it changed, the best model is measured anew.
             judge_start: the weights to start from are validated too, and may be the best.
+            before_validation: called on the main rank; a signal does not interrupt it, as it does a validation.
         """
         self.module, self.stream, self.config, self.runtime = module, stream, config, runtime
         self.state = RunState()
         self._folder = Path(folder)
-        self._measure, self._judge_start = measure, judge_start
+        self._measure, self._judge_start, self._before_validation = measure, judge_start, before_validation
         self._validate, self._save_best, self._rehearsal = validate, save_best, rehearsal
         if config.shard:
             deal_out(module, runtime)
@@ -284,6 +286,8 @@ class Trainer:
         """
         state = self.state
         self._monitor.doing = "validating"
+        if self.runtime.is_main:
+            self._before_validation()
         state.window.seconds += self._lap()
         began = self._seconds
         with self._averaged(), undisturbed(self.module):
