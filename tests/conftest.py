@@ -5,6 +5,9 @@ import signal
 import threading
 from pathlib import Path
 
+if "PYTEST_XDIST_WORKER" in os.environ:  # the processes share the CPUs; what torch reads when it is imported
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import pytest
 import torch
 from tqdm import tqdm
