@@ -300,7 +300,9 @@ def _possible_size(error: RuntimeError, config: TokenizerConfig) -> int:
     if found := re.search(r"set it to a value <= (\d+)", message):
         possible = int(found.group(1))
         logger.warning(
-            "tokenizer.vocab_size: the corpus is too small for %d pieces; using %d", config.vocab_size, possible
+            "tokenizer.vocab_size: the corpus is too small for %s pieces; using %s",
+            f"{config.vocab_size:,}",
+            f"{possible:,}",
         )
         return possible
     if found := re.search(r"required_chars\. \d+ vs (\d+)", message):

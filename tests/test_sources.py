@@ -286,6 +286,12 @@ def test_a_header_never_becomes_a_class(tmp_path, head):
     assert len(list(open_labelled(SourceConfig(tsv=write(tmp_path / "y.tsv", *REVIEWS))))) == 90
 
 
+def test_a_header_of_swapped_columns_names_them_rightly(tmp_path):
+    path = write(tmp_path / "x.tsv", "sentiment\treview", *("\t".join(line.split("\t")[::-1]) for line in REVIEWS))
+    named = r"\(text_column: review, label_column: sentiment\)"
+    check_one_line(SourceConfig(tsv=path), rf"line 1 looks like a header .*{named}, or remove it$", labelled=True)
+
+
 @pytest.mark.parametrize(
     "lines",
     [

@@ -28,7 +28,7 @@ from seq2seq.data.spans import (
     Span,
     read_together,
 )
-from seq2seq.data.tables import has_label_of_its_own, is_called, looks_like_header, table_format
+from seq2seq.data.tables import LABEL_WORDS, has_label_of_its_own, is_called, looks_like_header, table_format
 from seq2seq.errors import DataError, counted, did_you_mean
 from seq2seq.lines import as_one_line, read_lines
 
@@ -244,7 +244,9 @@ class _Table(_LineFile):
             return
         is_class = self._kind is LabelledText and has_label_of_its_own(self._path, self._format, *heads, places[1])
         if is_class or looks_like_header(heads):
-            named = ", ".join(f"{key}: {head}" for key, head in zip(columns.keys, heads, strict=True))
+            is_swapped = self._kind is LabelledText and heads[0].strip().casefold() in LABEL_WORDS
+            wanted = heads[::-1] if is_swapped else heads
+            named = ", ".join(f"{key}: {head}" for key, head in zip(columns.keys, wanted, strict=True))
             raise DataError(
                 f"{self._path}: line 1 looks like a header ({_listed(heads)}); name its columns ({named}), or remove it"
             )
