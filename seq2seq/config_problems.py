@@ -101,7 +101,7 @@ def _all_keys(section: type[Section], prefix: str = "") -> Iterator[str]:
 def is_meant_otherwise(problem: Mapping[str, Any]) -> bool:
     """Whether a line about the problem would stand beside one that says what is really wrong."""
     # in a place for one source or a list of them: that a list is no source, that a source is no list, and that a list
-    # without its wrong entries is too short is not worth a line beside what is told of the source or the entries
+    # without its wrong entries is too short needs no line of its own beside the problem of the source or the entries
     if not any(map(_is_union_branch, problem["loc"][-1:])):
         return False
     match problem["type"]:

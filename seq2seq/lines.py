@@ -2,7 +2,7 @@
 
 A line ends at `\\n` and nowhere else (one `\\r` before it goes), so U+2028, U+0085 or `\\f` inside a sentence never
 shift the lines that follow. Text is UTF-8, and a byte order mark before it is no part of it; bytes that are not UTF-8
-are replaced, and the caller is told the line number. UTF-16 and what is no text at all are refused.
+are replaced, and reported with the line number. UTF-16 and files that are not text are refused.
 """
 
 import codecs
@@ -71,7 +71,7 @@ def open_bytes(path: Path, offset: int = 0, keeps_bom: bool = False) -> BinaryIO
 
 
 def damaged(path: Path, number: int, error: Exception) -> DataError:
-    """What is told of a file that broke off behind line `number` with one of DAMAGE."""
+    """The error for a file that broke off after line `number` with one of DAMAGE."""
     return DataError(f"{path}: damaged after line {number:,} ({error}); fetch or pack the file again")
 
 

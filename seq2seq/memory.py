@@ -20,7 +20,7 @@ class Splittable(Protocol):
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that a tensor did not fit, on a GPU or on a processor."""
+    """Whether an error says that a tensor did not fit, on a GPU or on a CPU."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
     text = str(error)

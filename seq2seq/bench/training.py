@@ -25,6 +25,7 @@ from seq2seq.data.batches import BatchStream, TranslationBatch
 from seq2seq.errors import UserError
 from seq2seq.runtime import Runtime
 from seq2seq.tasks import translation
+from seq2seq.tasks.identity import Sources
 from seq2seq.tasks.initial import complete, load_initial
 from seq2seq.tasks.run import training_sampler
 from seq2seq.tasks.work import Work
@@ -50,7 +51,7 @@ NOTES = [
     "tokens/s: source and target tokens without padding, ends included; median of the rounds (lowest-highest)",
     "speed ratio: tokens/s of seq2seq over those of the system, of rounds that stood side by side",
     "matmul rate: the share of the measured rate of one large matrix product that tokens/s times FLOPs a token makes",
-    "peak MiB: growth of the one process while a system was built and trained on the largest batches; on a processor "
+    "peak MiB: growth of the one process while a system was built and trained on the largest batches; on a CPU "
     "these are its pages in memory",
     "the allocator keeps large blocks (glibc's mallopt, unless MALLOC_MMAP_THRESHOLD_ is set): for the whole process, "
     "so the other toolkits, which do not ask for it, are faster here than on their own",
@@ -193,7 +194,7 @@ def bench_training(
     with contextlib.closing(here), contextlib.ExitStack() as stack:
         runtimes.seed_everything(config.seed)
         progress("preparing")
-        work = translation.build(config, initial, translation.open_sources(config, cache), None, cache, here)
+        work = translation.build(config, initial, Sources.open(config, cache), None, cache, here)
         entrants, left_out = _enter(config, work, peers, here, stack, progress)
         steps = _warm_up(entrants, rounds, here, progress)
         rates = []

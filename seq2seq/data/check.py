@@ -74,7 +74,7 @@ def check_corpora(
 
     Args:
         corpora: what to check.
-        num_workers: processes; 0 is one a processor.
+        num_workers: processes; 0 is one per CPU.
         progress: is told how many examples more are done.
     """
     several = len(corpora.train) > 1

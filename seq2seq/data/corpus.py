@@ -105,7 +105,7 @@ def prepare_corpus(
 ) -> TokenCorpus:
     """The sentence pairs of `sources` as ids: from the cache if it has them, else built into it.
 
-    With `filters` None every pair is kept, in order. The result does not depend on `num_workers` (0: one a processor).
+    With `filters` None every pair is kept, in order. The result does not depend on `num_workers` (0: one per CPU).
 
     Raises:
         DataError: a source cannot be read, or no pair is left.
@@ -204,7 +204,7 @@ def _remove_abandoned(cache_dir: Path, but: Path) -> None:
 
 
 def _is_whole(folder: Path, fingerprint: str) -> bool:
-    """Whether a corpus is there; one that is damaged is told."""
+    """Whether a corpus is there; warns of one that is damaged."""
     try:
         _read_manifest(folder, fingerprint)
     except DamagedFile as error:

@@ -65,7 +65,7 @@ def id_type(vocab_size: int) -> np.dtype:
 
 
 def encode_spans(spans: Iterable[Span], encoding: Encoding, num_workers: int) -> Iterator[EncodedBlock]:
-    """The examples, filtered (duplicates aside) and tokenised, in their order; `num_workers` 0 is one a processor.
+    """The examples, filtered (duplicates aside) and tokenised, in their order; `num_workers` 0 is one per CPU.
 
     Raises:
         DataError: an example is not what it should be.

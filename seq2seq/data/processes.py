@@ -35,7 +35,7 @@ def in_processes(
     Args:
         work: sent to each process once; with what it holds it can be pickled.
         items: sent to a process each; so are the results back.
-        num_workers: processes; 0 is one a processor.
+        num_workers: processes; 0 is one per CPU.
         worth_it: with fewer items no process is started.
 
     Raises:

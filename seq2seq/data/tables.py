@@ -147,7 +147,7 @@ def has_label_of_its_own(path: Path, form: TableFormat, text: str, label: str, p
 
 
 def label_problem(labels: int, examples: int) -> str | None:
-    """What is told where so many labels are no classes: the text stands in their place."""
+    """The error message where there are too many labels to be classes: the columns are probably swapped."""
     if labels <= _MOST_LABELS or 2 * labels <= examples:
         return None
     return f"{labels:,} labels for {examples:,} examples; are the columns swapped? (keys text_column, label_column)"

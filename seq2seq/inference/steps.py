@@ -20,7 +20,7 @@ from seq2seq.model.transformer import DecoderCache, Transformer
 from seq2seq.search import StepModel
 from seq2seq.tokenizer import TokenizerPair
 
-# Sentences that a processor encodes at a time: enough for its products to be fast.
+# Sentences that a CPU encodes at a time: enough for its products to be fast.
 ENCODED_TOGETHER = 64
 # Ids that stand for those that are left out, about.
 STAND_INS = 256
@@ -54,7 +54,7 @@ class TransformerSteps:
         return self._model.new_cache(self._encode(source, mask), mask, beam_size, max_length)
 
     def _encode(self, source: Tensor, mask: Tensor) -> Tensor:
-        """Memory (B, S, D); a processor encodes some sentences at a time, those of about one length where they come
+        """Memory (B, S, D); a CPU encodes some sentences at a time, those of about one length where they come
         ordered, with no more padding than these need."""
         if self.device.type != "cpu" or len(source) <= ENCODED_TOGETHER:
             return self._model.encode(source, mask)

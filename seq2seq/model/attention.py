@@ -19,7 +19,7 @@ from seq2seq.model.dropout import Dropout
 from seq2seq.model.functions import plain
 from seq2seq.model.positions import RotaryPositions
 
-# Below this many weights a head, two plain products are faster on a processor than the fused kernel.
+# Below this many weights a head, two plain products are faster on a CPU than the fused kernel.
 PLAIN_BELOW = 128 * 128
 # How large the projections that `mimic` makes of others are beside them; more makes attention too sharp to begin with.
 LIKENESS = 0.5

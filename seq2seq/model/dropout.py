@@ -1,4 +1,4 @@
-"""Dropout that costs little on a processor.
+"""Dropout that costs little on a CPU.
 
 torch draws one random number for each element; a byte for each is enough and takes a quarter of the time, which in a
 small model is a noticeable part of a training step. Every layer of the model uses this class.
@@ -12,7 +12,7 @@ from torch.nn import functional
 class Dropout(nn.Module):
     """Set a share of the elements to zero in training and scale the rest (Srivastava et al. 2014).
 
-    On a processor the share is `rate` rounded to a multiple of 1/256 (0.1 is 26/256), and the rest is scaled by the
+    On a CPU the share is `rate` rounded to a multiple of 1/256 (0.1 is 26/256), and the rest is scaled by the
     inverse of exactly what is kept, so that the expected value is the input.
     """
 

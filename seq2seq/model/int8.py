@@ -1,4 +1,4 @@
-"""Linear layers with 8-bit weights, for decoding on a processor: a quarter of the memory to read, and faster products.
+"""Linear layers with 8-bit weights, for decoding on a CPU: a quarter of the memory to read, and faster products.
 
 `inference.loading` turns a model's linear layers into these where a user asks for int8. Weights have a scale for each
 output, found once; inputs have one for each call, found as they come (dynamic quantization). So a row's result depends

@@ -209,7 +209,7 @@ class DecoderCache:
 
 
 def padding_bias(mask: Tensor) -> Tensor | None:
-    """`key_bias`, or None where a processor sees at once that nothing is padded; asking a GPU would make it wait."""
+    """`key_bias`, or None where a CPU sees at once that nothing is padded; asking a GPU would make it wait."""
     if mask.device.type == "cpu" and not torch.compiler.is_compiling() and bool(mask.all()):
         return None
     return key_bias(mask)

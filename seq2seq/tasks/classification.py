@@ -17,7 +17,7 @@ from seq2seq.config_values import displayed_labels
 from seq2seq.data.batches import ClassificationBatch, ClassificationBatches, validation_batches
 from seq2seq.data.corpus import TokenCorpus, prepare_labelled_corpus
 from seq2seq.data.filters import PairFilter
-from seq2seq.data.sources import LabelledText, Source, open_labelled
+from seq2seq.data.sources import LabelledText, Source
 from seq2seq.errors import ConfigError, DataError, some_of
 from seq2seq.evaluation.classification import classification_report
 from seq2seq.inference.classifier import Classifier
@@ -33,15 +33,6 @@ from seq2seq.training.loss import classification_loss
 from seq2seq.training.state import Sample, Validation
 
 MEASURES = ("accuracy", "precision", "recall", "f1")
-
-
-def open_sources(config: Config, cache: Path) -> Sources:
-    """The corpora of the configuration; what has to be known of large files is kept in the folder `cache`.
-
-    Raises:
-        DataError: a corpus cannot be read as what it was said to be.
-    """
-    return Sources.of(config.data, lambda source: open_labelled(source, cache))
 
 
 def build(

@@ -6,14 +6,14 @@ of the initial model. `tasks.run` compares both before it goes on.
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from seq2seq import atomic, config_file
-from seq2seq.config import Config, DataConfig, SourceConfig
-from seq2seq.data.sources import Source
+from seq2seq.config import Config, SourceConfig
+from seq2seq.data.sources import Source, open_labelled, open_pairs
 from seq2seq.model_folder import LoadedModel
 
 # What may have another value when a run goes on, and what then happens. A name of a section stands for all its keys.
@@ -56,10 +56,21 @@ class Sources:
     tests: Mapping[str, Source]
 
     @classmethod
-    def of(cls, config: DataConfig, opened: Callable[[SourceConfig], Source]) -> "Sources":
-        """All that the data section names, each `opened`."""
-        tests = {name: opened(source) for name, source in config.test.items()}
-        return cls(tuple(map(opened, config.train_sources)), opened(config.valid), tests)
+    def open(cls, config: Config, cache: Path) -> "Sources":
+        """The corpora of the configuration; what has to be known of large files is kept in the folder `cache`.
+
+        Raises:
+            DataError: a corpus cannot be read as what it was said to be.
+        """
+
+        def opened(source: SourceConfig) -> Source:
+            if config.task == "classification":
+                return open_labelled(source, cache)
+            return open_pairs(source, config.source_language or "", config.target_language or "", cache)
+
+        data = config.data
+        tests = {name: opened(source) for name, source in data.test.items()}
+        return cls(tuple(map(opened, data.train_sources)), opened(data.valid), tests)
 
 
 def may_change(key: str) -> bool:

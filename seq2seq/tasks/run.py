@@ -71,7 +71,7 @@ def train(
     with contextlib.ExitStack() as stack:
         with contextlib.closing(_started(config)) as here:
             with leaving_at_once(here, "stopping; the same command continues the preparation"):
-                sources = _task(config).open_sources(config, cache)
+                sources = Sources.open(config, cache)
 
                 def take() -> None:
                     stack.enter_context(alone_in(folder))
@@ -109,7 +109,7 @@ def describe(config: Config, path: Path) -> str:
     check_place(folder, config)
     with contextlib.closing(_started(config)) as here:
         cache = folder.cache(config)
-        sources = _task(config).open_sources(config, cache)
+        sources = Sources.open(config, cache)
         changed = differences(folder, config, identity(config, sources, initial))
         if error := refusal(folder, changed):
             logger.warning("training would be refused:\n%s", error)

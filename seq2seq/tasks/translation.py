@@ -13,11 +13,11 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from seq2seq.config import Config, SourceConfig
+from seq2seq.config import Config
 from seq2seq.data.batches import TranslationBatch, TranslationBatches, validation_batches
 from seq2seq.data.corpus import TokenCorpus, prepare_corpus
 from seq2seq.data.filters import PairFilter
-from seq2seq.data.sources import Pair, Source, open_pairs
+from seq2seq.data.sources import Pair, Source
 from seq2seq.data.word_pairs import SWAP_LINES, sides_are_swapped
 from seq2seq.evaluation.text import Score, score_texts
 from seq2seq.inference.engines import TorchEngine
@@ -35,20 +35,6 @@ from seq2seq.training.loss import LossSum, translation_loss
 from seq2seq.training.state import Sample, Validation
 
 logger = logging.getLogger(__name__)
-
-
-def open_sources(config: Config, cache: Path) -> Sources:
-    """The corpora of the configuration; what has to be known of large files is kept in the folder `cache`.
-
-    Raises:
-        DataError: a corpus cannot be read as what it was said to be.
-    """
-    languages = config.source_language or "", config.target_language or ""
-
-    def opened(source: SourceConfig) -> Source:
-        return open_pairs(source, *languages, cache)
-
-    return Sources.of(config.data, opened)
 
 
 def build(

@@ -177,7 +177,7 @@ def _told(problems: list[str], config: Config) -> Iterator[str]:
     yield f"a run stopped at step {STOPPED_AT} and resumed is not the uninterrupted one: {len(problems)} differences"
     yield from problems[:MOST_SHOWN]
     if config.training.device != "cpu" and torch.cuda.is_available():
-        yield "equal bits are promised on a processor; see whether it holds there with --set training.device=cpu"
+        yield "equal bits are promised on a CPU; see whether it holds there with --set training.device=cpu"
 
 
 @contextlib.contextmanager

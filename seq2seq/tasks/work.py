@@ -85,7 +85,14 @@ def prepare_tokenizers(
     """
 
     def made() -> TokenizerPair:
-        return initial.tokenizers if initial is not None else _train_tokenizers(config, texts)
+        if initial is None:
+            return _train_tokenizers(config, texts)
+        unused = [key for key in sorted(config.tokenizer.model_fields_set) if not key.startswith("sampling")]
+        if unused and runtime.is_main:
+            logger.warning(
+                "tokenizer.%s: not used; the tokenizers come from training.init_from", ", tokenizer.".join(unused)
+            )
+        return initial.tokenizers
 
     if folder is None:
         return made()
@@ -96,7 +103,7 @@ def prepare_tokenizers(
     if initial is not None and initial.tokenizers.fingerprint != tokenizers.fingerprint:
         raise ModelError(
             f"training.init_from: {initial.folder} has another vocabulary than {folder}, with which this run began; "
-            "put that model back, or begin again with --overwrite"
+            "put that model back, or start over with --overwrite"
         )
     return tokenizers
 

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from seq2seq.data.batches import ClassificationBatch, TranslationBatch
 
-# Rows of logits held at a time, on a processor as many as make so many logits: fewer make slow products, all together
+# Rows of logits held at a time, on a CPU as many as make so many logits: fewer make slow products, all together
 # would fill memory.
 CPU_ROWS, CPU_LOGITS, GPU_ROWS = 256, 2**23, 8192
 

@@ -31,7 +31,7 @@ class Results:
             self._show(loss, self._runtime.world_size / max(1.0, targets))
 
     def due(self, step: int) -> bool:
-        """Whether results are read now; on a processor they always are, because nothing waits for it."""
+        """Whether results are read now; on a CPU they always are, because nothing waits for it."""
         config = self._config
         every = (config.log_every, config.validate_every, config.checkpoint_every)
         return self._runtime.device.type == "cpu" or any(step % interval == 0 for interval in every)

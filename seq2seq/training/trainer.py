@@ -1,7 +1,7 @@
 """The trainer that translation and classification share: steps, validation, checkpoints, and going on.
 
 `tasks` hands it a module, a stream of batches and three callables; what a run remembers is a `RunState`. A run that
-was killed at any moment and is started again ends, on a processor, in the same bits as one that was not.
+was killed at any moment and is started again ends, on a CPU, in the same bits as one that was not.
 """
 
 import contextlib
