@@ -46,6 +46,7 @@ _OTHER_BOMS = {
     codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16",
 }  # fmt: skip
 _WITHOUT_BOM = ("UTF-32LE", "UTF-32BE", "UTF-16LE", "UTF-16BE")
+_FEWEST_BYTES = 24  # that show an encoding without a byte order mark; a few control characters can look like anything
 
 
 def open_bytes(path: Path, offset: int = 0, keeps_bom: bool = False) -> BinaryIO:
@@ -104,7 +105,7 @@ def _problem(head: bytes) -> str | None:
         if head.startswith(magic):
             return problem
     encoding = next((encoding for bom, encoding in _OTHER_BOMS.items() if head.startswith(bom)), None)
-    if encoding is None and b"\0" in head:
+    if encoding is None and b"\0" in head and len(head) >= _FEWEST_BYTES:
         encoding = next((guess for guess in _WITHOUT_BOM if _is_in(head, guess)), None)
     return encoding and f"{encoding} text; convert it to UTF-8 (iconv -f {encoding} -t UTF-8)"
 

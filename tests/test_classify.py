@@ -204,6 +204,8 @@ def test_as_many_lines_out_as_in(run, lines):
     content = b"\n".join(raw) + b"\n"
     if content.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd")):
         return  # packed, or so it seems
+    if b"\0" in content and len(content) >= 24:
+        return  # so much of it may be UTF-16
     for form in ("text", "jsonl"):
         out, _ = run(content, "--format", form)
         assert out.count("\n") == content.count(b"\n")

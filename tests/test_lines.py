@@ -58,7 +58,7 @@ def test_reading_goes_on_where_it_was_behind_a_byte_order_mark(write, monkeypatc
         TEXT,
         "a\tb\n" * 5000,
         "これはペンです。\n" * 9,
-        "да\nнет\n",
+        "да\nнет\nможет быть\n",
         "ไทย\nภาษาไทย\n",
         "English\tDeutsch\r\none\teins\r\n",
     ],

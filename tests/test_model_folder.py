@@ -131,7 +131,7 @@ def test_a_model_moves_as_one_thing_and_a_run_stands_for_its_best(tmp_path, toke
 
 def test_a_best_folder_whose_replacement_was_killed_is_found(tmp_path, tokenizer):
     save_translation(tmp_path / "demo" / "best", tokenizer)
-    os.rename(tmp_path / "demo" / "best", tmp_path / "demo" / ".best.123-0123abcd-0.old")
+    os.rename(tmp_path / "demo" / "best", tmp_path / "demo" / ".best.123-0123abcd01234567-0.old")
     assert load_model(tmp_path / "demo").task == "translation"
 
 

@@ -80,7 +80,7 @@ def test_the_bar_moves_every_second_from_the_first_step_and_changes_nothing(tmp_
         train(tmp_path / "shown", rehearsal=[toy_run.make_batch(*toy_run.examples())], **slow, **settings)
     lines = lines_of(written)
     assert max(map(len, lines)) <= 77
-    steps = [line for line in lines if "loss" in line]
+    steps = [line for line in lines if "  loss " in line]
     assert len({re.search(r"step \d+", line)[0] for line in steps}) >= 2
     layout = r"%\|.*\| step \d+  loss \d+\.\d{3}(  [\d,]+ tokens/s)?  \[\d\d:\d\d(, \d\d:\d\d left)?]$"
     assert all(re.search(layout, line) for line in steps), steps
