@@ -41,7 +41,7 @@ from seq2seq.tokenizer import TokenizerPair
 
 FORMAT, FORMAT_VERSION = "seq2seq model", 1
 CONFIG, WEIGHTS, GENERATION, CARD = "config.json", "model.safetensors", "generation_config.json", "README.md"
-RUNS, RUN_CONFIG = Path("runs"), "config.yaml"
+RUNS, RUN_CONFIG, RUN_METRICS = Path("runs"), "config.yaml", "metrics.jsonl"
 SPECIAL_IDS = ("start_id", "eos_id", "pad_id", "unk_id")
 
 
@@ -267,7 +267,17 @@ def _first_validation(run: Path) -> str:
         return "the first validation"
     if training.init_from:
         return "the first validation, at the start of training"
-    return f"the first validation, at step {min(training.validate_every, training.max_steps or math.inf):,}"
+    step = min(training.validate_every, training.max_steps or math.inf)
+    return f"the first validation, at step {step:,}{_latest(run / RUN_METRICS)}"
+
+
+def _latest(metrics: Path) -> str:
+    """Where a run is that has no validation yet, as far as it was logged."""
+    try:
+        record = json.loads(metrics.read_text(encoding="utf-8").splitlines()[-1])
+        return f" (now at step {record['step']:,}, loss {record['loss']:.3f})"
+    except (OSError, ValueError, LookupError, TypeError):
+        return ""
 
 
 def _describe(

@@ -284,6 +284,10 @@ def test_table_and_document_say_the_same(kind, request):
     report = report[0] if kind == "trained" else report
     document = json.loads(json.dumps(report.as_dict()))
     lines = list(report.lines())
+    narrow = "\n".join(report.lines(most_columns=40))
+    table = [line.split("  ") for line in lines[3 : 4 + len(report.systems)]]
+    assert all(cell.strip() in narrow for row in table for cell in row)
+    assert list(report.lines(most_columns=500)) == lines
     assert lines[0].startswith("machine: ")
     assert torch.__version__ in lines[0]
     assert document["machine"]["transformers"] in lines[0]

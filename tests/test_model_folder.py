@@ -244,6 +244,14 @@ def test_missing_models_are_named(tmp_path, tokenizer, monkeypatch):
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
     with pytest.raises(ModelError, match="no best model yet"):
         find_model(tmp_path / "run")
+    (tmp_path / "run" / "config.yaml").write_text(
+        "source_language: en\ntarget_language: de\ndata: {train: {tsv: a.tsv}, valid: {tsv: b.tsv}}\n"
+    )
+    with pytest.raises(ModelError, match=r"it comes with the first validation, at step 500$"):
+        find_model(tmp_path / "run")
+    (tmp_path / "run" / "metrics.jsonl").write_text('{"step": 50, "loss": 4.0}\n{"step": 100, "loss": 3.25}\n')
+    with pytest.raises(ModelError, match=r"at step 500 \(now at step 100, loss 3\.250\)$"):
+        find_model(tmp_path / "run")
 
 
 def test_a_full_disk_leaves_the_model_that_was_there(tmp_path, tokenizer):

@@ -72,8 +72,8 @@ class Report:
             "notes": self.notes,
         }
 
-    def lines(self) -> Iterator[str]:
-        """For people."""
+    def lines(self, most_columns: int | None = None) -> Iterator[str]:
+        """For people: a table, or where it is wider than `most_columns`, a paragraph for each system."""
         yield f"machine: {_listed(self.machine)}"
         yield f"work: {_listed(self.work)}"
         yield ""
@@ -83,9 +83,14 @@ class Report:
             *([column.cell(system) for column in columns] for system in self.systems),
         ]
         widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-        for row in rows:
-            name, *cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-            yield "  ".join([name, *(cell.strip().rjust(len(cell)) for cell in cells)]).rstrip()
+        if most_columns is not None and sum(widths) + 2 * len(widths) > most_columns:
+            for name, *cells in rows[1:]:
+                yield name
+                yield from (f"  {title}: {cell}" for title, cell in zip(rows[0][1:], cells, strict=True))
+        else:
+            for row in rows:
+                name, *cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+                yield "  ".join([name, *(cell.strip().rjust(len(cell)) for cell in cells)]).rstrip()
         yield ""
         yield from (f"not measured: {one.name}: {one.reason}" for one in self.left_out)
         yield from self.notes

@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -191,5 +193,5 @@ def _show(report: "Report", form: str) -> None:
     if form == "json":
         click.echo(json.dumps(report.as_dict(), indent=1, ensure_ascii=False))
         return
-    for line in report.lines():
+    for line in report.lines(shutil.get_terminal_size().columns if sys.stdout.isatty() else None):
         click.echo(line)
