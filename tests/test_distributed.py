@@ -103,7 +103,7 @@ def test_another_number_of_ranks_goes_on_and_says_so(tmp_path):
     finish(start(tmp_path, 2, "max_steps=10"))
     ((code, output, errors),) = finish(start(tmp_path, 1, "max_steps=20"))
     assert code == 0, errors
-    assert "written by 2 processes, now there are 1" in errors
+    assert "written by 2 ranks, this run has 1:" in errors
     assert json.loads(output)["step"] == 20
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from seq2seq import checkpoint as checkpoints
 from seq2seq.config import TrainingConfig
-from seq2seq.errors import CheckpointError
+from seq2seq.errors import CheckpointError, counted
 from seq2seq.runtime import Runtime, random_state, restore_random_state
 from seq2seq.training.monitor import Monitor
 from seq2seq.training.optim import ExponentialMovingAverage, load_optimizer_tensors, optimizer_tensors
@@ -65,7 +65,7 @@ class Snapshots:
             ) from error
         if saved.state["world_size"] != self._runtime.world_size:
             self._monitor.say(
-                f"the checkpoint was written by {saved.state['world_size']} processes, and now runs on "
+                f"the checkpoint was written by {counted(saved.state['world_size'], 'rank')}, this run has "
                 f"{self._runtime.world_size}: no data is lost, but a step has another size",
                 logging.WARNING,
             )
