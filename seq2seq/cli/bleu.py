@@ -244,10 +244,7 @@ def _files_of(config: "Config | None") -> dict[str, Path]:
     if config is None:
         return {}
     return {
-        f"data.test.{name}.{side}": path
-        for name, source in config.data.test.items()
-        for side in ("source", "target", "tsv", "jsonl")
-        if (path := getattr(source, side)) is not None
+        f"data.test.{name}.{side}": path for name, source in config.data.test.items() for side, path in source.files()
     }
 
 

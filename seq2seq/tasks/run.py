@@ -84,9 +84,10 @@ def train(
                 _on_main(here, take)
                 work = _build(config, initial, sources, folder.tokenizer, cache, here)
                 _on_main(here, note)
-                trainer = _trainer(config, work, folder, here, command, on_validation)
+                sampler = training_sampler(config, work, here)
+                trainer = _trainer(config, work, sampler, folder, here, command, on_validation)
                 if here.is_main:
-                    for line in _figures(config, work, training_sampler(config, work, here), here):
+                    for line in _figures(config, work, sampler, here):
                         logger.info("%s", line)
             result = trainer.run()
         if not here.is_main:
@@ -115,9 +116,10 @@ def describe(config: Config, path: Path) -> str:
             logger.warning("training would be refused:\n%s", error)
         is_stale = not folder.tokenizer.is_dir() or any(makes_other_tokenizers(key) for key, _ in changed)
         work = _build(config, initial, sources, None if is_stale else folder.tokenizer, cache, here)
-        figures = _figures(config, work, training_sampler(config, work, here), here)
+        sampler = training_sampler(config, work, here)
+        figures = _figures(config, work, sampler, here)
         with waiting_for("timing a few steps", shown=here.is_main):
-            trainer = _trainer(config, work, folder, here, command="", on_validation=lambda: None)
+            trainer = _trainer(config, work, sampler, folder, here, command="", on_validation=lambda: None)
             with contextlib.closing(trainer.stream):
                 a_step = trainer.time_steps()
         figures.append(f"time: {estimate(config.training, *a_step)}")
@@ -172,10 +174,14 @@ def _build(
 
 
 def _trainer(
-    config: Config, work: Work, folder: RunFolder, here: Runtime, command: str, on_validation: Callable[[], None]
+    config: Config,
+    work: Work,
+    sampler: TokenBudgetSampler,
+    folder: RunFolder,
+    here: Runtime,
+    command: str,
+    on_validation: Callable[[], None],
 ) -> Trainer:
-    sampler = training_sampler(config, work, here)
-
     def before_validation() -> None:
         if folder.metrics.exists():
             on_validation()

@@ -346,7 +346,7 @@ class Trainer:
         """Validate the best model in the way that counts now, where that is another than before.
 
         Values of different measures cannot be compared. Where the weights of the best model are not to be had, or are
-        dealt out, the next validation is the first that counts.
+        sharded, the next validation is the first that counts.
         """
         if self.state.best_step is None or self.state.measure == self._measure:
             return False
