@@ -18,7 +18,7 @@ from seq2seq import atomic
 from seq2seq.errors import DataError, ModelError, RunError
 from seq2seq.lines import read_lines
 from seq2seq.tensors import DamagedFile, read_tensors, tensor_bytes
-from seq2seq.tokenizer import TokenizerPair
+from seq2seq.text.tokenizer import TokenizerPair
 
 CANDIDATES = 100
 # Pieces that are on every shortlist, the most frequent ones: what no single source piece stands for.

@@ -7,9 +7,9 @@ from foreign_models import SOURCE, TARGET
 
 from seq2seq.config import Config, DataConfig, ModelConfig, SearchConfig, SourceConfig, TokenizerConfig
 from seq2seq.model.transformer import Transformer
-from seq2seq.model_folder import LoadedModel, load_model, save_model
+from seq2seq.store.model_folder import LoadedModel, load_model, save_model
 from seq2seq.tensors import distinct
-from seq2seq.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 SIZES = dict(
     preset=None, d_model=16, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, d_ff=24, max_length=80,

@@ -11,10 +11,10 @@ from foreign_models import SOURCE, TARGET, train_marian
 from our_models import make_ours, our_tokenizers
 
 from seq2seq import atomic
-from seq2seq.conversion import Probe, export_argos
 from seq2seq.errors import ModelError, UserError
 from seq2seq.interop.argos import ArgosLanguages, argos_obstacles, write_argos
-from seq2seq.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.workflows.convert import Probe, export_argos
 
 pytest.importorskip("ctranslate2")
 

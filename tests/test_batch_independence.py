@@ -20,7 +20,7 @@ from seq2seq.inference.steps import TransformerSteps
 from seq2seq.inference.translator import Translator
 from seq2seq.model.transformer import Transformer
 from seq2seq.tasks import translation as task
-from seq2seq.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 MODES = [
     dict(beam_size=1),

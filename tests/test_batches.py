@@ -23,7 +23,7 @@ from seq2seq.data.corpus import prepare_corpus, prepare_labelled_corpus
 from seq2seq.data.sampler import TokenBudgetSampler
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import CheckpointError
-from seq2seq.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 WORDS = ("the", "a", "man", "woman", "dog", "house", "reads", "writes", "carries", "repairs", "bicycle", "newspaper")
 IDS = st.lists(st.integers(4, 250), max_size=12)

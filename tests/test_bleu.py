@@ -12,7 +12,6 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from seq2seq.checkpoint import save_model
 from seq2seq.cli import group, main
 from seq2seq.config import Config
 from seq2seq.config_file import dump, reread
@@ -21,7 +20,8 @@ from seq2seq.evaluation.text import score_texts
 from seq2seq.inference.attention import sentence_attention
 from seq2seq.inference.translator import Translator
 from seq2seq.model.transformer import Transformer
-from seq2seq.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.store.checkpoint import save_model
+from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 REFERENCE = "\n".join(
     [

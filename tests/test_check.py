@@ -9,14 +9,14 @@ import pytest
 
 from seq2seq.cli import main
 from seq2seq.config import Config, FilterConfig, SourceConfig, TokenizerConfig
-from seq2seq.data import blocks
-from seq2seq.data.alignment import find_drift, joined, line_shapes
-from seq2seq.data.characters import TextBlock
-from seq2seq.data.check import CheckReport, Corpora, check_corpora
 from seq2seq.data.corpus import prepare_corpus
-from seq2seq.data.quality import KINDS
 from seq2seq.data.sources import open_pairs
-from seq2seq.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.inspection import blocks
+from seq2seq.inspection.alignment import find_drift, joined, line_shapes
+from seq2seq.inspection.characters import TextBlock
+from seq2seq.inspection.check import CheckReport, Corpora, check_corpora
+from seq2seq.inspection.quality import KINDS
+from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 NOUNS = ["dog", "cat", "house", "tree", "river", "bridge", "garden", "window", "teacher", "child"]
 TRANSLATED = ["Hund", "Katze", "Haus", "Baum", "Fluss", "Brücke", "Garten", "Fenster", "Lehrer", "Kind"]

@@ -3,7 +3,7 @@
 import pytest
 from test_check import found, parallel
 
-from seq2seq.data.check import Corpora, check_corpora
+from seq2seq.inspection.check import Corpora, check_corpora
 
 pytestmark = pytest.mark.slow
 

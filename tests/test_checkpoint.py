@@ -10,8 +10,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from seq2seq import atomic, checkpoint
+from seq2seq import atomic
 from seq2seq.errors import CheckpointError
+from seq2seq.store import checkpoint
 from seq2seq.tensors import average
 
 TENSORS = {

@@ -11,7 +11,6 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seq2seq.checkpoint import load_model, save_model
 from seq2seq.cli import main
 from seq2seq.config import Config
 from seq2seq.data.batches import collate_classification
@@ -20,7 +19,8 @@ from seq2seq.evaluation.classification import classification_report
 from seq2seq.inference.classifier import NO_TEXT, Classifier, _batches, _cut
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model.transformer import Transformer
-from seq2seq.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.store.checkpoint import load_model, save_model
+from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 WORDS = ["the", "a", "good", "bad", "film", "story", "was", "is", "not", "very", "slow", "funny", "dull", "long", "and"]
 

@@ -13,10 +13,10 @@ from foreign_models import SOURCE, TARGET, train_marian
 from our_models import make_ours
 
 from seq2seq import cli
-from seq2seq.conversion import Probe, export_ctranslate2
 from seq2seq.errors import DataError, RunError
-from seq2seq.model_folder import load_model
-from seq2seq.probe import SENTENCES, Comparison, builtin_sentences, compare, least_chrf
+from seq2seq.store.model_folder import load_model
+from seq2seq.workflows.convert import Probe, export_ctranslate2
+from seq2seq.workflows.probe import SENTENCES, Comparison, builtin_sentences, compare, least_chrf
 
 ROOT = Path(__file__).parent.parent
 
@@ -134,7 +134,7 @@ def test_models_that_were_imported_can_be_averaged(marian, tmp_path, capsys):
 def test_a_classifier_can_have_the_tokenizer_of_a_foreign_model(marian, tmp_path):
     from seq2seq.config import Config, DataConfig, SourceConfig
     from seq2seq.model.classifier import EncoderClassifier
-    from seq2seq.model_folder import save_model
+    from seq2seq.store.model_folder import save_model
 
     first = load_model(marian)
     corpus = SourceConfig(tsv="a")

@@ -9,12 +9,13 @@ import random
 import numpy as np
 import pytest
 
+from seq2seq import processes
 from seq2seq.config import FilterConfig, SourceConfig, TokenizerConfig
-from seq2seq.data import encoding, processes, spans
+from seq2seq.data import encoding, spans
 from seq2seq.data.corpus import prepare_corpus, prepare_labelled_corpus
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import DataError, RunError
-from seq2seq.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 LOOSE = FilterConfig(max_ratio=100.0)
 WORDS = ("the", "a", "man", "woman", "dog", "house", "reads", "writes", "sees", "big", "small", "old", "and", "with")

@@ -13,7 +13,6 @@ from foreign_models import SOURCE, TARGET
 from our_models import make_ours
 
 from seq2seq.config import SearchConfig
-from seq2seq.conversion import Probe, export_ctranslate2
 from seq2seq.errors import ModelError, RunError, UserError
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine, cached_folder, describe, differs
 from seq2seq.inference.engines import TorchEngine
@@ -23,7 +22,8 @@ from seq2seq.interop import ctranslate2 as interop
 from seq2seq.lines import read_lines
 from seq2seq.runtime import same_threads
 from seq2seq.tensors import record
-from seq2seq.tokenizer import TokenizerPair
+from seq2seq.text.tokenizer import TokenizerPair
+from seq2seq.workflows.convert import Probe, export_ctranslate2
 
 ctranslate2 = pytest.importorskip("ctranslate2")
 

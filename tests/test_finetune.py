@@ -11,11 +11,11 @@ from huggingface_hub import ModelCard
 from our_models import make_ours
 
 from seq2seq import config_file
-from seq2seq.checkpoint import latest_checkpoint, load_checkpoint
 from seq2seq.cli import main
 from seq2seq.config import Config, DataConfig, ModelConfig, SearchConfig, SourceConfig, TrainingConfig
-from seq2seq.model_folder import load_model
 from seq2seq.presets import TRAINING_PRESETS
+from seq2seq.store.checkpoint import latest_checkpoint, load_checkpoint
+from seq2seq.store.model_folder import load_model
 from seq2seq.tasks.initial import complete
 
 ROOT = Path(__file__).parent.parent

@@ -24,7 +24,7 @@ from seq2seq.config import SearchConfig
 from seq2seq.errors import UserError
 from seq2seq.inference.classifier import Classifier
 from seq2seq.inference.translator import Translator
-from seq2seq.model_folder import load_model
+from seq2seq.store.model_folder import load_model
 from seq2seq.tensors import record
 
 VALUES = [

@@ -10,7 +10,7 @@ from seq2seq.errors import UserError
 from seq2seq.inference.translator import Translator
 from seq2seq.model.int8 import Int8Linear, quantize
 from seq2seq.model.transformer import Transformer
-from seq2seq.model_folder import load_model
+from seq2seq.store.model_folder import load_model
 
 LINES = ["a man rides a red bicycle", "two dogs play in the snow", "", "a woman reads a book"] * 3
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from test_verify_resume import CONFIG, corpus, newest
 
-from seq2seq import checkpoint, model_folder
 from seq2seq.cli import main
+from seq2seq.store import checkpoint, model_folder
 from seq2seq.tasks.verify import differences
 from seq2seq.training import trainer
 

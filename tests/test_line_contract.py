@@ -18,12 +18,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seq2seq.config import Config
-from seq2seq.conversion import Probe, export_ctranslate2
 from seq2seq.interop.ctranslate2 import is_installed
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model.transformer import Transformer
-from seq2seq.model_folder import save_model
-from seq2seq.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.store.model_folder import save_model
+from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.workflows.convert import Probe, export_ctranslate2
 
 TEXTS = ["A man rides a red bicycle.", "Two dogs play in the snow!", "Der Hund schläft, und die Katze sieht zu."]
 NASTY = [

@@ -13,15 +13,15 @@ from foreign_models import LANGUAGES, SOURCE, TARGET, drawn_settings, make_maria
 
 from seq2seq import hub
 from seq2seq.config import SearchConfig
-from seq2seq.conversion import export_marian, import_marian
 from seq2seq.data.batches import collate_translation
 from seq2seq.errors import ModelError
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.interop.marian import read_marian
-from seq2seq.marian_tokenizer import MarianTokenizer, MarianTokenizerPair
-from seq2seq.model_folder import find_model, load_model
+from seq2seq.store.model_folder import find_model, load_model
+from seq2seq.text.marian_tokenizer import MarianTokenizer, MarianTokenizerPair
 from seq2seq.training.loss import translation_loss
+from seq2seq.workflows.convert import export_marian, import_marian
 
 transformers = pytest.importorskip("transformers")
 transformers.logging.set_verbosity_error()
@@ -361,7 +361,7 @@ def test_a_model_of_the_hub_comes_from_its_cache_without_a_network(tmp_path):
     make_marian(snapshot)
     (tmp_path / "cache" / "models--someone--opus" / "refs").mkdir()
     (tmp_path / "cache" / "models--someone--opus" / "refs" / "main").write_text("0" * 40)
-    script = "import sys; from seq2seq.model_folder import *; print(load_model(sys.argv[1]).search.beam_size)"
+    script = "import sys; from seq2seq.store.model_folder import *; print(load_model(sys.argv[1]).search.beam_size)"
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(tmp_path / "cache")}
     command = [sys.executable, "-c", script, "someone/opus"]
     root = str(Path(__file__).parent.parent)

@@ -7,13 +7,13 @@ from our_models import make_ours as make_any
 
 from seq2seq.cli import main
 from seq2seq.config import SearchConfig
-from seq2seq.conversion import export_marian
 from seq2seq.errors import ModelError
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.interop.marian import MarianModel, marian_obstacles, write_marian
-from seq2seq.model_folder import load_model
-from seq2seq.tokenizer import TokenizerPair
+from seq2seq.store.model_folder import load_model
+from seq2seq.text.tokenizer import TokenizerPair
+from seq2seq.workflows.convert import export_marian
 
 transformers = pytest.importorskip("transformers")
 transformers.logging.set_verbosity_error()

@@ -8,7 +8,6 @@ from foreign_models import SOURCE, TARGET, make_marian
 from our_models import make_ours
 
 from seq2seq.config import SearchConfig
-from seq2seq.conversion import export_marian, import_marian
 from seq2seq.data.batches import collate_translation
 from seq2seq.errors import ModelError
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine, describe
@@ -17,8 +16,9 @@ from seq2seq.inference.scorer import Scorer
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.interop import ctranslate2 as interop
 from seq2seq.interop.marian_settings import DEFAULTS, NEUTRAL, ONLY
-from seq2seq.model_folder import load_model
 from seq2seq.runtime import start
+from seq2seq.store.model_folder import load_model
+from seq2seq.workflows.convert import export_marian, import_marian
 
 transformers = pytest.importorskip("transformers")
 transformers.logging.set_verbosity_error()

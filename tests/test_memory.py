@@ -24,7 +24,7 @@ from seq2seq.data.sources import open_labelled
 from seq2seq.inference.classifier import Classifier
 from seq2seq.inference.scorer import Scorer
 from seq2seq.inference.translator import Translator
-from seq2seq.model_folder import load_model
+from seq2seq.store.model_folder import load_model
 from seq2seq.tasks.classification import ClassificationValidation
 from seq2seq.training import step
 from seq2seq.training.loss import translation_loss

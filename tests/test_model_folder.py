@@ -14,15 +14,16 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from seq2seq import checkpoint, config_file
+from seq2seq import config_file
 from seq2seq.config import ClassifierConfig, Config, SourceConfig, TokenizerConfig
 from seq2seq.errors import CheckpointError, ModelError
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model.transformer import Transformer
-from seq2seq.model_card import DataRecord, ScoreRecord, model_card
-from seq2seq.model_folder import find_model, load_model, save_model
+from seq2seq.store import checkpoint
+from seq2seq.store.model_card import DataRecord, ScoreRecord, model_card
+from seq2seq.store.model_folder import find_model, load_model, save_model
 from seq2seq.tensors import distinct
-from seq2seq.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 TENSORS = {
     "model": {"weight": torch.arange(6.0).reshape(2, 3), "bias": torch.zeros(3)},
@@ -337,7 +338,7 @@ def test_a_read_only_folder_is_one_line():
     script = """
 import os, sys, tempfile, torch
 from pathlib import Path
-from seq2seq import checkpoint
+from seq2seq.store import checkpoint
 from seq2seq.errors import CheckpointError
 import safetensors.torch
 folder = Path(tempfile.mkdtemp())

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq.data import overlap as overlap_module
-from seq2seq.data.characters import TextBlock
-from seq2seq.data.overlap import KINDS, NEAR_SIMILARITY, Overlap, find_overlap, overlap_warning
 from seq2seq.data.sources import LabelledText, Pair
+from seq2seq.inspection import overlap as overlap_module
+from seq2seq.inspection.characters import TextBlock
+from seq2seq.inspection.overlap import KINDS, NEAR_SIMILARITY, Overlap, find_overlap, overlap_warning
 from seq2seq.lines import read_lines
 
 WORDS = [f"{first}{second}{third}" for first in "bdfgkl" for second in ("a", "ei", "o", "u") for third in "mnrst"]
@@ -147,7 +147,7 @@ def test_hashes_tell_texts_apart_and_know_them_anywhere():
 def test_memory_does_not_grow_with_the_training_corpus():
     code = """
 import resource, random
-from seq2seq.data.overlap import find_overlap
+from seq2seq.inspection.overlap import find_overlap
 from seq2seq.data.sources import Pair
 words = [f"{a}{b}" for a in "abcdefghij" for b in "klmnopqrst"]
 def pairs(count, seed):

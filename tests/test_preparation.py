@@ -21,7 +21,7 @@ from seq2seq.data import building, corpus, hub, spans
 from seq2seq.data.corpus import prepare_corpus, prepare_labelled_corpus
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import DataError
-from seq2seq.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that can be forked and killed")
 
@@ -248,7 +248,7 @@ from seq2seq.config import FilterConfig, SourceConfig
 from seq2seq.data import building, encoding, spans
 from seq2seq.data.corpus import prepare_corpus
 from seq2seq.data.sources import open_pairs
-from seq2seq.tokenizer import TokenizerPair
+from seq2seq.text.tokenizer import TokenizerPair
 
 def slow(builder, block, origin):
     plain(builder, block, origin)

@@ -12,7 +12,7 @@ from seq2seq.config import TokenizerConfig
 from seq2seq.data.sampler import SOURCE_SLACK, TokenBudgetSampler, moved_position
 from seq2seq.errors import DataError
 from seq2seq.lines import read_lines
-from seq2seq.tokenizer import Tokenizer
+from seq2seq.text.tokenizer import Tokenizer
 
 LENGTHS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 60)), min_size=1, max_size=120)
 

@@ -15,8 +15,8 @@ from seq2seq.inference.scorer import Scorer
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.inference.translator import Translator
 from seq2seq.model.transformer import Transformer
-from seq2seq.model_folder import load_model, save_model
-from seq2seq.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.store.model_folder import load_model, save_model
+from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 TEXTS = ["A man rides a red bicycle.", "Two dogs play in the snow!", "Der Hund schläft, und die Katze sieht zu."]
 PAIRS = [

@@ -21,7 +21,7 @@ from seq2seq.errors import UserError
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.model.transformer import Transformer
 from seq2seq.search import beam_search
-from seq2seq.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 from seq2seq.training.loss import translation_loss
 from seq2seq.training.optim import load_optimizer_tensors, optimizer_tensors
 from seq2seq.training.sharding import deal_out, gathered, load_weights, moments_as_dealt_out, weights, whole

@@ -20,10 +20,11 @@ import pytest
 from our_models import make_ours
 from wrong_files import CONFIG, TEXTS
 
-from seq2seq import atomic, model_folder
+from seq2seq import atomic
 from seq2seq.cli import main
 from seq2seq.inference.ctranslate2_engine import cached_folder
 from seq2seq.interop.ctranslate2 import is_installed
+from seq2seq.store import model_folder
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 

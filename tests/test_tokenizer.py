@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from seq2seq.config import TokenizerConfig
 from seq2seq.errors import ConfigError, DataError, ModelError
-from seq2seq.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 SUBJECTS = ("the old man", "a young woman", "my little brother", "das kleine Kind", "ein großer Hund", "die Lehrerin")
 VERBS = ("reads", "writes", "carries", "liest", "schreibt", "repariert")

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from seq2seq.cli import main
-from seq2seq.model_folder import load_model
+from seq2seq.store.model_folder import load_model
 
 WORDS = dict(
     zip(

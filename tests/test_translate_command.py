@@ -15,8 +15,8 @@ import torch
 from seq2seq.cli import main
 from seq2seq.config import Config, DataConfig, ModelConfig, SearchConfig, SourceConfig, TokenizerConfig
 from seq2seq.model.transformer import Transformer
-from seq2seq.model_folder import save_model
-from seq2seq.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.store.model_folder import save_model
+from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 TEXTS = ["A man rides a red bicycle.", "Two dogs play in the snow!", "Der Hund schläft, und die Katze sieht zu."]
 HOSTILE = [

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from seq2seq.config import SourceConfig, TokenizerConfig
-from seq2seq.data.characters import TextBlock
-from seq2seq.data.check import Corpora, check_corpora
-from seq2seq.data.word_pairs import Shift, WordPairs, shifted_blocks, sides_are_swapped
+from seq2seq.inspection.characters import TextBlock
+from seq2seq.inspection.check import Corpora, check_corpora
+from seq2seq.inspection.word_pairs import Shift, WordPairs, shifted_blocks, sides_are_swapped
 from seq2seq.lines import read_lines
 
 REAL = {

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 
 from seq2seq.config import Config
-from seq2seq.conversion import export_marian
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model.transformer import Transformer
-from seq2seq.model_folder import save_model
-from seq2seq.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.store.model_folder import save_model
+from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.workflows.convert import export_marian
 
 TEXTS = ["A man rides a red bicycle.", "Two dogs play in the snow!", "Der Hund schläft."]
 CONFIG = """source_language: en

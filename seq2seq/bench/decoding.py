@@ -26,8 +26,8 @@ from seq2seq.evaluation.text import score_texts
 from seq2seq.inference.loading import EngineName, Loaded, load_engine, override_search
 from seq2seq.inference.translator import Translator
 from seq2seq.lines import read_lines
-from seq2seq.model_folder import LoadedModel, load_model
 from seq2seq.runtime import Runtime
+from seq2seq.store.model_folder import LoadedModel, load_model
 
 COLUMNS = (
     Column("system", "name"),

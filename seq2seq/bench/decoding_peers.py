@@ -19,8 +19,8 @@ from seq2seq.errors import MissingDependency
 from seq2seq.inference.ctranslate2_engine import describe
 from seq2seq.interop import ctranslate2
 from seq2seq.interop.marian import MarianModel, write_marian
-from seq2seq.model_folder import LoadedModel
 from seq2seq.runtime import Runtime
+from seq2seq.store.model_folder import LoadedModel
 from seq2seq.tensors import distinct
 
 PEERS = ("ctranslate2", "transformers")

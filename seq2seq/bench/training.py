@@ -28,7 +28,7 @@ from seq2seq.tasks import translation
 from seq2seq.tasks.identity import Sources
 from seq2seq.tasks.initial import complete, load_initial
 from seq2seq.tasks.run import training_sampler
-from seq2seq.tasks.work import Work
+from seq2seq.tasks.task import Work
 from seq2seq.training.optim import ExponentialMovingAverage, learning_rate
 from seq2seq.training.step import GradientStep
 

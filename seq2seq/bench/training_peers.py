@@ -17,7 +17,7 @@ from seq2seq.errors import MissingDependency, UserError
 from seq2seq.interop.marian_settings import SpecialIds, model_values
 from seq2seq.model.positions import sinusoids
 from seq2seq.runtime import Runtime
-from seq2seq.tokenizer import TokenizerPair
+from seq2seq.text.tokenizer import TokenizerPair
 
 PEERS = ("transformers", "torch")
 IGNORED = -100

@@ -23,7 +23,7 @@ def command(models: tuple[Path, ...], output: Path, weights: str | None) -> None
     Between a model and what it was fine-tuned to, --weights chooses how much of the old one is kept; s2s bleu says
     what that does to each domain."""
     shares = None if weights is None else _numbers(weights)
-    from seq2seq.averaging import average_models
+    from seq2seq.store.averaging import average_models
 
     click.echo(average_models(models, output, shares))
 

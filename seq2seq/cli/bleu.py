@@ -176,8 +176,8 @@ def _score_models(
     **loading: Any,
 ) -> None:
     """Translate each test set, and score with what the first run was validated with, unless options say otherwise."""
-    from seq2seq.checkpoint import find_model
     from seq2seq.evaluation.text import compare_systems, score_texts
+    from seq2seq.store.checkpoint import find_model
 
     folders = {str(model): find_model(model) for model in models}
     if len({folder.resolve() for folder in folders.values()}) < len(models):
@@ -249,8 +249,8 @@ def _files_of(config: "Config | None") -> dict[str, Path]:
 
 
 def _target_language(folder: Path) -> str | None:
-    from seq2seq.checkpoint import load_model
     from seq2seq.interop.ctranslate2 import is_ctranslate2, read_description
+    from seq2seq.store.checkpoint import load_model
 
     return (read_description(folder) if is_ctranslate2(folder) else load_model(folder)).target_language
 

@@ -19,10 +19,10 @@ from seq2seq.ranges import Range
 
 if TYPE_CHECKING:
     from seq2seq.config import SourceConfig
-    from seq2seq.data.check import CheckReport, Corpora
-    from seq2seq.data.corpus_report import CorpusReport
-    from seq2seq.data.overlap import Overlap
-    from seq2seq.data.quality import Example, Finding
+    from seq2seq.inspection.check import CheckReport, Corpora
+    from seq2seq.inspection.overlap import Overlap
+    from seq2seq.inspection.quality import Example, Finding
+    from seq2seq.inspection.report import CorpusReport
 
 CONFIG_SUFFIXES = (".yaml", ".yml")
 SPOILED = 1
@@ -65,7 +65,7 @@ def command(
         raise click.UsageError("--set belongs to a CONFIG (a .yaml file)")
     from tqdm import tqdm
 
-    from seq2seq.data.check import check_corpora
+    from seq2seq.inspection.check import check_corpora
 
     with contextlib.ExitStack() as stack:
         read = [stack.enter_context(readable_again(path)) for path in files]
@@ -90,7 +90,7 @@ def _is_config(files: Sequence[Path]) -> bool:
 
 def _from_config(path: Path, overrides: Sequence[str]) -> "Corpora":
     from seq2seq.config_file import load
-    from seq2seq.data.check import Corpora
+    from seq2seq.inspection.check import Corpora
 
     config = load(path, overrides)
     translates = config.task == "translation"
@@ -115,7 +115,7 @@ def _test_name(name: str) -> str:
 
 def _from_files(files: Sequence[Path], source_language: str | None, target_language: str | None) -> "Corpora":
     from seq2seq.config import SourceConfig
-    from seq2seq.data.check import Corpora
+    from seq2seq.inspection.check import Corpora
 
     for path in files:
         open_bytes(path).close()
@@ -249,7 +249,7 @@ def _corpus_lines(corpus: "CorpusReport", examples: int) -> Iterator[str]:
 
 
 def _finding_lines(kind: str, finding: "Finding", examples: int) -> Iterator[str]:
-    from seq2seq.data.quality import KINDS
+    from seq2seq.inspection.quality import KINDS
 
     yield f"    {kind} {finding.count:,}: {KINDS[kind]}"
     yield from _example_lines(finding.examples[:examples])

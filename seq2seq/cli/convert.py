@@ -10,7 +10,7 @@ from seq2seq.cli.options import ANY_PATH, EXISTING, NAMED_PLACE
 from seq2seq.cli.translate import QUANTIZATIONS
 
 if TYPE_CHECKING:
-    from seq2seq.probe import Comparison
+    from seq2seq.workflows.probe import Comparison
 
 logger = logging.getLogger("seq2seq.cli")
 
@@ -69,7 +69,7 @@ def command(
         raise click.UsageError("--pickle is for --from marian")
     if to != "argos" and (source_language or target_language):
         raise click.UsageError("--source-language and --target-language are for --to argos")
-    from seq2seq import conversion
+    from seq2seq.workflows import convert as conversion
 
     match from_ or to:
         case "marian" if from_:

@@ -16,8 +16,8 @@ from seq2seq.errors import some_of
 @click.option("-f", "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(model: Path | None, form: str) -> None:
     """Say what MODEL [default: the newest run's best] is: architecture, parameters, vocabulary, languages, scores."""
-    from seq2seq.checkpoint import load_model
     from seq2seq.interop.ctranslate2 import is_ctranslate2
+    from seq2seq.store.checkpoint import load_model
 
     folder = chosen_model(model)
     described = _describe_converted(folder) if is_ctranslate2(folder) else _describe(load_model(folder))

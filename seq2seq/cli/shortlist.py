@@ -29,8 +29,8 @@ def command(model: Path, source: Path, target: Path, output: Path, candidates: i
     check_output(output)
     from seq2seq.errors import ModelError
     from seq2seq.lines import readable_again
-    from seq2seq.model_folder import load_model
     from seq2seq.shortlist import CANDIDATES, learn_shortlist, read_pairs
+    from seq2seq.store.model_folder import load_model
 
     loaded = load_model(model)
     if loaded.task != "translation":

@@ -21,7 +21,7 @@ from seq2seq.config import TokenizerConfig
 from seq2seq.data.corpus import TokenCorpus
 from seq2seq.data.sampler import TokenBudgetSampler, moved_position
 from seq2seq.errors import CheckpointError
-from seq2seq.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 
 class _TensorRows:

@@ -26,7 +26,7 @@ from seq2seq.data.filters import FilterCounts, PairFilter
 from seq2seq.data.sources import Source
 from seq2seq.errors import RunError
 from seq2seq.tensors import DamagedFile, read_object, verify
-from seq2seq.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 logger = logging.getLogger(__name__)
 

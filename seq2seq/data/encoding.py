@@ -10,9 +10,9 @@ from itertools import chain
 import numpy as np
 
 from seq2seq.data.filters import FilterCounts, PairFilter, example_key
-from seq2seq.data.processes import in_processes
 from seq2seq.data.spans import Example, LabelledText, Pair, Position, Span
-from seq2seq.tokenizer import Tokenizer
+from seq2seq.processes import in_processes
+from seq2seq.text.tokenizer import Tokenizer
 
 # Starting processes takes as long as tokenising some tens of thousands of sentences.
 SPANS_WORTH_A_POOL = 25

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import nn
 
-from seq2seq.checkpoint import LoadedModel, load_model
 from seq2seq.data.batches import collate_classification, collate_translation
 from seq2seq.errors import DataError
 from seq2seq.inference.translator import Translator
 from seq2seq.model.attention import capture_attention
+from seq2seq.store.checkpoint import LoadedModel, load_model
 
 # A text that is classified has most of them around it: a start and an end.
 SPECIAL_IDS = 2

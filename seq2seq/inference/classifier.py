@@ -14,8 +14,8 @@ from seq2seq.config_values import displayed_labels
 from seq2seq.data.batches import ClassificationBatch, collate_classification
 from seq2seq.inference.one_model import BATCH_TOKENS, OneModel
 from seq2seq.memory import in_parts
-from seq2seq.model_folder import LoadedModel
 from seq2seq.runtime import Runtime
+from seq2seq.store.model_folder import LoadedModel
 
 SPECIAL_IDS = 2  # the tokenizer's start in front of a text and its end behind it
 

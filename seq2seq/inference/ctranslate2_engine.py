@@ -21,10 +21,10 @@ from seq2seq.inference.engines import Again, Engine, Request, make_requests, tok
 from seq2seq.interop import ctranslate2
 from seq2seq.interop.ctranslate2 import Described
 from seq2seq.lines import shown_name
-from seq2seq.model_folder import LoadedModel
 from seq2seq.runtime import same_threads
 from seq2seq.search import Hypothesis, length_limits, normalized_score
-from seq2seq.tokenizer import TokenizerPair
+from seq2seq.store.model_folder import LoadedModel
+from seq2seq.text.tokenizer import TokenizerPair
 
 # Groups that wait in the engine's queue while others are searched.
 GROUPS_AHEAD = 4

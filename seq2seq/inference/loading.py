@@ -17,17 +17,17 @@ from pydantic import ValidationError
 from seq2seq import runtime as runtimes
 from seq2seq.config import SearchConfig
 from seq2seq.config_problems import describe
-from seq2seq.data.processes import usable_processors
 from seq2seq.errors import ModelError, UserError, did_you_mean
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine, cached_folder
 from seq2seq.inference.engines import Engine, TorchEngine
 from seq2seq.inference.steps import EnsembleSteps, TransformerSteps, lay_long_rows
 from seq2seq.interop import ctranslate2
 from seq2seq.model.int8 import quantize
-from seq2seq.model_folder import LoadedModel, find_model, load_model
+from seq2seq.processes import usable_processors
 from seq2seq.runtime import Runtime
 from seq2seq.shortlist import Shortlist
-from seq2seq.tokenizer import TokenizerPair
+from seq2seq.store.model_folder import LoadedModel, find_model, load_model
+from seq2seq.text.tokenizer import TokenizerPair
 
 logger = logging.getLogger(__name__)
 

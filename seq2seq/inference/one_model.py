@@ -8,8 +8,8 @@ from typing import ClassVar, Self
 
 from seq2seq import runtime as runtimes
 from seq2seq.errors import ModelError
-from seq2seq.model_folder import LoadedModel, find_model, load_model
 from seq2seq.runtime import Runtime
+from seq2seq.store.model_folder import LoadedModel, find_model, load_model
 
 BATCH_TOKENS = 4096
 

@@ -14,13 +14,13 @@ from torch import Tensor
 from seq2seq.data.batches import TranslationBatch, collate_translation
 from seq2seq.data.sources import Pair
 from seq2seq.inference.one_model import BATCH_TOKENS, OneModel
-from seq2seq.inference.parts import language_tag
 from seq2seq.inference.steps import never_generated
 from seq2seq.lines import as_one_line
 from seq2seq.memory import in_parts
-from seq2seq.model_folder import LoadedModel
 from seq2seq.runtime import Runtime
-from seq2seq.tokenizer import SURROGATES
+from seq2seq.store.model_folder import LoadedModel
+from seq2seq.text.splitting import language_tag
+from seq2seq.text.tokenizer import SURROGATES
 
 # Logits of so many tokens are held at a time.
 TOKENS_AT_ONCE = 1024

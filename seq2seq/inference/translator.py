@@ -15,10 +15,10 @@ from seq2seq.errors import DataError
 from seq2seq.inference.degeneration import EMPTY, REPAIRED, line_flags, remedy, symptoms
 from seq2seq.inference.engines import Engine
 from seq2seq.inference.loading import EngineName, load_engine
-from seq2seq.inference.parts import language_tag, split_text
 from seq2seq.lines import as_one_line
 from seq2seq.search import Hypothesis, normalized_score
-from seq2seq.tokenizer import SURROGATES, TokenizerPair
+from seq2seq.text.splitting import language_tag, split_text
+from seq2seq.text.tokenizer import SURROGATES, TokenizerPair
 
 MOST_PARTS = 2**20
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from seq2seq.errors import ModelError
-from seq2seq.marian_tokenizer import MarianTokenizer
-from seq2seq.tokenizer import TokenizerPair
+from seq2seq.text.marian_tokenizer import MarianTokenizer
+from seq2seq.text.tokenizer import TokenizerPair
 
 SUFFIX = ".argosmodel"
 # Argos Translate adds what its own sentence splitting needs from this version on.

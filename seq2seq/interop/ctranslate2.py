@@ -19,12 +19,12 @@ from seq2seq import ranges
 from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.config_problems import describe, unwritable
 from seq2seq.errors import MissingDependency, ModelError
-from seq2seq.marian_tokenizer import load_tokenizers
 from seq2seq.model.attention import CrossAttention, SelfAttention
 from seq2seq.model.layers import FeedForward, TokenEmbedding
 from seq2seq.model.transformer import Transformer
 from seq2seq.tensors import DamagedFile, read_object, record, verify
-from seq2seq.tokenizer import TokenizerPair
+from seq2seq.text.marian_tokenizer import load_tokenizers
+from seq2seq.text.tokenizer import TokenizerPair
 
 QUANTIZATIONS = (
     "float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16",

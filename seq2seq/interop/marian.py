@@ -27,16 +27,6 @@ from seq2seq.interop.marian_settings import (
 )
 from seq2seq.interop.marian_weights import BIAS, from_marian, to_marian
 from seq2seq.lines import UNWRITABLE
-from seq2seq.marian_tokenizer import (
-    EOS,
-    PAD,
-    TARGET_VOCABULARY_FILE,
-    UNK,
-    VOCABULARY_FILE,
-    MarianTokenizer,
-    MarianTokenizerPair,
-    read_vocabulary,
-)
 from seq2seq.model.transformer import Transformer
 from seq2seq.tensors import (
     DamagedFile,
@@ -48,7 +38,17 @@ from seq2seq.tensors import (
     read_tensors,
     write_tensors,
 )
-from seq2seq.tokenizer import SOURCE_FILE, TARGET_FILE, Tokenizer, TokenizerPair
+from seq2seq.text.marian_tokenizer import (
+    EOS,
+    PAD,
+    TARGET_VOCABULARY_FILE,
+    UNK,
+    VOCABULARY_FILE,
+    MarianTokenizer,
+    MarianTokenizerPair,
+    read_vocabulary,
+)
+from seq2seq.text.tokenizer import SOURCE_FILE, TARGET_FILE, Tokenizer, TokenizerPair
 
 CONFIG, WEIGHTS, PICKLE = "config.json", "model.safetensors", "pytorch_model.bin"
 GENERATION, TOKENIZER = "generation_config.json", "tokenizer_config.json"

@@ -23,12 +23,12 @@ from seq2seq.evaluation.classification import classification_report
 from seq2seq.inference.classifier import Classifier
 from seq2seq.memory import in_parts
 from seq2seq.model.classifier import EncoderClassifier
-from seq2seq.model_card import ScoreRecord
-from seq2seq.model_folder import LoadedModel, load_model
 from seq2seq.runtime import Runtime
+from seq2seq.store.model_card import ScoreRecord
+from seq2seq.store.model_folder import LoadedModel, load_model
 from seq2seq.tasks.identity import Sources
-from seq2seq.tasks.work import Work, data_record, max_pieces, overlap_notes, prepare_tokenizers
-from seq2seq.tokenizer import TokenizerPair
+from seq2seq.tasks.task import Work, data_record, max_pieces, overlap_notes, prepare_tokenizers
+from seq2seq.text.tokenizer import TokenizerPair
 from seq2seq.training.loss import classification_loss
 from seq2seq.training.state import Sample, Validation
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from seq2seq.config import FREE_MODEL_KEYS, Config, ModelConfig, SearchConfig
 from seq2seq.errors import ConfigError
-from seq2seq.model_folder import LoadedModel, load_model
 from seq2seq.presets import PRESETS
-from seq2seq.tasks.work import max_pieces
+from seq2seq.store.model_folder import LoadedModel, load_model
+from seq2seq.tasks.task import max_pieces
 
 # What only a decoder has, so that a classifier does not care.
 DECODER_KEYS = frozenset({"num_decoder_layers", "tied_embeddings", "output_bias"})

@@ -19,9 +19,9 @@ from seq2seq.config import Config
 from seq2seq.data.batches import BatchStream
 from seq2seq.data.sampler import TokenBudgetSampler
 from seq2seq.errors import UserError, counted
-from seq2seq.model_card import ScoreRecord, model_card
-from seq2seq.model_folder import CARD, LoadedModel, load_model, save_model, update_settings
 from seq2seq.runtime import Runtime
+from seq2seq.store.model_card import ScoreRecord, model_card
+from seq2seq.store.model_folder import CARD, LoadedModel, load_model, save_model, update_settings
 from seq2seq.tasks import classification, translation
 from seq2seq.tasks.identity import Sources, identity, makes_other_tokenizers, read_noted
 from seq2seq.tasks.initial import complete, load_initial
@@ -34,7 +34,7 @@ from seq2seq.tasks.run_folder import (
     open_folder,
     refusal,
 )
-from seq2seq.tasks.work import Work
+from seq2seq.tasks.task import Work
 from seq2seq.training.progress import estimate, waiting_for
 from seq2seq.training.signals import leaving_at_once
 from seq2seq.training.state import TrainingResult

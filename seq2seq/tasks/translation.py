@@ -18,19 +18,19 @@ from seq2seq.data.batches import TranslationBatch, TranslationBatches, validatio
 from seq2seq.data.corpus import TokenCorpus, prepare_corpus
 from seq2seq.data.filters import PairFilter
 from seq2seq.data.sources import Pair, Source
-from seq2seq.data.word_pairs import SWAP_LINES, sides_are_swapped
 from seq2seq.evaluation.text import Score, score_texts
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.inference.translator import Translator
+from seq2seq.inspection.word_pairs import SWAP_LINES, sides_are_swapped
 from seq2seq.memory import in_parts
 from seq2seq.model.transformer import Transformer
-from seq2seq.model_card import ScoreRecord
-from seq2seq.model_folder import LoadedModel, load_model
 from seq2seq.runtime import Runtime
+from seq2seq.store.model_card import ScoreRecord
+from seq2seq.store.model_folder import LoadedModel, load_model
 from seq2seq.tasks.identity import Sources
-from seq2seq.tasks.work import Work, data_record, max_pieces, overlap_notes, prepare_tokenizers
-from seq2seq.tokenizer import TokenizerPair
+from seq2seq.tasks.task import Work, data_record, max_pieces, overlap_notes, prepare_tokenizers
+from seq2seq.text.tokenizer import TokenizerPair
 from seq2seq.training.loss import LossSum, translation_loss
 from seq2seq.training.state import Sample, Validation
 

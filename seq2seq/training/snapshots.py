@@ -10,10 +10,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from seq2seq import checkpoint as checkpoints
 from seq2seq.config import TrainingConfig
 from seq2seq.errors import CheckpointError, counted
 from seq2seq.runtime import Runtime, random_state, restore_random_state
+from seq2seq.store import checkpoint as checkpoints
 from seq2seq.training.monitor import Monitor
 from seq2seq.training.optim import ExponentialMovingAverage, load_optimizer_tensors, optimizer_tensors
 from seq2seq.training.sharding import gathered, load_weights, moments_as_dealt_out, weights

@@ -14,11 +14,11 @@ from typing import Any
 from torch import Tensor, nn
 
 from seq2seq import atomic
-from seq2seq import checkpoint as checkpoints
 from seq2seq.config import TrainingConfig
 from seq2seq.errors import RunError
-from seq2seq.model_folder import WEIGHTS
 from seq2seq.runtime import Runtime
+from seq2seq.store import checkpoint as checkpoints
+from seq2seq.store.model_folder import WEIGHTS
 from seq2seq.tensors import DamagedFile, average, distinct, load_tied, read_tensors
 from seq2seq.training.monitor import Monitor
 from seq2seq.training.optim import ExponentialMovingAverage, learning_rate

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from seq2seq import atomic
 from seq2seq.errors import CheckpointError
-from seq2seq.model_folder import LoadedModel, find_model, load_model, save_model
+from seq2seq.store.model_folder import LoadedModel, find_model, load_model, save_model
 from seq2seq.tensors import DamagedFile, average, read_object, read_tensors, record, verify, write_tensors
 
 __all__ = [

@@ -11,17 +11,17 @@ from itertools import islice
 from typing import Any
 
 from seq2seq.config import FilterConfig, SourceConfig, TokenizerConfig, TrainingConfig
-from seq2seq.data.advice import Advice, Problem, advise, judge_corpus, judge_overlap, judge_sides
-from seq2seq.data.blocks import CorpusReader
-from seq2seq.data.corpus_report import CorpusReport, Tally
 from seq2seq.data.filters import PairFilter
-from seq2seq.data.overlap import Overlap, OverlapFound, OverlapIndex
-from seq2seq.data.processes import in_processes
-from seq2seq.data.quality import Block, Examiner, PieceLengths, word_hashes
 from seq2seq.data.sources import Example, LabelledText, Pair
-from seq2seq.data.word_pairs import SWAP_LINES, WordPairs, sides_are_swapped
 from seq2seq.errors import UserError, some_of
-from seq2seq.tokenizer import Tokenizer
+from seq2seq.inspection.advice import Advice, Problem, advise, judge_corpus, judge_overlap, judge_sides
+from seq2seq.inspection.blocks import CorpusReader
+from seq2seq.inspection.overlap import Overlap, OverlapFound, OverlapIndex
+from seq2seq.inspection.quality import Block, Examiner, PieceLengths, word_hashes
+from seq2seq.inspection.report import CorpusReport, Tally
+from seq2seq.inspection.word_pairs import SWAP_LINES, WordPairs, sides_are_swapped
+from seq2seq.processes import in_processes
+from seq2seq.text.tokenizer import Tokenizer
 
 SAMPLE_BLOCKS, SAMPLE_LINES = 4, 20_000
 SAMPLE_VOCABULARY = 8000
@@ -212,7 +212,7 @@ def _is_trained_on(row: tuple[str, ...], filters: FilterConfig) -> bool:
 
 def _quiet_tokenizer(lines: Sequence[str], config: TokenizerConfig, seed: int) -> Tokenizer | None:
     """Trained without its warnings, which may speak of the sample; None where there is too little text."""
-    logger = logging.getLogger("seq2seq.tokenizer")
+    logger = logging.getLogger("seq2seq.text.tokenizer")
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from seq2seq.config import FilterConfig
-from seq2seq.data.alignment import Drift, LineShapes, find_drift, joined
-from seq2seq.data.blocks import CorpusReader
-from seq2seq.data.characters import SCRIPTS
 from seq2seq.data.filters import FilterCounts
-from seq2seq.data.quality import EXAMPLES_KEPT, KINDS, RULES, BlockFindings, Example, Finding, SideFindings
-from seq2seq.data.word_pairs import Shift, WordPairs, shifted_blocks
+from seq2seq.inspection.alignment import Drift, LineShapes, find_drift, joined
+from seq2seq.inspection.blocks import CorpusReader
+from seq2seq.inspection.characters import SCRIPTS
+from seq2seq.inspection.quality import EXAMPLES_KEPT, KINDS, RULES, BlockFindings, Example, Finding, SideFindings
+from seq2seq.inspection.word_pairs import Shift, WordPairs, shifted_blocks
 
 UNSEEN_SHOWN = 20
 SIDES = ("source", "target")

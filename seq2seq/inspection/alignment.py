@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 
-from seq2seq.data.characters import DIGIT, LETTER, UPPER, TextBlock
+from seq2seq.inspection.characters import DIGIT, LETTER, UPPER, TextBlock
 
 MARKS = ("?？؟", "!！", ".。", '"“”„«»「」', "()（）[]", ":;：；", "%％", "0123456789０１２３４５６７８９")
 WINDOWS = (64, 512, 4096)

@@ -18,14 +18,14 @@ from seq2seq import atomic
 from seq2seq.config import Config, SourceConfig
 from seq2seq.data.batches import MakeBatch
 from seq2seq.data.corpus import TokenCorpus
-from seq2seq.data.overlap import find_overlap, overlap_warning
 from seq2seq.data.sources import Source
 from seq2seq.errors import ModelError
-from seq2seq.marian_tokenizer import load_tokenizers
-from seq2seq.model_card import DataRecord, ScoreRecord
-from seq2seq.model_folder import LoadedModel
+from seq2seq.inspection.overlap import find_overlap, overlap_warning
 from seq2seq.runtime import Runtime
-from seq2seq.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.store.model_card import DataRecord, ScoreRecord
+from seq2seq.store.model_folder import LoadedModel
+from seq2seq.text.marian_tokenizer import load_tokenizers
+from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 from seq2seq.training.progress import waiting_for
 from seq2seq.training.state import Validation
 from seq2seq.training.step import ComputeLoss

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from seq2seq.config import FilterConfig
-from seq2seq.data.alignment import LineShapes, line_shapes
-from seq2seq.data.characters import CONTROL, DIGIT, LETTER, ODD_SPACE, SCRIPTS, SPACE, TextBlock, mix
 from seq2seq.data.filters import PairFilter
-from seq2seq.data.overlap import Hits, OverlapIndex
 from seq2seq.data.tables import looks_like_header
-from seq2seq.data.word_pairs import WordPairs
-from seq2seq.tokenizer import Tokenizer
+from seq2seq.inspection.alignment import LineShapes, line_shapes
+from seq2seq.inspection.characters import CONTROL, DIGIT, LETTER, ODD_SPACE, SCRIPTS, SPACE, TextBlock, mix
+from seq2seq.inspection.overlap import Hits, OverlapIndex
+from seq2seq.inspection.word_pairs import WordPairs
+from seq2seq.text.tokenizer import Tokenizer
 
 # What each kind means, in the order of the report.
 KINDS = {

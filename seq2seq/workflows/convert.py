@@ -20,10 +20,10 @@ from seq2seq.interop.argos import SUFFIX, ArgosLanguages, argos_obstacles, write
 from seq2seq.interop.ctranslate2 import DESCRIPTION, write_ctranslate2
 from seq2seq.interop.marian import MarianModel, marian_obstacles, read_marian, write_marian
 from seq2seq.lines import read_lines
-from seq2seq.model_card import short_card
-from seq2seq.model_folder import LoadedModel, config_of, find_model, load_marian, load_model, save_model
-from seq2seq.probe import Comparison, builtin_sentences, compare, least_chrf
+from seq2seq.store.model_card import short_card
+from seq2seq.store.model_folder import LoadedModel, config_of, find_model, load_marian, load_model, save_model
 from seq2seq.tensors import distinct
+from seq2seq.workflows.probe import Comparison, builtin_sentences, compare, least_chrf
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,15 @@ import sentencepiece
 
 from seq2seq.errors import ModelError
 from seq2seq.lines import as_one_line, read_regular
-from seq2seq.tokenizer import LARGEST_FILE, META_SYMBOL, SOURCE_FILE, SURROGATES, TARGET_FILE, Tokenizer, TokenizerPair
+from seq2seq.text.tokenizer import (
+    LARGEST_FILE,
+    META_SYMBOL,
+    SOURCE_FILE,
+    SURROGATES,
+    TARGET_FILE,
+    Tokenizer,
+    TokenizerPair,
+)
 
 VOCABULARY_FILE, TARGET_VOCABULARY_FILE = "vocab.json", "target_vocab.json"
 EOS, UNK, PAD = "</s>", "<unk>", "<pad>"

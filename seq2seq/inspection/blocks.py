@@ -10,9 +10,9 @@ from itertools import count, islice
 from pathlib import Path
 
 from seq2seq.config import SourceConfig
-from seq2seq.data.quality import EXAMPLES_KEPT, Block, Finding, shown
 from seq2seq.data.sources import LabelledText, Source, open_labelled, open_pairs
 from seq2seq.errors import DataError
+from seq2seq.inspection.quality import EXAMPLES_KEPT, Block, Finding, shown
 from seq2seq.lines import DAMAGE, decode_line, open_bytes, read_lines
 
 BLOCK_LINES = 8192

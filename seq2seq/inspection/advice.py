@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from seq2seq.config import TokenizerConfig, TrainingConfig
-from seq2seq.data.corpus_report import CorpusReport, Finding, Tally
-from seq2seq.data.overlap import Overlap
 from seq2seq.data.tables import label_problem
 from seq2seq.errors import counted, some_of
+from seq2seq.inspection.overlap import Overlap
+from seq2seq.inspection.report import CorpusReport, Finding, Tally
 
 # Running source words up to which a size fits: vocabulary, preset, epochs, tokens in a batch. A rule of thumb: the
 # configs that come with the toolkit follow it, and it keeps between 10 and 100 occurrences a piece.

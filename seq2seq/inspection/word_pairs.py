@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seq2seq.data.characters import DIGIT, IDEOGRAPH, LETTER, Segments, TextBlock, tables
+from seq2seq.inspection.characters import DIGIT, IDEOGRAPH, LETTER, Segments, TextBlock, tables
 
 PLACES = 1024  # words are counted by their hashes in so many places
 MOST_WORDS = 12  # of a line

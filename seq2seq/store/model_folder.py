@@ -21,7 +21,6 @@ from seq2seq.config_problems import describe, unwritable
 from seq2seq.config_values import Label, displayed_labels
 from seq2seq.errors import CheckpointError, ModelError, UserError, did_you_mean, shown
 from seq2seq.interop.marian import is_marian, read_marian
-from seq2seq.marian_tokenizer import TARGET_VOCABULARY_FILE, VOCABULARY_FILE, load_tokenizers
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model.transformer import Transformer
 from seq2seq.tensors import (
@@ -37,7 +36,8 @@ from seq2seq.tensors import (
     verify,
     write_tensors,
 )
-from seq2seq.tokenizer import TokenizerPair
+from seq2seq.text.marian_tokenizer import TARGET_VOCABULARY_FILE, VOCABULARY_FILE, load_tokenizers
+from seq2seq.text.tokenizer import TokenizerPair
 
 FORMAT, FORMAT_VERSION = "seq2seq model", 1
 CONFIG, WEIGHTS, GENERATION, CARD = "config.json", "model.safetensors", "generation_config.json", "README.md"

@@ -14,10 +14,10 @@ from itertools import chain, islice
 
 import numpy as np
 
-from seq2seq.data.characters import IDEOGRAPH, LETTER, TextBlock, mix
-from seq2seq.data.processes import in_processes
 from seq2seq.data.spans import Example, Pair
 from seq2seq.errors import counted
+from seq2seq.inspection.characters import IDEOGRAPH, LETTER, TextBlock, mix
+from seq2seq.processes import in_processes
 
 KINDS = (
     "pair_exact", "pair_normalised", "pair_near", "source_exact", "source_normalised", "target_exact",

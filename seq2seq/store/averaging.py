@@ -11,11 +11,11 @@ from pathlib import Path
 
 from torch import Tensor
 
-from seq2seq.checkpoint import MANIFEST, LoadedModel, average, load_checkpoint, load_model, save_model
 from seq2seq.config import FREE_MODEL_KEYS
 from seq2seq.errors import ModelError, UserError
-from seq2seq.model_card import short_card
-from seq2seq.model_folder import config_of
+from seq2seq.store.checkpoint import MANIFEST, LoadedModel, average, load_checkpoint, load_model, save_model
+from seq2seq.store.model_card import short_card
+from seq2seq.store.model_folder import config_of
 from seq2seq.tensors import distinct, mismatch
 
 

@@ -1,0 +1,1 @@
+"""What `s2s check` knows about corpora."""

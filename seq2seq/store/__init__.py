@@ -1,0 +1,1 @@
+"""What lies on disk and travels: model folders and checkpoints."""

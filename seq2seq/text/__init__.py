@@ -1,0 +1,1 @@
+"""How text is cut into pieces and joined again."""
