@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from seq2seq.config import SearchConfig
-from seq2seq.search import beam_search, greedy_search, normalized_score, sample_search, search
-from seq2seq.search.base import largest_candidates, most_likely_ids
-from seq2seq.search.greedy import draw_ids
+from seq2seq.search.base import normalized_score
+from seq2seq.search.beam import beam_search
+from seq2seq.search.candidates import largest_candidates, most_likely_ids
+from seq2seq.search.greedy import draw_ids, greedy_search, sample_search
 from seq2seq.search.rules import Rules, forbid_repeated_ngrams
+from seq2seq.search.search import search
 
 START, EOS = 0, 1
 NUM_STATES = 997

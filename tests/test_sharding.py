@@ -20,7 +20,7 @@ from seq2seq.data.batches import collate_translation
 from seq2seq.errors import UserError
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.model.transformer import Transformer
-from seq2seq.search import beam_search
+from seq2seq.search.beam import beam_search
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 from seq2seq.training.loss import translation_loss
 from seq2seq.training.optim import load_optimizer_tensors, optimizer_tensors

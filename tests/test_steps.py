@@ -9,7 +9,7 @@ from seq2seq.errors import ModelError
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import ENCODED_TOGETHER, EnsembleSteps, TransformerSteps, lay_long_rows, packed
 from seq2seq.model.transformer import Transformer
-from seq2seq.search import search
+from seq2seq.search.search import search
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 CPU = torch.device("cpu")

@@ -31,7 +31,7 @@ from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.inference.translator import Translator
 from seq2seq.model.transformer import Transformer
-from seq2seq.search import Hypothesis, normalized_score
+from seq2seq.search.base import Hypothesis, normalized_score
 from seq2seq.store.model_folder import save_model
 from seq2seq.text.splitting import split_text
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair

@@ -22,7 +22,7 @@ from seq2seq.interop import ctranslate2
 from seq2seq.interop.ctranslate2 import Described
 from seq2seq.lines import shown_name
 from seq2seq.runtime import same_threads
-from seq2seq.search import Hypothesis, length_limits, normalized_score
+from seq2seq.search.base import Hypothesis, length_limits, normalized_score
 from seq2seq.store.model_folder import LoadedModel
 from seq2seq.text.tokenizer import TokenizerPair
 

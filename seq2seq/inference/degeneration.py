@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from seq2seq.config import SearchConfig
-from seq2seq.search import Hypothesis
+from seq2seq.search.base import Hypothesis
 
 LOOP, LONG, EMPTY, SHORT, COPY = "loop", "long", "empty", "short", "copy"
 REPAIRED = "repaired"

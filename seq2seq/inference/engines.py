@@ -19,7 +19,8 @@ import torch
 from seq2seq.config import SearchConfig
 from seq2seq.inference.steps import Steps
 from seq2seq.memory import in_parts
-from seq2seq.search import Hypothesis, StepModel, rows_per_sentence, search
+from seq2seq.search.base import Hypothesis, StepModel, rows_per_sentence
+from seq2seq.search.search import search
 from seq2seq.shortlist import Shortlist
 
 # Batches that each worker has at least, and tokens below which a batch is not worth cutting.

@@ -17,7 +17,7 @@ from torch.nn import functional
 from seq2seq.errors import ModelError
 from seq2seq.model.int8 import Int8Linear
 from seq2seq.model.transformer import DecoderCache, Transformer
-from seq2seq.search import StepModel
+from seq2seq.search.base import StepModel
 from seq2seq.text.tokenizer import TokenizerPair
 
 # Sentences that a CPU encodes at a time: enough for its products to be fast.

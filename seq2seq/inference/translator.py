@@ -16,7 +16,7 @@ from seq2seq.inference.degeneration import EMPTY, REPAIRED, line_flags, remedy, 
 from seq2seq.inference.engines import Engine
 from seq2seq.inference.loading import EngineName, load_engine
 from seq2seq.lines import as_one_line
-from seq2seq.search import Hypothesis, normalized_score
+from seq2seq.search.base import Hypothesis, normalized_score
 from seq2seq.text.splitting import language_tag, split_text
 from seq2seq.text.tokenizer import SURROGATES, TokenizerPair
 

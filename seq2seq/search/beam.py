@@ -11,14 +11,8 @@ import torch
 from torch import Tensor
 
 from seq2seq.config import SearchConfig
-from seq2seq.search.base import (
-    Hypothesis,
-    StepModel,
-    largest_candidates,
-    length_limits,
-    places_of_staying,
-    worth_leaving,
-)
+from seq2seq.search.base import Hypothesis, StepModel, length_limits
+from seq2seq.search.candidates import largest_candidates, places_of_staying, worth_leaving
 from seq2seq.search.rules import Rules
 
 

@@ -10,15 +10,8 @@ import torch
 from torch import Tensor
 
 from seq2seq.config import SearchConfig
-from seq2seq.search.base import (
-    Hypothesis,
-    StepModel,
-    length_limits,
-    most_likely_ids,
-    normalized_score,
-    places_of_staying,
-    worth_leaving,
-)
+from seq2seq.search.base import Hypothesis, StepModel, length_limits, normalized_score
+from seq2seq.search.candidates import most_likely_ids, places_of_staying, worth_leaving
 from seq2seq.search.rules import Rules
 
 Choose = Callable[[Tensor, int, Tensor], Tensor]

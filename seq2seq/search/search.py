@@ -1,0 +1,23 @@
+"""The search that a `SearchConfig` describes. Nothing in this folder knows a Transformer or a tokenizer."""
+
+from collections.abc import Sequence
+
+from seq2seq.config import SearchConfig
+from seq2seq.search.base import Hypothesis, StepModel
+from seq2seq.search.beam import beam_search
+from seq2seq.search.greedy import greedy_search, sample_search
+
+
+def search(
+    model: StepModel,
+    source_ids: Sequence[Sequence[int]],
+    config: SearchConfig,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    sentence_keys: Sequence[int] | None = None,
+) -> list[list[Hypothesis]]:
+    """Sample, search greedily or keep a beam, as `config` says; see the three functions."""
+    if config.sample:
+        return sample_search(model, source_ids, config, prefixes, sentence_keys)
+    if config.beam_size == 1:
+        return greedy_search(model, source_ids, config, prefixes, sentence_keys)
+    return beam_search(model, source_ids, config, prefixes, sentence_keys)
