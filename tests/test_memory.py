@@ -68,8 +68,9 @@ def validation(models: Path) -> Work:
         source = SourceConfig(tsv=path)
         config = Config(task="classification", data=DataConfig(train=source, valid=source))
         opened, tokenizer = open_labelled(source), loaded.tokenizers.source
-        corpus = prepare_labelled_corpus([opened], tokenizer, None, models / "cache", 1, loaded.labels)
-        validate = ClassificationValidation(config, corpus, list(opened), loaded.labels, loaded.tokenizers, CPU)
+        labels = loaded.description.labels
+        corpus = prepare_labelled_corpus([opened], tokenizer, None, models / "cache", 1, labels)
+        validate = ClassificationValidation(config, corpus, list(opened), labels, loaded.tokenizers, CPU)
         return list(validate(loaded.model).metrics.values())
 
     return work

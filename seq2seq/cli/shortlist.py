@@ -33,8 +33,8 @@ def command(model: Path, source: Path, target: Path, output: Path, candidates: i
     from seq2seq.store.model_folder import load_model
 
     loaded = load_model(model)
-    if loaded.task != "translation":
-        raise ModelError(f"{loaded.folder}: a {loaded.task} model; shortlists are for translation models")
+    if loaded.description.task != "translation":
+        raise ModelError(f"{loaded.folder}: a {loaded.description.task} model; shortlists are for translation models")
     with readable_again(source) as first, readable_again(target) as second:
         pairs = read_pairs(first, second, loaded.tokenizers)
     shortlist = learn_shortlist(pairs, loaded.tokenizers, candidates or CANDIDATES)

@@ -6,14 +6,14 @@ post-norm with sinusoidal positions, and its decoder starts from padding.
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from seq2seq.config import ModelConfig, SearchConfig
+from seq2seq.config import ModelConfig
+from seq2seq.description import ModelDescription
 from seq2seq.errors import ModelError, shown
 from seq2seq.interop.marian_settings import (
     DEFAULTS,
@@ -56,26 +56,13 @@ GENERATION, TOKENIZER = "generation_config.json", "tokenizer_config.json"
 MOST_TENSORS_NAMED = 5
 
 
-@dataclass(frozen=True)
-class MarianModel:
-    """A Marian folder in our terms."""
-
-    config: ModelConfig
-    tokenizers: TokenizerPair
-    weights: dict[str, Tensor]
-    """float32, under our names, tied ones once."""
-    search: SearchConfig
-    source_language: str | None
-    target_language: str | None
-
-
 def is_marian(info: Mapping[str, Any]) -> bool:
     """Whether a config.json is that of a Marian folder."""
     return info.get("model_type") == "marian"
 
 
-def read_marian(folder: Path, torch_file: bool = False) -> MarianModel:
-    """Read a Marian folder.
+def read_marian(folder: Path, torch_file: bool = False) -> tuple[ModelDescription, TokenizerPair, dict[str, Tensor]]:
+    """A Marian folder in our terms; the weights are float32, under our names, tied ones once.
 
     Args:
         folder: with config.json, model.safetensors, source.spm, target.spm, vocab.json, and where they are needed
@@ -112,8 +99,13 @@ def read_marian(folder: Path, torch_file: bool = False) -> MarianModel:
         problems += _shape_problems(config, tokenizers, weights)
     if problems or config is None or search is None or tokenizers is None:
         raise ModelError(f"{folder}: not a Marian model that can be read: {'; '.join(problems)}")
-    languages = (_text(named.get("source_lang")), _text(named.get("target_lang")))
-    return MarianModel(config, tokenizers, weights, search, *languages)
+    description = ModelDescription(
+        source_language=_text(named.get("source_lang")),
+        target_language=_text(named.get("target_lang")),
+        model=config,
+        search=search,
+    )
+    return description, tokenizers, weights
 
 
 def marian_obstacles(config: ModelConfig, tokenizers: TokenizerPair) -> list[str]:
@@ -130,7 +122,9 @@ def marian_obstacles(config: ModelConfig, tokenizers: TokenizerPair) -> list[str
     return obstacles
 
 
-def write_marian(folder: Path, model: MarianModel) -> None:
+def write_marian(
+    folder: Path, description: ModelDescription, tokenizers: TokenizerPair, weights: Mapping[str, Tensor]
+) -> None:
     """Write a Marian folder into `folder`, which exists; transformers loads it with AutoTokenizer and MarianMTModel.
 
     `read_marian` gives back what was written, but for sinusoids by turns, which Marian has not: those models come back
@@ -139,15 +133,15 @@ def write_marian(folder: Path, model: MarianModel) -> None:
     Raises:
         ModelError: Marian cannot express the model; the message names each obstacle.
     """
-    config, tokenizers = model.config, model.tokenizers
+    config = description.model
     if obstacles := marian_obstacles(config, tokenizers):
         raise ModelError(f"a Marian folder cannot hold this model: {'; '.join(obstacles)}")
     ids = SpecialIds(tokenizers.target.pad_id, tokenizers.target.eos_id, tokenizers.target.start_id)
     sizes = tokenizers.source.vocab_size, tokenizers.target.vocab_size
     _write_json(folder / CONFIG, model_values(config, *sizes, ids))
-    _write_json(folder / GENERATION, generation_values(config, model.search, ids))
-    _write_json(folder / TOKENIZER, _tokenizer_values(model))
-    write_tensors(folder / WEIGHTS, to_marian(model.weights, config), metadata={"format": "pt"})
+    _write_json(folder / GENERATION, generation_values(config, description.search, ids))
+    _write_json(folder / TOKENIZER, _tokenizer_values(description, tokenizers))
+    write_tensors(folder / WEIGHTS, to_marian(weights, config), metadata={"format": "pt"})
     (folder / SOURCE_FILE).write_bytes(tokenizers.source.model_bytes)
     (folder / TARGET_FILE).write_bytes(tokenizers.target.model_bytes)
     _write_json(folder / VOCABULARY_FILE, vocabulary_of(tokenizers.source))
@@ -252,16 +246,16 @@ def _shape_problems(config: ModelConfig, tokenizers: TokenizerPair, weights: Map
     return [problem] if problem else []
 
 
-def _tokenizer_values(model: MarianModel) -> dict[str, Any]:
+def _tokenizer_values(description: ModelDescription, tokenizers: TokenizerPair) -> dict[str, Any]:
     return {
         "tokenizer_class": "MarianTokenizer",
-        "source_lang": model.source_language,
-        "target_lang": model.target_language,
+        "source_lang": description.source_language,
+        "target_lang": description.target_language,
         "unk_token": UNK,
         "eos_token": EOS,
         "pad_token": PAD,
-        "model_max_length": model.config.max_length,
-        "separate_vocabs": not model.tokenizers.shared,
+        "model_max_length": description.model.max_length,
+        "separate_vocabs": not tokenizers.shared,
     }
 
 

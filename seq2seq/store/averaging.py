@@ -13,10 +13,10 @@ from torch import Tensor
 
 from seq2seq.config import FREE_MODEL_KEYS
 from seq2seq.errors import ModelError, UserError
-from seq2seq.store.checkpoint import MANIFEST, LoadedModel, average, load_checkpoint, load_model, save_model
+from seq2seq.store.checkpoint import MANIFEST, load_checkpoint
 from seq2seq.store.model_card import short_card
-from seq2seq.store.model_folder import config_of
-from seq2seq.tensors import distinct, mismatch
+from seq2seq.store.model_folder import LoadedModel, load_model, save_model
+from seq2seq.tensors import average, distinct, mismatch
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class _Member:
     """One set of weights, and the model folder that says what they are."""
 
     path: Path
-    described: LoadedModel
+    loaded: LoadedModel
     state: dict[str, Tensor]
 
 
@@ -51,16 +51,11 @@ def average_models(paths: Sequence[Path], output: Path, weights: Sequence[float]
     first = members[0]
     for other in members[1:]:
         _check_alike(first, other)
-    config = config_of(first.described)
     made_of = [f"- {share:.4g} of `{path.name}`" for share, path in zip(shares, paths, strict=True)]
-    return save_model(
-        output,
-        model_state=average([member.state for member in members], shares if weights else None),
-        config=config,
-        tokenizers=first.described.tokenizers,
-        labels=first.described.labels,
-        card=short_card(config, output.name, ["The mean of the weights of several models:", "", *made_of]),
-    )
+    description = first.loaded.description.model_copy(update={"metrics": {}})
+    card = short_card(description, output.name, ["The mean of the weights of several models:", "", *made_of])
+    mean = average([member.state for member in members], shares if weights else None)
+    return save_model(output, mean, description, first.loaded.tokenizers, card)
 
 
 def _shares(weights: Sequence[float] | None, count: int) -> list[float]:
@@ -78,27 +73,25 @@ def _shares(weights: Sequence[float] | None, count: int) -> list[float]:
 
 def _open(path: Path) -> _Member:
     if not (path / MANIFEST).is_file():
-        described = load_model(path)
-        return _Member(path, described, distinct(described.model.state_dict(keep_vars=True)))
+        loaded = load_model(path)
+        return _Member(path, loaded, distinct(loaded.model.state_dict(keep_vars=True)))
     tensors = load_checkpoint(path).tensors
     run = path.resolve().parent.parent
     return _Member(path, load_model(run), {**tensors["model"], **tensors.get("ema", {})})
 
 
 def _check_alike(first: _Member, other: _Member) -> None:
-    pair, mine = other.described, first.described
-    if pair.task != mine.task:
-        raise ModelError(f"{other.path}: a {pair.task} model, and {first.path} is one of {mine.task}")
-    if pair.tokenizers.fingerprint != mine.tokenizers.fingerprint:
+    description, expected = other.loaded.description, first.loaded.description
+    if description.task != expected.task:
+        raise ModelError(f"{other.path}: a {description.task} model, and {first.path} is one of {expected.task}")
+    if other.loaded.tokenizers.fingerprint != first.loaded.tokenizers.fingerprint:
         raise ModelError(f"{other.path}: another vocabulary than {first.path}; average models that share one")
-    if pair.labels != mine.labels:
+    if description.labels != expected.labels:
         raise ModelError(f"{other.path}: other labels than {first.path}; average models that share them")
     shapes = {name: tuple(tensor.shape) for name, tensor in other.state.items()}
     if problem := mismatch(first.state, shapes):
         raise ModelError(f"{other.path}: another shape than {first.path}: {problem}")
-    theirs, ours = pair.info["model"], mine.info["model"]
-    for key in {**ours, **theirs}:
-        if key not in FREE_MODEL_KEYS and theirs.get(key) != ours.get(key):
-            raise ModelError(
-                f"{other.path}: another model than {first.path}: {key} is {theirs.get(key)}, not {ours.get(key)}"
-            )
+    values = dict(description.model)
+    for key, value in expected.model:
+        if key not in FREE_MODEL_KEYS and values[key] != value:
+            raise ModelError(f"{other.path}: another model than {first.path}: {key} is {values[key]}, not {value}")

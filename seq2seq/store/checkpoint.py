@@ -1,7 +1,7 @@
 """Checkpoints: everything a run needs to go on, in a folder that is whole or is not taken for one.
 
 The trainer saves and loads them; `latest_checkpoint` finds the newest that is undamaged. Model folders, which people
-use and copy, are `model_folder`'s, and are offered here too.
+use and copy, are `model_folder`'s.
 """
 
 import json
@@ -16,13 +16,7 @@ from torch import Tensor
 
 from seq2seq import atomic
 from seq2seq.errors import CheckpointError
-from seq2seq.store.model_folder import LoadedModel, find_model, load_model, save_model
-from seq2seq.tensors import DamagedFile, average, read_object, read_tensors, record, verify, write_tensors
-
-__all__ = [
-    "Checkpoint", "LoadedModel", "average", "find_model", "latest_checkpoint", "load_checkpoint", "load_model",
-    "load_state", "prepare", "prune", "save_checkpoint", "save_model", "saved_steps", "step_folder",
-]  # fmt: skip
+from seq2seq.tensors import DamagedFile, read_object, read_tensors, record, verify, write_tensors
 
 FORMAT_VERSION = 1
 MANIFEST, STATE = "manifest.json", "state.json"
@@ -77,14 +71,6 @@ def load_checkpoint(folder: Path, verified: bool = False) -> Checkpoint:
     except DamagedFile as error:
         raise CheckpointError(f"{folder}: damaged checkpoint: {error}; delete it to use the one before") from error
     return Checkpoint(state["step"], tensors, state)
-
-
-def load_state(folder: Path) -> dict[str, Any]:
-    """The JSON state of a checkpoint alone."""
-    try:
-        return read_object(folder / STATE)
-    except DamagedFile as error:
-        raise CheckpointError(f"{folder}: damaged checkpoint: {error}; delete it to use the one before") from error
 
 
 def latest_checkpoint(parent: Path) -> Path | None:

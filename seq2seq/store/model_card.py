@@ -12,6 +12,7 @@ from typing import Any
 
 from seq2seq.config import Config, Section
 from seq2seq.config_file import dump
+from seq2seq.description import ModelDescription
 from seq2seq.lines import shown_name
 
 
@@ -77,14 +78,14 @@ def model_card(
     return shown_name("\n".join(lines))
 
 
-def short_card(config: Config, title: str, paragraphs: Sequence[str]) -> str:
+def short_card(description: ModelDescription, title: str, paragraphs: Sequence[str]) -> str:
     """Front matter, and in a few lines where a model comes from that no run of ours made."""
     return shown_name(
-        "\n".join([*_front_matter(config, title, ()), f"# {title}", "", *_usage(config), *paragraphs, ""])
+        "\n".join([*_front_matter(description, title, ()), f"# {title}", "", *_usage(description), *paragraphs, ""])
     )
 
 
-def _front_matter(config: Config, title: str, scores: Sequence[ScoreRecord]) -> list[str]:
+def _front_matter(config: Config | ModelDescription, title: str, scores: Sequence[ScoreRecord]) -> list[str]:
     lines = ["---"]
     if languages := _languages(config):
         lines += ["language:", *(f"- {_yaml(language)}" for language in dict.fromkeys(languages))]
@@ -102,11 +103,11 @@ def _front_matter(config: Config, title: str, scores: Sequence[ScoreRecord]) -> 
     return [*lines, "---", ""]
 
 
-def _languages(config: Config) -> list[str]:
+def _languages(config: Config | ModelDescription) -> list[str]:
     return [language for language in (config.source_language, config.target_language) if language]
 
 
-def _usage(config: Config) -> list[str]:
+def _usage(config: Config | ModelDescription) -> list[str]:
     verb = "translate" if config.task == "translation" else "classify"
     return ["```", f"s2s {verb} THIS_FOLDER < input.txt > output.txt", "```", ""]
 

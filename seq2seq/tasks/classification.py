@@ -165,7 +165,8 @@ def _load_initial(model: EncoderClassifier, initial: LoadedModel, labels: Sequen
     head = {name: tensor for name, tensor in initial.model.state_dict().items() if not name.startswith("encoder.")}
     own = {name: tensor for name, tensor in model.state_dict().items() if not name.startswith("encoder.")}
     shapes, own_shapes = ({name: tensor.shape for name, tensor in part.items()} for part in (head, own))
-    if initial.task != "classification" or initial.labels != tuple(labels) or shapes != own_shapes:
+    described = initial.description
+    if described.task != "classification" or described.labels != tuple(labels) or shapes != own_shapes:
         return False
     model.load_state_dict(head, strict=False)
     return True

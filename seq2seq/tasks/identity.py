@@ -85,7 +85,7 @@ def identity(config: Config, sources: Sources, initial: LoadedModel | None) -> d
     found = dict(zip(keys, (source.fingerprint for source in sources.train), strict=True))
     found["data.valid"] = sources.valid.fingerprint
     if initial is not None:
-        content = [initial.info["files"], initial.tokenizers.fingerprint]
+        content = [initial.files, initial.tokenizers.fingerprint]
         found["training.init_from"] = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     return found
 

@@ -66,9 +66,9 @@ def _said(model: ModelConfig, key: str) -> str:
 
 def _search(config: Config, initial: LoadedModel) -> SearchConfig:
     """How the initial model searches; a classifier does not say."""
-    if config.task != "translation" or initial.task != "translation":
+    if config.task != "translation" or initial.description.task != "translation":
         return config.search
-    taken = {key: getattr(initial.search, key) for key in SEARCH_KEYS - config.search.model_fields_set}
+    taken = {key: getattr(initial.description.search, key) for key in SEARCH_KEYS - config.search.model_fields_set}
     return SearchConfig.model_validate({**dict(config.search), **taken})
 
 

@@ -18,6 +18,7 @@ from seq2seq import atomic, config_file, runtime
 from seq2seq.config import Config
 from seq2seq.data.batches import BatchStream
 from seq2seq.data.sampler import TokenBudgetSampler
+from seq2seq.description import ModelDescription
 from seq2seq.errors import UserError, counted
 from seq2seq.runtime import Runtime
 from seq2seq.store.model_card import ScoreRecord, model_card
@@ -206,10 +207,8 @@ def _best_saver(config: Config, work: Work, folder: RunFolder, command: str) -> 
     def save(state: Mapping[str, Tensor], metrics: Mapping[str, float]) -> None:
         folder.test_scores.unlink(missing_ok=True)  # they are the scores of the model that is replaced
         card = _card(config, work, folder, command, metrics)
-        save_model(
-            folder.best, model_state=state, config=config, tokenizers=work.tokenizers, labels=work.labels, card=card,
-            metrics=metrics,
-        )  # fmt: skip
+        description = ModelDescription.of(config, work.labels, dict(metrics))
+        save_model(folder.best, state, description, work.tokenizers, card)
 
     return save
 
@@ -251,7 +250,7 @@ def _score_test_sets(
     try:
         with waiting_for("scoring the test sets"):
             scores = work.score_test_sets(folder.best)
-            before = work.score_test_sets(initial.folder) if initial and initial.task == config.task else []
+            before = work.score_test_sets(initial.folder) if initial and initial.description.task == config.task else []
     except UserError as error:
         logger.warning("the test sets are not scored: %s", error)
         return
@@ -261,7 +260,7 @@ def _score_test_sets(
         change = "" if old is None else f" (initial model {old:.2f}, {score.value - old:+.2f})"
         logger.info("%s: %s %.2f%s", score.dataset, score.metric, score.value, change)
     notes = [f"The initial model on {score.dataset}: {score.metric} {score.value:.2f}." for score in before]
-    metrics = load_model(folder.best).info["metrics"]
+    metrics = load_model(folder.best).description.metrics
     card = _card(config, work, folder, command, metrics, scores, notes)
     atomic.write_file(folder.best / CARD, card.encode())
     noted = {"scored": scored, "scores": [asdict(score) for score in scores]}

@@ -80,7 +80,7 @@ def build(
         score_records=validation.score_records,
         score_test_sets=functools.partial(score_test_sets, config, tests, runtime.device),
         measure=measure(config),
-        can_start=initial is not None and initial.task == "translation",
+        can_start=initial is not None and initial.description.task == "translation",
     )
 
 
