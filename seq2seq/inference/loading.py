@@ -17,8 +17,9 @@ from seq2seq import runtime as runtimes
 from seq2seq.config import SearchConfig
 from seq2seq.config_problems import describe
 from seq2seq.errors import ModelError, UserError, did_you_mean
+from seq2seq.inference.batching import Engine
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine, cached_folder
-from seq2seq.inference.engines import Engine, TorchEngine
+from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import EnsembleSteps, TransformerSteps
 from seq2seq.interop import ctranslate2
 from seq2seq.processes import usable_processors

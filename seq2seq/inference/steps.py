@@ -27,7 +27,7 @@ class TransformerSteps:
         self.device = device
         self.vocab_size = tokenizers.target.vocab_size
         self.start_id, self.eos_id = tokenizers.target.start_id, tokenizers.target.eos_id
-        self.suppressed = never_generated(tokenizers)
+        self.suppressed = tokenizers.never_generated
         self.max_length = model.config.max_length
         self._model = model
         self._source_pad_id, self._source_eos_id = tokenizers.source.pad_id, tokenizers.source.eos_id
@@ -56,15 +56,18 @@ class TransformerSteps:
 
     @torch.inference_mode()
     def step(self, token_ids: Tensor, state: DecoderCache) -> Tensor:
-        """Logits (R, V) in float32 of what follows `token_ids` (R,).
+        """Log-probabilities (R, V) in float32 of what follows `token_ids` (R,).
 
         The rows of a sentence begin alike, with the start id: the first step computes one of them.
         """
         if state.length or state.beam_size == 1:
-            return self._model.project(self._model.decode_step(token_ids, state)).float()
-        logits = self._model.project(self._model.decode_step(token_ids[:: state.beam_size], state)).float()  # (B, V)
+            return self._log_probs(token_ids, state)
+        log_probs = self._log_probs(token_ids[:: state.beam_size], state)  # (B, V)
         state.spread()
-        return logits.repeat_interleave(state.beam_size, dim=0)
+        return log_probs.repeat_interleave(state.beam_size, dim=0)
+
+    def _log_probs(self, token_ids: Tensor, state: DecoderCache) -> Tensor:
+        return self._model.project(self._model.decode_step(token_ids, state)).float().log_softmax(-1)
 
     def reorder(self, state: DecoderCache, rows: Tensor) -> None:
         """Row i goes on from what row `rows[i]` (R,) was."""
@@ -73,12 +76,6 @@ class TransformerSteps:
     def select(self, state: DecoderCache, sentences: Tensor) -> None:
         """Keep these sentences (B',) with all their rows."""
         state.select(sentences)
-
-
-def never_generated(tokenizers: TokenizerPair) -> tuple[int, ...]:
-    """Ids of the target that are no part of any translation."""
-    target = tokenizers.target
-    return tuple({target.pad_id, target.start_id} - {target.eos_id})
 
 
 class EnsembleSteps:
@@ -106,10 +103,7 @@ class EnsembleSteps:
     @torch.inference_mode()
     def step(self, token_ids: Tensor, state: list) -> Tensor:
         """log(mean of the members' probabilities), (R, V)."""
-        logs = [
-            member.step(token_ids, member_state).log_softmax(-1)
-            for member, member_state in zip(self.members, state, strict=True)
-        ]
+        logs = [member.step(token_ids, member_state) for member, member_state in zip(self.members, state, strict=True)]
         return torch.stack(logs).logsumexp(0) - math.log(len(logs))
 
     def reorder(self, state: list, rows: Tensor) -> None:
