@@ -334,7 +334,6 @@ def test_wrong_uses_are_one_line(ours, tmp_path):
             "--quantization: .* convert the model again",
         ),
         (lambda: Translator.load(tmp_path / "export", precision="float32"), "--precision: .* leave the option out"),
-        (lambda: Translator.load(tmp_path / "export", shortlist="x"), "--shortlist"),
         (lambda: Translator.load(tmp_path / "export", sample=True, seed=7), "cannot repeat draws .* leave out --seed"),
         (
             lambda: Translator.load(ours.folder, engine="ctranslate2", quantization="int8", precision="float32"),

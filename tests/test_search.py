@@ -35,7 +35,7 @@ class TableModel:
     start_id, eos_id, device = START, EOS, torch.device("cpu")
 
     def __init__(self, seed: int, vocab_size: int = 7, spread: float = 2.0, max_length: int = 64, suppressed=(START,)):
-        self.vocab_size, self.max_length, self.suppressed, self.stand_ins = vocab_size, max_length, suppressed, ()
+        self.vocab_size, self.max_length, self.suppressed = vocab_size, max_length, suppressed
         generator = torch.Generator().manual_seed(seed)
         self.table = torch.randn(NUM_STATES, vocab_size, generator=generator) * spread
         self.rows_computed = 0

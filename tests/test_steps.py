@@ -2,12 +2,11 @@
 
 import pytest
 import torch
-from torch import nn
 
 from seq2seq.config import ModelConfig, SearchConfig, TokenizerConfig
 from seq2seq.errors import ModelError
 from seq2seq.inference.engines import TorchEngine
-from seq2seq.inference.steps import ENCODED_TOGETHER, EnsembleSteps, TransformerSteps, lay_long_rows, packed
+from seq2seq.inference.steps import ENCODED_TOGETHER, EnsembleSteps, TransformerSteps
 from seq2seq.model.transformer import Transformer
 from seq2seq.search.search import search
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
@@ -187,25 +186,6 @@ def test_padding_and_start_never_come_out(tokenizers):
             assert not {tokenizers.target.pad_id, tokenizers.target.start_id} & set(hypothesis.ids)
 
 
-@pytest.mark.parametrize("bias", [True, False])
-@torch.no_grad()
-def test_packed_computes_the_layer_and_a_row_as_if_alone(bias):
-    layer = nn.Linear(64, 1001, bias=bias)
-    quick, inputs = packed(layer), torch.randn(130, 64)
-    together = quick(inputs)
-    torch.testing.assert_close(together, layer(inputs), atol=1e-5, rtol=1e-5)
-    if quick is layer:
-        pytest.skip("this torch has no oneDNN: the layer is taken as it is")
-    for count in (2, 7, 64):
-        assert torch.equal(quick(inputs[:count]), together[:count])
-    torch.testing.assert_close(quick(inputs[:1]), together[:1], atol=1e-5, rtol=1e-5)
-
-
-def test_packed_leaves_other_layers_and_formats_alone():
-    for layer in (nn.Identity(), nn.Linear(8, 8).to(torch.bfloat16), nn.Linear(8, 8, device="meta")):
-        assert packed(layer) is layer
-
-
 @torch.no_grad()
 def test_sentences_are_encoded_as_if_alone_however_many_there_are(tokenizers):
     steps = make_steps(tokenizers)
@@ -215,19 +195,3 @@ def test_sentences_are_encoded_as_if_alone_however_many_there_are(tokenizers):
     for place in (0, ENCODED_TOGETHER - 1, ENCODED_TOGETHER, len(lines) - 1):
         alone = steps.step(start[:1], steps.start([lines[place]], 1, 4))
         torch.testing.assert_close(together[place], alone[0], atol=1e-4, rtol=1e-4)
-
-
-@torch.no_grad()
-def test_weights_that_lie_in_long_rows_are_the_same_weights(tokenizers):
-    model = make_steps(tokenizers)._model
-    before = {name: weight.clone() for name, weight in model.state_dict().items()}
-    embedding = model.decoder.embedding.tokens.weight
-    turned = lay_long_rows(model)
-    assert {name: weight.tolist() for name, weight in turned.state_dict().items()} == {
-        name: weight.tolist() for name, weight in before.items()
-    }
-    feed_forward = turned.decoder.layers[0].feed_forward
-    assert feed_forward.inner.weight.stride() == (1, feed_forward.inner.out_features)
-    assert feed_forward.output.weight.stride() == (feed_forward.output.in_features, 1)
-    assert turned.output_weight is embedding
-    assert embedding.is_contiguous()  # looked up row by row

@@ -5,7 +5,6 @@ when memory runs out happen here, because each kind of engine does them in its o
 """
 
 import functools
-import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,15 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-import numpy as np
 import torch
 
 from seq2seq.config import SearchConfig
-from seq2seq.inference.steps import Steps
 from seq2seq.memory import in_parts
 from seq2seq.search.base import Hypothesis, StepModel, rows_per_sentence
 from seq2seq.search.search import search
-from seq2seq.shortlist import Shortlist
 
 # Batches that each worker has at least, and tokens below which a batch is not worth cutting.
 BATCHES_A_WORKER, SMALLEST_BATCH = 4, 4096
@@ -59,16 +55,14 @@ class TorchEngine:
     """Searches with a `StepModel` in batches of about equal lengths.
 
     Args:
-        steps: the model; one that can be narrowed where there is a shortlist.
+        steps: the model.
         workers: batches that are searched at the same time, each on one processor thread; 1 leaves torch its threads.
             By default one for each of torch's threads, because small products gain little from being shared out.
-        shortlist: what says which target pieces a batch may need; None is all of them.
     """
 
-    def __init__(self, steps: StepModel | Steps, workers: int | None = None, shortlist: Shortlist | None = None):
+    def __init__(self, steps: StepModel, workers: int | None = None):
         self.max_length = steps.max_length
         self._steps = steps
-        self._shortlist = shortlist
         self._workers = workers or (torch.get_num_threads() if steps.device.type == "cpu" else 1)
 
     def translate(
@@ -128,15 +122,7 @@ class TorchEngine:
 
     def _search(self, batch: "_Batch") -> list["_Found"]:
         sources, prefixes, keys = zip(*((one.source_ids, one.prefix, one.key) for one in batch.requests), strict=True)
-        steps, ids = self._steps, None
-        if self._shortlist is not None:
-            needed = [steps.start_id, steps.eos_id, *itertools.chain.from_iterable(prefixes)]
-            ids = np.union1d(self._shortlist.candidates(sources), needed)
-            steps = steps.narrowed(torch.from_numpy(ids))
-            prefixes = [np.searchsorted(ids, prefix).tolist() for prefix in prefixes]
-        found = search(steps, sources, batch.config, prefixes if any(prefixes) else None, keys)
-        if ids is not None:
-            found = [[replace(one, ids=tuple(ids[list(one.ids)].tolist())) for one in best] for best in found]
+        found = search(self._steps, sources, batch.config, prefixes if any(prefixes) else None, keys)
         return list(zip(batch.requests, found, strict=True))
 
 

@@ -102,19 +102,18 @@ class Translator:
         device: str = "auto",
         precision: str | None = None,
         threads: int | None = None,
-        shortlist: str | Path | None = None,
         **search: Any,
     ) -> "Translator":
         """Load a model folder or a run folder (then its best model); several are an ensemble; none is the newest run.
 
-        `precision` None computes in float32; `search` overrides keys of the model's own search settings; `engine`,
-        `quantization` and `shortlist` are those of `load_engine`.
+        `precision` None computes in float32; `search` overrides keys of the model's own search settings; `engine`
+        and `quantization` are those of `load_engine`.
 
         Raises:
             ModelError: there is no model, it is damaged, is no translation model, or does not fit the others.
             UserError: an engine, device, precision or search setting that does not exist or is not possible.
         """
-        loaded = load_engine(paths or (None,), engine, quantization, device, precision, threads, search, shortlist)
+        loaded = load_engine(paths or (None,), engine, quantization, device, precision, threads, search)
         return cls(loaded.engine, loaded.tokenizers, loaded.search)
 
     def translate(

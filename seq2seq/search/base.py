@@ -26,9 +26,6 @@ class StepModel(Protocol):
     eos_id: int
     suppressed: tuple[int, ...]
     """Ids that never come out."""
-    stand_ins: tuple[int, ...]
-    """More ids that never come out: those that stand for a part of the vocabulary that was left out, and whose
-    probabilities always count."""
     max_length: int
     """Most steps that one sentence can take."""
     device: torch.device

@@ -21,9 +21,7 @@ class Rules:
 
     def __init__(self, model: StepModel, config: SearchConfig, prefixes: Sequence[Sequence[int]] | None, num_rows: int):
         self._eos_id = model.eos_id
-        self._suppressed, self._stand_ins = (
-            torch.tensor(ids, dtype=torch.long, device=model.device) for ids in (model.suppressed, model.stand_ins)
-        )
+        self._suppressed = torch.tensor(model.suppressed, dtype=torch.long, device=model.device)
         self._min_length = config.min_length
         self._no_repeat_ngram = config.no_repeat_ngram
         self._renormalize = config.renormalize
@@ -49,7 +47,6 @@ class Rules:
             normalizer.nan_to_num_(neginf=0.0)  # where everything is forbidden there is no sum
             scores -= normalizer
             given = None if given is None else given - normalizer
-        forbid_ids(scores, self._stand_ins)
         if forced is not None:
             force_ids(scores, forced, given)
         return scores
