@@ -1,15 +1,14 @@
 """Held-out examples of which training has a near-duplicate: for `s2s check` alone.
 
 Two examples are near-duplicates if their sets of character n-grams (each side has its own, of normalised text) have a
-Jaccard similarity of at least 0.7. Candidates share longer runs of characters: a held-out example is indexed by its
-rarer runs, a training example is looked up by every third of its runs, and each candidate is then compared in full.
+Jaccard similarity of at least 0.7. Candidates share longer runs of characters: a held-out example is indexed by the
+rarer runs of its source, a training example is looked up by every third of its runs, and each candidate is compared.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
-from math import ceil
 
 from seq2seq.data.spans import Example
 from seq2seq.inspection.overlap import HeldOut, Match, normalise, texts_of
@@ -21,13 +20,11 @@ FEWEST_NGRAMS = 8
 NGRAM, RUN = 4, 10
 IDEOGRAPHIC_NGRAM, IDEOGRAPHIC_RUN = 2, 4
 STRIDE = 3
-# Frequent runs bring thousands of candidates that are not alike: the share of a held-out example's runs that are
-# indexed, and how many of them a training example contains on average.
-RARE_SHARE = 0.8
-MATCHES_PER_EXAMPLE = 6
-# A candidate shares at least this part of the indexed runs. With these values 110 of the 111 near-duplicates that a
-# full comparison finds in Tatoeba are found.
-LEAST_SHARED = 1 / 8
+# Frequent runs bring thousands of candidates that are not alike: how many indexed runs a training example contains on
+# average, and the part of its indexed runs that a held-out example shares with a candidate. With these values 110 of
+# the 111 near-duplicates that a full comparison finds in Tatoeba are found.
+MATCHES_PER_EXAMPLE = 2
+LEAST_SHARED = 1 / 5
 
 
 class NearDuplicates:
@@ -46,52 +43,47 @@ class NearDuplicates:
         self._is_ideographic = [
             _is_ideographic("".join(texts[side] for texts in self._texts if len(texts) > side)) for side in (0, 1)
         ]
-        frequencies = Counter(
-            chain.from_iterable(self._runs(tuple(map(normalise, texts_of(example))), STRIDE) for example in sample)
-        )
+        frequencies = Counter(run for example in sample for run in self._runs(normalise(texts_of(example)[0]), STRIDE))
         entries = []
         for owner, texts in enumerate(self._texts):
             if sum(map(len, self._ngrams(texts))) >= FEWEST_NGRAMS:
-                runs = sorted((frequencies[run], run) for run in set(self._runs(texts, 1)))
-                entries += [(*entry, owner) for entry in runs[: ceil(RARE_SHARE * len(runs))]]
+                entries += [(frequencies[run], run, owner) for run in set(self._runs(texts[0], 1))]
         matches_left = MATCHES_PER_EXAMPLE * max(len(sample), 1000)
-        self._owners: defaultdict[str, list[int]] = defaultdict(list)
+        self._owners: dict[str, list[int]] = {}
         for frequency, run, owner in sorted(entries):
             matches_left -= frequency
             if matches_left < 0:
                 break
-            self._owners[run].append(owner)
+            self._owners.setdefault(run, []).append(owner)
         num_indexed = Counter(chain.from_iterable(self._owners.values()))
         self._least_shared = [LEAST_SHARED / STRIDE * num_indexed[owner] for owner in range(len(self._texts))]
 
-    def matches(self, number: int, example: Example) -> Iterator[tuple[str, Match]]:
+    def matches(self, number: int, texts: tuple[str, ...], normalised: tuple[str, ...]) -> Iterable[tuple[str, Match]]:
         """The held-out examples, equal ones among them, that are near training example `number`."""
-        train = texts_of(example)
-        texts = tuple(map(normalise, train))
-        owners = self._owners
-        found = [owners[run] for run in self._runs(texts, STRIDE) if run in owners]
-        for owner, shared in Counter(chain.from_iterable(found)).items() if found else ():
-            if shared >= self._least_shared[owner] and (similarity := self._similarity(texts, self._texts[owner])):
+        found = list(filter(None, map(self._owners.get, self._runs(normalised[0], STRIDE))))
+        return self._compare(number, texts, normalised, Counter(chain.from_iterable(found))) if found else ()
+
+    def _compare(
+        self, number: int, texts: tuple[str, ...], normalised: tuple[str, ...], candidates: Counter[int]
+    ) -> Iterator[tuple[str, Match]]:
+        for owner, shared in candidates.items():
+            if shared >= self._least_shared[owner] and (similarity := self._similarity(normalised, self._texts[owner])):
                 name, index, held_out = self._held_out[owner]
-                yield name, Match("pair_near", index + 1, number, round(similarity, 3), held_out, train)
+                yield name, Match("pair_near", index + 1, number, round(similarity, 3), held_out, texts)
 
     def _similarity(self, texts: tuple[str, ...], held_out: tuple[str, ...]) -> float:
         """Jaccard similarity of the n-grams, or 0 where it is too low."""
-        lengths = sorted((sum(map(len, texts)), sum(map(len, held_out))))
-        if lengths[0] < 0.5 * lengths[1]:
+        lengths = sorted((len("".join(texts)), len("".join(held_out))))
+        if lengths[0] < 0.6 * lengths[1]:
             return 0.0
         sides = list(zip(self._ngrams(texts), self._ngrams(held_out), strict=True))
         shared = sum(len(first & second) for first, second in sides)
         similarity = shared / (sum(len(first) + len(second) for first, second in sides) - shared)
         return similarity if similarity >= NEAR_SIMILARITY else 0.0
 
-    def _runs(self, texts: tuple[str, ...], stride: int) -> Iterable[str]:
-        return [
-            text[first : first + size]
-            for text, is_ideographic in zip(texts, self._is_ideographic, strict=False)
-            for size in (IDEOGRAPHIC_RUN if is_ideographic else RUN,)
-            for first in range(0, len(text) - size + 1, stride)
-        ]
+    def _runs(self, source: str, stride: int) -> list[str]:
+        size = IDEOGRAPHIC_RUN if self._is_ideographic[0] else RUN
+        return [source[first : first + size] for first in range(0, len(source) - size + 1, stride)]
 
     def _ngrams(self, texts: tuple[str, ...]) -> list[frozenset[str]]:
         return [

@@ -6,9 +6,8 @@ block by block. Only the held-out sets are kept in memory; training examples are
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 
 from seq2seq.data.spans import Example, Pair
 from seq2seq.errors import counted
@@ -16,6 +15,7 @@ from seq2seq.errors import counted
 # From the weakest to the strongest; of several matches the strongest counts.
 LEVELS = ("near", "normalised", "exact")
 EXAMPLES_KEPT = 3
+_NONE: set[tuple[str, int]] = set()
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,9 @@ def find_overlap(train: Iterable[Example], held_out: Mapping[str, Iterable[Examp
     """What each held-out set shares with `train`, which is read once. All are `Pair`s, or all `LabelledText`s."""
     sets = HeldOut(held_out)
     matches = Matches()
-    matches.add(chain.from_iterable(sets.matches(number, example) for number, example in enumerate(train, start=1)))
+    for number, example in enumerate(train, start=1):
+        texts = texts_of(example)
+        matches.add(sets.matches(number, texts, tuple(map(normalise, texts))))
     return matches.overlaps(sets)
 
 
@@ -100,12 +102,14 @@ class HeldOut:
                     if normalised := normalise(text):
                         by_text.setdefault(normalised, set()).add((name, index))
 
-    def matches(self, number: int, example: Example) -> Iterator[tuple[str, Match]]:
+    def matches(self, number: int, texts: tuple[str, ...], normalised: tuple[str, ...]) -> Iterable[tuple[str, Match]]:
         """The held-out examples that training example `number` repeats, each with the name of its set."""
-        texts = texts_of(example)
-        equal = [by_text.get(normalise(text), set()) for by_text, text in zip(self._by_text, texts, strict=False)]
-        if not any(equal):
-            return
+        equal = [by_text.get(text, _NONE) for by_text, text in zip(self._by_text, normalised, strict=False)]
+        return self._compare(number, texts, equal) if any(equal) else ()
+
+    def _compare(
+        self, number: int, texts: tuple[str, ...], equal: Sequence[set[tuple[str, int]]]
+    ) -> Iterator[tuple[str, Match]]:
         kinds = {"pair": (set.intersection(*equal), slice(None))}
         if len(texts) == 2:
             kinds |= {"source": (equal[0], slice(0, 1)), "target": (equal[1], slice(1, 2))}

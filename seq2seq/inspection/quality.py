@@ -18,7 +18,7 @@ from seq2seq.data.tables import looks_like_header
 from seq2seq.inspection.alignment import LineShapes, line_shapes
 from seq2seq.inspection.characters import CONTROL, DIGIT, LETTER, ODD_SPACE, SCRIPTS, SPACE, TextBlock, mix
 from seq2seq.inspection.near_duplicates import NearDuplicates
-from seq2seq.inspection.overlap import HeldOut, Match, Matches
+from seq2seq.inspection.overlap import HeldOut, Match, Matches, normalise, texts_of
 from seq2seq.inspection.word_pairs import WordPairs
 from seq2seq.text.tokenizer import Tokenizer
 
@@ -183,8 +183,10 @@ class Examiner:
     def _overlap(self, block: Block, skip: str | None) -> list[tuple[str, Match]]:
         matches = Matches()
         for number, example in enumerate(block.examples(), start=block.first_example):
+            texts = texts_of(example)
+            normalised = tuple(map(normalise, texts))
             for finder in (self.held_out, self.near_duplicates):
-                matches.add(found for found in finder.matches(number, example) if found[0] != skip)
+                matches.add(found for found in finder.matches(number, texts, normalised) if found[0] != skip)
         return list(matches)
 
     def _examine_side(self, place: int, text: TextBlock, block: Block) -> SideFindings:
