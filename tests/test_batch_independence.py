@@ -79,20 +79,17 @@ class Batches:
         self._engine, self._size, self._by_length = engine, size, by_length
         self.max_length = engine.max_length
 
-    def translate(self, source_ids, config, prefixes=None, sentence_keys=None, again=None):
-        order = list(range(len(source_ids)))
+    def translate(self, sentences, config):
+        order = list(range(len(sentences)))
         if self._by_length:
-            order.sort(key=lambda place: -len(source_ids[place]))
+            order.sort(key=lambda index: -len(sentences[index].source_ids))
         together = config.model_copy(update={"batch_tokens": 10**9})
         found = [None] * len(order)
         for start in range(0, len(order), self._size):
-            places = order[start : start + self._size]
-            answers = self._engine.translate([source_ids[place] for place in places], together)
-            for place, answer in zip(places, answers, strict=True):
-                found[place] = answer
-        for place, ids in enumerate(source_ids):
-            if other := again(place, found[place]):
-                (found[place],) = self._engine.translate([ids], other)
+            indices = order[start : start + self._size]
+            answers = self._engine.translate([sentences[index] for index in indices], together)
+            for index, answer in zip(indices, answers, strict=True):
+                found[index] = answer
         return found
 
 

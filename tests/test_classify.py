@@ -17,7 +17,8 @@ from seq2seq.data.batches import collate_classification
 from seq2seq.description import ModelDescription
 from seq2seq.errors import ModelError
 from seq2seq.evaluation.classification import classification_report
-from seq2seq.inference.classifier import NO_TEXT, Classifier, _batches, _cut
+from seq2seq.inference.batching import token_groups
+from seq2seq.inference.classifier import NO_TEXT, Classifier, _cut
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model.transformer import Transformer
 from seq2seq.store.model_folder import load_model, save_model
@@ -140,7 +141,7 @@ def test_a_cut_loses_nothing_and_leaves_no_scrap(length, limit):
 @given(st.lists(st.integers(2, 50), max_size=60), st.integers(1, 200))
 @settings(max_examples=100, deadline=None)
 def test_batches_hold_every_index_once_within_the_budget(lengths, budget):
-    batches = list(_batches(lengths, budget))
+    batches = list(token_groups(lengths, budget))
     assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
     for batch in batches:
         assert len(batch) == 1 or len(batch) * max(lengths[index] for index in batch) <= budget

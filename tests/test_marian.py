@@ -18,6 +18,7 @@ from seq2seq.errors import ModelError
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.interop.marian import read_marian
+from seq2seq.search.base import Sentence
 from seq2seq.store.model_folder import find_model, load_model
 from seq2seq.text.marian_tokenizer import MarianTokenizer, MarianTokenizerPair
 from seq2seq.training.loss import translation_loss
@@ -71,7 +72,7 @@ def our_search(ours, lines, **options):
     """The same limit of 30 tokens for all."""
     config = SearchConfig(max_length_ratio=1e-6, max_length_offset=30, early_stopping=True, **options)
     engine = TorchEngine(TransformerSteps(ours.model, ours.tokenizers, torch.device("cpu")))
-    return engine.translate(ours.tokenizers.source.encode_all(lines), config)
+    return engine.translate([Sentence(ids) for ids in ours.tokenizers.source.encode_all(lines)], config)
 
 
 # -- numbers ---------------------------------------------------------------------------------------

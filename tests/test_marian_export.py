@@ -11,6 +11,7 @@ from seq2seq.errors import ModelError
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.interop.marian import marian_obstacles, write_marian
+from seq2seq.search.base import Sentence
 from seq2seq.store.model_folder import load_model
 from seq2seq.text.tokenizer import TokenizerPair
 from seq2seq.workflows.convert import export_marian
@@ -36,7 +37,8 @@ def make_ours(folder, **settings):
 def our_greedy(ours, lines):
     config = SearchConfig(beam_size=1, max_length_ratio=1e-6, max_length_offset=30, min_length=2)
     engine = TorchEngine(TransformerSteps(ours.model, ours.tokenizers, torch.device("cpu")))
-    return [list(found[0].ids) for found in engine.translate(ours.tokenizers.source.encode_all(lines), config)]
+    sentences = [Sentence(ids) for ids in ours.tokenizers.source.encode_all(lines)]
+    return [list(found[0].ids) for found in engine.translate(sentences, config)]
 
 
 @pytest.mark.parametrize("settings", OURS, ids=range(len(OURS)))

@@ -17,6 +17,7 @@ from seq2seq.inference.steps import TransformerSteps
 from seq2seq.interop import ctranslate2 as interop
 from seq2seq.interop.marian_settings import DEFAULTS, NEUTRAL, ONLY
 from seq2seq.runtime import start
+from seq2seq.search.base import Sentence
 from seq2seq.store.model_folder import load_model
 from seq2seq.workflows.convert import export_marian, import_marian
 
@@ -72,8 +73,9 @@ def test_what_may_not_come_out_counts_for_nothing_as_in_transformers(renormalizi
         max_length=31, output_scores=True, return_dict_in_generate=True, **theirs_options,
     )  # fmt: skip
     config = within(30, renormalize=True, **ours_options)
-    found = torch_engine(ours).translate(source.encode_all(SOURCE), config)
-    plain = torch_engine(ours).translate(source.encode_all(SOURCE), config.model_copy(update={"renormalize": False}))
+    sentences = [Sentence(ids) for ids in source.encode_all(SOURCE)]
+    found = torch_engine(ours).translate(sentences, config)
+    plain = torch_engine(ours).translate(sentences, config.model_copy(update={"renormalize": False}))
     compared = 0
     for mine, other, row, score in zip(
         found, plain, done.sequences[:, 1:].tolist(), done.sequences_scores.tolist(), strict=True
@@ -105,9 +107,9 @@ def test_ctranslate2_leaves_padding_out_as_well(renormalizing, tmp_path):
     interop.write_ctranslate2(tmp_path, ours.model, ours.description, ours.tokenizers, "float32")
     engine = CTranslate2Engine(tmp_path, ours.tokenizers, 64, fallback=lambda: torch_engine(ours))
     config = ours.description.search.model_copy(update={"early_stopping": True})
-    source_ids = ours.tokenizers.source.encode_all(SOURCE)
+    sentences = [Sentence(ids) for ids in ours.tokenizers.source.encode_all(SOURCE)]
     for one, other in zip(
-        engine.translate(source_ids, config), torch_engine(ours).translate(source_ids, config), strict=True
+        engine.translate(sentences, config), torch_engine(ours).translate(sentences, config), strict=True
     ):
         assert one[0].ids == other[0].ids
         assert one[0].log_prob == pytest.approx(other[0].log_prob, abs=1e-3)
@@ -129,7 +131,7 @@ def test_where_everything_is_forbidden_nothing_comes_out(tmp_path):
     steps.suppressed = tuple(range(ours.tokenizers.target.vocab_size))
     for renormalize in (False, True):
         config = SearchConfig(beam_size=2, renormalize=renormalize)
-        (found,) = TorchEngine(steps).translate([ours.tokenizers.source.encode(SOURCE[0])], config)
+        (found,) = TorchEngine(steps).translate([Sentence(ours.tokenizers.source.encode(SOURCE[0]))], config)
         assert found[0].log_prob == -torch.inf
 
 

@@ -16,6 +16,7 @@ from seq2seq.inference.scorer import Scorer
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.inference.translator import Translator
 from seq2seq.model.transformer import Transformer
+from seq2seq.search.base import Sentence
 from seq2seq.store.model_folder import load_model, save_model
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
@@ -97,7 +98,7 @@ def test_equals_the_log_prob_of_the_beam_that_found_the_translation(model, score
     engine = TorchEngine(TransformerSteps(loaded.model, tokenizers, torch.device("cpu")))
     sources = [" ".join(TEXTS[i % 3].split()[: 1 + i % 5]) + str(i) for i in range(30)]
     config = SearchConfig(beam_size=8, n_best=8, max_length_ratio=0.5)
-    found = engine.translate([tokenizers.source.encode(source) for source in sources], config)
+    found = engine.translate([Sentence(tokenizers.source.encode(source)) for source in sources], config)
     compared = {}
     for source, hypotheses in zip(sources, found, strict=True):
         for hypothesis in hypotheses:

@@ -59,11 +59,10 @@ NOTES = [
 
 @dataclass(frozen=True)
 class Engines:
-    """How ours computes: each engine is a system, with a quantization another one, and torch with a shortlist too."""
+    """How ours computes: each engine is a system, and ctranslate2 with a quantization another one."""
 
     engines: tuple[EngineName, ...] = ("torch",)
     quantization: str | None = None
-    shortlist: Path | None = None
     device: str = "auto"
     precision: str | None = None
     threads: int | None = None
@@ -108,13 +107,11 @@ class Rounds:
 class OurDecoding:
     """`Translator`, over one engine."""
 
-    def __init__(
-        self, folder: Path, engine: EngineName, quantization: str | None, shortlist: Path | None, settings: Engines
-    ):
-        parts = ("seq2seq", engine if engine != "torch" else "", quantization, shortlist and "shortlist")
+    def __init__(self, folder: Path, engine: EngineName, quantization: str | None, settings: Engines):
+        parts = ("seq2seq", engine if engine != "torch" else "", quantization)
         self.name = " ".join(filter(None, parts))
         computing = (settings.device, settings.precision, settings.threads)
-        self._load = partial(load_engine, (folder,), engine, quantization, *computing, shortlist=shortlist)
+        self._load = partial(load_engine, (folder,), engine, quantization, *computing)
         self._loaded: Loaded | None = None
 
     def translate(self, lines: Sequence[str], search: SearchConfig) -> Translated:
@@ -225,11 +222,9 @@ def _makers(
     model: LoadedModel, engines: Engines, peers: Sequence[str], here: Runtime, rounds: Rounds, temporary: Path
 ) -> tuple[list[tuple[str | None, Maker]], list[LeftOut]]:
     """(name of a peer, or None for ours; maker) of each system."""
-    kinds: list[tuple[EngineName, str | None, Path | None]] = [(engine, None, None) for engine in engines.engines]
+    kinds: list[tuple[EngineName, str | None]] = [(engine, None) for engine in engines.engines]
     if engines.quantization:
-        kinds += [(engine, engines.quantization, None) for engine in engines.engines]
-    if engines.shortlist:
-        kinds += [(*kind[:2], engines.shortlist) for kind in kinds if kind[0] == "torch"]
+        kinds += [(engine, engines.quantization) for engine in engines.engines if engine != "torch"]
     makers: list[tuple[str | None, Maker]] = [
         (None, lambda kind=kind: OurDecoding(model.folder, *kind, engines)) for kind in kinds
     ]

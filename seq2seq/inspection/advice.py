@@ -128,10 +128,10 @@ def judge_sides(train: CorpusReport, held_out: CorpusReport) -> list[Problem]:
 
 def judge_overlap(name: str, other: str, overlap: Overlap) -> list[Problem]:
     """Whether what two corpora share spoils a score."""
-    shared = overlap.pair_exact + overlap.pair_normalised
+    shared = overlap.pairs
     size = counted(overlap.size, "example")
     if shared:
-        level = "error" if overlap.share > HEAVY_OVERLAP and name.startswith("train") else "warning"
+        level = "error" if shared > HEAVY_OVERLAP * overlap.size and name.startswith("train") else "warning"
         message = (
             f"{shared:,} of its {size} {_are(shared)} also in {name}; remove {'it' if shared == 1 else 'them'} there"
         )

@@ -5,18 +5,19 @@
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from typing import Any
 
 from seq2seq.config import FilterConfig, SourceConfig, TokenizerConfig, TrainingConfig
 from seq2seq.data.filters import PairFilter
-from seq2seq.data.sources import Example, LabelledText, Pair
+from seq2seq.data.sources import LabelledText, Pair
 from seq2seq.errors import UserError, some_of
 from seq2seq.inspection.advice import Advice, Problem, advise, judge_corpus, judge_overlap, judge_sides
 from seq2seq.inspection.blocks import CorpusReader
-from seq2seq.inspection.overlap import Overlap, OverlapFound, OverlapIndex
+from seq2seq.inspection.near_duplicates import NearDuplicates
+from seq2seq.inspection.overlap import HeldOut, Matches, Overlap
 from seq2seq.inspection.quality import Block, Examiner, PieceLengths, word_hashes
 from seq2seq.inspection.report import CorpusReport, Tally
 from seq2seq.inspection.word_pairs import SWAP_LINES, WordPairs, sides_are_swapped
@@ -86,21 +87,20 @@ def check_corpora(
     held_out_blocks = [list(reader.blocks()) for reader in held_out]
     sample = [list(islice(reader.blocks(), SAMPLE_BLOCKS + 1)) for reader in train]
     examiner = _examiner(corpora, sample, [reader.name for reader in held_out], held_out_blocks)
-    found = OverlapFound(examiner.overlap) if examiner.overlap is not None else None
+    found = Matches()
     train_tally = Tally()
     reports = []
     for reader in train:
         tally = Tally()
         for findings in in_processes(examiner, reader.blocks(), num_workers, BLOCKS_ALONE):
             tally.add(findings)
-            if found is not None and findings.overlap is not None:
-                found.add(findings.overlap)
+            found.add(findings.overlap)
             progress(len(findings.rules))
         reports.append(tally.report(reader, corpora.filters, None, examiner.word_pairs))
         train_tally.merge(tally)
-    overlaps = {"train": found.summary()} if found is not None else {}
+    overlaps = {"train": found.overlaps(examiner.held_out)} if held_out else {}
     for reader, blocks in zip(held_out, held_out_blocks, strict=True):
-        tally, shared = Tally(), OverlapFound(examiner.overlap)
+        tally, shared = Tally(), Matches()
         for block in blocks:
             findings = examiner(block, skip=reader.name)
             tally.add(findings)
@@ -108,7 +108,9 @@ def check_corpora(
         reports.append(tally.report(reader, corpora.filters, train_tally if train else None, examiner.word_pairs))
         later = list(corpora.held_out)[list(corpora.held_out).index(reader.name) + 1 :]
         if later:
-            overlaps[reader.name] = {name: overlap for name, overlap in shared.summary().items() if name in later}
+            overlaps[reader.name] = {
+                name: overlap for name, overlap in shared.overlaps(examiner.held_out).items() if name in later
+            }
     advice = None
     if train_tally.examples:
         advice = advise(train_tally, corpora.tokenizer, corpora.preset, corpora.training)
@@ -157,24 +159,16 @@ def _examiner(
     columns = [[line for block in blocks for line in block.columns[side]] for side in range(num_sides)]
     is_whole = bool(corpora.train) and all(len(some) <= SAMPLE_BLOCKS for some in sample)
     lengths = _piece_lengths(columns, corpora, is_whole)
-    index = None
-    if held_out:
-        examples = {
-            name: [e for block in some for e in _examples(block)] for name, some in zip(names, held_out, strict=True)
-        }
-        index = OverlapIndex(examples, [e for block in blocks[:2] for e in _examples(block)])
+    sets = HeldOut(
+        {name: [e for block in some for e in block.examples()] for name, some in zip(names, held_out, strict=True)}
+    )
+    near = NearDuplicates(sets, [e for block in blocks[:2] for e in block.examples()])
     words = tuple(
         word_hashes([line for some in held_out for block in some for line in block.columns[side]])
         for side in range(num_sides)
     )
     word_pairs = WordPairs.learn(*columns) if num_sides == 2 else None
-    return Examiner(corpora.filters, lengths, index, words, word_pairs)
-
-
-def _examples(block: Block) -> Iterator[Example]:
-    if len(block.columns) == 2:
-        return map(Pair, *block.columns)
-    return map(LabelledText, block.columns[0], block.labels or [""] * len(block.numbers))
+    return Examiner(corpora.filters, lengths, sets, near, words, word_pairs)
 
 
 def _piece_lengths(columns: Sequence[Sequence[str]], corpora: Corpora, is_whole: bool) -> tuple[PieceLengths, ...]:

@@ -6,17 +6,19 @@ the corpus.
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from seq2seq.config import FilterConfig
 from seq2seq.data.filters import PairFilter
+from seq2seq.data.spans import LabelledText, Pair
 from seq2seq.data.tables import looks_like_header
 from seq2seq.inspection.alignment import LineShapes, line_shapes
 from seq2seq.inspection.characters import CONTROL, DIGIT, LETTER, ODD_SPACE, SCRIPTS, SPACE, TextBlock, mix
-from seq2seq.inspection.overlap import Hits, OverlapIndex
+from seq2seq.inspection.near_duplicates import NearDuplicates
+from seq2seq.inspection.overlap import HeldOut, Match, Matches, normalise, texts_of
 from seq2seq.inspection.word_pairs import WordPairs
 from seq2seq.text.tokenizer import Tokenizer
 
@@ -102,7 +104,7 @@ class BlockFindings:
     rules: np.ndarray
     """uint8, the filter rule that drops each example, an index into RULES."""
     pair_hashes: np.ndarray
-    overlap: Hits | None
+    overlap: list[tuple[str, Match]]
     labels: Counter
     misfits: np.ndarray
     """float32, log-odds that the sides of a pair are no translations; empty where nothing is known of it."""
@@ -118,6 +120,12 @@ class Block:
     """The sides; in classification the texts alone."""
     labels: list[str] | None = None
     first_example: int = 1
+
+    def examples(self) -> Iterator[Pair | LabelledText]:
+        """As a source gives them."""
+        if len(self.columns) == 2:
+            return map(Pair, *self.columns)
+        return map(LabelledText, self.columns[0], self.labels or [""] * len(self.numbers))
 
 
 @dataclass(frozen=True)
@@ -150,7 +158,8 @@ class Examiner:
 
     filters: FilterConfig
     lengths: tuple[PieceLengths, ...]
-    overlap: OverlapIndex | None = None
+    held_out: HeldOut
+    near_duplicates: NearDuplicates
     held_out_words: tuple[np.ndarray, ...] = ()
     """Sorted hashes of the words of the held-out sets, for each side."""
     word_pairs: WordPairs | None = None
@@ -164,14 +173,21 @@ class Examiner:
         pairs, rules = self._examine_pairs(block, empty, pieces)
         hashes = [side.hashes for side in sides]
         pair_hashes = mix(hashes[0] ^ mix(hashes[1])) if len(hashes) == 2 else _with_labels(hashes[0], block.labels)
-        overlap = None
-        if self.overlap is not None:
-            overlap = self.overlap.scan(block.first_example, *block.columns, *([None] * (2 - len(texts))), skip=skip)
+        overlap = self._overlap(block, skip)
         misfits = np.zeros(0, np.float32)
         if self.word_pairs is not None:
             misfits = self.word_pairs.misfits(*texts, is_learned=skip is None)
         numbers, labels = np.array(block.numbers, np.int32), Counter(block.labels or ())
         return BlockFindings(numbers, sides, pairs, rules, pair_hashes, overlap, labels, misfits)
+
+    def _overlap(self, block: Block, skip: str | None) -> list[tuple[str, Match]]:
+        matches = Matches()
+        for number, example in enumerate(block.examples(), start=block.first_example):
+            texts = texts_of(example)
+            normalised = tuple(map(normalise, texts))
+            for finder in (self.held_out, self.near_duplicates):
+                matches.add(found for found in finder.matches(number, texts, normalised) if found[0] != skip)
+        return list(matches)
 
     def _examine_side(self, place: int, text: TextBlock, block: Block) -> SideFindings:
         findings = {}

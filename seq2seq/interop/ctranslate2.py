@@ -172,7 +172,7 @@ def _output_bias(model: Transformer, tokenizers: TokenizerPair) -> np.ndarray:
     target = tokenizers.target
     bias = model.output_bias
     bias = torch.zeros(target.vocab_size) if bias is None else bias.detach().clone().float()
-    bias[sorted({target.pad_id, target.start_id} - {target.eos_id})] = NEVER
+    bias[list(tokenizers.never_generated)] = NEVER
     return _array(bias)
 
 

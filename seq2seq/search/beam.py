@@ -11,20 +11,14 @@ import torch
 from torch import Tensor
 
 from seq2seq.config import SearchConfig
-from seq2seq.search.base import Hypothesis, StepModel, length_limits
+from seq2seq.search.base import Hypothesis, Sentence, StepModel, length_limits
 from seq2seq.search.candidates import largest_candidates, places_of_staying, worth_leaving
 from seq2seq.search.rules import Rules
 
 
 @torch.inference_mode()
-def beam_search(
-    model: StepModel,
-    source_ids: Sequence[Sequence[int]],
-    config: SearchConfig,
-    prefixes: Sequence[Sequence[int]] | None = None,
-    sentence_keys: Sequence[int] | None = None,
-) -> list[list[Hypothesis]]:
-    """The `n_best` best finished hypotheses of each sentence, best first; nothing is drawn with `sentence_keys`.
+def beam_search(model: StepModel, sentences: Sequence[Sentence], config: SearchConfig) -> list[list[Hypothesis]]:
+    """The `n_best` best finished hypotheses of each sentence, best first.
 
     Each step looks at the 2 * beam_size best continuations of a sentence. Those among the first beam_size that end are
     finished; the best beam_size that do not end are the next beam. A sentence is over when
@@ -38,12 +32,12 @@ def beam_search(
     `n_best` only decides when the search may stop early, never where it goes, so the first of 5 is the first of 1.
     Where fewer than `n_best` have finished at the length limit, live ones follow them, with `finished` False.
     """
-    results: list[list[Hypothesis]] = [[] for _ in source_ids]
+    results: list[list[Hypothesis]] = [[] for _ in sentences]
     if not results:
         return results
-    limits = length_limits(model, source_ids, config, prefixes)
-    state = model.start(source_ids, config.beam_size, max(limits))
-    rules = Rules(model, config, prefixes, config.beam_size)
+    limits = length_limits(sentences, config, model.max_length)
+    state = model.start([sentence.source_ids for sentence in sentences], config.beam_size, max(limits))
+    rules = Rules(model, sentences, config, config.beam_size)
     beams = _Beams(model, config, limits)
     while len(beams.sentences):
         log_probs = rules.apply(model.step(beams.last_ids, state), beams.history)  # (R, V)

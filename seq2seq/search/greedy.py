@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.config import SearchConfig
-from seq2seq.search.base import Hypothesis, StepModel, length_limits, normalized_score
+from seq2seq.search.base import Hypothesis, Sentence, StepModel, length_limits, normalized_score
 from seq2seq.search.candidates import most_likely_ids, places_of_staying, worth_leaving
 from seq2seq.search.rules import Rules
 
@@ -19,43 +19,31 @@ Choose = Callable[[Tensor, int, Tensor], Tensor]
 
 
 @torch.inference_mode()
-def greedy_search(
-    model: StepModel,
-    source_ids: Sequence[Sequence[int]],
-    config: SearchConfig,
-    prefixes: Sequence[Sequence[int]] | None = None,
-    sentence_keys: Sequence[int] | None = None,
-) -> list[list[Hypothesis]]:
-    """Take the most likely token at every step: one hypothesis a sentence; nothing is drawn with `sentence_keys`."""
+def greedy_search(model: StepModel, sentences: Sequence[Sentence], config: SearchConfig) -> list[list[Hypothesis]]:
+    """Take the most likely token at every step: one hypothesis a sentence."""
 
-    def most_likely(log_probs: Tensor, position: int, sentences: Tensor) -> Tensor:
+    def most_likely(log_probs: Tensor, position: int, searched: Tensor) -> Tensor:
         return most_likely_ids(log_probs)
 
-    return _follow(model, source_ids, config, prefixes, 1, most_likely)
+    return _follow(model, sentences, config, 1, most_likely)
 
 
 @torch.inference_mode()
-def sample_search(
-    model: StepModel,
-    source_ids: Sequence[Sequence[int]],
-    config: SearchConfig,
-    prefixes: Sequence[Sequence[int]] | None = None,
-    sentence_keys: Sequence[int] | None = None,
-) -> list[list[Hypothesis]]:
+def sample_search(model: StepModel, sentences: Sequence[Sentence], config: SearchConfig) -> list[list[Hypothesis]]:
     """Draw `n_best` translations of each sentence, best score first; the same one may be drawn twice.
 
-    A sentence draws from a generator of its own, keyed by (seed, its entry in `sentence_keys`, by default its place),
-    so that its translations do not depend on the sentences beside it. `log_prob` is the model's own, whatever the
+    A sentence draws from a generator of its own, keyed by (seed, key of the sentence), so that its translations do not
+    depend on the sentences beside it. `log_prob` is the model's own, whatever the
     temperature.
     """
-    keys = range(len(source_ids)) if sentence_keys is None else sentence_keys
-    limits = length_limits(model, source_ids, config, prefixes)
+    limits = length_limits(sentences, config, model.max_length)
+    keys = [sentence.key for sentence in sentences]
     draws = _uniform_draws(config.seed, keys, limits, config.n_best).to(model.device)  # (B, T, N)
 
-    def drawn(log_probs: Tensor, position: int, sentences: Tensor) -> Tensor:
-        return draw_ids(log_probs, draws[sentences, position].flatten(), config)
+    def drawn(log_probs: Tensor, position: int, searched: Tensor) -> Tensor:
+        return draw_ids(log_probs, draws[searched, position].flatten(), config)
 
-    return _follow(model, source_ids, config, prefixes, config.n_best, drawn)
+    return _follow(model, sentences, config, config.n_best, drawn)
 
 
 def draw_ids(logits: Tensor, draws: Tensor, config: SearchConfig) -> Tensor:
@@ -97,20 +85,15 @@ def _uniform_draws(seed: int, keys: Sequence[int], limits: Sequence[int], num_ro
 
 
 def _follow(
-    model: StepModel,
-    source_ids: Sequence[Sequence[int]],
-    config: SearchConfig,
-    prefixes: Sequence[Sequence[int]] | None,
-    num_rows: int,
-    choose: Choose,
+    model: StepModel, sentences: Sequence[Sentence], config: SearchConfig, num_rows: int, choose: Choose
 ) -> list[list[Hypothesis]]:
     """Lengthen every row by what `choose` chooses until it ends; sentences whose rows have all ended leave."""
-    results: list[list[Hypothesis]] = [[] for _ in source_ids]
+    results: list[list[Hypothesis]] = [[] for _ in sentences]
     if not results:
         return results
-    limits = length_limits(model, source_ids, config, prefixes)
-    state = model.start(source_ids, num_rows, max(limits))
-    rules = Rules(model, config, prefixes, num_rows)
+    limits = length_limits(sentences, config, model.max_length)
+    state = model.start([sentence.source_ids for sentence in sentences], num_rows, max(limits))
+    rules = Rules(model, sentences, config, num_rows)
     rows = _Rows(model, limits, num_rows)
     while len(rows.sentences):
         log_probs = rules.apply(model.step(rows.last_ids, state), rows.history)  # (R, V)

@@ -58,7 +58,7 @@ def build(
     held_out = prepare_labelled_corpus([valid], tokenizers.source, None, cache, workers, corpus.labels)
     model = EncoderClassifier(config.model, config.classifier, tokenizers.source.vocab_size, len(corpus.labels))
     is_complete = initial is not None and _load_initial(model, initial, corpus.labels)
-    notes = overlap_notes(train, {"valid": valid, **tests}, cache, workers, runtime)
+    notes = overlap_notes(train, {"valid": valid, **tests}, cache, runtime)
     validation = ClassificationValidation(config, held_out, list(valid), corpus.labels, tokenizers, runtime)
     records = [
         data_record("train", source_config, source, stop - start)

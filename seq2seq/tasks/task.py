@@ -121,9 +121,7 @@ def data_record(role: str, config: SourceConfig, source: Source, examples: int) 
     return DataRecord(role, name, examples, source.fingerprint[:16])
 
 
-def overlap_notes(
-    train: Sequence[Source], held_out: Mapping[str, Source], cache: Path, num_workers: int, runtime: Runtime
-) -> list[str]:
+def overlap_notes(train: Sequence[Source], held_out: Mapping[str, Source], cache: Path, runtime: Runtime) -> list[str]:
     """What training shares with the sets it is judged by: warned about, and returned for the model card.
 
     The answer is kept in the cache under the fingerprints of all corpora: a run that goes on need not look again.
@@ -139,13 +137,15 @@ def overlap_notes(
         notes = _stored_notes(path)
         if notes is None:
             with waiting_for("comparing the training corpus with the validation and test sets"):
-                found = overlap_warning(find_overlap(chain.from_iterable(train), held_out, num_workers))
+                found = overlap_warning(find_overlap(chain.from_iterable(train), held_out))
             notes = [found] if found else []
             with contextlib.suppress(OSError):  # where nothing can be kept, the next run looks again
                 atomic.write_file(path, json.dumps(notes).encode())
     for note in notes:
         logger.warning("%s", note)
-    return notes or ["No training example is equal or nearly equal to one of the validation and test sets."]
+    return notes or [
+        "No training example is equal to one of the validation and test sets without case, punctuation and space."
+    ]
 
 
 def _stored_notes(path: Path) -> list[str] | None:

@@ -61,7 +61,7 @@ def build(
         model.load_state_dict(initial.model.state_dict())
     if runtime.is_main:
         _warn_swapped(train, {"data.valid": valid, **{f"data.test.{name}": test for name, test in tests.items()}})
-    notes = overlap_notes(train, {"valid": valid, **tests}, cache, config.data.num_workers, runtime)
+    notes = overlap_notes(train, {"valid": valid, **tests}, cache, runtime)
     validation = TranslationValidation(config, held_out, list(valid), tokenizers, runtime)
     records = [
         data_record("train", source_config, source, stop - start)

@@ -217,6 +217,11 @@ class TokenizerPair:
         """Changes when either side does."""
         return f"{self.source.fingerprint}-{self.target.fingerprint}"
 
+    @property
+    def never_generated(self) -> tuple[int, ...]:
+        """Target ids that are part of no translation: the padding, and the start unless it is the end too."""
+        return tuple({self.target.pad_id, self.target.start_id} - {self.target.eos_id})
+
     def save(self, folder: Path) -> None:
         """Write `source.spm` and `target.spm`."""
         self.source.save(Path(folder) / SOURCE_FILE)
