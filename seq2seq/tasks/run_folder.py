@@ -13,6 +13,7 @@ from pathlib import Path
 from seq2seq import atomic, config_file
 from seq2seq.config import Config
 from seq2seq.errors import ConfigError, UserError
+from seq2seq.store.model_folder import LATEST, RUNS
 from seq2seq.tasks.identity import (
     TOKENIZER,
     config_changes,
@@ -23,8 +24,6 @@ from seq2seq.tasks.identity import (
     read_identity,
     write_identity,
 )
-
-RUNS, LATEST = "runs", "latest"
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +41,7 @@ class RunFolder:
         Raises:
             UserError: a link leads nowhere.
         """
-        is_latest = path.name == LATEST and path.parent.resolve() == Path(RUNS).resolve()
+        is_latest = path.name == LATEST and path.parent.resolve() == RUNS.resolve()
         if is_latest and not path.is_symlink() and not path.exists():
             raise UserError(f"{path}: is the link to the newest run, and there is none yet; choose another --run-dir")
         try:
@@ -228,10 +227,9 @@ def _empty(folder: RunFolder) -> None:
 
 def _make_newest(path: Path) -> None:
     """Let `runs/latest` name the run, where it has a name in `runs/`, be it a link."""
-    runs = Path(RUNS)
-    entries = sorted(runs.iterdir()) if runs.is_dir() else []
+    entries = sorted(RUNS.iterdir()) if RUNS.is_dir() else []
     name = next((entry.name for entry in entries if entry.name != LATEST and _is_same(entry, path)), None)
-    latest, temporary = runs / LATEST, runs / f".{LATEST}.{os.getpid()}"
+    latest, temporary = RUNS / LATEST, RUNS / f".{LATEST}.{os.getpid()}"
     if name is None or (latest.is_symlink() and os.readlink(latest) == name):
         return
     try:
