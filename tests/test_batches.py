@@ -11,17 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq.config import SourceConfig, TokenizerConfig
-from seq2seq.data.batches import (
-    BatchStream,
-    ClassificationBatches,
-    TranslationBatches,
-    collate_classification,
-    collate_translation,
-    validation_batches,
-)
+from seq2seq.data.collate import collate_classification, collate_translation
 from seq2seq.data.corpus import prepare_corpus, prepare_labelled_corpus
 from seq2seq.data.sampler import TokenBudgetSampler
 from seq2seq.data.sources import open_labelled, open_pairs
+from seq2seq.data.stream import BatchStream, ClassificationBatches, TranslationBatches, validation_batches
 from seq2seq.errors import CheckpointError
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 

@@ -12,7 +12,7 @@ import pytest
 from test_train import WORDS, sentences
 
 from seq2seq.cli import main
-from seq2seq.data.batches import BatchStream
+from seq2seq.data.stream import BatchStream
 from seq2seq.tasks.verify import differences
 from seq2seq.training import snapshots
 from seq2seq.training.optim import ExponentialMovingAverage

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from seq2seq.config import TokenizerConfig, TrainingConfig
-from seq2seq.data.tables import label_problem
+from seq2seq.data.columns import label_problem
 from seq2seq.errors import counted, some_of
 from seq2seq.inspection.overlap import Overlap
 from seq2seq.inspection.report import CorpusReport, Finding, Tally

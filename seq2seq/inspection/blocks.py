@@ -10,7 +10,8 @@ from itertools import count, islice
 from pathlib import Path
 
 from seq2seq.config import SourceConfig
-from seq2seq.data.sources import LabelledText, Source, open_labelled, open_pairs
+from seq2seq.data.examples import LabelledText, Source
+from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import DataError
 from seq2seq.inspection.quality import EXAMPLES_KEPT, Block, Finding, shown
 from seq2seq.lines import DAMAGE, decode_line, open_bytes, read_lines
@@ -138,7 +139,7 @@ def _has_header(path: Path, size: int) -> bool:
 
 def _quiet(source: Source) -> Iterator:
     """The examples of a source without its warnings: the report says more."""
-    logger = logging.getLogger("seq2seq.data.sources")
+    logger = logging.getLogger("seq2seq.data.text_files")
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:

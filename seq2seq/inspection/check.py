@@ -11,8 +11,8 @@ from itertools import islice
 from typing import Any
 
 from seq2seq.config import FilterConfig, SourceConfig, TokenizerConfig, TrainingConfig
+from seq2seq.data.examples import LabelledText, Pair
 from seq2seq.data.filters import PairFilter
-from seq2seq.data.sources import LabelledText, Pair
 from seq2seq.errors import UserError, some_of
 from seq2seq.inspection.advice import Advice, Problem, advise, judge_corpus, judge_overlap, judge_sides
 from seq2seq.inspection.blocks import CorpusReader

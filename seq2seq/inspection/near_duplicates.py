@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 
-from seq2seq.data.spans import Example
+from seq2seq.data.examples import Example
 from seq2seq.inspection.overlap import HeldOut, Match, normalise, texts_of
 
 NEAR_SIMILARITY = 0.7

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from seq2seq.config import FilterConfig
+from seq2seq.data.columns import looks_like_header
+from seq2seq.data.examples import LabelledText, Pair
 from seq2seq.data.filters import PairFilter
-from seq2seq.data.spans import LabelledText, Pair
-from seq2seq.data.tables import looks_like_header
 from seq2seq.inspection.alignment import LineShapes, line_shapes
 from seq2seq.inspection.characters import CONTROL, DIGIT, LETTER, ODD_SPACE, SCRIPTS, SPACE, TextBlock, mix
 from seq2seq.inspection.near_duplicates import NearDuplicates

@@ -13,7 +13,8 @@ from typing import Any
 
 from seq2seq import atomic, config_file
 from seq2seq.config import Config, SourceConfig
-from seq2seq.data.sources import Source, open_labelled, open_pairs
+from seq2seq.data.examples import Source
+from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.store.model_folder import LoadedModel
 
 # What may have another value when a run goes on, and what then happens. A name of a section stands for all its keys.

@@ -16,9 +16,9 @@ from torch import nn
 
 from seq2seq import atomic
 from seq2seq.config import Config, SourceConfig
-from seq2seq.data.batches import MakeBatch
 from seq2seq.data.corpus import TokenCorpus
-from seq2seq.data.sources import Source
+from seq2seq.data.examples import Source
+from seq2seq.data.stream import MakeBatch
 from seq2seq.errors import ModelError
 from seq2seq.inspection.overlap import find_overlap, overlap_warning
 from seq2seq.runtime import Runtime
