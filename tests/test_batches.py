@@ -285,16 +285,16 @@ def test_the_thread_works_a_bounded_way_ahead_and_ends_when_closed(corpus):
 
     def count(indices, epoch):
         made.append(indices)
-        if len(made) == 6:
+        if len(made) == 5:
             ahead.set()
         return indices
 
     before = threading.active_count()
     stream = make_stream(corpus, count)
     next(stream)
-    assert ahead.wait(10)  # one consumed, four waiting, one in hand
+    assert ahead.wait(10)  # one consumed, four ahead
     assert not threading.Event().wait(0.2)
-    assert len(made) == 6
+    assert len(made) == 5
     stream.close()
     assert threading.active_count() == before
 

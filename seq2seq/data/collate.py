@@ -89,9 +89,9 @@ def collate_translation(
     source: Sequence[Sequence[int]], target: Sequence[Sequence[int]], tokenizers: TokenizerPair, indices: Sequence[int]
 ) -> TranslationBatch:
     """A batch from ids without special ids, on the CPU."""
-    source_ids, source_mask = _pad(source, [], [tokenizers.source.eos_id], tokenizers.source.pad_id)
-    target_output, target_mask = _pad(target, [], [tokenizers.target.eos_id], tokenizers.target.pad_id)
-    target_input, _ = _pad(target, [tokenizers.target.start_id], [], tokenizers.target.pad_id)
+    source_ids, source_mask = _pad(source, tokenizers.source.pad_id, after=tokenizers.source.eos_id)
+    target_output, target_mask = _pad(target, tokenizers.target.pad_id, after=tokenizers.target.eos_id)
+    target_input, _ = _pad(target, tokenizers.target.pad_id, before=tokenizers.target.start_id)
     num_targets = int(target_mask.sum())
     arrays = (source_ids, source_mask, target_input, target_output, target_mask, np.asarray(indices, dtype=np.int64))
     tensors = map(torch.from_numpy, arrays)
@@ -102,19 +102,24 @@ def collate_classification(
     texts_ids: Sequence[Sequence[int]], labels: Sequence[int], tokenizer: Tokenizer, indices: Sequence[int]
 ) -> ClassificationBatch:
     """A batch from ids without special ids: bos in front, whose state may stand for the text, and eos at the end."""
-    source_ids, source_mask = _pad(texts_ids, [tokenizer.bos_id], [tokenizer.eos_id], tokenizer.pad_id)
+    source_ids, source_mask = _pad(texts_ids, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id)
     arrays = (source_ids, source_mask, np.asarray(labels, dtype=np.int64), np.asarray(indices, dtype=np.int64))
     tensors = map(torch.from_numpy, arrays)
     return ClassificationBatch(*tensors, num_targets=len(texts_ids), num_tokens=int(source_mask.sum()))
 
 
 def _pad(
-    rows: Sequence[Sequence[int]], before: Sequence[int], after: Sequence[int], pad_id: int
+    rows: Sequence[Sequence[int]], pad_id: int, before: int | None = None, after: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(ids, mask), each (B, longest), of rows between special ids."""
-    lengths = np.array([len(before) + len(row) + len(after) for row in rows])  # (B,)
+    """(ids, mask), each (B, longest), of rows with a special id before or after each."""
+    start, specials = int(before is not None), (before is not None) + (after is not None)
+    lengths = np.fromiter((len(row) + specials for row in rows), dtype=np.int64, count=len(rows))
     width = int(lengths.max())
     ids = np.full((len(rows), width), pad_id, dtype=np.int64)  # (B, L)
     for row, row_ids in enumerate(rows):
-        ids[row, : lengths[row]] = [*before, *row_ids, *after]
+        ids[row, start : start + len(row_ids)] = row_ids
+    if before is not None:
+        ids[:, 0] = before
+    if after is not None:
+        ids[np.arange(len(rows)), lengths - 1] = after
     return ids, np.arange(width) < lengths[:, None]  # (B, L)

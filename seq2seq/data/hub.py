@@ -8,7 +8,7 @@ import functools
 import hashlib
 import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -92,43 +92,30 @@ def dataset_chunks(
     Raises:
         DataError: a row has no label (hidden test sets have -1), or reading fails.
     """
-    readers = [_reader(dataset, name, origin, label_names) for name in names]
+    is_stream, position = hasattr(dataset, "state_dict"), start or 0
     try:
-        for rows, end in _chunks_of_rows(dataset, start):
-            yield tuple(read(_column(rows, name)) for name, read in zip(names, readers, strict=True)), end
+        if not is_stream:
+            dataset = dataset.select(range(position, len(dataset)))
+        elif start is not None:
+            dataset.load_state_dict(start)
+        for rows in dataset.iter(batch_size=CHUNK_ROWS):
+            columns = tuple(_values(dataset, rows, name, origin, label_names) for name in names)
+            position = dataset.state_dict() if is_stream else position + CHUNK_ROWS
+            yield columns, position
     except DataError:
         raise
     except Exception as error:  # see open_dataset
         raise DataError(f"{origin}: cannot be read on ({_one_line(error)}); fetch the dataset again") from error
 
 
-def _chunks_of_rows(dataset: Any, start: Position) -> Iterator[tuple[dict[str, list[Any]], Position]]:
-    if hasattr(dataset, "state_dict"):
-        if start is not None:
-            dataset.load_state_dict(start)
-        for rows in dataset.iter(batch_size=CHUNK_ROWS):
-            yield rows, dataset.state_dict()
-    else:
-        for row in range(start or 0, len(dataset), CHUNK_ROWS):
-            yield dataset[row : row + CHUNK_ROWS], row + CHUNK_ROWS
-
-
-def _reader(dataset: Any, name: str, origin: str, label_names: bool) -> Callable[[list[Any]], list[Any]]:
-    """A function from the stored values of column `name` to those that are read."""
+def _values(dataset: Any, rows: dict[str, list[Any]], name: str, origin: str, label_names: bool) -> list[Any]:
+    values = rows[name] if name in rows else [(row or {}).get(name) for row in rows[NESTED]]
     feature = (dataset.features or {}).get(name)
     if not hasattr(feature, "int2str"):
-        return lambda values: values
-
-    def read_labels(values: list[int | None]) -> list[str | int]:
-        if any(value is None or value < 0 for value in values):
-            raise DataError(f"{origin}: has examples without a label; use another split, such as validation")
-        return [feature.int2str(value) if label_names else value for value in values]
-
-    return read_labels
-
-
-def _column(rows: dict[str, list[Any]], name: str) -> list[Any]:
-    return rows[name] if name in rows else [(row or {}).get(name) for row in rows[NESTED]]
+        return values
+    if any(value is None or value < 0 for value in values):
+        raise DataError(f"{origin}: has examples without a label; use another split, such as validation")
+    return [feature.int2str(value) for value in values] if label_names else values
 
 
 def _parse_rows(

@@ -103,7 +103,6 @@ class BatchStream:
         epoch, section, batch, num_batches, made = self._ahead[0].result()  # an error stays for every later read
         self._check_length(num_batches)
         self._ahead.popleft()
-        self._ahead.append(self._thread.submit(next, self._made))
         self._epoch, self._section, self._batch, self._num_batches = epoch, section, batch + 1, num_batches
         if self._batch == num_batches:
             self._epoch, self._section = self._following(epoch, section)
