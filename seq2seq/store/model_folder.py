@@ -41,7 +41,7 @@ from seq2seq.text.tokenizer import TokenizerPair
 
 FORMAT, FORMAT_VERSION = "seq2seq model", 1
 CONFIG, WEIGHTS, GENERATION, CARD = "config.json", "model.safetensors", "generation_config.json", "README.md"
-RUNS, RUN_CONFIG, RUN_METRICS = Path("runs"), "config.yaml", "metrics.jsonl"
+RUNS, LATEST, RUN_CONFIG, RUN_METRICS = Path("runs"), "latest", "config.yaml", "metrics.jsonl"
 # What config.json leaves out: how to search stands in generation_config.json.
 NOT_IN_CONFIG = {
     "translation": {"search", "classifier", "labels", "label_names"},
@@ -158,7 +158,7 @@ def find_model(path: str | Path | None) -> Path:
         ModelError: there is none.
     """
     if path is None:
-        latest = RUNS / "latest"
+        latest = RUNS / LATEST
         if not latest.exists():
             raise ModelError(
                 "no model was named and there is no run under runs/; train one (s2s train) or name a MODEL"
