@@ -26,9 +26,9 @@ from seq2seq.tensors import as_weights, distinct, load_tied, mismatch, read_shap
 from seq2seq.text.marian_tokenizer import TARGET_VOCABULARY_FILE, VOCABULARY_FILE, load_tokenizers
 from seq2seq.text.tokenizer import SOURCE_FILE, TARGET_FILE, TokenizerPair
 
-FORMAT, FORMAT_VERSION = "seq2seq", 1
+FORMAT, FORMAT_VERSION = "seq2seq model", 1
 CONFIG, WEIGHTS, GENERATION, CARD = "config.json", "model.safetensors", "generation_config.json", "README.md"
-RUNS, LATEST, BEST = Path("runs"), "latest", "best"
+RUNS, LATEST, BEST, RUN_CONFIG, RUN_METRICS = Path("runs"), "latest", "best", "config.yaml", "metrics.jsonl"
 # What config.json leaves out; the search settings stand in generation_config.json.
 NOT_IN_CONFIG = {
     "translation": {"search", "classifier", "labels", "label_names"},
