@@ -99,7 +99,7 @@ def prepare_tokenizers(
     if runtime.is_main and not folder.is_dir():
         save_tokenizers(made(), folder)
     runtime.barrier()
-    tokenizers = load_tokenizers(folder, [path.name for path in folder.iterdir()])
+    tokenizers = load_tokenizers(folder)
     if initial is not None and initial.tokenizers.fingerprint != tokenizers.fingerprint:
         raise ModelError(
             f"training.init_from: {initial.folder} has another vocabulary than {folder}, with which this run began; "
