@@ -248,7 +248,7 @@ from seq2seq.config import FilterConfig, SourceConfig
 from seq2seq.data import building, encoding, spans
 from seq2seq.data.corpus import prepare_corpus
 from seq2seq.data.sources import open_pairs
-from seq2seq.text.tokenizer import TokenizerPair
+from seq2seq.text.marian_tokenizer import load_tokenizers
 
 def slow(builder, block, origin):
     plain(builder, block, origin)
