@@ -1,7 +1,7 @@
 """What each block of a corpus shows, and the sum over the blocks.
 
-`check` has one `Examiner` in each process and gives it blocks; each `Tally` that comes back is small, and `report` reads
-the sum of those of a corpus.
+`check` has one `Examiner` in each process and gives it blocks; each `Tally` that comes back is small, and `report`
+reads the sum of those of a corpus.
 """
 
 from collections import Counter
@@ -93,7 +93,7 @@ class Tally(Sums):
 
 @dataclass(frozen=True)
 class PieceLengths:
-    """Lengths in pieces, for each side by a tokenizer of the configured kind, or estimated by its pieces a character."""
+    """Lengths in pieces, by a tokenizer of the configured kind for each side, or by its pieces a character."""
 
     tokenizers: Sequence[Tokenizer | None]
     pieces_per_character: Sequence[float]
