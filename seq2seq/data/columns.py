@@ -117,8 +117,8 @@ def _choose(key: str, given: str | int | None, defaults: tuple[str, ...], presen
         raise DataError(f"{origin}: column {given} is a number, but the columns here have names: {listed(present)}")
     wanted = (given,) if given is not None else defaults
     found = [name for name in wanted if name in present]
-    if given is None:
-        found += [head for head in present if any(is_called(head, name) for name in defaults)]
+    if not found and given is None:
+        found = [head for head in present if any(is_called(head, name) for name in defaults)]
     if found:
         return found[0]
     raise DataError(
