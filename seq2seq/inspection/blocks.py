@@ -11,14 +11,8 @@ from dataclasses import dataclass, field
 from itertools import count, islice
 
 from seq2seq.config import SourceConfig
-<<<<<<< HEAD
-from seq2seq.data.examples import LabelledText, Source
+from seq2seq.data.examples import Example, LabelledText, Pair, Source
 from seq2seq.data.sources import open_labelled, open_pairs
-=======
-from seq2seq.data.examples import Source
-from seq2seq.data.sources import open_labelled, open_pairs
-from seq2seq.data.examples import Example, LabelledText, Pair
->>>>>>> main
 from seq2seq.errors import DataError
 from seq2seq.lines import DAMAGE, decode_line, open_bytes, read_lines
 
@@ -164,26 +158,10 @@ class CorpusReader:
                 yield number
 
 
-<<<<<<< HEAD
-def count_lines(path: Path) -> int:
-    """Lines of a file, whatever its encoding."""
-    with open_bytes(path) as stream:
-        return sum(1 for _ in stream)
-
-
-def _has_header(path: Path, size: int) -> bool:
-    return count_lines(path) > size
-
-
-def _quiet(source: Source) -> Iterator:
-    """The examples of a source without its warnings: the report says more."""
-    logger = logging.getLogger("seq2seq.data.text_files")
-=======
 @contextlib.contextmanager
 def quiet(name: str) -> Iterator[None]:
     """Without the warnings of the logger `name`."""
     logger = logging.getLogger(name)
->>>>>>> main
     level = logger.level
     logger.setLevel(logging.ERROR)
     try:

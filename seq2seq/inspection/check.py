@@ -12,17 +12,10 @@ from typing import Any
 from seq2seq.config import FilterConfig, SourceConfig, TokenizerConfig, TrainingConfig
 from seq2seq.data.examples import LabelledText, Pair
 from seq2seq.data.filters import PairFilter
-<<<<<<< HEAD
-from seq2seq.errors import UserError, some_of
-from seq2seq.inspection.advice import Advice, Problem, advise, judge_corpus, judge_overlap, judge_sides
-from seq2seq.inspection.blocks import CorpusReader
-=======
-from seq2seq.data.examples import LabelledText, Pair
 from seq2seq.errors import UserError
 from seq2seq.inspection.advice import Advice, Problem, advise, judge
 from seq2seq.inspection.blocks import Block, CorpusReader, quiet
 from seq2seq.inspection.examiner import Examiner, PieceLengths, Tally
->>>>>>> main
 from seq2seq.inspection.near_duplicates import NearDuplicates
 from seq2seq.inspection.overlap import HeldOut, Matches, Overlap
 from seq2seq.inspection.report import CorpusReport, report_on

@@ -10,12 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 
-<<<<<<< HEAD
-from seq2seq.data.examples import Example
-=======
 from seq2seq.data.examples import Example
 from seq2seq.inspection.oddities import script_of
->>>>>>> main
 from seq2seq.inspection.overlap import HeldOut, Match, normalise, texts_of
 
 NEAR_SIMILARITY = 0.7

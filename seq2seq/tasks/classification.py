@@ -14,18 +14,10 @@ from torch import nn
 
 from seq2seq.config import FilterConfig
 from seq2seq.config_values import displayed_labels
-<<<<<<< HEAD
 from seq2seq.data.collate import ClassificationBatch
-from seq2seq.data.corpus import TokenCorpus, prepare_labelled_corpus
-from seq2seq.data.examples import LabelledText, Source
-from seq2seq.data.filters import PairFilter
-from seq2seq.data.stream import ClassificationBatches, validation_batches
-=======
-from seq2seq.data.collate import ClassificationBatch
-from seq2seq.data.stream import ClassificationBatches
 from seq2seq.data.corpus import TokenCorpus, prepare_labelled_corpus
 from seq2seq.data.examples import Source
->>>>>>> main
+from seq2seq.data.stream import ClassificationBatches
 from seq2seq.errors import ConfigError, DataError, some_of
 from seq2seq.evaluation.classification import classification_report
 from seq2seq.inference.classifier import Classifier

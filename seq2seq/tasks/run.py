@@ -12,12 +12,7 @@ from torch import Tensor
 
 from seq2seq import atomic, config_file, runtime
 from seq2seq.config import Config
-<<<<<<< HEAD
-from seq2seq.data.sampler import TokenBudgetSampler
 from seq2seq.data.stream import BatchStream
-=======
-from seq2seq.data.stream import BatchStream
->>>>>>> main
 from seq2seq.description import ModelDescription
 from seq2seq.errors import UserError, counted
 from seq2seq.runtime import Runtime

@@ -9,20 +9,11 @@ from typing import Any
 
 from torch import nn
 
-<<<<<<< HEAD
-from seq2seq.config import Config
-from seq2seq.data.collate import TranslationBatch
-from seq2seq.data.corpus import TokenCorpus, prepare_corpus
-from seq2seq.data.examples import Pair, Source
-from seq2seq.data.filters import PairFilter
-from seq2seq.data.stream import TranslationBatches, validation_batches
-=======
 from seq2seq.config import FilterConfig
 from seq2seq.data.collate import TranslationBatch
-from seq2seq.data.stream import TranslationBatches
 from seq2seq.data.corpus import TokenCorpus, prepare_corpus
 from seq2seq.data.examples import Pair, Source
->>>>>>> main
+from seq2seq.data.stream import TranslationBatches
 from seq2seq.evaluation.text import Score, score_texts
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
