@@ -16,7 +16,7 @@ import shutil
 import stat
 import tempfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -112,26 +112,22 @@ def _problem(head: bytes) -> str | None:
 
 def _is_in(head: bytes, encoding: str) -> bool:
     """Whether bytes that include zeros are text of this encoding, rather than UTF-8 that contains zeros."""
-    try:
-        text = codecs.getincrementaldecoder(encoding)().decode(head)
-    except UnicodeDecodeError:
-        return False
-    if not any(map(str.isalpha, text)) or "\0" in text:
+    text = _decoded(head, encoding)
+    if text is None or not any(map(str.isalpha, text)) or "\0" in text:
         return False
     if encoding.startswith("UTF-32"):
         return True
     zeros = head[1::2].count(0) if encoding.endswith("LE") else head[::2].count(0)
     num_control = sum(byte < 32 and byte not in b"\t\n\r" for byte in head)  # such as the high bytes of alphabets
-    has_its_lines = 2 * text.count("\n") > head.count(b"\n") and not _is_utf8(head)  # ideographs leave few zeros
+    has_its_lines = 2 * text.count("\n") > head.count(b"\n") and _decoded(head, "utf-8") is None
     return zeros == head.count(0) and (4 * num_control > len(head) or has_its_lines)
 
 
-def _is_utf8(head: bytes) -> bool:
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(head)
-    except UnicodeDecodeError:
-        return False
-    return True
+def _decoded(head: bytes, encoding: str) -> str | None:
+    """The text of `head`, which may end within a character; None where it is not of this encoding."""
+    with contextlib.suppress(UnicodeDecodeError):
+        return codecs.getincrementaldecoder(encoding)().decode(head)
+    return None
 
 
 def read_regular(path: Path, largest: int) -> bytes:
@@ -164,12 +160,6 @@ def decode_line(raw: bytes, number: int, on_invalid: OnInvalid | None = None) ->
         return raw.decode("utf-8", errors="replace")
 
 
-def iterate_lines(stream: Iterable[bytes], on_invalid: OnInvalid | None = None) -> Iterator[str]:
-    """The lines of a binary stream, numbered from 1 for `on_invalid`."""
-    for number, raw in enumerate(stream, start=1):
-        yield decode_line(raw, number, on_invalid)
-
-
 def read_lines(path: Path, on_invalid: OnInvalid | None = None, keeps_bom: bool = False) -> Iterator[str]:
     """The lines of a text file, plain or gzip.
 
@@ -179,8 +169,8 @@ def read_lines(path: Path, on_invalid: OnInvalid | None = None, keeps_bom: bool 
     number = 0
     try:
         with open_bytes(path, keeps_bom=keeps_bom) as stream:
-            for number, line in enumerate(iterate_lines(stream, on_invalid), start=1):
-                yield line
+            for number, raw in enumerate(stream, start=1):
+                yield decode_line(raw, number, on_invalid)
     except DAMAGE as error:
         raise damaged(path, number, error) from error
 

@@ -17,9 +17,9 @@ from seq2seq.errors import DataError
 
 @pytest.fixture
 def reads(monkeypatch):
-    """The files that were read for their hash."""
-    read, plain = [], facts_module._hash
-    monkeypatch.setattr(facts_module, "_hash", lambda path: read.append(path.name) or plain(path))
+    """The files that were read for their facts."""
+    read, plain = [], facts_module._read
+    monkeypatch.setattr(facts_module, "_read", lambda path, is_text: read.append(path.name) or plain(path, is_text))
     return read
 
 

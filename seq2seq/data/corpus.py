@@ -121,10 +121,10 @@ def prepare_labelled_corpus(
     num_workers: int = 0,
     labels: Sequence[str] | None = None,
 ) -> TokenCorpus:
-    """The labelled texts of `sources` as ids, as `prepare_corpus` does it.
+    """The labelled texts of `sources` as ids, prepared like sentence pairs.
 
-    `labels` are the classes that may occur, in their order (those of the training corpus). Without them the classes are
-    what occurs: numbers by value, then names in alphabetical order.
+    `labels` are the classes that may occur, in order (those of the training corpus). Without them the classes are what
+    occurs: numbers by value, then names in alphabetical order.
 
     Raises:
         DataError: as `prepare_corpus`, or a label is not among `labels`.

@@ -78,7 +78,12 @@ def combined_fingerprint(*parts: Any) -> str:
 
 def _read(path: Path, is_text: bool) -> FileFacts:
     state = _state(path)
-    facts = FileFacts(_hash(path), _count_lines(path) if is_text else 0, state)
+    try:
+        with open(path, "rb") as stream:
+            sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    facts = FileFacts(sha256, _count_lines(path) if is_text else 0, state)
     check_unchanged(path, facts)
     return facts
 
@@ -89,14 +94,6 @@ def _state(path: Path) -> list[int]:
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
-
-
-def _hash(path: Path) -> str:
-    try:
-        with open(path, "rb") as stream:
-            return hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
 
 
 def _count_lines(path: Path) -> int:

@@ -5,9 +5,9 @@
 
 import random
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -18,14 +18,12 @@ from seq2seq.data.sampler import TokenBudgetSampler, moved_position
 from seq2seq.errors import CheckpointError
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
-Batch = TypeVar("Batch", TranslationBatch, ClassificationBatch)
+PREFETCH = 4  # batches made ahead
 Tokenizers = TypeVar("Tokenizers", TokenizerPair, Tokenizer)
 
 
-class MakeBatch(Protocol[Batch]):
-    """Turns the indices of a plan into a batch; the epoch decides random segmentations."""
-
-    def __call__(self, indices: np.ndarray, epoch: int) -> Batch: ...
+MakeBatch = Callable[[np.ndarray, int], Any]
+"""From indices of a plan and the epoch, which decides random segmentations, to a batch."""
 
 
 class _CorpusBatches(Generic[Tokenizers]):
@@ -82,11 +80,8 @@ class BatchStream:
     not seen. Batches count within a section of the sampler's epoch; the next section is planned while one is read.
     """
 
-    def __init__(
-        self, sampler: TokenBudgetSampler, make_batch: MakeBatch, *, prefetch: int = 4, pin_memory: bool = False
-    ):
-        self._sampler, self._make_batch = sampler, make_batch
-        self._prefetch, self._pin_memory = prefetch, pin_memory
+    def __init__(self, sampler: TokenBudgetSampler, make_batch: MakeBatch, *, pin_memory: bool = False):
+        self._sampler, self._make_batch, self._pin_memory = sampler, make_batch, pin_memory
         self._epoch, self._section, self._batch, self._num_batches = 0, 0, 0, 0
         self._thread: ThreadPoolExecutor | None = None
 
@@ -98,7 +93,7 @@ class BatchStream:
             self._thread = ThreadPoolExecutor(1, "batches")
             self._made = self._batches()
             self._ahead: deque[Future] = deque()
-        while len(self._ahead) <= self._prefetch:
+        while len(self._ahead) <= PREFETCH:
             self._ahead.append(self._thread.submit(next, self._made))
         epoch, section, batch, num_batches, made = self._ahead[0].result()  # an error stays for every later read
         self._check_length(num_batches)
