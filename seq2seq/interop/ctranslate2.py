@@ -24,9 +24,6 @@ from seq2seq.model.transformer import Transformer
 from seq2seq.text.marian_tokenizer import load_tokenizers
 from seq2seq.text.tokenizer import TokenizerPair
 
-QUANTIZATIONS = (
-    "float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16",
-)  # fmt: skip
 WEIGHTS, DESCRIPTION = "model.bin", "seq2seq.json"
 # Added to the logits of what never comes out; within the range of float16.
 NEVER = -1e4
