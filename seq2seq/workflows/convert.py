@@ -178,4 +178,4 @@ def _writing(output: Path) -> Iterator[Path]:
         with atomic.new_folder(output) as folder:
             yield folder
     except OSError as error:
-        raise CheckpointError(f"{output}: cannot be written ({error.strerror}); name another place with -o") from error
+        raise CheckpointError(f"{output}: cannot be written ({error.strerror}); choose another name with -o") from error
