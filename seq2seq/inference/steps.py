@@ -9,16 +9,12 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from seq2seq.errors import ModelError
 from seq2seq.model.decoding import DecoderCache, decode_step
 from seq2seq.model.transformer import Transformer
 from seq2seq.search.base import StepModel
 from seq2seq.text.tokenizer import TokenizerPair
-
-# Sentences that a CPU encodes at a time: enough for its products to be fast.
-ENCODED_TOGETHER = 64
 
 
 class TransformerSteps:
@@ -41,19 +37,7 @@ class TransformerSteps:
         lengths = torch.tensor([len(ids) + 1 for ids in source_ids], device=self.device)
         source = torch.tensor(padded, device=self.device)  # (B, S)
         mask = torch.arange(width, device=self.device) < lengths[:, None]  # (B, S)
-        return DecoderCache(self._model, self._encode(source, mask), mask, beam_size, max_length)
-
-    def _encode(self, source: Tensor, mask: Tensor) -> Tensor:
-        """Memory (B, S, D); a CPU encodes some sentences at a time, those of about one length where they come
-        ordered, with no more padding than these need."""
-        if self.device.type != "cpu" or len(source) <= ENCODED_TOGETHER:
-            return self._model.encode(source, mask)
-        encoded = []
-        for some, real in zip(source.split(ENCODED_TOGETHER), mask.split(ENCODED_TOGETHER), strict=True):
-            width = int(real.sum(1).max())
-            memory = self._model.encode(some[:, :width], real[:, :width])
-            encoded.append(functional.pad(memory, (0, 0, 0, source.size(1) - width)))
-        return torch.cat(encoded)
+        return DecoderCache(self._model, self._model.encode(source, mask), mask, beam_size, max_length)
 
     @torch.inference_mode()
     def step(self, token_ids: Tensor, state: DecoderCache) -> Tensor:
