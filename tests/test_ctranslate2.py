@@ -15,7 +15,8 @@ from our_models import make_ours
 
 from seq2seq.config import SearchConfig
 from seq2seq.errors import ModelError, RunError, UserError
-from seq2seq.inference.ctranslate2_engine import CTranslate2Engine, cached_folder, describe, differs
+from seq2seq.files import record
+from seq2seq.inference.ctranslate2_engine import CTranslate2Engine, cached_folder, differs
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.inference.translator import Translator
@@ -23,7 +24,6 @@ from seq2seq.interop import ctranslate2 as interop
 from seq2seq.lines import read_lines
 from seq2seq.runtime import same_threads
 from seq2seq.search.base import Sentence
-from seq2seq.tensors import record
 from seq2seq.text.tokenizer import TokenizerPair
 from seq2seq.workflows.convert import Probe, export_ctranslate2
 
@@ -70,7 +70,7 @@ def torch_engine(model):
 
 def converted_engine(model, folder, fallback=True, quantization="float32"):
     folder.mkdir()
-    interop.write_ctranslate2(folder, model.model, describe(model, quantization))
+    interop.write_ctranslate2(folder, model.model, model.description, model.tokenizers, quantization)
     second = (lambda: torch_engine(model)) if fallback else None
     return CTranslate2Engine(folder, model.tokenizers, model.model.config.max_length, fallback=second)
 
@@ -98,7 +98,7 @@ def test_every_architecture_gives_the_same_probabilities(name, tmp_path):
     """Teacher forcing in both; what never comes out is taken out of ours, as it is out of the export."""
     model = make_ours(tmp_path / "ours", **ARCHITECTURES[name])
     (tmp_path / "export").mkdir()
-    interop.write_ctranslate2(tmp_path / "export", model.model, describe(model, "float32"))
+    interop.write_ctranslate2(tmp_path / "export", model.model, model.description, model.tokenizers, "float32")
     runner = ctranslate2.Translator(str(tmp_path / "export"), intra_threads=1)
     source, target = model.tokenizers.source, model.tokenizers.target
     rows = list(zip(source.encode_all(SOURCE[:4]), target.encode_all(TARGET[:4]), strict=True))
@@ -238,7 +238,7 @@ def test_special_ids_never_come_out_of_a_bare_translate_batch(tmp_path):
     with torch.no_grad():
         model.model.output.bias[model.tokenizers.target.pad_id] = 50.0  # or nothing else would
     (tmp_path / "export").mkdir()
-    interop.write_ctranslate2(tmp_path / "export", model.model, describe(model, "float32"))
+    interop.write_ctranslate2(tmp_path / "export", model.model, model.description, model.tokenizers, "float32")
     runner = ctranslate2.Translator(str(tmp_path / "export"), intra_threads=1)
     target = model.tokenizers.target
     done = runner.translate_batch(
@@ -257,7 +257,7 @@ def test_every_number_format_is_written_and_runs(ours, quantization, tmp_path):
     """Where a processor cannot compute in a format, CTranslate2 says so and takes one that it can compute in."""
     engine = converted_engine(ours, tmp_path / "export", quantization=quantization)
     assert all(engine.translate(sentences(ours, 4), SearchConfig(beam_size=2)))
-    assert interop.read_description(tmp_path / "export").quantization == quantization
+    assert interop.read_description(tmp_path / "export")[2] == quantization
     assert engine.compute_type in ctranslate2.get_supported_compute_types("cpu")
     if quantization in ctranslate2.get_supported_compute_types("cpu") - {"int8"}:
         assert engine.compute_type == quantization
@@ -281,10 +281,9 @@ def test_int8_is_smaller_than_float32(tmp_path):
 
 def test_a_converted_folder_says_all_that_translating_needs(ours, tmp_path):
     converted_engine(ours, tmp_path / "export")
-    described = interop.read_description(tmp_path / "export")
-    assert described.tokenizers.fingerprint == ours.tokenizers.fingerprint
-    assert described.search == ours.search
-    assert (described.source_language, described.target_language) == ("en", "de")
+    description, tokenizers, _ = interop.read_description(tmp_path / "export")
+    assert tokenizers.fingerprint == ours.tokenizers.fingerprint
+    assert description == ours.description
     lines = [*SOURCE, "", "  "]
     expected = Translator.load(tmp_path / "export", threads=1).translate(lines)
     (tmp_path / "moved").mkdir()
@@ -424,6 +423,5 @@ def test_every_obstacle_is_named(ours, tmp_path):
 
     pair = TokenizerPair(Repeating(), ours.tokenizers.target)
     assert len(interop.ctranslate2_obstacles(pair)) == 2
-    described = interop.Described(pair, 80, ours.search, "float32", None, None)
     with pytest.raises(ModelError, match=r"twice.*eos_id"):
-        interop.write_ctranslate2(tmp_path, ours.model, described)
+        interop.write_ctranslate2(tmp_path, ours.model, ours.description, pair, "float32")

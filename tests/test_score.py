@@ -10,6 +10,7 @@ from test_line_contract import NASTY
 from seq2seq.cli import main
 from seq2seq.config import Config, DataConfig, ModelConfig, SearchConfig, SourceConfig, TokenizerConfig
 from seq2seq.data.sources import Pair
+from seq2seq.description import ModelDescription
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.scorer import Scorer
 from seq2seq.inference.steps import TransformerSteps
@@ -52,7 +53,7 @@ def model(tmp_path_factory) -> Path:
     transformer.output_bias.data[tokenizer.eos_id] = 4.5
     state = transformer.state_dict()
     folder = tmp_path_factory.mktemp("models") / "best"
-    return save_model(folder, model_state=state, config=config, tokenizers=TokenizerPair(tokenizer, tokenizer))
+    return save_model(folder, state, ModelDescription.of(config), TokenizerPair(tokenizer, tokenizer))
 
 
 @pytest.fixture(scope="module")

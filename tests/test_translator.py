@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq.config import Config, DataConfig, ModelConfig, SearchConfig, SourceConfig, TokenizerConfig
+from seq2seq.description import ModelDescription
 from seq2seq.errors import DataError, ModelError, UserError
 from seq2seq.inference.degeneration import (
     COPY,
@@ -394,7 +395,7 @@ def save(folder, tokenizers: TokenizerPair, seed: int = 0, search: dict | None =
         model=model.config,
         search=SearchConfig(**(search or {})),
     )
-    return save_model(folder, model_state=model.state_dict(), config=config, tokenizers=tokenizers)
+    return save_model(folder, model.state_dict(), ModelDescription.of(config), tokenizers)
 
 
 def test_loaded_model_translates_as_the_one_saved(tokenizers, tmp_path):

@@ -167,11 +167,12 @@ def bench_decoding(
     """
     rounds = rounds or Rounds()
     model = load_model(folder)
-    if model.task != "translation":
-        raise ModelError(f"{model.folder}: a {model.task} model; bench decode measures translation models")
+    if model.description.task != "translation":
+        raise ModelError(f"{model.folder}: a {model.description.task} model; bench decode measures translation models")
     here = runtimes.start(engines.device, engines.precision, engines.threads)
     threads = torch.get_num_threads()
-    searches = [override_search(model.search, {"beam_size": size, "n_best": 1}) for size in rounds.beam_sizes]
+    own = model.description.search
+    searches = [override_search(own, {"beam_size": size, "n_best": 1}) for size in rounds.beam_sizes]
     lines = lines or _phrasebook(model)
     kept = _usable(lines, model, rounds.sentences)
     with tempfile.TemporaryDirectory(prefix="s2s-bench-") as temporary:
@@ -190,7 +191,7 @@ def bench_decoding(
 
 
 def _phrasebook(model: LoadedModel) -> Lines:
-    source, target = model.source_language or "", model.target_language or ""
+    source, target = model.description.source_language or "", model.description.target_language or ""
     folder = config_file.shipped_folder() / "data" / "phrasebook"
     files = {language: folder / f"test.{language}" for language in ("en", "de")}
     if source not in files:
@@ -206,7 +207,7 @@ def _usable(lines: Lines, model: LoadedModel, count: int) -> Lines:
     usable = [
         place
         for place, ids in enumerate(model.tokenizers.source.encode_all(texts))
-        if ids and len(ids) < most and length_limit(ids, model.search) <= most
+        if ids and len(ids) < most and length_limit(ids, model.description.search) <= most
     ][:count]
     if not usable:
         raise DataError("there is nothing to translate: every line is blank or too long for the model; give --input")
@@ -289,7 +290,7 @@ def _report(
     rounds: Rounds,
     here: Runtime,
 ) -> Report:
-    config, search = model.model.config, model.search
+    config, search = model.model.config, model.description.search
     described = {
         "model": str(model.folder),
         "sentences": len(lines.sources),
@@ -345,7 +346,9 @@ def _figures(entrant: Entrant, first: Entrant, model: LoadedModel, lines: Lines,
 
 def _scores(entrants: Sequence[Entrant], lines: Lines, model: LoadedModel) -> Iterator[tuple[float, str]]:
     for entrant in entrants:
-        score = score_texts(entrant.output.texts, lines.references, ("bleu",), target_language=model.target_language)[0]
+        score = score_texts(
+            entrant.output.texts, lines.references, ("bleu",), target_language=model.description.target_language
+        )[0]
         yield significant(score.score), score.signature
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from seq2seq.config_values import displayed_labels
 from seq2seq.data.batches import ClassificationBatch, collate_classification
 from seq2seq.inference.batching import token_groups
 from seq2seq.inference.one_model import BATCH_TOKENS, OneModel
@@ -42,8 +41,8 @@ class Classifier(OneModel):
 
     def __init__(self, loaded: LoadedModel, runtime: Runtime, batch_tokens: int = BATCH_TOKENS):
         super().__init__(loaded, runtime, batch_tokens)
-        self._names: dict[str, str] = loaded.info.get("label_names", {})
-        self.labels = displayed_labels(loaded.labels, self._names)
+        self._names = loaded.description.label_names
+        self.labels = loaded.description.displayed_labels
         self._tokenizer = loaded.tokenizers.source
         self._part_length = self._model.config.max_length - SPECIAL_IDS
 

@@ -19,7 +19,6 @@ from seq2seq.config import SearchConfig
 from seq2seq.errors import ModelError, RunError, UserError
 from seq2seq.inference.batching import Engine, token_groups
 from seq2seq.interop import ctranslate2
-from seq2seq.interop.ctranslate2 import Described
 from seq2seq.lines import shown_name
 from seq2seq.runtime import same_threads
 from seq2seq.search.base import Hypothesis, Sentence, length_limits, normalized_score, rows_per_sentence
@@ -52,8 +51,12 @@ def cached_folder(model: LoadedModel, quantization: str) -> Path:
         RunError: the cache cannot be written, or there is no place for it.
     """
     root = _cache() / "seq2seq" / "ctranslate2"
-    described = describe(model, quantization)
-    known_by = [model.info["files"], model.info["model"], model.tokenizers.fingerprint, quantization]
+    known_by = [
+        model.files,
+        model.description.model.model_dump(mode="json"),
+        model.tokenizers.fingerprint,
+        quantization,
+    ]
     known_by.append(ctranslate2.package().__version__)
     folder = root / hashlib.sha256(json.dumps(known_by, sort_keys=True).encode()).hexdigest()[:24]
     if not _is_whole(folder):
@@ -63,7 +66,9 @@ def cached_folder(model: LoadedModel, quantization: str) -> Path:
             with atomic.locked(folder.with_suffix(".lock")):
                 if not _is_whole(folder):  # another process may have been faster
                     with atomic.new_folder(folder) as temporary:
-                        ctranslate2.write_ctranslate2(temporary, model.model, described)
+                        ctranslate2.write_ctranslate2(
+                            temporary, model.model, model.description, model.tokenizers, quantization
+                        )
         except OSError as error:
             reason = error.strerror or error
             raise RunError(f"{root}: cannot be written ({reason}); set XDG_CACHE_HOME to another place") from error
@@ -77,18 +82,6 @@ def _cache() -> Path:
         return Path.home() / ".cache"
     except RuntimeError as error:
         raise RunError("there is no home folder for the cache of converted models; set XDG_CACHE_HOME") from error
-
-
-def describe(model: LoadedModel, quantization: str) -> Described:
-    """What a CTranslate2 folder says of a model."""
-    return Described(
-        tokenizers=model.tokenizers,
-        max_length=model.model.config.max_length,
-        search=model.search,
-        quantization=quantization,
-        source_language=model.source_language,
-        target_language=model.target_language,
-    )
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ def load_engine(
         return _load_converted(folders, engine, device, threads, search or {})
     models = [load_model(folder) for folder in folders]
     _check_models(models)
-    config = override_search(models[0].search, search or {})
+    config = override_search(models[0].description.search, search or {})
     runtime = runtimes.start(device, precision, threads)
     if engine == "ctranslate2" and len(models) > 1:
         raise UserError("an ensemble runs in torch alone; leave out --engine ctranslate2, or name one model")
@@ -117,8 +117,8 @@ def _load_converted(
         reason = "an ensemble" if len(folders) > 1 else "--engine torch"
         folder = next(folder for folder in folders if ctranslate2.is_ctranslate2(folder))
         raise UserError(f"{folder}: a CTranslate2 folder, not for {reason}; name the model that it was made from")
-    described = ctranslate2.read_description(folders[0])
-    config = override_search(described.search, search)
+    description, tokenizers, _ = ctranslate2.read_description(folders[0])
+    config = override_search(description.search, search)
     if config.sample and "seed" in search:
         raise UserError(
             f"{folders[0]}: a CTranslate2 folder, which cannot repeat draws by a seed; leave out --seed, or name the "
@@ -128,9 +128,9 @@ def _load_converted(
         logger.warning("%s: a CTranslate2 folder, whose draws differ from run to run", folders[0])
     where = str(runtimes.start(device, None, threads).device)
     opened = CTranslate2Engine(
-        folders[0], described.tokenizers, described.max_length, where, threads or usable_processors()
+        folders[0], tokenizers, description.model.max_length, where, threads or usable_processors()
     )
-    return Loaded(opened, described.tokenizers, config)
+    return Loaded(opened, tokenizers, config)
 
 
 def _can_convert(models: Sequence[LoadedModel], runtime: Runtime, config: SearchConfig) -> bool:
@@ -165,8 +165,8 @@ def _torch_engine(models: Sequence[LoadedModel], runtime: Runtime) -> TorchEngin
 
 def _check_models(models: Sequence[LoadedModel]) -> None:
     for model in models:
-        if model.task != "translation":
-            raise ModelError(f"{model.folder}: a {model.task} model; s2s classify is for those")
+        if model.description.task != "translation":
+            raise ModelError(f"{model.folder}: a {model.description.task} model; s2s classify is for those")
         if model.tokenizers.fingerprint != models[0].tokenizers.fingerprint:
             first = models[0].folder
             raise ModelError(f"{model.folder}: its vocabulary is not that of {first}; an ensemble needs one vocabulary")

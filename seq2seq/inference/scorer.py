@@ -64,7 +64,7 @@ class Scorer(OneModel):
         super().__init__(loaded, runtime, batch_tokens)
         self._model.to(runtime.precision)
         self._tokenizers = loaded.tokenizers
-        self._left_out = list(loaded.tokenizers.never_generated) if loaded.search.renormalize else []
+        self._left_out = list(loaded.tokenizers.never_generated) if loaded.description.search.renormalize else []
         self._part_length = self._model.config.max_length - 1  # the end of the source, the start of the target
 
     def score(self, pairs: Sequence[Pair | tuple[str, str]]) -> list[PairScore]:

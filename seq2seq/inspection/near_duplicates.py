@@ -1,0 +1,99 @@
+"""Held-out examples of which training has a near-duplicate: for `s2s check` alone.
+
+Two examples are near-duplicates if their sets of character n-grams (each side has its own, of normalised text) have a
+Jaccard similarity of at least 0.7. Candidates share longer runs of characters: a held-out example is indexed by the
+rarer runs of its source, a training example is looked up by every third of its runs, and each candidate is compared.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import chain
+
+from seq2seq.data.spans import Example
+from seq2seq.inspection.oddities import script_of
+from seq2seq.inspection.overlap import HeldOut, Match, normalise, texts_of
+
+NEAR_SIMILARITY = 0.7
+# Fewer n-grams say little: "Thank you." is near to much.
+FEWEST_NGRAMS = 8
+# Characters of an n-gram and of a run; a word of ideographs is shorter.
+NGRAM, RUN = 4, 10
+IDEOGRAPHIC_NGRAM, IDEOGRAPHIC_RUN = 2, 4
+STRIDE = 3
+# Frequent runs bring thousands of candidates that are not alike: how many indexed runs a training example contains on
+# average, and the part of its indexed runs that a held-out example shares with a candidate. With these values 110 of
+# the 111 near-duplicates that a full comparison finds in Tatoeba are found.
+MATCHES_PER_EXAMPLE = 2
+LEAST_SHARED = 1 / 5
+
+
+class NearDuplicates:
+    """The held-out sets, by their rarer runs of characters.
+
+    Args:
+        held_out: the sets.
+        sample: training examples that show which runs are rare.
+    """
+
+    def __init__(self, held_out: HeldOut, sample: Sequence[Example]):
+        self._held_out = [
+            (name, i, texts) for name, examples in held_out.sets.items() for i, texts in enumerate(examples)
+        ]
+        self._texts = [tuple(map(normalise, texts)) for _, _, texts in self._held_out]
+        self._is_ideographic = [
+            script_of("".join(texts[side] for texts in self._texts if len(texts) > side)) == "Han or kana"
+            for side in (0, 1)
+        ]
+        frequencies = Counter(run for example in sample for run in self._runs(normalise(texts_of(example)[0]), STRIDE))
+        entries = []
+        for owner, texts in enumerate(self._texts):
+            if sum(map(len, self._ngrams(texts))) >= FEWEST_NGRAMS:
+                entries += [(frequencies[run], run, owner) for run in set(self._runs(texts[0], 1))]
+        matches_left = MATCHES_PER_EXAMPLE * max(len(sample), 1000)
+        self._owners: dict[str, list[int]] = {}
+        for frequency, run, owner in sorted(entries):
+            matches_left -= frequency
+            if matches_left < 0:
+                break
+            self._owners.setdefault(run, []).append(owner)
+        num_indexed = Counter(chain.from_iterable(self._owners.values()))
+        self._least_shared = [int(LEAST_SHARED / STRIDE * num_indexed[owner]) for owner in range(len(self._texts))]
+
+    def matches(self, number: int, texts: tuple[str, ...], normalised: tuple[str, ...]) -> Iterable[tuple[str, Match]]:
+        """The held-out examples, equal ones among them, that are near training example `number`."""
+        found = list(filter(None, map(self._owners.get, self._runs(normalised[0], STRIDE))))
+        return self._compare(number, texts, normalised, Counter(chain.from_iterable(found))) if found else ()
+
+    def _compare(
+        self, number: int, texts: tuple[str, ...], normalised: tuple[str, ...], candidates: Counter[int]
+    ) -> Iterator[tuple[str, Match]]:
+        for owner, shared in candidates.items():
+            if shared >= self._least_shared[owner] and (similarity := self._similarity(normalised, self._texts[owner])):
+                name, index, held_out = self._held_out[owner]
+                yield name, Match("pair_near", index + 1, number, round(similarity, 3), held_out, texts)
+
+    def _similarity(self, texts: tuple[str, ...], held_out: tuple[str, ...]) -> float:
+        """Jaccard similarity of the n-grams, or 0 where it is too low."""
+        lengths = sorted((len("".join(texts)), len("".join(held_out))))
+        if lengths[0] < 0.6 * lengths[1]:
+            return 0.0
+        sides = list(zip(self._ngrams(texts), self._ngrams(held_out), strict=True))
+        shared = sum(len(first & second) for first, second in sides)
+        similarity = shared / (sum(len(first) + len(second) for first, second in sides) - shared)
+        return similarity if similarity >= NEAR_SIMILARITY else 0.0
+
+    def _runs(self, source: str, stride: int) -> list[str]:
+        size = IDEOGRAPHIC_RUN if self._is_ideographic[0] else RUN
+        return [source[first : first + size] for first in range(0, len(source) - size + 1, stride)]
+
+    def _ngrams(self, texts: tuple[str, ...]) -> list[frozenset[str]]:
+        return [
+            _ngrams(text, IDEOGRAPHIC_NGRAM if is_ideographic else NGRAM)
+            for text, is_ideographic in zip(texts, self._is_ideographic, strict=False)
+        ]
+
+
+@lru_cache(maxsize=1 << 14)
+def _ngrams(text: str, size: int) -> frozenset[str]:
+    return frozenset(text[first : first + size] for first in range(len(text) - size + 1))
