@@ -9,12 +9,16 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from seq2seq.errors import ModelError
 from seq2seq.model.decoding import DecoderCache, decode_step
 from seq2seq.model.transformer import Transformer
 from seq2seq.search.base import StepModel
 from seq2seq.text.tokenizer import TokenizerPair
+
+# Sentences that a CPU encodes at a time: more are slower, by their padding and by what a cache holds.
+ENCODED_TOGETHER = 64
 
 
 class TransformerSteps:
@@ -37,7 +41,15 @@ class TransformerSteps:
         lengths = torch.tensor([len(ids) + 1 for ids in source_ids], device=self.device)
         source = torch.tensor(padded, device=self.device)  # (B, S)
         mask = torch.arange(width, device=self.device) < lengths[:, None]  # (B, S)
-        return DecoderCache(self._model, self._model.encode(source, mask), mask, beam_size, max_length)
+        return DecoderCache(self._model, self._encode(source, mask), mask, beam_size, max_length)
+
+    def _encode(self, source: Tensor, mask: Tensor) -> Tensor:
+        """Memory (B, S, D); a CPU takes a few sentences at a time, with no more padding than these need."""
+        count = ENCODED_TOGETHER if self.device.type == "cpu" else len(source)
+        widths = [int(part.sum(1).max()) for part in mask.split(count)]
+        parts = zip(source.split(count), mask.split(count), widths, strict=True)
+        encoded = [self._model.encode(ids[:, :width], real[:, :width]) for ids, real, width in parts]
+        return torch.cat([functional.pad(memory, (0, 0, 0, source.size(1) - memory.size(1))) for memory in encoded])
 
     @torch.inference_mode()
     def step(self, token_ids: Tensor, state: DecoderCache) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from seq2seq.config import SearchConfig
 from seq2seq.search.base import Hypothesis, Sentence, StepModel
-from seq2seq.search.candidates import most_likely_ids
+from seq2seq.search.candidates import largest_candidates
 from seq2seq.search.loop import SearchLoop
 
 Choose = Callable[[Tensor, list[int]], Tensor]
@@ -21,7 +21,11 @@ Choose = Callable[[Tensor, list[int]], Tensor]
 @torch.inference_mode()
 def greedy_search(model: StepModel, sentences: Sequence[Sentence], config: SearchConfig) -> list[list[Hypothesis]]:
     """Take the most likely token at every step: one hypothesis a sentence."""
-    return _IndependentRows(model, sentences, config, 1, lambda log_probs, indices: most_likely_ids(log_probs)).run()
+
+    def most_likely(log_probs: Tensor, indices: list[int]) -> Tensor:
+        return largest_candidates(log_probs, log_probs.new_zeros(len(log_probs), 1), 1)[2].squeeze(1)
+
+    return _IndependentRows(model, sentences, config, 1, most_likely).run()
 
 
 @torch.inference_mode()

@@ -3,6 +3,7 @@
 Shapes as in `base`; T is the longest length limit.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import torch
@@ -16,7 +17,7 @@ from seq2seq.search.rules import Rules
 LEAVING_SHARE = 0.1
 
 
-class SearchLoop:
+class SearchLoop(ABC):
     """N rows of each sentence, lengthened until every sentence is over; a search says how in `advance`."""
 
     def __init__(self, model: StepModel, sentences: Sequence[Sentence], config: SearchConfig, num_rows: int):
@@ -50,13 +51,13 @@ class SearchLoop:
                 self._model.reorder(self._state, rows.flatten(), staying)
         return self.results
 
+    @abstractmethod
     def advance(self, log_probs: Tensor) -> Tensor | None:
         """Add an id to each row, by the log-probabilities (R, V), and write the results of sentences that are over.
 
         Returns:
             Which row of its sentence each row continues, (B, N); None where each continues itself.
         """
-        raise NotImplementedError
 
     def hypothesis(self, ids: Sequence[int], log_prob: float, finished: bool) -> Hypothesis:
         """Of these ids, without start and end."""
