@@ -48,17 +48,18 @@ class Drift:
 def line_shapes(block: TextBlock) -> LineShapes:
     """The shapes of the lines of a block."""
     marks = np.bitwise_or.reduceat(_mark_table()[block.codes], block.starts)
-    anchors = np.array(list(map(_anchors, block.words)), np.uint64)
+    words, lines = block.words
+    bits = {word: _anchor_bit(word) for word in set(words)}
+    anchor_bits = np.fromiter(map(bits.__getitem__, words), np.uint64, len(words))
+    first = np.flatnonzero(np.diff(lines, prepend=-1))  # a first word has a capital letter anyway
+    anchor_bits[[index for index in first.tolist() if words[index][0].isupper()]] = 0
+    anchors = np.zeros(len(block), np.uint64)
+    np.bitwise_or.at(anchors, lines, anchor_bits)
     return LineShapes(block.lengths.astype(np.int32), marks, anchors)
 
 
-def _anchors(words: list[str]) -> int:
-    chosen = [word for word in words[:1] if word[0].isdigit()]
-    chosen += [word for word in words[1:] if word[0].isupper() or word[0].isdigit()]
-    bits = 0
-    for word in chosen:
-        bits |= 1 << crc32(word.encode()) % 64
-    return bits
+def _anchor_bit(word: str) -> int:
+    return 1 << crc32(word.encode()) % 64 if word[0].isdigit() or word[0].isupper() else 0
 
 
 def joined(parts: list[LineShapes]) -> LineShapes:

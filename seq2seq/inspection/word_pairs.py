@@ -8,7 +8,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from zlib import crc32
 
 import numpy as np
@@ -17,7 +16,7 @@ from seq2seq.inspection.characters import TextBlock
 from seq2seq.inspection.oddities import script_of
 from seq2seq.inspection.overlap import normalise
 
-_HASH_FACTOR = 0x85EBCA6B  # of murmur3
+HASH_FACTOR = 0xC2B2AE35  # of murmur3
 TABLE_SIZE = 1024  # words are counted by their hashes modulo this
 MOST_WORDS = 12  # of a line
 LEAST_SAMPLE = 200
@@ -112,7 +111,7 @@ class WordPairs:
 def sides_are_swapped(train: Sequence[Texts], other: Sequence[Texts]) -> bool:
     """Whether each side of `other` has the words of the other side of `train` rather than of its own."""
     usual, counts = (
-        [Counter(chain.from_iterable(_words(TextBlock(side)))) for side in sides] for sides in (train, other)
+        [Counter(map(str.lower, _words(TextBlock(side))[0])) for side in sides] for sides in (train, other)
     )
     return all(
         _cosine(usual[1 - side], counts[side]) > _cosine(usual[side], counts[side]) + SWAP_MARGIN for side in (0, 1)
@@ -169,21 +168,23 @@ def _runs(misfits: np.ndarray) -> list[tuple[int, int]]:
     return found
 
 
-def _words(block: TextBlock) -> list[set[str]]:
-    """The words of each line in lower case; of ideographs each two that are adjacent."""
-    if script_of("".join(block.lines[:LINES_COMPARED])) == "Han or kana":
-        normalised = map(normalise, block.lines)
-        return [{text[first : first + 2] for first in range(len(text) - 1)} for text in normalised]
-    return [set(map(str.lower, words)) for words in block.words]
+def _words(block: TextBlock) -> tuple[list[str], np.ndarray]:
+    """The words of all lines, and the line of each; of ideographs each two that are adjacent."""
+    if script_of("".join(block.lines[:LINES_COMPARED])) != "Han or kana":
+        return block.words
+    texts = list(map(normalise, block.lines))
+    words = [text[first : first + 2] for text in texts for first in range(len(text) - 1)]
+    return words, np.repeat(np.arange(len(texts)), [max(len(text) - 1, 0) for text in texts])
 
 
 def _indices(block: TextBlock) -> tuple[np.ndarray, np.ndarray]:
-    """(line, index in the table) of words, at most MOST_WORDS of a line."""
-    words = _words(block)
-    indices = {word: _HASH_FACTOR * crc32(word.encode()) >> 16 & TABLE_SIZE - 1 for word in set().union(*words)}
-    chosen = [sorted({indices[word] for word in line})[:MOST_WORDS] for line in words]
-    lines = np.repeat(np.arange(len(chosen), dtype=np.int32), list(map(len, chosen)))
-    return lines, np.array(list(chain.from_iterable(chosen)), np.int32)
+    """(line, index in the table) of distinct words, at most MOST_WORDS of a line."""
+    words, lines = _words(block)
+    hashes = {word: HASH_FACTOR * crc32(word.lower().encode()) >> 16 & TABLE_SIZE - 1 for word in set(words)}
+    keys = np.unique(lines * TABLE_SIZE + np.fromiter(map(hashes.__getitem__, words), np.int64, len(words)))
+    lines, indices = keys // TABLE_SIZE, keys % TABLE_SIZE
+    kept = np.arange(len(lines)) - np.searchsorted(lines, lines) < MOST_WORDS
+    return lines[kept].astype(np.int32), indices[kept].astype(np.int32)
 
 
 def _crossed(
