@@ -5,10 +5,10 @@ import functools
 import torch
 from foreign_models import SOURCE, TARGET
 
-from seq2seq.config import Config, DataConfig, ModelConfig, SearchConfig, SourceConfig, TokenizerConfig
+from seq2seq.config import ModelConfig, SearchConfig, TokenizerConfig
+from seq2seq.description import ModelDescription
 from seq2seq.model.transformer import Transformer
 from seq2seq.store.model_folder import LoadedModel, load_model, save_model
-from seq2seq.tensors import distinct
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 SIZES = dict(
@@ -40,10 +40,9 @@ def make_ours(folder, shared=True, ending=0.0, seed=3, search=None, **settings) 
         if ending:
             model.output.bias[tokenizers.target.eos_id] = ending
             model.output.bias[[tokenizers.target.pad_id, tokenizers.target.start_id]] = -1e4
-    corpus = SourceConfig(source="a", target="b")
-    config = Config(
-        data=DataConfig(train=corpus, valid=corpus), model=model_config, source_language="en", target_language="de",
+    description = ModelDescription(
+        source_language="en", target_language="de", model=model_config,
         search=search or SearchConfig(beam_size=3, length_penalty=0.7, max_length_ratio=1.5, min_length=2),
     )  # fmt: skip
-    save_model(folder, model_state=distinct(model.state_dict(keep_vars=True)), config=config, tokenizers=tokenizers)
+    save_model(folder, model.state_dict(keep_vars=True), description, tokenizers)
     return load_model(folder)

@@ -19,7 +19,8 @@ from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.inference.translator import Translator
 from seq2seq.model.transformer import Transformer
-from seq2seq.tasks import translation as task
+from seq2seq.tasks.inputs import Inputs
+from seq2seq.tasks.translation import TranslationTask
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 MODES = [
@@ -79,20 +80,17 @@ class Batches:
         self._engine, self._size, self._by_length = engine, size, by_length
         self.max_length = engine.max_length
 
-    def translate(self, source_ids, config, prefixes=None, sentence_keys=None, again=None):
-        order = list(range(len(source_ids)))
+    def translate(self, sentences, config):
+        order = list(range(len(sentences)))
         if self._by_length:
-            order.sort(key=lambda place: -len(source_ids[place]))
+            order.sort(key=lambda index: -len(sentences[index].source_ids))
         together = config.model_copy(update={"batch_tokens": 10**9})
         found = [None] * len(order)
         for start in range(0, len(order), self._size):
-            places = order[start : start + self._size]
-            answers = self._engine.translate([source_ids[place] for place in places], together)
-            for place, answer in zip(places, answers, strict=True):
-                found[place] = answer
-        for place, ids in enumerate(source_ids):
-            if other := again(place, found[place]):
-                (found[place],) = self._engine.translate([ids], other)
+            indices = order[start : start + self._size]
+            answers = self._engine.translate([sentences[index] for index in indices], together)
+            for index, answer in zip(indices, answers, strict=True):
+                found[index] = answer
         return found
 
 
@@ -180,19 +178,14 @@ def test_validation_and_the_command_give_the_same_figures_to_the_last_digit(run,
 def test_validation_gives_way_when_memory_runs_out(briefly_trained, tmp_path):
     """The same loss from halves of a batch that did not fit."""
     model, pair, config = briefly_trained
-    from seq2seq.data.corpus import prepare_corpus
-    from seq2seq.data.sources import open_pairs
-
     text = "".join(f"{line}\n" for line in phrasebook()[:40])
     for side in ("a", "b"):
         (tmp_path / side).write_text(text, encoding="utf-8")
     source = config.data.valid.model_copy(update={"source": tmp_path / "a", "target": tmp_path / "b"})
-    opened = open_pairs(source, "en", "de")
-    corpus = prepare_corpus([opened], pair, None, tmp_path / "cache", 1)
-    validation = task.TranslationValidation(
-        config, corpus, list(opened), pair, runtime.Runtime(torch.device("cpu"), torch.float32)
-    )
-    expected = validation(model).metrics
+    data = config.data.model_copy(update={"train": source, "valid": source, "num_workers": 1})
+    inputs = Inputs.open(config.model_copy(update={"data": data}), tmp_path / "cache")
+    task = TranslationTask(inputs, pair, runtime.Runtime(torch.device("cpu"), torch.float32))
+    expected = task.validate(model).metrics
     refused = []
 
     def cramped(module, arguments):
@@ -202,7 +195,7 @@ def test_validation_gives_way_when_memory_runs_out(briefly_trained, tmp_path):
 
     hook = model.register_forward_pre_hook(cramped)
     try:
-        found = validation(model).metrics
+        found = task.validate(model).metrics
     finally:
         hook.remove()
     assert refused

@@ -320,13 +320,11 @@ def test_the_commands_print_one_document(folder, model, monkeypatch, capfd):
     assert main(train.split()) == 0
     document = json.loads(capfd.readouterr().out)
     assert (document["bench"], document["work"]["batch_tokens"]) == ("train", 90)
-    assert main(f"shortlist {model} lines lines -o lines.shortlist".split()) == 0
-    capfd.readouterr()
     decode = f"bench decode {model} -i lines --rounds 1 --single 1 --sentences 3 --greedy --peer none --threads 1"
-    quicker = ["--quantization", "int8", "--shortlist", "lines.shortlist"]
-    assert main([*decode.split(), *quicker, "--device", "cpu", "--format", "json"]) == 0
+    engines = ["--engine", "torch", "--engine", "ctranslate2", "--quantization", "int8"]
+    assert main([*decode.split(), *engines, "--device", "cpu", "--format", "json"]) == 0
     document = json.loads(capfd.readouterr().out)
     assert document["work"]["sentences"] == 3
     assert [(system["name"], system["search"]) for system in document["systems"]] == [
-        (f"seq2seq{kind}", "greedy") for kind in ("", " int8", " shortlist", " int8 shortlist")
+        (f"seq2seq{kind}", "greedy") for kind in ("", " ctranslate2", " ctranslate2 int8")
     ]

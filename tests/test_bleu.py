@@ -16,11 +16,13 @@ from seq2seq.cli import group, main
 from seq2seq.config import Config
 from seq2seq.config_file import dump, reread
 from seq2seq.data.batches import collate_translation
+from seq2seq.description import ModelDescription
 from seq2seq.evaluation.text import score_texts
 from seq2seq.inference.attention import sentence_attention
 from seq2seq.inference.translator import Translator
 from seq2seq.model.transformer import Transformer
-from seq2seq.store.checkpoint import save_model
+from seq2seq.store.model_folder import save_model
+from seq2seq.text.marian_tokenizer import load_tokenizers
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 REFERENCE = "\n".join(
@@ -278,7 +280,7 @@ def run(tmp_path_factory):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    save_model(folder / "best", model_state=model.state_dict(), config=config, tokenizers=pair)
+    save_model(folder / "best", model.state_dict(), ModelDescription.of(config), pair)
     (folder / "config.yaml").write_text(dump(config))
     return folder
 
@@ -367,7 +369,7 @@ def test_attention_of_the_models_own_and_of_a_given_translation(run, tmp_path, c
     )
     assert own.read_bytes() != given.read_bytes()
     seen = sentence_attention(run, SENTENCES[0], "two dogs", layer=2)
-    tokenizer = TokenizerPair.load(run / "best").source
+    tokenizer = load_tokenizers(run / "best").source
     assert seen.weights.shape == (2, len(tokenizer.encode("two dogs")) + 1, len(tokenizer.encode(SENTENCES[0])) + 1)
     assert seen.weights.shape[1:] == (len(seen.target_pieces), len(seen.source_pieces))
     assert main(["plot", str(run), "--attention", "x", "--layer", "9"]) == 2

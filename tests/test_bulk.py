@@ -1,4 +1,4 @@
-"""Many files at once, as the README shows it: one process a shard, and a map over a dataset."""
+"""Many files at once, as the README of the bench shows it: one process a shard, and a map over a dataset."""
 
 import os
 import subprocess

@@ -14,12 +14,14 @@ from hypothesis import strategies as st
 from seq2seq.cli import main
 from seq2seq.config import Config
 from seq2seq.data.batches import collate_classification
+from seq2seq.description import ModelDescription
 from seq2seq.errors import ModelError
 from seq2seq.evaluation.classification import classification_report
-from seq2seq.inference.classifier import NO_TEXT, Classifier, _batches, _cut
+from seq2seq.inference.batching import token_groups
+from seq2seq.inference.classifier import NO_TEXT, Classifier, _cut
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model.transformer import Transformer
-from seq2seq.store.checkpoint import load_model, save_model
+from seq2seq.store.model_folder import load_model, save_model
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 WORDS = ["the", "a", "good", "bad", "film", "story", "was", "is", "not", "very", "slow", "funny", "dull", "long", "and"]
@@ -54,7 +56,7 @@ def folder(request, tokenizer, tmp_path_factory):
     model.output.bias.data -= mean  # so that no label stands above the others, and the texts differ
     path = tmp_path_factory.mktemp("model") / "model"
     pair = TokenizerPair(tokenizer, tokenizer)
-    return save_model(path, model_state=model.state_dict(), config=chosen, tokenizers=pair, labels=("0", "1", "odd"))
+    return save_model(path, model.state_dict(), ModelDescription.of(chosen, ("0", "1", "odd")), pair)
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +141,7 @@ def test_a_cut_loses_nothing_and_leaves_no_scrap(length, limit):
 @given(st.lists(st.integers(2, 50), max_size=60), st.integers(1, 200))
 @settings(max_examples=100, deadline=None)
 def test_batches_hold_every_index_once_within_the_budget(lengths, budget):
-    batches = list(_batches(lengths, budget))
+    batches = list(token_groups(lengths, budget))
     assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
     for batch in batches:
         assert len(batch) == 1 or len(batch) * max(lengths[index] for index in batch) <= budget
@@ -149,7 +151,7 @@ def test_a_translation_model_is_refused(tokenizer, tmp_path, capsys):
     settings = config("translation")
     model = Transformer(settings.model, tokenizer.vocab_size, tokenizer.vocab_size)
     pair = TokenizerPair(tokenizer, tokenizer)
-    save_model(tmp_path / "model", model_state=model.state_dict(), config=settings, tokenizers=pair)
+    save_model(tmp_path / "model", model.state_dict(), ModelDescription.of(settings), pair)
     with pytest.raises(ModelError, match="translation"):
         Classifier.load(tmp_path / "model")
     assert main(["classify", str(tmp_path / "model"), "-i", __file__]) == 2
@@ -278,12 +280,11 @@ def test_info_says_what_the_model_is(folder, tokenizer, capsys):
     assert "2 layers" in text
 
 
-def shifted(folder, target, offset, **change):
+def shifted(folder, target, offset, weights=None, tokenizers=None, **change):
     loaded = load_model(folder)
     state = {name: tensor + offset for name, tensor in loaded.model.state_dict().items()}
-    settings = config("classification", classifier=loaded.info["classifier"])
-    saved = {"model_state": state, "config": settings, "tokenizers": loaded.tokenizers, "labels": loaded.labels}
-    return save_model(target, **{**saved, **change})
+    description = loaded.description.model_copy(update=change)
+    return save_model(target, weights or state, description, tokenizers or loaded.tokenizers)
 
 
 def test_the_average_of_a_model_and_its_mirror_is_in_the_middle(folder, tmp_path, capsys):
@@ -293,8 +294,8 @@ def test_the_average_of_a_model_and_its_mirror_is_in_the_middle(folder, tmp_path
     expected, mean = load_model(folder), load_model(tmp_path / "mean")
     for name, tensor in mean.model.state_dict().items():
         torch.testing.assert_close(tensor, expected.model.state_dict()[name], atol=1e-6, rtol=0)
-    assert mean.labels == expected.labels
-    assert mean.info["label_names"] == expected.info["label_names"]
+    assert mean.description.labels == expected.description.labels
+    assert mean.description.label_names == expected.description.label_names
     assert mean.tokenizers.fingerprint == expected.tokenizers.fingerprint
 
 
@@ -304,21 +305,17 @@ def test_the_average_of_one_model_with_itself_answers_as_it_does(folder, classif
 
 
 def test_what_cannot_be_averaged_is_one_line(folder, tokenizer, tmp_path, capsys):
-    pooling = load_model(folder).info["classifier"]
-    wider = config(
-        "classification", classifier=pooling, model={"d_model": 32, "num_heads": 2, "d_ff": 32, "num_encoder_layers": 2}
-    )
+    wider = config("classification", model={"d_model": 32, "num_heads": 2, "d_ff": 32, "num_encoder_layers": 2})
     shape = EncoderClassifier(wider.model, wider.classifier, tokenizer.vocab_size, 3)
     other_words = Tokenizer.train(
         ["x y z " * 9] * 30, config("classification", tokenizer={"vocab_size": 280}).tokenizer, 1
     )
     words_model = EncoderClassifier(config("classification").model, wider.classifier, other_words.vocab_size, 3)
     cases = {
-        "shape": shifted(folder, tmp_path / "shape", 0, config=wider, model_state=shape.state_dict()),
+        "shape": shifted(folder, tmp_path / "shape", 0, shape.state_dict(), model=wider.model),
         "labels": shifted(folder, tmp_path / "labels", 0, labels=("a", "b", "c")),
         "vocabulary": shifted(
-            folder, tmp_path / "vocabulary", 0,
-            tokenizers=TokenizerPair(other_words, other_words), model_state=words_model.state_dict(),
+            folder, tmp_path / "vocabulary", 0, words_model.state_dict(), TokenizerPair(other_words, other_words)
         ),
     }  # fmt: skip
     capsys.readouterr()

@@ -13,6 +13,7 @@ from foreign_models import SOURCE, TARGET, train_marian
 from our_models import make_ours
 
 from seq2seq import cli
+from seq2seq.description import ModelDescription
 from seq2seq.errors import DataError, RunError
 from seq2seq.store.model_folder import load_model
 from seq2seq.workflows.convert import Probe, export_ctranslate2
@@ -72,7 +73,7 @@ def test_five_commands_from_a_foreign_model_to_a_fast_one(marian, tmp_path, caps
     assert code == 0, err
     tuned, first = load_model(tmp_path / "run"), load_model(marian)
     assert tuned.tokenizers.fingerprint == first.tokenizers.fingerprint
-    assert (tuned.model.config, tuned.search) == (first.model.config, first.search)
+    assert (tuned.model.config, tuned.description.search) == (first.model.config, first.description.search)
 
     code, out, err = s2s(
         "convert", "--to", "ctranslate2", tmp_path / "run", "-o", tmp_path / "fast", "--quantization", "int8",
@@ -132,16 +133,13 @@ def test_models_that_were_imported_can_be_averaged(marian, tmp_path, capsys):
 
 
 def test_a_classifier_can_have_the_tokenizer_of_a_foreign_model(marian, tmp_path):
-    from seq2seq.config import Config, DataConfig, SourceConfig
     from seq2seq.model.classifier import EncoderClassifier
     from seq2seq.store.model_folder import save_model
 
     first = load_model(marian)
-    corpus = SourceConfig(tsv="a")
-    config = Config(task="classification", data=DataConfig(train=corpus, valid=corpus), model=first.model.config)
-    model = EncoderClassifier(config.model, config.classifier, first.tokenizers.source.vocab_size, 2)
-    state = model.state_dict()
-    save_model(tmp_path / "c", model_state=state, config=config, tokenizers=first.tokenizers, labels=("a", "b"))
+    description = ModelDescription(task="classification", model=first.model.config, labels=("a", "b"))
+    model = EncoderClassifier(description.model, description.classifier, first.tokenizers.source.vocab_size, 2)
+    save_model(tmp_path / "c", model.state_dict(), description, first.tokenizers)
     again = load_model(tmp_path / "c")
     assert again.tokenizers.source.encode_all(SOURCE) == first.tokenizers.source.encode_all(SOURCE)
     assert not (tmp_path / "c" / "target.spm").exists()
@@ -268,14 +266,15 @@ def test_info_describes_a_converted_folder(converted, capsys):
     assert "CTranslate2, int8" in out
 
 
-def test_info_describes_a_folder_that_does_not_name_its_architecture(converted, tmp_path, capsys):
+def test_a_folder_that_does_not_name_its_architecture_is_to_be_converted_again(converted, tmp_path, capsys):
     shutil.copytree(converted, tmp_path / "old")
     description = json.loads((tmp_path / "old" / "seq2seq.json").read_text())
     del description["model"]
     (tmp_path / "old" / "seq2seq.json").write_text(json.dumps(description))
-    code, out, _ = s2s("info", tmp_path / "old", capsys=capsys)
-    assert code == 0
-    assert "architecture" not in out
+    code, _, err = s2s("info", tmp_path / "old", capsys=capsys)
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "model: missing" in err
+    assert "convert the model again" in err
 
 
 def test_bleu_translates_with_a_converted_folder(converted, tmp_path, capsys):

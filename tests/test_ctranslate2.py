@@ -5,6 +5,7 @@ import json
 import math
 import os
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,14 +15,15 @@ from our_models import make_ours
 
 from seq2seq.config import SearchConfig
 from seq2seq.errors import ModelError, RunError, UserError
-from seq2seq.inference.ctranslate2_engine import CTranslate2Engine, cached_folder, describe, differs
+from seq2seq.files import record
+from seq2seq.inference.ctranslate2_engine import CTranslate2Engine, cached_folder, differs
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.inference.translator import Translator
 from seq2seq.interop import ctranslate2 as interop
 from seq2seq.lines import read_lines
 from seq2seq.runtime import same_threads
-from seq2seq.tensors import record
+from seq2seq.search.base import Sentence
 from seq2seq.text.tokenizer import TokenizerPair
 from seq2seq.workflows.convert import Probe, export_ctranslate2
 
@@ -68,7 +70,7 @@ def torch_engine(model):
 
 def converted_engine(model, folder, fallback=True, quantization="float32"):
     folder.mkdir()
-    interop.write_ctranslate2(folder, model.model, describe(model, quantization))
+    interop.write_ctranslate2(folder, model.model, model.description, model.tokenizers, quantization)
     second = (lambda: torch_engine(model)) if fallback else None
     return CTranslate2Engine(folder, model.tokenizers, model.model.config.max_length, fallback=second)
 
@@ -77,7 +79,7 @@ def sentences(model, count=24):
     draw = random.Random(1)
     words = " ".join(SOURCE).split()
     lines = [" ".join(draw.choices(words, k=draw.randint(1, 9))) for _ in range(count)]
-    return model.tokenizers.source.encode_all(lines)
+    return [Sentence(ids, key=key) for key, ids in enumerate(model.tokenizers.source.encode_all(lines))]
 
 
 def assert_alike(found, expected):
@@ -96,7 +98,7 @@ def test_every_architecture_gives_the_same_probabilities(name, tmp_path):
     """Teacher forcing in both; what never comes out is taken out of ours, as it is out of the export."""
     model = make_ours(tmp_path / "ours", **ARCHITECTURES[name])
     (tmp_path / "export").mkdir()
-    interop.write_ctranslate2(tmp_path / "export", model.model, describe(model, "float32"))
+    interop.write_ctranslate2(tmp_path / "export", model.model, model.description, model.tokenizers, "float32")
     runner = ctranslate2.Translator(str(tmp_path / "export"), intra_threads=1)
     source, target = model.tokenizers.source, model.tokenizers.target
     rows = list(zip(source.encode_all(SOURCE[:4]), target.encode_all(TARGET[:4]), strict=True))
@@ -115,25 +117,26 @@ def test_every_architecture_gives_the_same_probabilities(name, tmp_path):
 @pytest.mark.parametrize("search", SEARCHES, ids=range(len(SEARCHES)))
 def test_the_engine_gives_what_torch_gives(name, search, tmp_path):
     model = make_ours(tmp_path / "ours", ending=4.0, **ARCHITECTURES[name])
-    source_ids = sentences(model)
+    asked = sentences(model)
     engine = converted_engine(model, tmp_path / "export")
-    assert_alike(engine.translate(source_ids, search), torch_engine(model).translate(source_ids, search))
+    assert_alike(engine.translate(asked, search), torch_engine(model).translate(asked, search))
 
 
 def test_most_sentences_need_no_fallback(ours, tmp_path):
-    engine, source_ids = converted_engine(ours, tmp_path / "export", fallback=False), sentences(ours)
+    engine, asked = converted_engine(ours, tmp_path / "export", fallback=False), sentences(ours)
     search = SearchConfig(beam_size=4, early_stopping=True)
-    found, expected = engine.translate(source_ids, search), torch_engine(ours).translate(source_ids, search)
-    assert sum(one[0].ids == other[0].ids for one, other in zip(found, expected, strict=True)) > len(source_ids) / 2
+    found, expected = engine.translate(asked, search), torch_engine(ours).translate(asked, search)
+    assert sum(one[0].ids == other[0].ids for one, other in zip(found, expected, strict=True)) > len(asked) / 2
 
 
 @pytest.mark.parametrize("search", SEARCHES, ids=range(len(SEARCHES)))
 def test_prefixes_are_kept_and_counted(ours, search, tmp_path):
-    engine, source_ids = converted_engine(ours, tmp_path / "export"), sentences(ours)
+    engine, asked = converted_engine(ours, tmp_path / "export"), sentences(ours)
     draw = random.Random(2)
-    prefixes = [[draw.randrange(4, 90) for _ in range(draw.choice([0, 1, 3]))] for _ in source_ids]
-    found = engine.translate(source_ids, search, prefixes)
-    assert_alike(found, torch_engine(ours).translate(source_ids, search, prefixes))
+    prefixes = [[draw.randrange(4, 90) for _ in range(draw.choice([0, 1, 3]))] for _ in asked]
+    asked = [replace(sentence, prefix=prefix) for sentence, prefix in zip(asked, prefixes, strict=True)]
+    found = engine.translate(asked, search)
+    assert_alike(found, torch_engine(ours).translate(asked, search))
     for prefix, hypotheses in zip(prefixes, found, strict=True):
         assert all(list(one.ids[: len(prefix)]) == prefix for one in hypotheses)
 
@@ -144,21 +147,21 @@ def test_prefixes_are_kept_and_counted(ours, search, tmp_path):
      ("no_repeat_ngram", dict(no_repeat_ngram=2))],
 )  # fmt: skip
 def test_what_ctranslate2_does_otherwise_is_done_by_torch(ours, setting, values, tmp_path):
-    search, source_ids = SearchConfig(**values), sentences(ours)
+    search, asked = SearchConfig(**values), sentences(ours)
     assert differs(search) == setting
     engine = converted_engine(ours, tmp_path / "export")
-    assert_alike(engine.translate(source_ids, search), torch_engine(ours).translate(source_ids, search))
+    assert_alike(engine.translate(asked, search), torch_engine(ours).translate(asked, search))
     # Without the model there is nothing to fall back on, and CTranslate2 still answers every sentence.
     alone = CTranslate2Engine(tmp_path / "export", ours.tokenizers, ours.model.config.max_length)
-    assert all(alone.translate(source_ids, search))
+    assert all(alone.translate(asked, search))
 
 
 def test_neighbours_and_order_change_nothing(ours, tmp_path):
-    engine, source_ids = converted_engine(ours, tmp_path / "export"), sentences(ours)
+    engine, asked = converted_engine(ours, tmp_path / "export"), sentences(ours)
     search = SearchConfig(beam_size=4, n_best=2, early_stopping=True)
-    together = engine.translate(source_ids, search)
-    assert_alike(engine.translate(source_ids[::-1], search)[::-1], together)
-    assert_alike([engine.translate([ids], search)[0] for ids in source_ids], together)
+    together = engine.translate(asked, search)
+    assert_alike(engine.translate(asked[::-1], search)[::-1], together)
+    assert_alike([engine.translate([sentence], search)[0] for sentence in asked], together)
 
 
 def many_sentences(model, count, most_words=16):
@@ -166,8 +169,8 @@ def many_sentences(model, count, most_words=16):
     draw = random.Random(4)
     words = " ".join(SOURCE).split()
     texts = [" ".join(draw.choices(words, k=int(draw.triangular(1, most_words, 2)))) for _ in range(count // 8)]
-    ids = model.tokenizers.source.encode_all(texts)
-    return [draw.choice(ids) for _ in range(count)]
+    known = [Sentence(tuple(ids)) for ids in model.tokenizers.source.encode_all(texts)]
+    return [draw.choice(known) for _ in range(count)]
 
 
 @pytest.mark.slow
@@ -177,18 +180,18 @@ def test_a_sentence_is_a_matter_of_its_own_without_a_model_to_fall_back_on(ours,
     """20,000 sentences of a plain folder, whose limits are so tight that many end behind their own."""
     search = SearchConfig(max_length_ratio=0.7, max_length_offset=2, min_length=1, batch_tokens=2000, **values)
     engine = converted_engine(ours, tmp_path / "export", fallback=False, quantization=quantization)
-    source_ids = many_sentences(ours, 20_000)
-    together = engine.translate(source_ids, search)
-    for ids, hypotheses in zip(source_ids, together, strict=True):
+    asked = many_sentences(ours, 20_000)
+    together = engine.translate(asked, search)
+    for sentence, hypotheses in zip(asked, together, strict=True):
         assert len(hypotheses) == search.n_best
         assert all(one.ids and math.isfinite(one.score) for one in hypotheses)
-        assert all(len(one.ids) + one.finished <= int(0.7 * len(ids)) + 2 for one in hypotheses)
+        assert all(len(one.ids) + one.finished <= int(0.7 * len(sentence.asked)) + 2 for one in hypotheses)
     cut_off = sum(not hypotheses[0].finished for hypotheses in together)
     assert 0 < cut_off < len(together) / 2
     if quantization == "int8":
         return  # of 8 bits no more is asked than an answer
-    alone = {ids: engine.translate([ids], search)[0] for ids in set(map(tuple, source_ids))}
-    assert_alike(together, [alone[tuple(ids)] for ids in source_ids])
+    alone = {sentence: engine.translate([sentence], search)[0] for sentence in set(asked)}
+    assert_alike(together, [alone[sentence] for sentence in asked])
 
 
 @pytest.mark.parametrize("values", [dict(beam_size=1), dict(beam_size=4, n_best=4)], ids=["greedy", "beam"])
@@ -196,10 +199,11 @@ def test_a_sentence_is_a_matter_of_its_own_without_a_model_to_fall_back_on(ours,
 def test_without_a_fallback_neighbours_change_nothing(ours, values, prefixed, tmp_path):
     engine = converted_engine(ours, tmp_path / "export", fallback=False)
     search = SearchConfig(max_length_ratio=1.0, max_length_offset=2, min_length=1, **values)
-    source_ids, draw = many_sentences(ours, 300), random.Random(5)
-    prefixes = [[draw.randrange(4, 90) for _ in range(draw.choice([0, 1, 3, 20]) * prefixed)] for _ in source_ids]
-    together = engine.translate(source_ids, search, prefixes)
-    alone = [engine.translate([ids], search, [prefix])[0] for ids, prefix in zip(source_ids, prefixes, strict=True)]
+    asked, draw = many_sentences(ours, 300), random.Random(5)
+    prefixes = [[draw.randrange(4, 90) for _ in range(draw.choice([0, 1, 3, 20]) * prefixed)] for _ in asked]
+    asked = [replace(sentence, prefix=prefix) for sentence, prefix in zip(asked, prefixes, strict=True)]
+    together = engine.translate(asked, search)
+    alone = [engine.translate([sentence], search)[0] for sentence in asked]
     assert_alike(together, alone)
     assert all(one[0].ids for one in together)
 
@@ -234,11 +238,11 @@ def test_special_ids_never_come_out_of_a_bare_translate_batch(tmp_path):
     with torch.no_grad():
         model.model.output.bias[model.tokenizers.target.pad_id] = 50.0  # or nothing else would
     (tmp_path / "export").mkdir()
-    interop.write_ctranslate2(tmp_path / "export", model.model, describe(model, "float32"))
+    interop.write_ctranslate2(tmp_path / "export", model.model, model.description, model.tokenizers, "float32")
     runner = ctranslate2.Translator(str(tmp_path / "export"), intra_threads=1)
     target = model.tokenizers.target
     done = runner.translate_batch(
-        [model.tokenizers.source.pieces(ids) for ids in sentences(model, 4)], max_decoding_length=9
+        [model.tokenizers.source.pieces(sentence.source_ids) for sentence in sentences(model, 4)], max_decoding_length=9
     )
     assert not {*target.pieces([target.pad_id, target.start_id])} & {
         piece for one in done for piece in one.hypotheses[0]
@@ -253,7 +257,7 @@ def test_every_number_format_is_written_and_runs(ours, quantization, tmp_path):
     """Where a processor cannot compute in a format, CTranslate2 says so and takes one that it can compute in."""
     engine = converted_engine(ours, tmp_path / "export", quantization=quantization)
     assert all(engine.translate(sentences(ours, 4), SearchConfig(beam_size=2)))
-    assert interop.read_description(tmp_path / "export").quantization == quantization
+    assert interop.read_description(tmp_path / "export")[2] == quantization
     assert engine.compute_type in ctranslate2.get_supported_compute_types("cpu")
     if quantization in ctranslate2.get_supported_compute_types("cpu") - {"int8"}:
         assert engine.compute_type == quantization
@@ -277,10 +281,9 @@ def test_int8_is_smaller_than_float32(tmp_path):
 
 def test_a_converted_folder_says_all_that_translating_needs(ours, tmp_path):
     converted_engine(ours, tmp_path / "export")
-    described = interop.read_description(tmp_path / "export")
-    assert described.tokenizers.fingerprint == ours.tokenizers.fingerprint
-    assert described.search == ours.search
-    assert (described.source_language, described.target_language) == ("en", "de")
+    description, tokenizers, _ = interop.read_description(tmp_path / "export")
+    assert tokenizers.fingerprint == ours.tokenizers.fingerprint
+    assert description == ours.description
     lines = [*SOURCE, "", "  "]
     expected = Translator.load(tmp_path / "export", threads=1).translate(lines)
     (tmp_path / "moved").mkdir()
@@ -334,7 +337,6 @@ def test_wrong_uses_are_one_line(ours, tmp_path):
             "--quantization: .* convert the model again",
         ),
         (lambda: Translator.load(tmp_path / "export", precision="float32"), "--precision: .* leave the option out"),
-        (lambda: Translator.load(tmp_path / "export", shortlist="x"), "--shortlist"),
         (lambda: Translator.load(tmp_path / "export", sample=True, seed=7), "cannot repeat draws .* leave out --seed"),
         (
             lambda: Translator.load(ours.folder, engine="ctranslate2", quantization="int8", precision="float32"),
@@ -421,6 +423,5 @@ def test_every_obstacle_is_named(ours, tmp_path):
 
     pair = TokenizerPair(Repeating(), ours.tokenizers.target)
     assert len(interop.ctranslate2_obstacles(pair)) == 2
-    described = interop.Described(pair, 80, ours.search, "float32", None, None)
     with pytest.raises(ModelError, match=r"twice.*eos_id"):
-        interop.write_ctranslate2(tmp_path, ours.model, described)
+        interop.write_ctranslate2(tmp_path, ours.model, ours.description, pair, "float32")

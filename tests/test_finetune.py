@@ -16,7 +16,7 @@ from seq2seq.config import Config, DataConfig, ModelConfig, SearchConfig, Source
 from seq2seq.presets import TRAINING_PRESETS
 from seq2seq.store.checkpoint import latest_checkpoint, load_checkpoint
 from seq2seq.store.model_folder import load_model
-from seq2seq.tasks.initial import complete
+from seq2seq.tasks.inputs import complete
 
 ROOT = Path(__file__).parent.parent
 DOMAINS = {
@@ -114,7 +114,7 @@ def test_small_steps_are_in_force_where_nothing_else_is_said(folder):
 def test_what_is_not_said_is_as_in_the_initial_model(folder):
     old, tuned = load_model("runs/old"), load_model("runs/tune")
     assert tuned.model.config == old.model.config.model_copy(update={"preset": None})
-    assert tuned.search == old.search == SearchConfig(beam_size=2, length_penalty=0.7)
+    assert tuned.description.search == old.description.search == SearchConfig(beam_size=2, length_penalty=0.7)
 
 
 def test_a_few_small_steps_stay_near_the_initial_model(folder):
@@ -152,12 +152,12 @@ def test_the_end_of_a_run_says_what_was_won_and_lost(folder, capfd):
 
 def test_a_test_set_that_is_gone_costs_no_run(folder, tmp_path, capfd, monkeypatch):
     from seq2seq.errors import DataError
-    from seq2seq.tasks import translation
+    from seq2seq.tasks.translation import TranslationTask
 
     def gone(*_):
         raise DataError("no such file")
 
-    monkeypatch.setattr(translation, "score_test_sets", gone)
+    monkeypatch.setattr(TranslationTask, "score_test_sets", gone)
     assert main(["train", "tune.yaml", "--run-dir", str(tmp_path / "r"), "--set", "training.max_steps=1"]) == 0
     assert "the test sets are not scored: no such file" in capfd.readouterr().err
 
@@ -259,10 +259,10 @@ def marian(tmp_path_factory):
 
 def test_a_foreign_model_says_what_is_left_out(marian):
     assert complete(config_for(), marian).model == marian.model.config
-    assert complete(config_for(), marian).search == marian.search
+    assert complete(config_for(), marian).search == marian.description.search
     chosen = complete(config_for(model=ModelConfig(dropout=0.0), search=SearchConfig(beam_size=7)), marian)
     assert chosen.model == marian.model.config.model_copy(update={"dropout": 0.0})
-    assert chosen.search == marian.search.model_copy(update={"beam_size": 7})
+    assert chosen.search == marian.description.search.model_copy(update={"beam_size": 7})
     assert complete(config_for("classification"), marian).model == marian.model.config
 
 

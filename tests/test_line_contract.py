@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seq2seq.config import Config
+from seq2seq.description import ModelDescription
 from seq2seq.interop.ctranslate2 import is_installed
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model.transformer import Transformer
@@ -67,11 +68,11 @@ def models(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("models")
     transformer = Transformer(config.model, tokenizer.vocab_size, tokenizer.vocab_size)
     transformer.output_bias.data[tokenizer.eos_id] = 6.0  # most translations end before their limit
-    save_model(folder / "translate", model_state=transformer.state_dict(), config=config, tokenizers=pair)
+    save_model(folder / "translate", transformer.state_dict(), ModelDescription.of(config), pair)
     config = Config.model_validate({**common, "task": "classification"})
     classifier = EncoderClassifier(config.model, config.classifier, tokenizer.vocab_size, 3)
-    labels = ("ham", "spam", "eggs")
-    save_model(folder / "classify", model_state=classifier.state_dict(), config=config, tokenizers=pair, labels=labels)
+    description = ModelDescription.of(config, ("ham", "spam", "eggs"))
+    save_model(folder / "classify", classifier.state_dict(), description, pair)
     if is_installed():
         export_ctranslate2(folder / "translate", folder / "export", "float32", Probe(), force=True)
     return folder

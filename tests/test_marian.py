@@ -18,8 +18,9 @@ from seq2seq.errors import ModelError
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.interop.marian import read_marian
+from seq2seq.search.base import Sentence
 from seq2seq.store.model_folder import find_model, load_model
-from seq2seq.text.marian_tokenizer import MarianTokenizer, MarianTokenizerPair
+from seq2seq.text.marian_tokenizer import load_tokenizers
 from seq2seq.training.loss import translation_loss
 from seq2seq.workflows.convert import export_marian, import_marian
 
@@ -71,7 +72,7 @@ def our_search(ours, lines, **options):
     """The same limit of 30 tokens for all."""
     config = SearchConfig(max_length_ratio=1e-6, max_length_offset=30, early_stopping=True, **options)
     engine = TorchEngine(TransformerSteps(ours.model, ours.tokenizers, torch.device("cpu")))
-    return engine.translate(ours.tokenizers.source.encode_all(lines), config)
+    return engine.translate([Sentence(ids) for ids in ours.tokenizers.source.encode_all(lines)], config)
 
 
 # -- numbers ---------------------------------------------------------------------------------------
@@ -185,7 +186,7 @@ def test_a_target_language_is_one_piece(tmp_path):
 
 def test_sampled_segmentations_are_of_the_same_text(tmp_path):
     write_tokenizers(tmp_path)
-    tokenizer = MarianTokenizer.load(tmp_path / "source.spm")
+    tokenizer = load_tokenizers(tmp_path).source
     sampled = {tuple(tokenizer.sample(SOURCE[0], random.Random(seed), 16, 0.1)) for seed in range(30)}
     assert len(sampled) > 3
     assert {tokenizer.decode(ids) for ids in sampled} == {SOURCE[0]}
@@ -193,7 +194,7 @@ def test_sampled_segmentations_are_of_the_same_text(tmp_path):
 
 def test_special_pieces_in_text_are_text(tmp_path):
     write_tokenizers(tmp_path)
-    tokenizer = MarianTokenizer.load(tmp_path / "source.spm")
+    tokenizer = load_tokenizers(tmp_path).source
     assert not {tokenizer.eos_id, tokenizer.pad_id} & set(tokenizer.encode("the </s> cat <pad>"))
 
 
@@ -210,8 +211,8 @@ def test_an_imported_model_is_an_ordinary_model_folder(drawn, tmp_path):
     folder, _, ours = drawn
     again = load_model(import_marian(folder, tmp_path / "model"))
     assert again.tokenizers.fingerprint == ours.tokenizers.fingerprint
-    assert (again.search, again.model.config) == (ours.search, ours.model.config)
-    assert (again.source_language, again.target_language) == ("en", "de")
+    assert again.description == ours.description
+    assert again.description.languages == ["en", "de"]
     assert all(torch.equal(again.model.state_dict()[name], weight) for name, weight in ours.model.state_dict().items())
     assert again.tokenizers.shared == ours.tokenizers.shared
 
@@ -222,7 +223,7 @@ def test_the_imported_settings_are_the_folders(tmp_path):
     assert ours.model.config.activation == "silu"
     assert ours.model.config.dropout == 0.3
     assert ours.model.config.max_length == 64
-    assert ours.search.beam_size == 4
+    assert ours.description.search.beam_size == 4
     assert ours.tokenizers.target.start_id == ours.tokenizers.target.pad_id == ours.tokenizers.target.vocab_size - 1
 
 
@@ -241,13 +242,12 @@ def test_rows_of_the_weights_without_a_piece_are_kept(tmp_path):
 
 def test_importing_an_export_is_the_identity(drawn, tmp_path):
     folder, _, _ = drawn
-    before = read_marian(folder)
-    after = read_marian(export_marian(folder, tmp_path / "export"))
-    assert (after.config, after.search) == (before.config, before.search)
-    assert after.tokenizers.fingerprint == before.tokenizers.fingerprint
-    assert (after.source_language, after.target_language) == (before.source_language, before.target_language)
-    assert set(after.weights) == set(before.weights)
-    assert all(torch.equal(after.weights[name], weight) for name, weight in before.weights.items())
+    description, tokenizers, weights = read_marian(folder)
+    again, tokenizers_again, weights_again = read_marian(export_marian(folder, tmp_path / "export"))
+    assert again == description
+    assert tokenizers_again.fingerprint == tokenizers.fingerprint
+    assert set(weights_again) == set(weights)
+    assert all(torch.equal(weights_again[name], weight) for name, weight in weights.items())
 
 
 # -- refusals --------------------------------------------------------------------------------------
@@ -289,7 +289,7 @@ def damage(folder, change):
 
 DAMAGES = {
     "a tensor is missing": (lambda f: damage(f, lambda t: t.pop("model.encoder.layers.0.fc1.weight")), "fc1.weight"),
-    "a tensor too many": (lambda f: damage(f, lambda t: t.update(extra=torch.zeros(2))), "extra is of no use"),
+    "a tensor too many": (lambda f: damage(f, lambda t: t.update(extra=torch.zeros(2))), "extra is unexpected"),
     "other positions": (
         lambda f: damage(f, lambda t: t.update({"model.encoder.embed_positions.weight": torch.zeros(64, 16)})),
         "sinusoidal",
@@ -361,14 +361,14 @@ def test_a_model_of_the_hub_comes_from_its_cache_without_a_network(tmp_path):
     make_marian(snapshot)
     (tmp_path / "cache" / "models--someone--opus" / "refs").mkdir()
     (tmp_path / "cache" / "models--someone--opus" / "refs" / "main").write_text("0" * 40)
-    script = "import sys; from seq2seq.store.model_folder import *; print(load_model(sys.argv[1]).search.beam_size)"
+    script = "import sys; from seq2seq.store.model_folder import *; print(load_model(sys.argv[1]).description.task)"
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(tmp_path / "cache")}
     command = [sys.executable, "-c", script, "someone/opus"]
     root = str(Path(__file__).parent.parent)
     done = subprocess.run(
         command, env=environment | {"PYTHONPATH": root}, cwd=tmp_path, capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == "4"
+    assert done.stdout.strip() == "translation"
 
 
 def test_a_model_that_is_nowhere_is_one_line(tmp_path, monkeypatch):
@@ -384,9 +384,5 @@ def test_a_model_that_is_nowhere_is_one_line(tmp_path, monkeypatch):
 def test_a_pair_is_shared_by_its_vocabulary(tmp_path):
     write_tokenizers(tmp_path / "one")
     write_tokenizers(tmp_path / "two", separate=True)
-    one, two = (
-        MarianTokenizerPair(MarianTokenizer.load(f / "source.spm"), MarianTokenizer.load(f / "target.spm", name))
-        for f, name in ((tmp_path / "one", "vocab.json"), (tmp_path / "two", "target_vocab.json"))
-    )
-    assert one.shared
-    assert not two.shared
+    assert load_tokenizers(tmp_path / "one").shared
+    assert not load_tokenizers(tmp_path / "two").shared

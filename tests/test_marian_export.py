@@ -10,7 +10,8 @@ from seq2seq.config import SearchConfig
 from seq2seq.errors import ModelError
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
-from seq2seq.interop.marian import MarianModel, marian_obstacles, write_marian
+from seq2seq.interop.marian import marian_obstacles, write_marian
+from seq2seq.search.base import Sentence
 from seq2seq.store.model_folder import load_model
 from seq2seq.text.tokenizer import TokenizerPair
 from seq2seq.workflows.convert import export_marian
@@ -36,7 +37,8 @@ def make_ours(folder, **settings):
 def our_greedy(ours, lines):
     config = SearchConfig(beam_size=1, max_length_ratio=1e-6, max_length_offset=30, min_length=2)
     engine = TorchEngine(TransformerSteps(ours.model, ours.tokenizers, torch.device("cpu")))
-    return [list(found[0].ids) for found in engine.translate(ours.tokenizers.source.encode_all(lines), config)]
+    sentences = [Sentence(ids) for ids in ours.tokenizers.source.encode_all(lines)]
+    return [list(found[0].ids) for found in engine.translate(sentences, config)]
 
 
 @pytest.mark.parametrize("settings", OURS, ids=range(len(OURS)))
@@ -64,7 +66,7 @@ def test_a_model_of_ours_comes_back_as_itself(settings, tmp_path):
     again = load_model(export_marian(tmp_path / "ours", tmp_path / "marian"))
     assert type(again.tokenizers) is TokenizerPair
     assert again.tokenizers.fingerprint == ours.tokenizers.fingerprint
-    assert again.search == ours.search
+    assert again.description.search == ours.description.search
     ids = torch.tensor([ours.tokenizers.source.encode(SOURCE[0])])
     start = torch.tensor([[ours.tokenizers.target.start_id, 5, 6, 7]])
     mask = torch.ones_like(ids, dtype=torch.bool)
@@ -118,4 +120,4 @@ def test_every_obstacle_is_named(tmp_path):
     assert not (tmp_path / "marian").exists()
     assert len(marian_obstacles(ours.model.config, ours.tokenizers)) == 6
     with pytest.raises(ModelError, match="norm_position"):
-        write_marian(tmp_path, MarianModel(ours.model.config, ours.tokenizers, {}, ours.search, None, None))
+        write_marian(tmp_path, ours.description, ours.tokenizers, {})

@@ -10,13 +10,14 @@ from our_models import make_ours
 from seq2seq.config import SearchConfig
 from seq2seq.data.batches import collate_translation
 from seq2seq.errors import ModelError
-from seq2seq.inference.ctranslate2_engine import CTranslate2Engine, describe
+from seq2seq.inference.ctranslate2_engine import CTranslate2Engine
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.scorer import Scorer
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.interop import ctranslate2 as interop
 from seq2seq.interop.marian_settings import DEFAULTS, NEUTRAL, ONLY
 from seq2seq.runtime import start
+from seq2seq.search.base import Sentence
 from seq2seq.store.model_folder import load_model
 from seq2seq.workflows.convert import export_marian, import_marian
 
@@ -62,7 +63,7 @@ def within(limit, **options):
 )
 def test_what_may_not_come_out_counts_for_nothing_as_in_transformers(renormalizing, theirs_options, ours_options):
     _, theirs, ours = renormalizing
-    assert ours.search.renormalize
+    assert ours.description.search.renormalize
     source = ours.tokenizers.source
     rows = [[*ids, source.eos_id] for ids in source.encode_all(SOURCE)]
     width = max(map(len, rows))
@@ -72,8 +73,9 @@ def test_what_may_not_come_out_counts_for_nothing_as_in_transformers(renormalizi
         max_length=31, output_scores=True, return_dict_in_generate=True, **theirs_options,
     )  # fmt: skip
     config = within(30, renormalize=True, **ours_options)
-    found = torch_engine(ours).translate(source.encode_all(SOURCE), config)
-    plain = torch_engine(ours).translate(source.encode_all(SOURCE), config.model_copy(update={"renormalize": False}))
+    sentences = [Sentence(ids) for ids in source.encode_all(SOURCE)]
+    found = torch_engine(ours).translate(sentences, config)
+    plain = torch_engine(ours).translate(sentences, config.model_copy(update={"renormalize": False}))
     compared = 0
     for mine, other, row, score in zip(
         found, plain, done.sequences[:, 1:].tolist(), done.sequences_scores.tolist(), strict=True
@@ -102,12 +104,12 @@ def test_given_translations_are_scored_without_padding_too(renormalizing):
 def test_ctranslate2_leaves_padding_out_as_well(renormalizing, tmp_path):
     pytest.importorskip("ctranslate2")
     _, _, ours = renormalizing
-    interop.write_ctranslate2(tmp_path, ours.model, describe(ours, "float32"))
+    interop.write_ctranslate2(tmp_path, ours.model, ours.description, ours.tokenizers, "float32")
     engine = CTranslate2Engine(tmp_path, ours.tokenizers, 64, fallback=lambda: torch_engine(ours))
-    config = ours.search.model_copy(update={"early_stopping": True})
-    source_ids = ours.tokenizers.source.encode_all(SOURCE)
+    config = ours.description.search.model_copy(update={"early_stopping": True})
+    sentences = [Sentence(ids) for ids in ours.tokenizers.source.encode_all(SOURCE)]
     for one, other in zip(
-        engine.translate(source_ids, config), torch_engine(ours).translate(source_ids, config), strict=True
+        engine.translate(sentences, config), torch_engine(ours).translate(sentences, config), strict=True
     ):
         assert one[0].ids == other[0].ids
         assert one[0].log_prob == pytest.approx(other[0].log_prob, abs=1e-3)
@@ -115,12 +117,12 @@ def test_ctranslate2_leaves_padding_out_as_well(renormalizing, tmp_path):
 
 def test_the_wish_stays_with_the_model(renormalizing, tmp_path):
     folder, _, ours = renormalizing
-    assert load_model(import_marian(folder, tmp_path / "ours")).search == ours.search
+    assert load_model(import_marian(folder, tmp_path / "ours")).description.search == ours.description.search
     exported = export_marian(folder, tmp_path / "again")
     assert json.loads((exported / "generation_config.json").read_text())["renormalize_logits"] is True
-    assert load_model(exported).search == ours.search
+    assert load_model(exported).description.search == ours.description.search
     make_ours(tmp_path / "other")
-    assert not load_model(tmp_path / "other").search.renormalize
+    assert not load_model(tmp_path / "other").description.search.renormalize
 
 
 def test_where_everything_is_forbidden_nothing_comes_out(tmp_path):
@@ -129,7 +131,7 @@ def test_where_everything_is_forbidden_nothing_comes_out(tmp_path):
     steps.suppressed = tuple(range(ours.tokenizers.target.vocab_size))
     for renormalize in (False, True):
         config = SearchConfig(beam_size=2, renormalize=renormalize)
-        (found,) = TorchEngine(steps).translate([ours.tokenizers.source.encode(SOURCE[0])], config)
+        (found,) = TorchEngine(steps).translate([Sentence(ours.tokenizers.source.encode(SOURCE[0]))], config)
         assert found[0].log_prob == -torch.inf
 
 
@@ -149,9 +151,11 @@ def test_the_settings_of_public_models_are_read(tmp_path):
         "decoder_start_token_id": size - 1, "forced_eos_token_id": 0, "max_length": 512, "num_beams": 6,
         "pad_token_id": size - 1, "renormalize_logits": True, "transformers_version": "4.32.0",
     }))  # fmt: skip
-    assert load_model(tmp_path).search == SearchConfig(beam_size=6, renormalize=True)
+    assert load_model(tmp_path).description.search == SearchConfig(beam_size=6, renormalize=True)
     (tmp_path / "generation_config.json").unlink()
-    assert load_model(tmp_path).search == SearchConfig(beam_size=6), "older folders say it all in config.json"
+    assert load_model(tmp_path).description.search == SearchConfig(beam_size=6), (
+        "older folders say it all in config.json"
+    )
 
 
 def test_however_many_settings_are_unsupported_each_is_named(tmp_path):

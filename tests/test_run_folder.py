@@ -221,18 +221,18 @@ def test_a_path_is_shown_as_short_as_it_can_be(folder):
 @pytest.mark.parametrize("limit", [4, 8])
 def test_another_measure_measures_the_best_model_anew(folder, capfd, limit):
     """Also where the run had finished; and only once."""
-    before = load_model(Path("runs/one")).info
+    before = load_model(Path("runs/one")).description.metrics
     changed = ("evaluation.tokenize=char", "search.beam_size=2", f"training.max_steps={limit}")
     assert train("runs/one", *changed) == 0
     said = capfd.readouterr().err
     assert "search or evaluation changed: measured as it is now, the best model (step 4)" in said
     event = next(record for record in records("runs/one") if "measured_anew" in record)
-    assert (event["measured_anew"], event["was"]) == (4, before["metrics"]["bleu"])
+    assert (event["measured_anew"], event["was"]) == (4, before["bleu"])
     assert event["now"] != event["was"]
     better = [record for record in records("runs/one") if record["step"] > 4 and record.get("bleu", 0) > event["now"]]
     best = load_model(Path("runs/one"))
-    assert best.info["metrics"]["bleu"] == max([event["now"], *(record["bleu"] for record in better)])
-    assert (best.search.beam_size, better != []) == (2, best.info["metrics"]["step"] != 4)
+    assert best.description.metrics["bleu"] == max([event["now"], *(record["bleu"] for record in better)])
+    assert (best.description.search.beam_size, better != []) == (2, best.description.metrics["step"] != 4)
     assert "tok:char" in Path("runs/one/best/README.md").read_text()
     assert train("runs/one", *changed) == 0
     said = capfd.readouterr().err
@@ -303,11 +303,11 @@ def test_what_fine_tuning_starts_from_is_the_first_candidate(folder, capfd):
     first = records("runs/tuned")[0]
     initial = load_model(Path("runs/one"))
     assert first["step"] == 0
-    measured = {key: initial.info["metrics"][key] for key in ("valid_loss", "bleu", "chrf")}
+    measured = {key: initial.description.metrics[key] for key in ("valid_loss", "bleu", "chrf")}
     assert {key: first[key] for key in measured} == measured, "the same model on the same sentences"
     assert "at step 0, the initial model: training has not improved on it" in said
     best = load_model(Path("runs/tuned"))
-    assert best.info["metrics"]["step"] == 0
+    assert best.description.metrics["step"] == 0
     assert all((weight == initial.model.state_dict()[name]).all() for name, weight in best.model.state_dict().items())
     assert newest_step("runs/tuned") == 4
     capfd.readouterr()

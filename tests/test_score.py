@@ -10,11 +10,13 @@ from test_line_contract import NASTY
 from seq2seq.cli import main
 from seq2seq.config import Config, DataConfig, ModelConfig, SearchConfig, SourceConfig, TokenizerConfig
 from seq2seq.data.sources import Pair
+from seq2seq.description import ModelDescription
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.scorer import Scorer
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.inference.translator import Translator
 from seq2seq.model.transformer import Transformer
+from seq2seq.search.base import Sentence
 from seq2seq.store.model_folder import load_model, save_model
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
@@ -51,7 +53,7 @@ def model(tmp_path_factory) -> Path:
     transformer.output_bias.data[tokenizer.eos_id] = 4.5
     state = transformer.state_dict()
     folder = tmp_path_factory.mktemp("models") / "best"
-    return save_model(folder, model_state=state, config=config, tokenizers=TokenizerPair(tokenizer, tokenizer))
+    return save_model(folder, state, ModelDescription.of(config), TokenizerPair(tokenizer, tokenizer))
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +98,7 @@ def test_equals_the_log_prob_of_the_beam_that_found_the_translation(model, score
     engine = TorchEngine(TransformerSteps(loaded.model, tokenizers, torch.device("cpu")))
     sources = [" ".join(TEXTS[i % 3].split()[: 1 + i % 5]) + str(i) for i in range(30)]
     config = SearchConfig(beam_size=8, n_best=8, max_length_ratio=0.5)
-    found = engine.translate([tokenizers.source.encode(source) for source in sources], config)
+    found = engine.translate([Sentence(tokenizers.source.encode(source)) for source in sources], config)
     compared = {}
     for source, hypotheses in zip(sources, found, strict=True):
         for hypothesis in hypotheses:

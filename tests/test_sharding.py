@@ -20,6 +20,7 @@ from seq2seq.data.batches import collate_translation
 from seq2seq.errors import UserError
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.model.transformer import Transformer
+from seq2seq.search.base import Sentence
 from seq2seq.search.beam import beam_search
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 from seq2seq.training.loss import translation_loss
@@ -59,9 +60,9 @@ def loss(module, batch):
 def translated(module, tokenizers, rank):
     """What a beam finds for as many sentences as the rank has turns: the ranks do not go in step."""
     steps = TransformerSteps(module.eval(), tokenizers, torch.device("cpu"))
-    sources = [[5 + place, 9, 30 + place][: 1 + place % 3] for place in range(3 + 4 * rank)]
+    sentences = [Sentence([5 + index, 9, 30 + index][: 1 + index % 3]) for index in range(3 + 4 * rank)]
     with torch.no_grad():
-        found = beam_search(steps, sources, SearchConfig(beam_size=3, max_length_offset=4 + 5 * rank), None)
+        found = beam_search(steps, sentences, SearchConfig(beam_size=3, max_length_offset=4 + 5 * rank))
     module.train()
     return torch.tensor([hypotheses[0].log_prob for hypotheses in found])
 

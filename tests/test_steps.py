@@ -2,13 +2,13 @@
 
 import pytest
 import torch
-from torch import nn
 
 from seq2seq.config import ModelConfig, SearchConfig, TokenizerConfig
 from seq2seq.errors import ModelError
 from seq2seq.inference.engines import TorchEngine
-from seq2seq.inference.steps import ENCODED_TOGETHER, EnsembleSteps, TransformerSteps, lay_long_rows, packed
+from seq2seq.inference.steps import ENCODED_TOGETHER, EnsembleSteps, TransformerSteps
 from seq2seq.model.transformer import Transformer
+from seq2seq.search.base import Sentence
 from seq2seq.search.search import search
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
@@ -48,6 +48,10 @@ def sources(count: int, longest: int = 12) -> list[list[int]]:
     return [torch.randint(4, 260, (length,), generator=generator).tolist() for length in lengths]
 
 
+def sentences(count: int) -> list[Sentence]:
+    return [Sentence(ids, key=key) for key, ids in enumerate(sources(count))]
+
+
 def config(**values) -> SearchConfig:
     return SearchConfig(**{"max_length_ratio": 1.0, "max_length_offset": 6, **values})
 
@@ -56,9 +60,9 @@ def config(**values) -> SearchConfig:
 def test_log_probs_are_those_of_teacher_forcing(tokenizers, positions):
     steps = make_steps(tokenizers, positions=positions)
     tokenizer, model = tokenizers.target, steps._model
-    lines = sources(6)
-    for source, hypotheses in zip(lines, search(steps, lines, config(beam_size=4, n_best=4)), strict=True):
-        source_ids = torch.tensor([[*source, tokenizer.eos_id]])
+    asked = sentences(6)
+    for sentence, hypotheses in zip(asked, search(steps, asked, config(beam_size=4, n_best=4)), strict=True):
+        source_ids = torch.tensor([[*sentence.source_ids, tokenizer.eos_id]])
         for hypothesis in hypotheses:
             ids = [*hypothesis.ids, tokenizer.eos_id][: len(hypothesis.ids) + hypothesis.finished]
             target_input = torch.tensor([[tokenizer.start_id, *ids[:-1]]])
@@ -71,11 +75,9 @@ def test_log_probs_are_those_of_teacher_forcing(tokenizers, positions):
 
 @pytest.mark.parametrize("how", SEARCHES)
 def test_batch_changes_no_translation(tokenizers, how):
-    steps, lines = make_steps(tokenizers), [*sources(30), [5, 90, 170, 30] * 12]
-    keys = list(range(len(lines)))
-    together = search(steps, lines, config(**how), sentence_keys=keys)
-    for key, (line, expected) in enumerate(zip(lines, together, strict=True)):
-        (alone,) = search(steps, [line], config(**how), sentence_keys=[key])
+    steps, asked = make_steps(tokenizers), [*sentences(30), Sentence([5, 90, 170, 30] * 12, key=30)]
+    for sentence, expected in zip(asked, search(steps, asked, config(**how)), strict=True):
+        (alone,) = search(steps, [sentence], config(**how))
         assert [hypothesis.ids for hypothesis in alone] == [hypothesis.ids for hypothesis in expected]
         for one, other in zip(alone, expected, strict=True):
             assert one.log_prob == pytest.approx(other.log_prob, abs=1e-3)
@@ -83,39 +85,19 @@ def test_batch_changes_no_translation(tokenizers, how):
 
 @pytest.mark.parametrize("how", SEARCHES)
 def test_engine_answers_in_order_whatever_its_batches(tokenizers, how):
-    lines = sources(16)
-    prefixes = [line[:2] if place % 3 == 0 else [] for place, line in enumerate(lines)]
+    asked = [Sentence(ids, ids[:2] if key % 3 == 0 else [], key) for key, ids in enumerate(sources(16))]
     answers = []
     for batch_tokens, workers in ((1, 1), (90, 1), (90, 3), (100_000, 1)):
         engine = TorchEngine(make_steps(tokenizers), workers)
-        found = engine.translate(lines, config(**how, batch_tokens=batch_tokens), prefixes)
+        found = engine.translate(asked, config(**how, batch_tokens=batch_tokens))
         answers.append([[hypothesis.ids for hypothesis in hypotheses] for hypotheses in found])
     assert all(answer == answers[0] for answer in answers)
-    for prefix, hypotheses in zip(prefixes, answers[0], strict=True):
-        assert all(ids[: len(prefix)] == tuple(prefix) for ids in hypotheses)
-
-
-@pytest.mark.parametrize("workers", [1, 3])
-def test_sentences_are_searched_again_as_they_are_asked_for(tokenizers, workers):
-    lines, how = sources(16), dict(beam_size=1, batch_tokens=30)
-    engine, other = TorchEngine(make_steps(tokenizers), workers), config(**how, min_length=20)
-    firsts, seconds = engine.translate(lines, config(**how)), engine.translate(lines, other)
-    asked = []
-
-    def again(place, hypotheses):
-        asked.append(place)
-        assert hypotheses[0].ids == firsts[place][0].ids
-        return other if place % 3 == 0 else None
-
-    found = engine.translate(lines, config(**how), again=again)
-    assert sorted(asked) == list(range(16))
-    assert firsts[0][0].ids != seconds[0][0].ids
-    for place, hypotheses in enumerate(found):
-        assert hypotheses[0].ids == (firsts if place % 3 else seconds)[place][0].ids
+    for sentence, hypotheses in zip(asked, answers[0], strict=True):
+        assert all(ids[: len(sentence.prefix)] == tuple(sentence.prefix) for ids in hypotheses)
 
 
 def test_batches_keep_their_budget(tokenizers):
-    steps, lines, sizes = make_steps(tokenizers), sources(50), []
+    steps, sizes = make_steps(tokenizers), []
     start = steps.start
 
     def watched(source_ids, beam_size, max_length):
@@ -123,15 +105,15 @@ def test_batches_keep_their_budget(tokenizers):
         return start(source_ids, beam_size, max_length)
 
     steps.start = watched
-    TorchEngine(steps).translate(lines, config(beam_size=3, batch_tokens=120))
+    TorchEngine(steps).translate(sentences(50), config(beam_size=3, batch_tokens=120))
     assert sum(count for count, _ in sizes) == 50
     assert all(tokens <= 120 or count == 1 for count, tokens in sizes)
     assert max(count for count, _ in sizes) > 5
 
 
 def test_batch_that_does_not_fit_in_memory_is_halved(tokenizers):
-    steps, lines = make_steps(tokenizers), sources(20)
-    expected = TorchEngine(make_steps(tokenizers)).translate(lines, config(beam_size=2))
+    steps, asked = make_steps(tokenizers), sentences(20)
+    expected = TorchEngine(make_steps(tokenizers)).translate(asked, config(beam_size=2))
     start, refused = steps.start, []
 
     def cramped(source_ids, beam_size, max_length):
@@ -141,7 +123,7 @@ def test_batch_that_does_not_fit_in_memory_is_halved(tokenizers):
         return start(source_ids, beam_size, max_length)
 
     steps.start = cramped
-    found = TorchEngine(steps).translate(lines, config(beam_size=2))
+    found = TorchEngine(steps).translate(asked, config(beam_size=2))
     assert refused
     assert [[h.ids for h in hypotheses] for hypotheses in found] == [
         [h.ids for h in hypotheses] for hypotheses in expected
@@ -152,14 +134,14 @@ def test_other_failures_are_not_taken_for_lack_of_memory(tokenizers):
     steps = make_steps(tokenizers)
     steps.start = lambda *arguments: (_ for _ in ()).throw(RuntimeError("broken"))
     with pytest.raises(RuntimeError, match="broken"):
-        TorchEngine(steps).translate(sources(4), config(beam_size=2))
+        TorchEngine(steps).translate(sentences(4), config(beam_size=2))
 
 
 @pytest.mark.parametrize("how", SEARCHES)
 def test_model_ensembled_with_itself_is_the_model(tokenizers, how):
-    steps, lines = make_steps(tokenizers), sources(12)
+    steps, asked = make_steps(tokenizers), sentences(12)
     ensemble = EnsembleSteps([steps, make_steps(tokenizers)])
-    for one, other in zip(search(steps, lines, config(**how)), search(ensemble, lines, config(**how)), strict=True):
+    for one, other in zip(search(steps, asked, config(**how)), search(ensemble, asked, config(**how)), strict=True):
         assert [hypothesis.ids for hypothesis in one] == [hypothesis.ids for hypothesis in other]
         for hypothesis, same in zip(one, other, strict=True):
             assert hypothesis.log_prob == pytest.approx(same.log_prob, abs=1e-3)
@@ -169,9 +151,9 @@ def test_ensemble_is_the_mean_of_probabilities(tokenizers):
     members = [make_steps(tokenizers, seed) for seed in range(3)]
     ensemble, lines = EnsembleSteps(members), sources(3)
     first_ids = torch.full((3,), ensemble.start_id)
-    logits = ensemble.step(first_ids, ensemble.start(lines, 1, 5))
-    each = [member.step(first_ids, member.start(lines, 1, 5)).softmax(-1) for member in members]
-    assert torch.allclose(logits.exp(), torch.stack(each).mean(0), atol=1e-6)
+    log_probs = ensemble.step(first_ids, ensemble.start(lines, 1, 5))
+    each = [member.step(first_ids, member.start(lines, 1, 5)).exp() for member in members]
+    assert torch.allclose(log_probs.exp(), torch.stack(each).mean(0), atol=1e-6)
 
 
 def test_ensemble_of_two_vocabularies_is_refused(tokenizers):
@@ -182,28 +164,9 @@ def test_ensemble_of_two_vocabularies_is_refused(tokenizers):
 
 def test_padding_and_start_never_come_out(tokenizers):
     steps = make_steps(tokenizers)
-    for hypotheses in search(steps, sources(20), config(sample=True, temperature=5.0, n_best=5)):
+    for hypotheses in search(steps, sentences(20), config(sample=True, temperature=5.0, n_best=5)):
         for hypothesis in hypotheses:
             assert not {tokenizers.target.pad_id, tokenizers.target.start_id} & set(hypothesis.ids)
-
-
-@pytest.mark.parametrize("bias", [True, False])
-@torch.no_grad()
-def test_packed_computes_the_layer_and_a_row_as_if_alone(bias):
-    layer = nn.Linear(64, 1001, bias=bias)
-    quick, inputs = packed(layer), torch.randn(130, 64)
-    together = quick(inputs)
-    torch.testing.assert_close(together, layer(inputs), atol=1e-5, rtol=1e-5)
-    if quick is layer:
-        pytest.skip("this torch has no oneDNN: the layer is taken as it is")
-    for count in (2, 7, 64):
-        assert torch.equal(quick(inputs[:count]), together[:count])
-    torch.testing.assert_close(quick(inputs[:1]), together[:1], atol=1e-5, rtol=1e-5)
-
-
-def test_packed_leaves_other_layers_and_formats_alone():
-    for layer in (nn.Identity(), nn.Linear(8, 8).to(torch.bfloat16), nn.Linear(8, 8, device="meta")):
-        assert packed(layer) is layer
 
 
 @torch.no_grad()
@@ -215,19 +178,3 @@ def test_sentences_are_encoded_as_if_alone_however_many_there_are(tokenizers):
     for place in (0, ENCODED_TOGETHER - 1, ENCODED_TOGETHER, len(lines) - 1):
         alone = steps.step(start[:1], steps.start([lines[place]], 1, 4))
         torch.testing.assert_close(together[place], alone[0], atol=1e-4, rtol=1e-4)
-
-
-@torch.no_grad()
-def test_weights_that_lie_in_long_rows_are_the_same_weights(tokenizers):
-    model = make_steps(tokenizers)._model
-    before = {name: weight.clone() for name, weight in model.state_dict().items()}
-    embedding = model.decoder.embedding.tokens.weight
-    turned = lay_long_rows(model)
-    assert {name: weight.tolist() for name, weight in turned.state_dict().items()} == {
-        name: weight.tolist() for name, weight in before.items()
-    }
-    feed_forward = turned.decoder.layers[0].feed_forward
-    assert feed_forward.inner.weight.stride() == (1, feed_forward.inner.out_features)
-    assert feed_forward.output.weight.stride() == (feed_forward.output.in_features, 1)
-    assert turned.output_weight is embedding
-    assert embedding.is_contiguous()  # looked up row by row

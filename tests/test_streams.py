@@ -46,7 +46,6 @@ COMMANDS = {
     "average model model -o averaged-SEED": set(),
     "convert classic --to marian -o converted-SEED": set(),
     "fetch nothing": set(),
-    "shortlist model lines lines -o out": set(),
     "bench nothing": set(),
     "--help": set(),
     "translate --help": set(),

@@ -14,6 +14,7 @@ import torch
 
 from seq2seq.cli import main
 from seq2seq.config import Config, DataConfig, ModelConfig, SearchConfig, SourceConfig, TokenizerConfig
+from seq2seq.description import ModelDescription
 from seq2seq.model.transformer import Transformer
 from seq2seq.store.model_folder import save_model
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
@@ -43,7 +44,7 @@ def model(tmp_path_factory) -> Path:
         transformer.output_weight.mul_(3)  # an untrained model is nearly indifferent: its choices would be coin tosses
     folder = tmp_path_factory.mktemp("models") / "best"
     return save_model(
-        folder, model_state=transformer.state_dict(), config=config, tokenizers=TokenizerPair(tokenizer, tokenizer)
+        folder, transformer.state_dict(), ModelDescription.of(config), TokenizerPair(tokenizer, tokenizer)
     )
 
 

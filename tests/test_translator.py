@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq.config import Config, DataConfig, ModelConfig, SearchConfig, SourceConfig, TokenizerConfig
+from seq2seq.description import ModelDescription
 from seq2seq.errors import DataError, ModelError, UserError
 from seq2seq.inference.degeneration import (
     COPY,
@@ -76,15 +77,11 @@ class EchoEngine:
         self.seen: list[tuple[int, ...]] = []
         self.configs: list[SearchConfig] = []
 
-    def translate(self, source_ids, config, prefixes=None, sentence_keys=None, again=None):
-        assert all(0 < len(ids) < self.max_length for ids in source_ids)
-        self.seen += [tuple(ids) for ids in source_ids]
+    def translate(self, sentences, config):
+        assert all(0 < len(sentence.source_ids) < self.max_length for sentence in sentences)
+        self.seen += [tuple(sentence.source_ids) for sentence in sentences]
         self.configs.append(config)
-        found = [self.answer(ids, config) for ids in source_ids]
-        for place, ids in enumerate(source_ids if again else ()):
-            if other := again(place, found[place]):
-                (found[place],) = self.translate([ids], other)
-        return found
+        return [self.answer(sentence.source_ids, config) for sentence in sentences]
 
 
 @pytest.fixture(scope="module")
@@ -398,7 +395,7 @@ def save(folder, tokenizers: TokenizerPair, seed: int = 0, search: dict | None =
         model=model.config,
         search=SearchConfig(**(search or {})),
     )
-    return save_model(folder, model_state=model.state_dict(), config=config, tokenizers=tokenizers)
+    return save_model(folder, model.state_dict(), ModelDescription.of(config), tokenizers)
 
 
 def test_loaded_model_translates_as_the_one_saved(tokenizers, tmp_path):

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from seq2seq.config import Config
+from seq2seq.description import ModelDescription
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model.transformer import Transformer
 from seq2seq.store.model_folder import save_model
@@ -41,7 +42,7 @@ def save(folder: Path, seed: int = 0, vocab_size: int = 300, task: str = "transl
     else:
         labels = ("0", "1")
         model = EncoderClassifier(config.model, config.classifier, tokenizer.vocab_size, len(labels))
-    return save_model(folder, model_state=model.state_dict(), config=config, tokenizers=pair, labels=labels)
+    return save_model(folder, model.state_dict(), ModelDescription.of(config, labels), pair)
 
 
 def fill(folder: Path) -> Path:

@@ -59,11 +59,10 @@ NOTES = [
 
 @dataclass(frozen=True)
 class Engines:
-    """How ours computes: each engine is a system, with a quantization another one, and torch with a shortlist too."""
+    """How ours computes: each engine is a system, and ctranslate2 with a quantization another one."""
 
     engines: tuple[EngineName, ...] = ("torch",)
     quantization: str | None = None
-    shortlist: Path | None = None
     device: str = "auto"
     precision: str | None = None
     threads: int | None = None
@@ -108,13 +107,11 @@ class Rounds:
 class OurDecoding:
     """`Translator`, over one engine."""
 
-    def __init__(
-        self, folder: Path, engine: EngineName, quantization: str | None, shortlist: Path | None, settings: Engines
-    ):
-        parts = ("seq2seq", engine if engine != "torch" else "", quantization, shortlist and "shortlist")
+    def __init__(self, folder: Path, engine: EngineName, quantization: str | None, settings: Engines):
+        parts = ("seq2seq", engine if engine != "torch" else "", quantization)
         self.name = " ".join(filter(None, parts))
         computing = (settings.device, settings.precision, settings.threads)
-        self._load = partial(load_engine, (folder,), engine, quantization, *computing, shortlist=shortlist)
+        self._load = partial(load_engine, (folder,), engine, quantization, *computing)
         self._loaded: Loaded | None = None
 
     def translate(self, lines: Sequence[str], search: SearchConfig) -> Translated:
@@ -170,11 +167,12 @@ def bench_decoding(
     """
     rounds = rounds or Rounds()
     model = load_model(folder)
-    if model.task != "translation":
-        raise ModelError(f"{model.folder}: a {model.task} model; bench decode measures translation models")
+    if model.description.task != "translation":
+        raise ModelError(f"{model.folder}: a {model.description.task} model; bench decode measures translation models")
     here = runtimes.start(engines.device, engines.precision, engines.threads)
     threads = torch.get_num_threads()
-    searches = [override_search(model.search, {"beam_size": size, "n_best": 1}) for size in rounds.beam_sizes]
+    own = model.description.search
+    searches = [override_search(own, {"beam_size": size, "n_best": 1}) for size in rounds.beam_sizes]
     lines = lines or _phrasebook(model)
     kept = _usable(lines, model, rounds.sentences)
     with tempfile.TemporaryDirectory(prefix="s2s-bench-") as temporary:
@@ -193,7 +191,7 @@ def bench_decoding(
 
 
 def _phrasebook(model: LoadedModel) -> Lines:
-    source, target = model.source_language or "", model.target_language or ""
+    source, target = model.description.source_language or "", model.description.target_language or ""
     folder = config_file.shipped_folder() / "data" / "phrasebook"
     files = {language: folder / f"test.{language}" for language in ("en", "de")}
     if source not in files:
@@ -209,7 +207,7 @@ def _usable(lines: Lines, model: LoadedModel, count: int) -> Lines:
     usable = [
         place
         for place, ids in enumerate(model.tokenizers.source.encode_all(texts))
-        if ids and len(ids) < most and length_limit(ids, model.search) <= most
+        if ids and len(ids) < most and length_limit(ids, model.description.search) <= most
     ][:count]
     if not usable:
         raise DataError("there is nothing to translate: every line is blank or too long for the model; give --input")
@@ -224,11 +222,9 @@ def _makers(
     model: LoadedModel, engines: Engines, peers: Sequence[str], here: Runtime, rounds: Rounds, temporary: Path
 ) -> tuple[list[tuple[str | None, Maker]], list[LeftOut]]:
     """(name of a peer, or None for ours; maker) of each system."""
-    kinds: list[tuple[EngineName, str | None, Path | None]] = [(engine, None, None) for engine in engines.engines]
+    kinds: list[tuple[EngineName, str | None]] = [(engine, None) for engine in engines.engines]
     if engines.quantization:
-        kinds += [(engine, engines.quantization, None) for engine in engines.engines]
-    if engines.shortlist:
-        kinds += [(*kind[:2], engines.shortlist) for kind in kinds if kind[0] == "torch"]
+        kinds += [(engine, engines.quantization) for engine in engines.engines if engine != "torch"]
     makers: list[tuple[str | None, Maker]] = [
         (None, lambda kind=kind: OurDecoding(model.folder, *kind, engines)) for kind in kinds
     ]
@@ -294,7 +290,7 @@ def _report(
     rounds: Rounds,
     here: Runtime,
 ) -> Report:
-    config, search = model.model.config, model.search
+    config, search = model.model.config, model.description.search
     described = {
         "model": str(model.folder),
         "sentences": len(lines.sources),
@@ -350,7 +346,9 @@ def _figures(entrant: Entrant, first: Entrant, model: LoadedModel, lines: Lines,
 
 def _scores(entrants: Sequence[Entrant], lines: Lines, model: LoadedModel) -> Iterator[tuple[float, str]]:
     for entrant in entrants:
-        score = score_texts(entrant.output.texts, lines.references, ("bleu",), target_language=model.target_language)[0]
+        score = score_texts(
+            entrant.output.texts, lines.references, ("bleu",), target_language=model.description.target_language
+        )[0]
         yield significant(score.score), score.signature
 
 

@@ -16,9 +16,8 @@ import torch
 from seq2seq.bench.training_peers import transformers_package
 from seq2seq.config import SearchConfig
 from seq2seq.errors import MissingDependency
-from seq2seq.inference.ctranslate2_engine import describe
 from seq2seq.interop import ctranslate2
-from seq2seq.interop.marian import MarianModel, write_marian
+from seq2seq.interop.marian import write_marian
 from seq2seq.runtime import Runtime
 from seq2seq.store.model_folder import LoadedModel
 from seq2seq.tensors import distinct
@@ -83,7 +82,7 @@ class BareCTranslate2:
         pieces = target.pieces(range(target.vocab_size))
         self._ids = {piece: id_ for id_, piece in enumerate(pieces)}
         folder.mkdir()
-        ctranslate2.write_ctranslate2(folder, model.model, describe(model, quantization))
+        ctranslate2.write_ctranslate2(folder, model.model, model.description, model.tokenizers, quantization)
         device, threads = runtime.device, torch.get_num_threads()
         arrangements = ((1, threads), (threads, 1)) if device.type == "cpu" else ((1, 0),)
         self._openers = [
@@ -148,10 +147,9 @@ class MarianGenerate:
         self.name = f"transformers {_short(runtime.precision)}"
         self._tokenizers, self._device, self._batch_size = model.tokenizers, runtime.device, batch_size
         weights = distinct(model.model.state_dict(keep_vars=True))
-        languages = model.source_language, model.target_language
         folder = folder / "marian"
         folder.mkdir()
-        write_marian(folder, MarianModel(model.model.config, model.tokenizers, weights, model.search, *languages))
+        write_marian(folder, model.description, model.tokenizers, weights)
         loaded = transformers_package().MarianMTModel.from_pretrained(folder, local_files_only=True)
         self._model = loaded.to(runtime.device, runtime.precision).eval()
 

@@ -32,7 +32,6 @@ VERBS = {
     "fetch": "Download a public corpus as plain files.",
     "average": "Average the weights of models or checkpoints.",
     "convert": "Convert models of other toolkits to ours, and ours to theirs.",
-    "shortlist": "Learn which target words a source text can need, for faster decoding.",
     "bench": "Measure the speed of training and decoding, beside other toolkits.",
     "plot": "Draw learning curves or attention.",
     "info": "Show what a model is.",

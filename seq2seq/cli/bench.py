@@ -134,8 +134,7 @@ def train(
     "--engine", "engines", multiple=True, type=click.Choice(["torch", "ctranslate2"]),
     help="What computes in seq2seq; repeatable [default: torch].",
 )  # fmt: skip
-@click.option("--quantization", type=click.Choice(QUANTIZATIONS), help="Measure the engines with such weights too.")
-@click.option("--shortlist", type=EXISTING, help="Measure torch with such a file too.")
+@click.option("--quantization", type=click.Choice(QUANTIZATIONS), help="Measure ctranslate2 with such weights too.")
 @computing_options
 @format_option
 def decode(
@@ -151,7 +150,6 @@ def decode(
     peers: tuple[str, ...],
     engines: tuple[str, ...],
     quantization: str | None,
-    shortlist: Path | None,
     device: str,
     precision: str | None,
     threads: int | None,
@@ -163,10 +161,12 @@ def decode(
     and, where the model can be written as a Marian folder, MarianMTModel.generate of transformers."""
     if reference is not None and input_path is None:
         raise click.UsageError("--reference is for the lines of --input; give both")
+    if quantization is not None and "ctranslate2" not in engines:
+        raise click.UsageError("--quantization is for ctranslate2; add --engine ctranslate2")
     from seq2seq.bench.decoding import PEERS, Engines, Lines, Rounds, bench_decoding
 
     lines = None if input_path is None else Lines.read(input_path, reference)
-    computing = Engines(engines or ("torch",), quantization, shortlist, device, precision, threads)
+    computing = Engines(engines or ("torch",), quantization, device, precision, threads)
     beams = (1,) if greedy else (1, beam_size)
     measured = Rounds(rounds, sentences, beams, single, batch_size)
     with _progress() as progress:

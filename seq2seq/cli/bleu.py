@@ -177,7 +177,7 @@ def _score_models(
 ) -> None:
     """Translate each test set, and score with what the first run was validated with, unless options say otherwise."""
     from seq2seq.evaluation.text import compare_systems, score_texts
-    from seq2seq.store.checkpoint import find_model
+    from seq2seq.store.model_folder import find_model
 
     folders = {str(model): find_model(model) for model in models}
     if len({folder.resolve() for folder in folders.values()}) < len(models):
@@ -250,9 +250,10 @@ def _files_of(config: "Config | None") -> dict[str, Path]:
 
 def _target_language(folder: Path) -> str | None:
     from seq2seq.interop.ctranslate2 import is_ctranslate2, read_description
-    from seq2seq.store.checkpoint import load_model
+    from seq2seq.store.model_folder import load_model
 
-    return (read_description(folder) if is_ctranslate2(folder) else load_model(folder)).target_language
+    description = read_description(folder)[0] if is_ctranslate2(folder) else load_model(folder).description
+    return description.target_language
 
 
 def _degenerate(name: str | None, translations: Sequence["Translation"]) -> dict[str, Any]:

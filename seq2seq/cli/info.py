@@ -3,12 +3,17 @@
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from seq2seq.cli.options import ANY_PATH, chosen_model
 from seq2seq.errors import some_of
+
+if TYPE_CHECKING:
+    from seq2seq.description import ModelDescription
+    from seq2seq.store.model_folder import LoadedModel
+    from seq2seq.text.tokenizer import TokenizerPair
 
 
 @click.command("info", short_help="Say what a model is.", epilog="Example: s2s info runs/demo --format json")
@@ -17,7 +22,7 @@ from seq2seq.errors import some_of
 def command(model: Path | None, form: str) -> None:
     """Say what MODEL [default: the newest run's best] is: architecture, parameters, vocabulary, languages, scores."""
     from seq2seq.interop.ctranslate2 import is_ctranslate2
-    from seq2seq.store.checkpoint import load_model
+    from seq2seq.store.model_folder import load_model
 
     folder = chosen_model(model)
     described = _describe_converted(folder) if is_ctranslate2(folder) else _describe(load_model(folder))
@@ -30,60 +35,46 @@ def command(model: Path | None, form: str) -> None:
         click.echo(f"{name:<{width}}  {value}")
 
 
-def _describe(loaded: Any) -> dict[str, Any]:
-    """What there is to say, as plain values."""
-    tokenizers = loaded.tokenizers
-    described: dict[str, Any] = {"folder": str(loaded.folder), "task": loaded.task}
-    if loaded.task == "translation":
-        described |= _translation(loaded)
-    else:
-        names = loaded.info.get("label_names", {})
-        described["labels"] = [names.get(label, label) for label in loaded.labels]
-        described["vocabulary"] = {"source": tokenizers.source.vocab_size}
-        described["classifier"] = loaded.info.get("classifier", {})
-    parameters = list(loaded.model.parameters())
-    return described | {
-        "tokenizer_fingerprint": tokenizers.fingerprint,
-        "model": loaded.info["model"],
-        "parameters": sum(parameter.numel() for parameter in parameters),
-        "bytes": sum(parameter.numel() * parameter.element_size() for parameter in parameters),
-        "metrics": loaded.info.get("metrics", {}),
-        "weights_sha256": loaded.info["files"]["model.safetensors"]["sha256"],
-    }
-
-
-def _translation(model: Any) -> dict[str, Any]:
-    """What a translation model is, in our format or in CTranslate2's."""
-    tokenizers = model.tokenizers
-    return {
-        "source_language": model.source_language,
-        "target_language": model.target_language,
-        "vocabulary": {
-            "shared": tokenizers.shared,
-            "source": tokenizers.source.vocab_size,
-            "target": tokenizers.target.vocab_size,
-        },
-        "search": model.search.model_dump(mode="json"),
+def _describe(loaded: "LoadedModel") -> dict[str, Any]:
+    description = loaded.description
+    weights = loaded.files["model.safetensors"]
+    values = _of_any_model(loaded.folder, description, loaded.tokenizers)
+    if description.task == "classification":
+        values["labels"] = list(description.displayed_labels)
+        values["vocabulary"] = {"source": loaded.tokenizers.source.vocab_size}
+        values["classifier"] = description.classifier.model_dump(mode="json")
+    return values | {
+        "parameters": sum(parameter.numel() for parameter in loaded.model.parameters()),
+        "bytes": sum(parameter.numel() * parameter.element_size() for parameter in loaded.model.parameters()),
+        "weights_sha256": weights["sha256"],
     }
 
 
 def _describe_converted(folder: Path) -> dict[str, Any]:
+    from seq2seq.files import record
     from seq2seq.interop.ctranslate2 import WEIGHTS, read_description
-    from seq2seq.tensors import record
 
-    converted = read_description(folder)
+    description, tokenizers, quantization = read_description(folder)
     weights = record(folder / WEIGHTS)
-    return {
-        "folder": str(folder),
-        "task": "translation",
+    return _of_any_model(folder, description, tokenizers) | {
         "format": "CTranslate2",
-        "quantization": converted.quantization,
-        **_translation(converted),
-        "tokenizer_fingerprint": converted.tokenizers.fingerprint,
-        "model": None if converted.model is None else converted.model.model_dump(mode="json"),
+        "quantization": quantization,
         "bytes": weights["size"],
-        "metrics": {},
         "weights_sha256": weights["sha256"],
+    }
+
+
+def _of_any_model(folder: Path, description: "ModelDescription", tokenizers: "TokenizerPair") -> dict[str, Any]:
+    """What there is to say of every model, as plain values."""
+    values: dict[str, Any] = {"folder": str(folder), "task": description.task}
+    if description.task == "translation":
+        values |= description.model_dump(mode="json", include={"source_language", "target_language", "search"})
+    sizes = {"source": tokenizers.source.vocab_size, "target": tokenizers.target.vocab_size}
+    return values | {
+        "vocabulary": {"shared": tokenizers.shared, **sizes},
+        "tokenizer_fingerprint": tokenizers.fingerprint,
+        "model": description.model.model_dump(mode="json"),
+        "metrics": description.metrics,
     }
 
 
@@ -98,8 +89,7 @@ def _rows(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "format", f"{described['format']}, {described['quantization']} ({size}); for s2s translate and s2s bleu"
     else:
         yield "parameters", f"{described['parameters']:,} ({size})"
-    if described["model"] is not None:
-        yield "architecture", _architecture(described["model"], described["task"])
+    yield "architecture", _architecture(described["model"], described["task"])
     yield "vocabulary", _vocabulary(described["vocabulary"])
     yield "tokenizer", described["tokenizer_fingerprint"]
     for name, value in described["metrics"].items():

@@ -94,9 +94,8 @@ def search_options(command: Callable) -> Callable:
 @click.option(
     "--quantization",
     type=click.Choice(QUANTIZATIONS),
-    help="Number format of weights (torch: int8 alone). A CTranslate2 folder has its own.",
+    help="Number format of weights, in ctranslate2. A CTranslate2 folder has its own.",
 )
-@click.option("--shortlist", type=EXISTING, help="File made by s2s shortlist: the only target pieces torch computes.")
 @computing_options
 def command(
     models: tuple[Path, ...],

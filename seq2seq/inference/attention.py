@@ -15,7 +15,7 @@ from seq2seq.data.batches import collate_classification, collate_translation
 from seq2seq.errors import DataError
 from seq2seq.inference.translator import Translator
 from seq2seq.model.attention import capture_attention
-from seq2seq.store.checkpoint import LoadedModel, load_model
+from seq2seq.store.model_folder import LoadedModel, load_model
 
 # A text that is classified has most of them around it: a start and an end.
 SPECIAL_IDS = 2
@@ -51,7 +51,7 @@ def sentence_attention(
     """
     loaded = load_model(folder)
     config = loaded.model.config
-    translates = loaded.task == "translation"
+    translates = loaded.description.task == "translation"
     num_layers = config.num_decoder_layers if translates else config.num_encoder_layers
     layer = num_layers if layer is None else layer
     if not 1 <= layer <= num_layers:

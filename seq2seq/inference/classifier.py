@@ -4,14 +4,14 @@
 `Classification`, one for each line, in the order of the lines.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from seq2seq.config_values import displayed_labels
 from seq2seq.data.batches import ClassificationBatch, collate_classification
+from seq2seq.inference.batching import token_groups
 from seq2seq.inference.one_model import BATCH_TOKENS, OneModel
 from seq2seq.memory import in_parts
 from seq2seq.runtime import Runtime
@@ -41,8 +41,8 @@ class Classifier(OneModel):
 
     def __init__(self, loaded: LoadedModel, runtime: Runtime, batch_tokens: int = BATCH_TOKENS):
         super().__init__(loaded, runtime, batch_tokens)
-        self._names: dict[str, str] = loaded.info.get("label_names", {})
-        self.labels = displayed_labels(loaded.labels, self._names)
+        self._names = loaded.description.label_names
+        self.labels = loaded.description.displayed_labels
         self._tokenizer = loaded.tokenizers.source
         self._part_length = self._model.config.max_length - SPECIAL_IDS
 
@@ -93,7 +93,7 @@ class Classifier(OneModel):
                 logits = self._model(batch.source_ids, batch.source_mask)  # (B, C)
             return logits.float().softmax(dim=-1).double().cpu()
 
-        for indices in _batches([len(part) + SPECIAL_IDS for part in parts], self.batch_tokens):
+        for indices in token_groups([len(part) + SPECIAL_IDS for part in parts], self.batch_tokens):
             some = [parts[index] for index in indices]
             batch = collate_classification(some, [0] * len(indices), self._tokenizer, indices)
             answers[torch.tensor(indices)] = torch.cat(in_parts(compute, batch))
@@ -105,13 +105,3 @@ def _cut(ids: list[int], length: int) -> list[list[int]]:
     count = max(1, -(-len(ids) // length))
     size = max(1, -(-len(ids) // count))
     return [ids[start : start + size] for start in range(0, max(1, len(ids)), size)]
-
-
-def _batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Indices from the longest to the shortest, as many together as fit the budget with their padding."""
-    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
-    start = 0
-    while start < len(order):
-        count = max(1, batch_tokens // lengths[order[start]])
-        yield order[start : start + count]
-        start += count

@@ -17,12 +17,11 @@ from typing import Any
 from seq2seq import atomic
 from seq2seq.config import SearchConfig
 from seq2seq.errors import ModelError, RunError, UserError
-from seq2seq.inference.engines import Again, Engine, Request, make_requests, token_groups, wanted_again
+from seq2seq.inference.batching import Engine, token_groups
 from seq2seq.interop import ctranslate2
-from seq2seq.interop.ctranslate2 import Described
 from seq2seq.lines import shown_name
 from seq2seq.runtime import same_threads
-from seq2seq.search.base import Hypothesis, length_limits, normalized_score
+from seq2seq.search.base import Hypothesis, Sentence, length_limits, normalized_score, rows_per_sentence
 from seq2seq.store.model_folder import LoadedModel
 from seq2seq.text.tokenizer import TokenizerPair
 
@@ -52,8 +51,12 @@ def cached_folder(model: LoadedModel, quantization: str) -> Path:
         RunError: the cache cannot be written, or there is no place for it.
     """
     root = _cache() / "seq2seq" / "ctranslate2"
-    described = describe(model, quantization)
-    known_by = [model.info["files"], model.info["model"], model.tokenizers.fingerprint, quantization]
+    known_by = [
+        model.files,
+        model.description.model.model_dump(mode="json"),
+        model.tokenizers.fingerprint,
+        quantization,
+    ]
     known_by.append(ctranslate2.package().__version__)
     folder = root / hashlib.sha256(json.dumps(known_by, sort_keys=True).encode()).hexdigest()[:24]
     if not _is_whole(folder):
@@ -63,7 +66,9 @@ def cached_folder(model: LoadedModel, quantization: str) -> Path:
             with atomic.locked(folder.with_suffix(".lock")):
                 if not _is_whole(folder):  # another process may have been faster
                     with atomic.new_folder(folder) as temporary:
-                        ctranslate2.write_ctranslate2(temporary, model.model, described)
+                        ctranslate2.write_ctranslate2(
+                            temporary, model.model, model.description, model.tokenizers, quantization
+                        )
         except OSError as error:
             reason = error.strerror or error
             raise RunError(f"{root}: cannot be written ({reason}); set XDG_CACHE_HOME to another place") from error
@@ -79,23 +84,19 @@ def _cache() -> Path:
         raise RunError("there is no home folder for the cache of converted models; set XDG_CACHE_HOME") from error
 
 
-def describe(model: LoadedModel, quantization: str) -> Described:
-    """What a CTranslate2 folder says of a model."""
-    return Described(
-        tokenizers=model.tokenizers,
-        max_length=model.model.config.max_length,
-        search=model.search,
-        quantization=quantization,
-        source_language=model.source_language,
-        target_language=model.target_language,
-    )
+@dataclass(frozen=True)
+class _Request:
+    """One sentence and its index in the call."""
+
+    index: int
+    sentence: Sentence
 
 
 @dataclass(frozen=True)
 class _Group:
     """Sentences that are searched together."""
 
-    requests: Sequence[Request]
+    requests: Sequence[_Request]
     limits: Sequence[int]
     """Most tokens of each translation, end included."""
 
@@ -139,28 +140,19 @@ class CTranslate2Engine:
         """The number format that it computes in: of those that the device has, the one nearest to the folder's."""
         return self._translator.compute_type
 
-    def translate(
-        self,
-        source_ids: Sequence[Sequence[int]],
-        config: SearchConfig,
-        prefixes: Sequence[Sequence[int]] | None = None,
-        sentence_keys: Sequence[int] | None = None,
-        again: Again | None = None,
-    ) -> list[list[Hypothesis]]:
+    def translate(self, sentences: Sequence[Sentence], config: SearchConfig) -> list[list[Hypothesis]]:
         """As `Engine.translate`; without a fallback, random draws depend on the sentences beside them.
 
         Raises:
             RunError: there is no memory for a group of sentences.
         """
-        requests = make_requests(source_ids, prefixes, sentence_keys)
+        requests = [_Request(index, sentence) for index, sentence in enumerate(sentences)]
         results: list[list[Hypothesis]] = [[] for _ in requests]
         self._translate_into(results, requests, config)
-        for other, group in wanted_again(requests, results, again).items():
-            self._translate_into(results, group, other)
         return results
 
     def _translate_into(
-        self, results: list[list[Hypothesis]], requests: Sequence[Request], config: SearchConfig
+        self, results: list[list[Hypothesis]], requests: Sequence[_Request], config: SearchConfig
     ) -> None:
         """Put the hypotheses of each sentence into its place."""
         if self._fallback is not None and differs(config):
@@ -170,12 +162,12 @@ class CTranslate2Engine:
             self._translate_alone(results, requests, config)
             return
         # Behind a prefix, CTranslate2's beam never ends at once.
-        unsure = [request for request in requests if request.prefix and config.beam_size > 1]
-        others = [request for request in requests if not request.prefix] if unsure else requests
-        for group, answers in self._search_all(token_groups(others, config), config):
+        unsure = [request for request in requests if request.sentence.prefix and config.beam_size > 1]
+        others = [request for request in requests if not request.sentence.prefix] if unsure else requests
+        for group, answers in self._search_all(_groups(others, config), config):
             for request, limit, found in zip(group.requests, group.limits, answers, strict=True):
                 ended = [one for one in found if one.finished and len(one.ids) < limit]
-                results[request.place] = _best(ended, config)
+                results[request.index] = _best(ended, config)
                 # Only what ended in time is known to rank as in our search.
                 if len(ended) < config.n_best:
                     unsure.append(request)
@@ -183,43 +175,38 @@ class CTranslate2Engine:
             self._fall_back(results, unsure, config)
 
     def _translate_alone(
-        self, results: list[list[Hypothesis]], requests: Sequence[Request], config: SearchConfig
+        self, results: list[list[Hypothesis]], requests: Sequence[_Request], config: SearchConfig
     ) -> None:
         """As CTranslate2 searches, each sentence as if it were alone.
 
         CTranslate2 has one length limit for a group. Where a sentence had not ended before its own, the longer one of
         its neighbours may have changed its search: it is searched again, beside sentences of the same limit.
         """
-        late: defaultdict[int, list[Request]] = defaultdict(list)
-        for group, answers in self._search_all(token_groups(requests, config), config):
+        late: defaultdict[int, list[_Request]] = defaultdict(list)
+        for group, answers in self._search_all(_groups(requests, config), config):
             for request, limit, found in zip(group.requests, group.limits, answers, strict=True):
-                results[request.place] = _best(found, config)
+                results[request.index] = _best(found, config)
                 if limit < max(group.limits) and any(len(one.ids) + 1 >= limit for one in found):
                     late[limit].append(request)
-        again = itertools.chain.from_iterable(token_groups(alike, config) for alike in late.values())
+        again = itertools.chain.from_iterable(_groups(alike, config) for alike in late.values())
         for group, answers in self._search_all(again, config):
             for request, found in zip(group.requests, answers, strict=True):
-                results[request.place] = _best(found, config)
+                results[request.index] = _best(found, config)
 
-    def _fall_back(self, results: list[list[Hypothesis]], requests: Sequence[Request], config: SearchConfig) -> None:
-        found = self._fallback().translate(
-            [request.source_ids for request in requests],
-            config,
-            [request.prefix for request in requests],
-            [request.key for request in requests],
-        )
+    def _fall_back(self, results: list[list[Hypothesis]], requests: Sequence[_Request], config: SearchConfig) -> None:
+        found = self._fallback().translate([request.sentence for request in requests], config)
         for request, hypotheses in zip(requests, found, strict=True):
-            results[request.place] = hypotheses
+            results[request.index] = hypotheses
 
     def _search_all(
-        self, groups: Iterable[Sequence[Request]], config: SearchConfig
+        self, groups: Iterable[Sequence[_Request]], config: SearchConfig
     ) -> Iterator[tuple[_Group, list[list[Hypothesis]]]]:
         """Groups and the hypotheses of their sentences, as many as the beam is wide; some groups run ahead."""
         options = _options(config)
         running: deque[tuple[_Group, list[Any]]] = deque()
         for members in groups:
-            sources, prefixes = [member.source_ids for member in members], [member.prefix for member in members]
-            group = _Group(members, length_limits(self, sources, config, prefixes))
+            sentences = [member.sentence for member in members]
+            group = _Group(members, length_limits(sentences, config, self.max_length))
             running.append((group, self._submit(group, options)))
             if len(running) > GROUPS_AHEAD * self._translator.num_translators:
                 group, answers = running.popleft()
@@ -230,10 +217,10 @@ class CTranslate2Engine:
 
     def _submit(self, group: _Group, options: dict[str, Any]) -> list[Any]:
         begun = None
-        if any(request.prefix for request in group.requests):
-            begun = [_to_pieces(request.prefix, self._target_pieces) or None for request in group.requests]
+        if any(request.sentence.prefix for request in group.requests):
+            begun = [_to_pieces(request.sentence.prefix, self._target_pieces) or None for request in group.requests]
         return self._translator.translate_batch(
-            [_to_pieces(request.source_ids, self._source_pieces) for request in group.requests],
+            [_to_pieces(request.sentence.source_ids, self._source_pieces) for request in group.requests],
             begun,
             max_decoding_length=max(group.limits),
             asynchronous=True,
@@ -263,20 +250,26 @@ class CTranslate2Engine:
         log_prob = before + score * max(length, 1) ** _length_penalty(config)
         return Hypothesis(ids, log_prob, normalized_score(log_prob, length, config.length_penalty), finished)
 
-    def _prefix_log_probs(self, requests: Sequence[Request]) -> list[float]:
-        begun = [request for request in requests if request.prefix]
+    def _prefix_log_probs(self, requests: Sequence[_Request]) -> list[float]:
+        begun = [request for request in requests if request.sentence.prefix]
         if not begun:
             return [0.0] * len(requests)
         scored = self._translator.score_batch(
-            [_to_pieces(request.source_ids, self._source_pieces) for request in begun],
-            [_to_pieces(request.prefix, self._target_pieces) for request in begun],
+            [_to_pieces(request.sentence.source_ids, self._source_pieces) for request in begun],
+            [_to_pieces(request.sentence.prefix, self._target_pieces) for request in begun],
             max_input_length=0,
         )
         totals = {
-            request.place: sum(result.log_probs[: len(request.prefix)])
+            request.index: sum(result.log_probs[: len(request.sentence.prefix)])
             for request, result in zip(begun, scored, strict=True)
         }
-        return [totals.get(request.place, 0.0) for request in requests]
+        return [totals.get(request.index, 0.0) for request in requests]
+
+
+def _groups(requests: Sequence[_Request], config: SearchConfig) -> Iterator[list[_Request]]:
+    lengths = [(len(request.sentence.source_ids) + 1) * rows_per_sentence(config) for request in requests]
+    for indices in token_groups(lengths, config.batch_tokens):
+        yield [requests[index] for index in indices]
 
 
 def _is_whole(folder: Path) -> bool:

@@ -11,21 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from pydantic import ValidationError
 
 from seq2seq import runtime as runtimes
 from seq2seq.config import SearchConfig
 from seq2seq.config_problems import describe
 from seq2seq.errors import ModelError, UserError, did_you_mean
+from seq2seq.inference.batching import Engine
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine, cached_folder
-from seq2seq.inference.engines import Engine, TorchEngine
-from seq2seq.inference.steps import EnsembleSteps, TransformerSteps, lay_long_rows
+from seq2seq.inference.engines import TorchEngine
+from seq2seq.inference.steps import EnsembleSteps, TransformerSteps
 from seq2seq.interop import ctranslate2
-from seq2seq.model.int8 import quantize
 from seq2seq.processes import usable_processors
 from seq2seq.runtime import Runtime
-from seq2seq.shortlist import Shortlist
 from seq2seq.store.model_folder import LoadedModel, find_model, load_model
 from seq2seq.text.tokenizer import TokenizerPair
 
@@ -51,7 +49,6 @@ def load_engine(
     precision: str | None = None,
     threads: int | None = None,
     search: Mapping[str, Any] | None = None,
-    shortlist: str | Path | None = None,
 ) -> Loaded:
     """Load models and open the engine that runs them.
 
@@ -59,23 +56,17 @@ def load_engine(
         paths: the models; None is the newest run.
         engine: `auto` is ctranslate2 where it is installed and can run the model, else torch; None is what a folder is
             for, which is ctranslate2 for one that was converted and torch for all others.
-        quantization: number format of the weights, before `precision`: in ctranslate2 any of its own, in torch int8.
+        quantization: number format of the weights in ctranslate2, before `precision`.
         device: auto, cpu, cuda, cuda:1 or mps.
         precision: number format of matrix products; None is float32.
         threads: processor threads; None is all.
         search: keys that override the model's own search settings.
-        shortlist: a file of `s2s shortlist`; torch then computes no other target pieces than a batch may need.
 
     Raises:
-        ModelError: there is no model, it is damaged, is no translation model, or does not fit the others or the
-            shortlist.
+        ModelError: there is no model, it is damaged, is no translation model, or does not fit the others.
         UserError: a device, precision, engine or search setting that does not exist or is not possible.
     """
     folders = [find_model(path) for path in paths]
-    if shortlist is not None:
-        if engine == "ctranslate2" or any(map(ctranslate2.is_ctranslate2, folders)):
-            raise UserError("a shortlist is for torch; leave out --shortlist, or use --engine torch")
-        engine = "torch"
     if any(map(ctranslate2.is_ctranslate2, folders)):
         for name, value in (("quantization", quantization), ("precision", precision)):
             if value is not None:
@@ -86,7 +77,7 @@ def load_engine(
         return _load_converted(folders, engine, device, threads, search or {})
     models = [load_model(folder) for folder in folders]
     _check_models(models)
-    config = override_search(models[0].search, search or {})
+    config = override_search(models[0].description.search, search or {})
     runtime = runtimes.start(device, precision, threads)
     if engine == "ctranslate2" and len(models) > 1:
         raise UserError("an ensemble runs in torch alone; leave out --engine ctranslate2, or name one model")
@@ -95,7 +86,11 @@ def load_engine(
     if engine == "ctranslate2" or (engine == "auto" and _can_convert(models, runtime, config)):
         chosen: Engine = _convert(models[0], runtime, quantization, threads)
     else:
-        chosen = _torch_engine(models, runtime, quantization, shortlist)
+        if quantization:
+            raise UserError(
+                f"quantization {quantization}: ctranslate2 has it; add --engine ctranslate2, or use --precision"
+            )
+        chosen = _torch_engine(models, runtime)
     return Loaded(chosen, models[0].tokenizers, config)
 
 
@@ -122,8 +117,8 @@ def _load_converted(
         reason = "an ensemble" if len(folders) > 1 else "--engine torch"
         folder = next(folder for folder in folders if ctranslate2.is_ctranslate2(folder))
         raise UserError(f"{folder}: a CTranslate2 folder, not for {reason}; name the model that it was made from")
-    described = ctranslate2.read_description(folders[0])
-    config = override_search(described.search, search)
+    description, tokenizers, _ = ctranslate2.read_description(folders[0])
+    config = override_search(description.search, search)
     if config.sample and "seed" in search:
         raise UserError(
             f"{folders[0]}: a CTranslate2 folder, which cannot repeat draws by a seed; leave out --seed, or name the "
@@ -133,9 +128,9 @@ def _load_converted(
         logger.warning("%s: a CTranslate2 folder, whose draws differ from run to run", folders[0])
     where = str(runtimes.start(device, None, threads).device)
     opened = CTranslate2Engine(
-        folders[0], described.tokenizers, described.max_length, where, threads or usable_processors()
+        folders[0], tokenizers, description.model.max_length, where, threads or usable_processors()
     )
-    return Loaded(opened, described.tokenizers, config)
+    return Loaded(opened, tokenizers, config)
 
 
 def _can_convert(models: Sequence[LoadedModel], runtime: Runtime, config: SearchConfig) -> bool:
@@ -160,32 +155,18 @@ def _convert(model: LoadedModel, runtime: Runtime, quantization: str | None, thr
     )
 
 
-def _torch_engine(
-    models: Sequence[LoadedModel],
-    runtime: Runtime,
-    quantization: str | None = None,
-    shortlist: str | Path | None = None,
-) -> TorchEngine:
-    if quantization not in (None, "int8"):
-        raise UserError(f"quantization {quantization}: torch has int8; add --engine ctranslate2, or use --precision")
-    if quantization and (runtime.device.type != "cpu" or runtime.precision != torch.float32):
-        raise UserError("quantization int8: torch has it on CPUs alone, and without --precision; leave one out")
-    members = []
-    for loaded in models:
-        model = loaded.model.to(runtime.device, runtime.precision)
-        if quantization:
-            model = quantize(model)
-        elif runtime.device.type == "cpu" and runtime.precision == torch.float32:
-            model = lay_long_rows(model)
-        members.append(TransformerSteps(model, loaded.tokenizers, runtime.device))
-    needed = None if shortlist is None else Shortlist.load(Path(shortlist), models[0].tokenizers)
-    return TorchEngine(members[0] if len(members) == 1 else EnsembleSteps(members), shortlist=needed)
+def _torch_engine(models: Sequence[LoadedModel], runtime: Runtime) -> TorchEngine:
+    members = [
+        TransformerSteps(loaded.model.to(runtime.device, runtime.precision), loaded.tokenizers, runtime.device)
+        for loaded in models
+    ]
+    return TorchEngine(members[0] if len(members) == 1 else EnsembleSteps(members))
 
 
 def _check_models(models: Sequence[LoadedModel]) -> None:
     for model in models:
-        if model.task != "translation":
-            raise ModelError(f"{model.folder}: a {model.task} model; s2s classify is for those")
+        if model.description.task != "translation":
+            raise ModelError(f"{model.folder}: a {model.description.task} model; s2s classify is for those")
         if model.tokenizers.fingerprint != models[0].tokenizers.fingerprint:
             first = models[0].folder
             raise ModelError(f"{model.folder}: its vocabulary is not that of {first}; an ensemble needs one vocabulary")

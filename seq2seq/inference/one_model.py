@@ -22,8 +22,8 @@ class OneModel:
     """What a model of the other task is told."""
 
     def __init__(self, loaded: LoadedModel, runtime: Runtime, batch_tokens: int = BATCH_TOKENS):
-        if loaded.task != self.task:
-            raise ModelError(f"{loaded.folder}: a {loaded.task} model; {self.other_command}")
+        if loaded.description.task != self.task:
+            raise ModelError(f"{loaded.folder}: a {loaded.description.task} model; {self.other_command}")
         self.batch_tokens = batch_tokens
         self._runtime = runtime
         self._model = loaded.model.to(runtime.device).eval()

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from seq2seq.data.batches import TranslationBatch, collate_translation
 from seq2seq.data.sources import Pair
+from seq2seq.inference.batching import token_groups
 from seq2seq.inference.one_model import BATCH_TOKENS, OneModel
-from seq2seq.inference.steps import never_generated
 from seq2seq.lines import as_one_line
 from seq2seq.memory import in_parts
 from seq2seq.runtime import Runtime
@@ -64,7 +64,7 @@ class Scorer(OneModel):
         super().__init__(loaded, runtime, batch_tokens)
         self._model.to(runtime.precision)
         self._tokenizers = loaded.tokenizers
-        self._left_out = list(never_generated(loaded.tokenizers)) if loaded.search.renormalize else []
+        self._left_out = list(loaded.tokenizers.never_generated) if loaded.description.search.renormalize else []
         self._part_length = self._model.config.max_length - 1  # the end of the source, the start of the target
 
     def score(self, pairs: Sequence[Pair | tuple[str, str]]) -> list[PairScore]:
@@ -85,7 +85,8 @@ class Scorer(OneModel):
         ]
         log_probs = torch.zeros(len(sides), dtype=torch.float64)
         counts, num_parts = [1] * len(sides), [0] * len(sides)
-        for indices in _groups(parts, self.batch_tokens):
+        lengths = [max(len(part.source), len(part.target)) + 1 for part in parts]
+        for indices in token_groups(lengths, self.batch_tokens):
             scores = self._score_parts([parts[index] for index in indices])
             log_probs.index_add_(0, torch.tensor([parts[index].pair for index in indices]), scores)
         for part in parts:
@@ -143,18 +144,3 @@ class Scorer(OneModel):
 
 def _clean(text: str) -> str:
     return SURROGATES.sub("\ufffd", as_one_line(text))
-
-
-def _groups(parts: Sequence[_Part], batch_tokens: int) -> Iterator[list[int]]:
-    """Places of parts of about equal lengths, the longest first; as many together as fit the budget on either side."""
-    sizes = [(len(part.target) + 1, len(part.source) + 1) for part in parts]
-    group: list[int] = []
-    widest = 0
-    for place in sorted(range(len(parts)), key=lambda place: sizes[place], reverse=True):
-        widest = max(widest, *sizes[place])
-        if group and widest * (len(group) + 1) > batch_tokens:
-            yield group
-            group, widest = [], max(sizes[place])
-        group.append(place)
-    if group:
-        yield group

@@ -4,6 +4,7 @@
 training for validation, so that all of them see the same translations. What it answers with is a `Translation`.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
@@ -12,11 +13,11 @@ from typing import Any
 
 from seq2seq.config import SearchConfig
 from seq2seq.errors import DataError
+from seq2seq.inference.batching import Engine
 from seq2seq.inference.degeneration import EMPTY, REPAIRED, line_flags, remedy, symptoms
-from seq2seq.inference.engines import Engine
 from seq2seq.inference.loading import EngineName, load_engine
 from seq2seq.lines import as_one_line
-from seq2seq.search.base import Hypothesis, normalized_score
+from seq2seq.search.base import Hypothesis, Sentence, normalized_score
 from seq2seq.text.splitting import language_tag, split_text
 from seq2seq.text.tokenizer import SURROGATES, TokenizerPair
 
@@ -102,19 +103,18 @@ class Translator:
         device: str = "auto",
         precision: str | None = None,
         threads: int | None = None,
-        shortlist: str | Path | None = None,
         **search: Any,
     ) -> "Translator":
         """Load a model folder or a run folder (then its best model); several are an ensemble; none is the newest run.
 
-        `precision` None computes in float32; `search` overrides keys of the model's own search settings; `engine`,
-        `quantization` and `shortlist` are those of `load_engine`.
+        `precision` None computes in float32; `search` overrides keys of the model's own search settings; `engine`
+        and `quantization` are those of `load_engine`.
 
         Raises:
             ModelError: there is no model, it is damaged, is no translation model, or does not fit the others.
             UserError: an engine, device, precision or search setting that does not exist or is not possible.
         """
-        loaded = load_engine(paths or (None,), engine, quantization, device, precision, threads, search, shortlist)
+        loaded = load_engine(paths or (None,), engine, quantization, device, precision, threads, search)
         return cls(loaded.engine, loaded.tokenizers, loaded.search)
 
     def translate(
@@ -216,26 +216,20 @@ class Translator:
 
     def _answers(self, parts: Sequence[_Part]) -> list[_Answer]:
         """Search, look at what came out, and search again where that may help."""
-        answers: dict[int, _Answer] = {}
-
-        def again(place: int, hypotheses: Sequence[Hypothesis]) -> SearchConfig | None:
-            part = parts[place]
-            answer = answers[place] = self._answer(part, hypotheses)
-            return remedy(answer.flags, len(part.ids), self.config) if answer.flags and self._repair else None
-
-        found = self._engine.translate(
-            [part.ids for part in parts],
-            self.config,
-            [part.prefix for part in parts],
-            [part.key for part in parts],
-            again,
-        )
-        for place, (part, hypotheses) in enumerate(zip(parts, found, strict=True)):
-            if hypotheses is not answers[place].hypotheses:
-                second = self._answer(part, hypotheses)
+        sentences = [Sentence(part.ids, part.prefix, part.key) for part in parts]
+        found = self._engine.translate(sentences, self.config)
+        answers = [self._answer(part, hypotheses) for part, hypotheses in zip(parts, found, strict=True)]
+        wanted: defaultdict[SearchConfig, list[int]] = defaultdict(list)
+        for index, answer in enumerate(answers if self._repair else ()):
+            if answer.flags and (other := remedy(answer.flags, len(parts[index].ids), self.config)):
+                wanted[other].append(index)
+        for other, indices in wanted.items():
+            found = self._engine.translate([sentences[index] for index in indices], other)
+            for index, hypotheses in zip(indices, found, strict=True):
+                second = self._answer(parts[index], hypotheses)
                 if not second.flags:
-                    answers[place] = replace(second, flags=(*answers[place].flags, REPAIRED))
-        return [answers[place] for place in range(len(parts))]
+                    answers[index] = replace(second, flags=(*answers[index].flags, REPAIRED))
+        return answers
 
     def _answer(self, part: _Part, hypotheses: Sequence[Hypothesis]) -> _Answer:
         return _Answer(hypotheses, symptoms(part.text, part.ids, self._text(hypotheses[0]), hypotheses[0]))

@@ -4,9 +4,7 @@
 from coming out by the output bias, so that every program that runs the folder gets what our own search gives.
 """
 
-import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +13,14 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from seq2seq import ranges
-from seq2seq.config import ModelConfig, SearchConfig
+from seq2seq.config import ModelConfig
 from seq2seq.config_problems import describe, unwritable
+from seq2seq.description import ModelDescription
 from seq2seq.errors import MissingDependency, ModelError
+from seq2seq.files import DamagedFile, read_object, record, verify, write_object
 from seq2seq.model.attention import CrossAttention, SelfAttention
 from seq2seq.model.layers import FeedForward, TokenEmbedding
 from seq2seq.model.transformer import Transformer
-from seq2seq.tensors import DamagedFile, read_object, record, verify
 from seq2seq.text.marian_tokenizer import load_tokenizers
 from seq2seq.text.tokenizer import TokenizerPair
 
@@ -33,21 +31,6 @@ WEIGHTS, DESCRIPTION = "model.bin", "seq2seq.json"
 # Added to the logits of what never comes out; within the range of float16.
 NEVER = -1e4
 FORMAT = "seq2seq ctranslate2"
-
-
-@dataclass(frozen=True)
-class Described:
-    """What CTranslate2's own files do not say of a model: how text becomes pieces, and how to search."""
-
-    tokenizers: TokenizerPair
-    max_length: int
-    """Most positions of a source or a target, special ids included."""
-    search: SearchConfig
-    quantization: str
-    source_language: str | None
-    target_language: str | None
-    model: ModelConfig | None = None
-    """The architecture; CTranslate2 itself has no use for it, and older folders do not say it."""
 
 
 def is_installed() -> bool:
@@ -78,8 +61,10 @@ def ctranslate2_obstacles(tokenizers: TokenizerPair) -> list[str]:
     return list(_obstacles(tokenizers))
 
 
-def write_ctranslate2(folder: Path, model: Transformer, described: Described) -> None:
-    """Write `model` and what is `described` into `folder`, which exists.
+def write_ctranslate2(
+    folder: Path, model: Transformer, description: ModelDescription, tokenizers: TokenizerPair, quantization: str
+) -> None:
+    """Write a model into `folder`, which exists.
 
     Sources are given as pieces without their end, which the engine adds.
 
@@ -87,26 +72,17 @@ def write_ctranslate2(folder: Path, model: Transformer, described: Described) ->
         ModelError: CTranslate2 cannot run the model; the message names each obstacle.
         MissingDependency: ctranslate2 is not installed.
     """
-    tokenizers = described.tokenizers
     if obstacles := ctranslate2_obstacles(tokenizers):
         raise ModelError(f"CTranslate2 cannot run this model: {'; '.join(obstacles)}")
     spec = _specification(model, tokenizers)
     spec.validate()
-    spec.optimize(quantization=None if described.quantization == "float32" else described.quantization)
+    spec.optimize(quantization=None if quantization == "float32" else quantization)
     spec.save(str(folder))
     tokenizers.save(folder)
     files = {path.name: record(path) for path in sorted(folder.iterdir())}
-    values = {
-        "format": FORMAT,
-        "files": files,
-        "max_length": described.max_length,
-        "quantization": described.quantization,
-        "search": described.search.model_dump(mode="json"),
-        "source_language": described.source_language,
-        "target_language": described.target_language,
-        "model": model.config.model_dump(mode="json"),
-    }
-    (folder / DESCRIPTION).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    described = description.model_dump(mode="json", exclude={"classifier", "labels", "label_names"})
+    values = {"format": FORMAT, "quantization": quantization, **described, "files": files}
+    write_object(folder / DESCRIPTION, values)
 
 
 def is_ctranslate2(folder: Path) -> bool:
@@ -114,8 +90,9 @@ def is_ctranslate2(folder: Path) -> bool:
     return (folder / DESCRIPTION).is_file() and (folder / WEIGHTS).is_file()
 
 
-def read_description(folder: Path) -> Described:
-    """What `write_ctranslate2` wrote beside CTranslate2's own files, all of which are as they were.
+def read_description(folder: Path) -> tuple[ModelDescription, TokenizerPair, str]:
+    """What `write_ctranslate2` wrote beside CTranslate2's own files, all of which are as they were: the model, its
+    tokenizers, and the number format of its weights.
 
     Raises:
         ModelError: a file is missing or damaged.
@@ -129,26 +106,13 @@ def read_description(folder: Path) -> Described:
         files = values["files"]
         for name, recorded in {WEIGHTS: files[WEIGHTS], **files}.items():
             verify(folder / Path(name).name, recorded)
-        return Described(
-            tokenizers=load_tokenizers(folder, files),
-            max_length=ranges.LENGTH.check(values["max_length"]),
-            search=SearchConfig.model_validate(values["search"]),
-            quantization=str(values["quantization"]),
-            source_language=_language(values, "source_language"),
-            target_language=_language(values, "target_language"),
-            model=ModelConfig.model_validate(values["model"]) if "model" in values else None,
-        )
+        description = ModelDescription.model_validate(values)
+        return description, load_tokenizers(folder, files), str(values["quantization"])
     except ValidationError as error:
         problem = describe(error.errors()[0])
         raise ModelError(f"{folder}: damaged CTranslate2 folder ({problem}); convert the model again") from error
     except (DamagedFile, KeyError, TypeError, ValueError, AttributeError) as error:
         raise ModelError(f"{folder}: damaged CTranslate2 folder ({error}); convert the model again") from error
-
-
-def _language(values: dict[str, Any], key: str) -> str | None:
-    if isinstance(language := values.get(key), str | None):
-        return language
-    raise DamagedFile(f"{DESCRIPTION}: {key} is no text")
 
 
 def _obstacles(tokenizers: TokenizerPair) -> Iterator[str]:
@@ -207,7 +171,7 @@ def _output_bias(model: Transformer, tokenizers: TokenizerPair) -> np.ndarray:
     target = tokenizers.target
     bias = model.output_bias
     bias = torch.zeros(target.vocab_size) if bias is None else bias.detach().clone().float()
-    bias[sorted({target.pad_id, target.start_id} - {target.eos_id})] = NEVER
+    bias[list(tokenizers.never_generated)] = NEVER
     return _array(bias)
 
 

@@ -26,26 +26,21 @@ class StepModel(Protocol):
     eos_id: int
     suppressed: tuple[int, ...]
     """Ids that never come out."""
-    stand_ins: tuple[int, ...]
-    """More ids that never come out: those that stand for a part of the vocabulary that was left out, and whose
-    probabilities always count."""
     max_length: int
     """Most steps that one sentence can take."""
     device: torch.device
-    """Where `step` wants its ids and leaves its logits."""
+    """Where `step` takes ids and returns log-probabilities."""
 
     def start(self, source_ids: Sequence[Sequence[int]], beam_size: int, max_length: int) -> Any:
         """Read the sources; the state has `beam_size` rows a sentence, which all begin with the start id, and room for
         `max_length` steps."""
 
     def step(self, token_ids: Tensor, state: Any) -> Tensor:
-        """Logits (R, V) in float32 of what follows `token_ids` (R,): not normalised, and the caller's to write into."""
+        """Log-probabilities (R, V) in float32 of what follows `token_ids` (R,); the caller may write into them."""
 
-    def reorder(self, state: Any, rows: Tensor) -> None:
-        """Row i goes on from what row `rows[i]` (R,) was; rows never leave their sentence."""
-
-    def select(self, state: Any, sentences: Tensor) -> None:
-        """Keep these sentences (B',) with all their rows, in this order; most stand where they stood."""
+    def reorder(self, state: Any, rows: Tensor, sentences: Tensor | None = None) -> None:
+        """Row i continues what row `rows[i]` (R',) was. Rows stay within their sentence; with `sentences` (B',) only
+        those are kept, in this order."""
 
 
 @dataclass(frozen=True)
@@ -79,28 +74,21 @@ def normalized_score(log_prob: float, length: int, length_penalty: float) -> flo
 
 
 def length_limits(
-    model: StepModel,
-    source_ids: Sequence[Sequence[int]],
+    sentences: Sequence[Sentence],
     config: SearchConfig,
-    prefixes: Sequence[Sequence[int]] | None,
+    max_length: int,
 ) -> list[int]:
     """For each sentence the most tokens of its translation, end included.
 
-    It is max_length_ratio * source length + max_length_offset, no less than a forced prefix and the minimum length
-    need, and no more than the model can take.
+    It is max_length_ratio * source length + max_length_offset, at least what a forced prefix and the minimum length
+    need, and at most `max_length`, which is the model's.
     """
-    prefix_lengths = [len(prefix) for prefix in prefixes] if prefixes is not None else [0] * len(source_ids)
-    return [
-        min(
-            max(
-                int(config.max_length_ratio * len(ids)) + config.max_length_offset,
-                prefix_length + 1,
-                config.min_length + 1,
-            ),
-            model.max_length,
-        )
-        for ids, prefix_length in zip(source_ids, prefix_lengths, strict=True)
-    ]
+
+    def limit(sentence: Sentence) -> int:
+        by_source = int(config.max_length_ratio * len(sentence.source_ids)) + config.max_length_offset
+        return min(max(by_source, len(sentence.prefix) + 1, config.min_length + 1), max_length)
+
+    return [limit(sentence) for sentence in sentences]
 
 
 def rows_per_sentence(config: SearchConfig) -> int:

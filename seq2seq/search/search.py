@@ -3,21 +3,15 @@
 from collections.abc import Sequence
 
 from seq2seq.config import SearchConfig
-from seq2seq.search.base import Hypothesis, StepModel
+from seq2seq.search.base import Hypothesis, Sentence, StepModel
 from seq2seq.search.beam import beam_search
 from seq2seq.search.greedy import greedy_search, sample_search
 
 
-def search(
-    model: StepModel,
-    source_ids: Sequence[Sequence[int]],
-    config: SearchConfig,
-    prefixes: Sequence[Sequence[int]] | None = None,
-    sentence_keys: Sequence[int] | None = None,
-) -> list[list[Hypothesis]]:
+def search(model: StepModel, sentences: Sequence[Sentence], config: SearchConfig) -> list[list[Hypothesis]]:
     """Sample, search greedily or keep a beam, as `config` says; see the three functions."""
     if config.sample:
-        return sample_search(model, source_ids, config, prefixes, sentence_keys)
+        return sample_search(model, sentences, config)
     if config.beam_size == 1:
-        return greedy_search(model, source_ids, config, prefixes, sentence_keys)
-    return beam_search(model, source_ids, config, prefixes, sentence_keys)
+        return greedy_search(model, sentences, config)
+    return beam_search(model, sentences, config)

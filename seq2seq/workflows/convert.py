@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seq2seq import atomic, hub
+from seq2seq.description import ModelDescription
 from seq2seq.errors import CheckpointError, DataError, ModelError, RunError, UserError
-from seq2seq.inference.ctranslate2_engine import CTranslate2Engine, describe
+from seq2seq.inference.ctranslate2_engine import CTranslate2Engine
 from seq2seq.inference.loading import load_engine
 from seq2seq.inference.translator import Translator
 from seq2seq.interop.argos import SUFFIX, ArgosLanguages, argos_obstacles, write_argos
 from seq2seq.interop.ctranslate2 import DESCRIPTION, write_ctranslate2
-from seq2seq.interop.marian import MarianModel, marian_obstacles, read_marian, write_marian
+from seq2seq.interop.marian import marian_obstacles, read_marian, write_marian
 from seq2seq.lines import read_lines
-from seq2seq.store.model_card import short_card
-from seq2seq.store.model_folder import LoadedModel, config_of, find_model, load_marian, load_model, save_model
+from seq2seq.store.model_card import front_matter, short_card
+from seq2seq.store.model_folder import LoadedModel, find_model, load_marian, load_model, save_model
 from seq2seq.tensors import distinct
 from seq2seq.workflows.probe import Comparison, builtin_sentences, compare, least_chrf
 
@@ -62,14 +63,8 @@ def import_marian(folder: Path, output: Path, torch_file: bool = False) -> Path:
     if not folder.is_dir() and hub.is_hub_name(folder):
         folder = hub.fetch_model(folder, torch_file)
     loaded = load_marian(folder, torch_file)
-    config = config_of(loaded)
-    return save_model(
-        output,
-        model_state=distinct(loaded.model.state_dict(keep_vars=True)),
-        config=config,
-        tokenizers=loaded.tokenizers,
-        card=short_card(config, output.name, [f"Converted from the Marian folder `{name.name}`."]),
-    )
+    card = short_card(loaded.description, output.name, [f"Converted from the Marian folder `{name.name}`."])
+    return save_model(output, loaded.model.state_dict(keep_vars=True), loaded.description, loaded.tokenizers, card)
 
 
 def export_marian(model: Path, output: Path) -> Path:
@@ -81,18 +76,15 @@ def export_marian(model: Path, output: Path) -> Path:
     """
     _check_new(output)
     loaded = _load_translation(model)
-    config = loaded.model.config
-    if obstacles := marian_obstacles(config, loaded.tokenizers):
+    if obstacles := marian_obstacles(loaded.description.model, loaded.tokenizers):
         raise ModelError(f"{loaded.folder}: a Marian folder cannot hold this model: {'; '.join(obstacles)}")
     weights = distinct(loaded.model.state_dict(keep_vars=True))
-    marian = MarianModel(
-        config, loaded.tokenizers, weights, loaded.search, loaded.source_language, loaded.target_language
-    )
     with _writing(output) as folder:
-        write_marian(folder, marian)
-        (folder / "README.md").write_text(_card(loaded), encoding="utf-8")
-        again = read_marian(folder)
-        if again.search != loaded.search or again.tokenizers.fingerprint != loaded.tokenizers.fingerprint:
+        write_marian(folder, loaded.description, loaded.tokenizers, weights)
+        (folder / "README.md").write_text(_marian_card(loaded.description, output.name), encoding="utf-8")
+        description, tokenizers, _ = read_marian(folder)
+        same_search = description.search == loaded.description.search
+        if not same_search or tokenizers.fingerprint != loaded.tokenizers.fingerprint:
             raise RunError(f"{output}: the tokenizers or search settings did not come back; the export is not kept")
     return output
 
@@ -108,7 +100,7 @@ def export_ctranslate2(model: Path, output: Path, quantization: str, probe: Prob
     _check_new(output)
     loaded = _load_translation(model)
     with _writing(output) as folder:
-        write_ctranslate2(folder, loaded.model, describe(loaded, quantization))
+        write_ctranslate2(folder, loaded.model, loaded.description, loaded.tokenizers, quantization)
         return _verified(loaded, folder, quantization, probe, force)
 
 
@@ -125,7 +117,8 @@ def export_argos(
         raise UserError(f"{output}: Argos Translate takes files that end in {SUFFIX}; name it {output.stem}{SUFFIX}")
     _check_new(output)
     loaded = _load_translation(model)
-    source, target = languages[0] or loaded.source_language, languages[1] or loaded.target_language
+    description = loaded.description
+    source, target = languages[0] or description.source_language, languages[1] or description.target_language
     if not source or not target:
         raise UserError(f"{loaded.folder}: does not name its languages; give --source-language and --target-language")
     if odd := [code for code in (source, target) if not re.fullmatch("[a-z]{2,3}", code)]:
@@ -136,7 +129,7 @@ def export_argos(
         raise ModelError(f"{loaded.folder}: an Argos package cannot hold this model: {'; '.join(obstacles)}")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        write_ctranslate2(folder, loaded.model, describe(loaded, quantization))
+        write_ctranslate2(folder, loaded.model, loaded.description, loaded.tokenizers, quantization)
         comparison = _verified(loaded, folder, quantization, probe, force)
         own = {DESCRIPTION, "source.spm", "target.spm", "vocab.json", "target_vocab.json"}
         files = tuple(sorted(path.name for path in folder.iterdir() if path.name not in own))
@@ -151,10 +144,10 @@ def _verified(loaded: LoadedModel, folder: Path, quantization: str, probe: Probe
     comparison = compare(
         _texts(Translator.load(loaded.folder)),
         _texts(Translator(exported.engine, exported.tokenizers, exported.search)),
-        probe.lines or builtin_sentences(loaded.source_language),
+        probe.lines or builtin_sentences(loaded.description.source_language),
         least_chrf(quantization, builtin=probe.lines is None),
         probe.references,
-        loaded.target_language,
+        loaded.description.target_language,
         exported.engine.compute_type,
     )
     if not comparison.is_good and not force:
@@ -171,8 +164,10 @@ def _texts(translator: Translator) -> Callable[[Sequence[str]], list[str]]:
 
 def _load_translation(model: Path) -> LoadedModel:
     loaded = load_model(find_model(model))
-    if loaded.task != "translation":
-        raise ModelError(f"{loaded.folder}: a {loaded.task} model; only translation models can be converted")
+    if loaded.description.task != "translation":
+        raise ModelError(
+            f"{loaded.folder}: a {loaded.description.task} model; only translation models can be converted"
+        )
     return loaded
 
 
@@ -191,8 +186,6 @@ def _writing(output: Path) -> Iterator[Path]:
         raise CheckpointError(f"{output}: cannot be written ({error.strerror}); name another place with -o") from error
 
 
-def _card(loaded: LoadedModel) -> str:
-    languages = [language for language in (loaded.source_language, loaded.target_language) if language]
-    front = ["---", *(["language:", *(f'- "{language}"' for language in languages)] if languages else [])]
-    front += ["library_name: transformers", "pipeline_tag: translation", "tags:", "- marian", "---", ""]
-    return "\n".join([*front, "# Marian model", "", "Load it with `AutoTokenizer` and `MarianMTModel`.", ""])
+def _marian_card(description: ModelDescription, title: str) -> str:
+    front = front_matter(description, title, library_name="transformers", tags=["marian"])
+    return f"{front}\n# Marian model\n\nLoad it with `AutoTokenizer` and `MarianMTModel`.\n"

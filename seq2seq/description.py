@@ -1,0 +1,62 @@
+"""What a model is besides its weights and its tokenizers.
+
+`tasks` makes a description of the configuration of a run; `store` and `interop` read and write it beside the weights,
+whatever the format of the folder.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, model_validator
+
+from seq2seq.config import ClassifierConfig, Config, ModelConfig, SearchConfig, Section
+from seq2seq.config_values import Label, displayed_labels
+
+
+class ModelDescription(Section):
+    """One model; frozen. Keys that are not known belong to someone else and are left out."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    task: Literal["translation", "classification"] = "translation"
+    source_language: str | None = None
+    target_language: str | None = None
+    model: ModelConfig
+    classifier: ClassifierConfig = ClassifierConfig()
+    search: SearchConfig = SearchConfig()
+    """The settings to search with where a user names no others."""
+    labels: Annotated[tuple[Label, ...], Field(strict=False)] = ()
+    """Of a classifier, as in its training data, in the order of its outputs."""
+    label_names: dict[str, Label] = Field(default={})
+    """What labels are called in answers, where that is not what the data calls them."""
+    metrics: dict[str, Any] = Field(default={})
+    """Of the validation that the weights were taken at."""
+
+    @model_validator(mode="after")
+    def _labels_differ(self) -> "ModelDescription":
+        displayed_labels(self.labels, self.label_names)
+        return self
+
+    @classmethod
+    def of(cls, config: Config, labels: tuple[str, ...] = (), metrics: dict[str, Any] | None = None):
+        """The model that a run with this configuration trains."""
+        return cls(
+            task=config.task,
+            source_language=config.source_language,
+            target_language=config.target_language,
+            model=config.model,
+            classifier=config.classifier,
+            search=config.search,
+            labels=labels,
+            label_names=config.data.label_names,
+            metrics=metrics or {},
+        )
+
+    @property
+    def languages(self) -> list[str]:
+        """Source and target, as far as they are known."""
+        return [language for language in (self.source_language, self.target_language) if language]
+
+    @property
+    def displayed_labels(self) -> tuple[str, ...]:
+        """The labels as answers call them."""
+        return displayed_labels(self.labels, self.label_names)

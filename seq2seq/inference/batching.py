@@ -1,0 +1,30 @@
+"""The protocol of engines, and how inference groups texts into batches. Nothing here imports torch."""
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from seq2seq.config import SearchConfig
+from seq2seq.search.base import Hypothesis, Sentence
+
+
+class Engine(Protocol):
+    """Translates ids to ids: any number of sentences, in any order, each as if alone."""
+
+    max_length: int
+    """Most positions of a source or a target, special ids included."""
+
+    def translate(self, sentences: Sequence[Sentence], config: SearchConfig) -> list[list[Hypothesis]]:
+        """The hypotheses of each sentence, best first, in the order of the sentences."""
+
+
+def token_groups(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Indices of texts of similar lengths, the longest first, so that memory runs out at the start or never.
+
+    A group holds as many texts as fit `budget` tokens, padding counted, and at least one.
+    """
+    order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
+    start = 0
+    while start < len(order):
+        count = max(1, budget // lengths[order[start]])
+        yield order[start : start + count]
+        start += count
