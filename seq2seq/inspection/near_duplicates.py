@@ -6,7 +6,7 @@ rarer runs of its source, a training example is looked up by every third of its 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from seq2seq.data.spans import Example
@@ -61,17 +61,14 @@ class NearDuplicates:
         num_indexed = Counter(chain.from_iterable(self._owners.values()))
         self._least_shared = [int(LEAST_SHARED / STRIDE * num_indexed[owner]) for owner in range(len(normalised))]
 
-    def matches(self, number: int, texts: tuple[str, ...], normalised: tuple[str, ...]) -> Iterable[tuple[str, Match]]:
+    def matches(self, number: int, texts: tuple[str, ...], normalised: tuple[str, ...]) -> Iterator[tuple[str, Match]]:
         """The held-out examples, equal ones among them, that are near training example `number`."""
         found = list(filter(None, map(self._owners.get, self._runs(normalised[0], STRIDE))))
-        return self._compare(number, texts, normalised, Counter(chain.from_iterable(found))) if found else ()
-
-    def _compare(
-        self, number: int, texts: tuple[str, ...], normalised: tuple[str, ...], candidates: Counter[int]
-    ) -> Iterator[tuple[str, Match]]:
+        if not found:
+            return
         length = len("".join(normalised))
         ngrams: list[frozenset[str]] = []
-        for owner, shared in candidates.items():
+        for owner, shared in Counter(chain.from_iterable(found)).items():
             if shared < self._least_shared[owner] or not 0.6 < length / self._lengths[owner] < 1 / 0.6:
                 continue
             ngrams = ngrams or self._ngrams(normalised)
