@@ -289,7 +289,7 @@ def damage(folder, change):
 
 DAMAGES = {
     "a tensor is missing": (lambda f: damage(f, lambda t: t.pop("model.encoder.layers.0.fc1.weight")), "fc1.weight"),
-    "a tensor too many": (lambda f: damage(f, lambda t: t.update(extra=torch.zeros(2))), "extra is of no use"),
+    "a tensor too many": (lambda f: damage(f, lambda t: t.update(extra=torch.zeros(2))), "extra is unexpected"),
     "other positions": (
         lambda f: damage(f, lambda t: t.update({"model.encoder.embed_positions.weight": torch.zeros(64, 16)})),
         "sinusoidal",

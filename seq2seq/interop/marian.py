@@ -4,7 +4,6 @@
 post-norm with sinusoidal positions, and its decoder starts from padding.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from torch import Tensor
 from seq2seq.config import ModelConfig
 from seq2seq.description import ModelDescription
 from seq2seq.errors import ModelError, shown
+from seq2seq.files import DamagedFile, check_regular, read_object, write_object
 from seq2seq.interop.marian_settings import (
     DEFAULTS,
     SpecialIds,
@@ -28,16 +28,7 @@ from seq2seq.interop.marian_settings import (
 from seq2seq.interop.marian_weights import BIAS, from_marian, to_marian
 from seq2seq.lines import UNWRITABLE
 from seq2seq.model.transformer import Transformer
-from seq2seq.tensors import (
-    DamagedFile,
-    as_weights,
-    check_regular,
-    distinct,
-    mismatch,
-    read_object,
-    read_tensors,
-    write_tensors,
-)
+from seq2seq.tensors import as_weights, distinct, mismatch, read_tensors, write_tensors
 from seq2seq.text.marian_tokenizer import (
     EOS,
     PAD,
@@ -138,15 +129,15 @@ def write_marian(
         raise ModelError(f"a Marian folder cannot hold this model: {'; '.join(obstacles)}")
     ids = SpecialIds(tokenizers.target.pad_id, tokenizers.target.eos_id, tokenizers.target.start_id)
     sizes = tokenizers.source.vocab_size, tokenizers.target.vocab_size
-    _write_json(folder / CONFIG, model_values(config, *sizes, ids))
-    _write_json(folder / GENERATION, generation_values(config, description.search, ids))
-    _write_json(folder / TOKENIZER, _tokenizer_values(description, tokenizers))
+    write_object(folder / CONFIG, model_values(config, *sizes, ids))
+    write_object(folder / GENERATION, generation_values(config, description.search, ids))
+    write_object(folder / TOKENIZER, _tokenizer_values(description, tokenizers))
     write_tensors(folder / WEIGHTS, to_marian(weights, config), metadata={"format": "pt"})
     (folder / SOURCE_FILE).write_bytes(tokenizers.source.model_bytes)
     (folder / TARGET_FILE).write_bytes(tokenizers.target.model_bytes)
-    _write_json(folder / VOCABULARY_FILE, vocabulary_of(tokenizers.source))
+    write_object(folder / VOCABULARY_FILE, vocabulary_of(tokenizers.source))
     if not tokenizers.shared:
-        _write_json(folder / TARGET_VOCABULARY_FILE, vocabulary_of(tokenizers.target))
+        write_object(folder / TARGET_VOCABULARY_FILE, vocabulary_of(tokenizers.target))
 
 
 def vocabulary_of(tokenizer: Tokenizer | MarianTokenizer) -> dict[str, int]:
@@ -257,7 +248,3 @@ def _tokenizer_values(description: ModelDescription, tokenizers: TokenizerPair) 
         "model_max_length": description.model.max_length,
         "separate_vocabs": not tokenizers.shared,
     }
-
-
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

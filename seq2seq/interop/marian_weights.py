@@ -61,7 +61,7 @@ def from_marian(theirs: Mapping[str, Tensor], config: ModelConfig, problems: lis
     for name in POSITIONS:
         if name in left and not _are_sinusoids(left.pop(name), config):
             problems.append(f"tensor {name} does not hold sinusoidal positions")
-    problems += [f"tensor {name} is of no use" for name in sorted(left)]
+    problems += [f"tensor {name} is unexpected" for name in sorted(left)]
     return ours
 
 

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from seq2seq import atomic
 from seq2seq.errors import CheckpointError
-from seq2seq.tensors import DamagedFile, read_object, read_tensors, record, verify, write_tensors
+from seq2seq.files import DamagedFile, read_object, record, verify
+from seq2seq.tensors import read_tensors, write_tensors
 
 FORMAT_VERSION = 1
 MANIFEST, STATE = "manifest.json", "state.json"
