@@ -133,7 +133,7 @@ def prepare_tokenizers(inputs: Inputs, folder: Path | None, runtime: Runtime) ->
         with atomic.new_folder(folder) as temporary:
             _new_tokenizers(inputs, runtime).save(temporary)
     runtime.barrier()
-    tokenizers, initial = load_tokenizers(folder, [path.name for path in folder.iterdir()]), inputs.initial
+    tokenizers, initial = load_tokenizers(folder), inputs.initial
     if initial is not None and initial.tokenizers.fingerprint != tokenizers.fingerprint:
         raise ModelError(
             f"training.init_from: {initial.folder} has another vocabulary than {folder}, with which this run began; "
