@@ -4,6 +4,7 @@ Training writes `best/` through `save_model`; translation, classification and in
 `load_model`. Only the named files are read, none of them can hold code, and each is checked before it is believed.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from seq2seq import atomic, hub
+from seq2seq import atomic, config_file, hub
 from seq2seq.config import Config
 from seq2seq.config_problems import describe, unwritable
 from seq2seq.description import ModelDescription
@@ -26,9 +27,9 @@ from seq2seq.tensors import as_weights, distinct, load_tied, mismatch, read_shap
 from seq2seq.text.marian_tokenizer import TARGET_VOCABULARY_FILE, VOCABULARY_FILE, load_tokenizers
 from seq2seq.text.tokenizer import SOURCE_FILE, TARGET_FILE, TokenizerPair
 
-FORMAT, FORMAT_VERSION = "seq2seq", 1
+FORMAT, FORMAT_VERSION = "seq2seq model", 1
 CONFIG, WEIGHTS, GENERATION, CARD = "config.json", "model.safetensors", "generation_config.json", "README.md"
-RUNS, LATEST, BEST = Path("runs"), "latest", "best"
+RUNS, LATEST, BEST, RUN_CONFIG, RUN_METRICS = Path("runs"), "latest", "best", "config.yaml", "metrics.jsonl"
 # What config.json leaves out; the search settings stand in generation_config.json.
 NOT_IN_CONFIG = {
     "translation": {"search", "classifier", "labels", "label_names"},
@@ -173,9 +174,19 @@ def find_model(path: str | Path | None) -> Path:
     best = atomic.standing(folder / BEST)
     if best.is_dir():
         return best
-    if (folder / "config.yaml").is_file() or (folder / "checkpoints").is_dir():
-        raise ModelError(f"{path}: this run has no best model yet; the first validation writes it")
+    if (folder / RUN_CONFIG).is_file() or (folder / "checkpoints").is_dir():
+        raise ModelError(f"{path}: this run has no best model yet; it comes with {_first_validation(folder)}")
     raise ModelError(f"{path}: not a model folder ({CONFIG} is missing) nor a run folder (best/ is missing)")
+
+
+def _first_validation(run: Path) -> str:
+    try:
+        training = config_file.reread(run / RUN_CONFIG).training
+    except UserError:
+        return "the first validation"
+    if training.init_from:
+        return "the first validation, at the start of training"
+    return f"the first validation, at step {min(training.validate_every, training.max_steps or math.inf):,}"
 
 
 def _check_format(folder: Path, info: Mapping[str, Any]) -> None:

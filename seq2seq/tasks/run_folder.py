@@ -16,7 +16,7 @@ from seq2seq import atomic, config_file
 from seq2seq.config import Config, SourceConfig
 from seq2seq.errors import ConfigError, UserError
 from seq2seq.files import DamagedFile, json_text, read_object
-from seq2seq.store.model_folder import BEST, LATEST, RUNS
+from seq2seq.store.model_folder import BEST, LATEST, RUN_CONFIG, RUN_METRICS, RUNS
 
 logger = getLogger(__name__)
 
@@ -41,12 +41,12 @@ class RunFolder:
 
     def __init__(self, path: Path):
         self.path = path
-        self.config = path / "config.yaml"  # the resolved configuration
+        self.config = path / RUN_CONFIG  # the resolved configuration
         self.identity = path / "identity.json"  # fingerprints of what the run is trained with
         self.tokenizer = path / "tokenizer"
         self.checkpoints = path / "checkpoints"
         self.best = path / BEST  # the model folder of the best model so far
-        self.metrics = path / "metrics.jsonl"  # one JSON object a line
+        self.metrics = path / RUN_METRICS  # one JSON object a line
         self.curves = path / "curves.png"
         self.test_scores = path / "test_scores.json"  # of the best model, and what they were measured with
 
