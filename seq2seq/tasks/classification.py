@@ -51,7 +51,7 @@ class ClassificationTask(Task):
         report = classification_report(gold, answers, self.labels)
         return {name: getattr(report, name) for name in MEASURES}
 
-    def _records(self, dataset: str, scores: Mapping[str, float]) -> list[ScoreRecord]:
+    def score_records(self, dataset: str, scores: Mapping[str, float]) -> list[ScoreRecord]:
         return [ScoreRecord(dataset, name, 100 * scores[name], "percent") for name in MEASURES if name in scores]
 
     def _prepare(self, sources: Sequence[Source], filters: FilterConfig | None) -> TokenCorpus:

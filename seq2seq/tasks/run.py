@@ -151,7 +151,7 @@ class _Run:
             num_parameters=self.num_parameters,
             step=int(metrics["step"]),
             data=self.task.data,
-            scores=[*self.task.score_records(metrics), *tests],
+            scores=[*self.task.score_records("valid", metrics), *tests],
             notes=[*self.task.notes, *notes],
         )
 

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from seq2seq import atomic
-from seq2seq.config import FilterConfig, SourceConfig
+from seq2seq.config import FilterConfig
 from seq2seq.data.batches import MakeBatch, validation_batches
 from seq2seq.data.corpus import TokenCorpus
 from seq2seq.data.filters import PairFilter
@@ -80,8 +80,8 @@ class Task(Protocol):
         """What users get for the examples, in float32."""
 
     def _scores(self, answers: Sequence[str], examples: Sequence[Any]) -> dict[str, float]: ...
-    def _records(self, dataset: str, scores: Mapping[str, float]) -> list[ScoreRecord]:
-        """Scores, of which there may be others, with their signatures."""
+    def score_records(self, dataset: str, scores: Mapping[str, float]) -> list[ScoreRecord]:
+        """The scores of a set with their signatures; `scores` may hold other figures too."""
 
     def compute_loss(self, model: nn.Module, batch: Any) -> LossSum:
         """The loss of a training batch."""
@@ -90,8 +90,19 @@ class Task(Protocol):
     @torch.no_grad()
     def validate(self, model: nn.Module) -> Validation:
         """Measure `model`, which is in evaluation mode, on the validation set; the same figures on every rank."""
-        loss, correct, count = self._validation_loss(model)
-        here, examples = self._runtime, self._valid
+        here, examples, sums = self._runtime, self._valid, [0.0, 0.0, 0.0]
+        make = self._batches(self._valid_corpus, max_pieces=max_pieces(self.config))
+
+        def measure(batch: Any) -> tuple[float, float, int]:
+            with here.autocast():
+                found = self._loss(model, batch.to(here.device), smoothing=0.0)
+            return float(found.total), float(found.correct), found.count
+
+        budget = self.config.training.batch_tokens
+        for batch in validation_batches(self._valid_corpus, budget, make, here.rank, here.world_size):
+            for found in in_parts(measure, batch):
+                sums = [total + part for total, part in zip(sums, found, strict=True)]
+        loss, correct, count = here.all_reduce(sums)
         answers = [""] * len(examples)
         for index, part in enumerate(here.gather(self._answers(model, examples[here.rank :: here.world_size]))):
             answers[index :: here.world_size] = part
@@ -99,12 +110,7 @@ class Task(Protocol):
         if "accuracy" not in metrics:  # of tokens; a class is one target, whose accuracy is measured already
             metrics["valid_accuracy"] = correct / count
         shown = zip(examples[: self.config.training.num_samples], answers, strict=False)
-        samples = [Sample(*astuple(example), answer) for example, answer in shown]
-        return Validation(metrics, samples)
-
-    def score_records(self, metrics: Mapping[str, float]) -> list[ScoreRecord]:
-        """The scores of a validation, with signatures, for the model card."""
-        return self._records("valid", metrics)
+        return Validation(metrics, [Sample(*astuple(example), answer) for example, answer in shown])
 
     def score_test_sets(self, folder: Path) -> list[ScoreRecord]:
         """The scores on each of `data.test` of the model in `folder`, which has the tokenizers and labels of the run.
@@ -115,7 +121,7 @@ class Task(Protocol):
         model, records = load_model(folder).model.to(self._runtime.device), []
         for name, source in self.inputs.tests.items():
             examples = list(source)
-            records += self._records(name, self._scores(self._answers(model, examples), examples))
+            records += self.score_records(name, self._scores(self._answers(model, examples), examples))
         return records
 
     @cached_property
@@ -136,26 +142,17 @@ class Task(Protocol):
     @property
     def data(self) -> list[DataRecord]:
         """The corpora, for the model card."""
-        data, sizes = self.config.data, [stop - start for start, stop, _ in self.corpus.parts]
-        corpora = zip(data.train_sources, self.inputs.train, sizes, strict=True)
-        records = [_data_record("train", *corpus) for corpus in corpora]
-        return [*records, _data_record("valid", data.valid, self.inputs.valid, len(self._valid_corpus))]
-
-    def _validation_loss(self, model: nn.Module) -> list[float]:
-        """Sums over all targets of the validation set: loss, correct ones, and their number."""
-        make = self._batches(self._valid_corpus, max_pieces=max_pieces(self.config))
-        here, sums = self._runtime, [0.0, 0.0, 0.0]
-
-        def measure(batch: Any) -> tuple[float, float, int]:
-            with here.autocast():
-                found = self._loss(model, batch.to(here.device), smoothing=0.0)
-            return float(found.total), float(found.correct), found.count
-
-        budget = self.config.training.batch_tokens
-        for batch in validation_batches(self._valid_corpus, budget, make, here.rank, here.world_size):
-            for found in in_parts(measure, batch):
-                sums = [total + part for total, part in zip(sums, found, strict=True)]
-        return here.all_reduce(sums)
+        inputs, sizes = self.inputs, [stop - start for start, stop, _ in self.corpus.parts]
+        corpora = [
+            ("train", *corpus) for corpus in zip(self.config.data.train_sources, inputs.train, sizes, strict=True)
+        ]
+        corpora += [("valid", self.config.data.valid, inputs.valid, len(self._valid_corpus))]
+        records = []
+        for role, named, source, examples in corpora:
+            path = named.source or named.tsv or named.jsonl  # without the folders of this machine
+            name = path.name if path else " ".join(filter(None, (named.hub, named.subset, named.split)))
+            records.append(DataRecord(role, name, examples, source.fingerprint[:16]))
+        return records
 
 
 def prepare_tokenizers(inputs: Inputs, folder: Path | None, runtime: Runtime) -> TokenizerPair:
@@ -226,10 +223,3 @@ def overlap_notes(inputs: Inputs, runtime: Runtime) -> list[str]:
         logger.warning("%s", found["warning"])
         return [found["warning"]]
     return ["No training example is equal to one of the validation and test sets without case, punctuation and space."]
-
-
-def _data_record(role: str, config: SourceConfig, source: Source, examples: int) -> DataRecord:
-    """A corpus for the model card, without the folders of this machine."""
-    path = config.source or config.tsv or config.jsonl
-    name = path.name if path else " ".join(filter(None, (config.hub, config.subset, config.split)))
-    return DataRecord(role, name, examples, source.fingerprint[:16])

@@ -48,7 +48,7 @@ class TranslationTask(Task):
     def _scores(self, answers: Sequence[str], examples: Sequence[Pair]) -> dict[str, float]:
         return {score.metric: score.score for score in self._score(answers, [pair.target for pair in examples])}
 
-    def _records(self, dataset: str, scores: Mapping[str, float]) -> list[ScoreRecord]:
+    def score_records(self, dataset: str, scores: Mapping[str, float]) -> list[ScoreRecord]:
         # A signature depends on the settings alone: a run that continues may end before its next validation.
         signatures = {score.metric: score.signature for score in self._score(["."], ["."])}
         return [ScoreRecord(dataset, name, scores[name], signatures[name]) for name in signatures if name in scores]
