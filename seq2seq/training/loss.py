@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seq2seq.data.batches import ClassificationBatch, TranslationBatch
+from seq2seq.data.collate import ClassificationBatch, TranslationBatch
 
 # Rows of logits held at a time, on a CPU as many as make so many logits: fewer make slow products, all together
 # would fill memory.
