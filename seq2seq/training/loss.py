@@ -37,7 +37,7 @@ def translation_loss(model: nn.Module, batch: TranslationBatch, smoothing: float
     real = _positions(batch.target_mask, batch.num_targets)  # (N,)
     hidden = hidden.flatten(0, 1).index_select(0, real)  # (N, D): padding costs no output layer
     targets = batch.target_output.flatten().index_select(0, real)  # (N,)
-    return label_smoothed_cross_entropy(hidden, model.output_weight, model.output_bias, targets, smoothing)
+    return label_smoothed_cross_entropy(hidden, model.output.weight, model.output.bias, targets, smoothing)
 
 
 def classification_loss(model: nn.Module, batch: ClassificationBatch, smoothing: float) -> LossSum:
