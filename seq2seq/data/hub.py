@@ -36,9 +36,9 @@ class HubSource(Source):
 
     def chunks(self, start: Position = None) -> Iterator[Chunk]:
         """Some rows at a time."""
-        number, place = start or (0, None)
+        number, position = start or (0, None)
         parse = functools.partial(_parse_rows, self._columns, self._names, self.name)
-        for values, end in dataset_chunks(self._open(), self._names, self.name, place):
+        for values, end in dataset_chunks(self._open(), self._names, self.name, position):
             first, number = number + 1, number + len(values[0])
             yield Chunk(values, first, parse, [number, end])
 
