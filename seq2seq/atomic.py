@@ -30,11 +30,11 @@ _TEMPORARY = re.compile(
 
 
 @contextlib.contextmanager
-def new_folder(target: Path, goes_on: bool = False) -> Iterator[Path]:
+def new_folder(target: Path, resume: bool = False) -> Iterator[Path]:
     """Yield an empty folder that replaces `target` when the block ends, and is deleted when it raises.
 
-    With `goes_on`, the folder is `unfinished(target)`, as the last block that was killed or raised left it; the caller
-    keeps other processes away from it.
+    To `resume` work, the folder is `unfinished(target)`, as the last block that was killed or raised left it; the
+    caller keeps other processes away from it.
 
     A `target` that exists is moved aside first and deleted last, so that at every moment one of the two is complete; a
     kill between the two renames is repaired by `restore`.
@@ -43,7 +43,7 @@ def new_folder(target: Path, goes_on: bool = False) -> Iterator[Path]:
         OSError: the disk is full, or the parent cannot be written; `target` is as it was.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = unfinished(target) if goes_on else _beside(target, WRITING)
+    temporary = unfinished(target) if resume else _beside(target, WRITING)
     if not temporary.is_dir():
         _delete(temporary)  # a stray file
         temporary.mkdir()
@@ -54,7 +54,7 @@ def new_folder(target: Path, goes_on: bool = False) -> Iterator[Path]:
         _swap(temporary, target)
     except BaseException as error:
         _name_file(error, target)
-        if not goes_on:
+        if not resume:
             shutil.rmtree(temporary, ignore_errors=True)
         raise
 

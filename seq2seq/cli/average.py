@@ -20,8 +20,8 @@ def command(models: tuple[Path, ...], output: Path, weights: str | None) -> None
 
     Each is a model folder, a run folder (its best model), or a checkpoint (runs/NAME/checkpoints/step_...).
 
-    Between a model and what it was fine-tuned to, --weights chooses how much of the old one is kept; s2s bleu says
-    what that does to each domain."""
+    Between a model and what it was fine-tuned to, --weights chooses how much of the old one is kept; s2s bleu shows
+    the effect on each domain."""
     shares = None if weights is None else _numbers(weights)
     from seq2seq.store.averaging import average_models
 

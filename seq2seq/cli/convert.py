@@ -20,7 +20,7 @@ VERIFIED = ("ctranslate2", "argos")
 
 @click.command(
     "convert",
-    short_help="Turn models of other toolkits into ours, and ours into theirs.",
+    short_help="Convert models from and to other toolkits.",
     epilog="Example: s2s convert --to ctranslate2 runs/demo -o models/demo-int8 --quantization int8",
 )
 @click.argument("model", type=ANY_PATH)
@@ -50,7 +50,7 @@ def command(
     target_language: str | None,
 ) -> None:
     """Convert MODEL, and check the result: an export to CTranslate2 or Argos translates probe sentences beside the
-    original, and is kept only if the translations are close enough.
+    original, and is kept only if its translations are close enough.
 
     In float32 the two differ in a few lines of a hundred, because CTranslate2's beam search stops by another rule; with
     fewer bits in more. With 100 probe sentences or more the speed of both is measured too.
@@ -71,16 +71,15 @@ def command(
         raise click.UsageError("--source-language and --target-language are for --to argos")
     from seq2seq.workflows import convert as conversion
 
+    sample = conversion.Probe.read(probe, reference)
     match from_ or to:
         case "marian" if from_:
             conversion.import_marian(model, output, pickle)
         case "marian":
             conversion.export_marian(model, output)
         case "ctranslate2":
-            sample = conversion.Probe.read(probe, reference)
             _report(conversion.export_ctranslate2(model, output, quantization or "float32", sample, force))
         case "argos":
-            sample = conversion.Probe.read(probe, reference)
             languages = (source_language, target_language)
             _report(conversion.export_argos(model, output, quantization or "int8", languages, sample, force))
     click.echo(output)

@@ -167,7 +167,7 @@ def _build(
             except DamagedFile as error:
                 if folder.exists():
                     logger.warning("%s: the tokenised corpus is damaged (%s); building it anew", folder, error)
-            with atomic.new_folder(folder, goes_on=True) as partial:
+            with atomic.new_folder(folder, resume=True) as partial:
                 builder = CorpusBuilder(partial, sources, encoding, labels, num_workers)
                 return builder.build({"format": FORMAT, "fingerprint": folder.name})
     except OSError as error:

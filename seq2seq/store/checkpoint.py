@@ -110,7 +110,7 @@ def step_folder(parent: Path, step: int) -> Path:
 
 def prune(parent: Path, keep: Iterable[int]) -> None:
     """Delete the checkpoints of all other steps; a kill in the middle leaves none that is taken for complete."""
-    for step in set(saved_steps(parent)) - set(keep):
+    for step in sorted(set(saved_steps(parent)) - set(keep)):
         atomic.remove_folder(step_folder(parent, step))
 
 
