@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from seq2seq.config import FilterConfig
+from seq2seq.data.columns import looks_like_header
 from seq2seq.data.filters import PairFilter
-from seq2seq.data.tables import looks_like_header
 from seq2seq.inspection.alignment import LineShapes, line_shapes
 from seq2seq.inspection.blocks import Block, Finding
 from seq2seq.inspection.characters import TextBlock, line_hashes

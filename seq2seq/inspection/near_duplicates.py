@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from seq2seq.data.spans import Example
+from seq2seq.data.examples import Example
 from seq2seq.inspection.oddities import script_of
 from seq2seq.inspection.overlap import HeldOut, Match, normalise, texts_of
 

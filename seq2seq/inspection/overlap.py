@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from seq2seq.data.spans import Example, Pair
+from seq2seq.data.examples import Example, Pair
 from seq2seq.errors import counted
 
 # From the weakest to the strongest; of several matches the strongest counts.
