@@ -8,8 +8,8 @@ import unicodedata
 from pathlib import Path
 
 import pytest
-from seq2seq.data.spans import LabelledText, Pair
 
+from seq2seq.data.examples import LabelledText, Pair
 from seq2seq.inspection.near_duplicates import NearDuplicates
 from seq2seq.inspection.overlap import HeldOut, Matches, normalise, texts_of
 
