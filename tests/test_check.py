@@ -370,7 +370,7 @@ def test_the_oddities_of_multi30k_are_found(real_data):
     assert found(report, "test_2017_flickr", "source")["double_space"] == 14
     shared = report.overlaps["train"]
     assert (shared["val"].source_exact, shared["val"].target_exact) == (1, 1)
-    assert not shared["test_2016_flickr"]
+    assert not shared["test_2016_flickr"].counts()
     assert (shared["test_2017_flickr"].source_exact, shared["test_2017_flickr"].target_exact) == (0, 2)
 
 

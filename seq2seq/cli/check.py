@@ -93,10 +93,7 @@ def _from_config(path: Path, overrides: Sequence[str]) -> "Corpora":
     translates = config.task == "translation"
     return Corpora(
         train=config.data.train_sources,
-        held_out={
-            "valid": config.data.valid,
-            **{_test_name(name): source for name, source in config.data.test.items()},
-        },
+        held_out={"valid": config.data.valid} | {_test_name(name): test for name, test in config.data.test.items()},
         languages=(config.source_language or "", config.target_language or "") if translates else None,
         filters=config.data.filters,
         tokenizer=config.tokenizer,
