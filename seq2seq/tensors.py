@@ -5,7 +5,7 @@ under their first name and tied again by the model that reads them.
 """
 
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -53,6 +53,13 @@ def mismatch(expected: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...
     return None
 
 
+def misfit(make: Callable[[], nn.Module], shapes: Mapping[str, tuple[int, ...]]) -> str | None:
+    """`mismatch` of the module that `make` makes, found before memory is allocated for it."""
+    with torch.device("meta"):
+        outline = make()
+    return mismatch(distinct(outline.state_dict(keep_vars=True)), shapes)
+
+
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
     """Write one safetensors file.
 
@@ -76,7 +83,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """Every tensor of a safetensors file.
 
     Raises:
-        DamagedFile: it is not a whole safetensors file.
+        DamagedFile: it is not a complete safetensors file.
     """
     with _damage_named(path):
         return load_file(path) if _has_utf8_name(path) else load(path.read_bytes())
@@ -86,7 +93,7 @@ def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """Shapes by name, read from the header alone.
 
     Raises:
-        DamagedFile: it is not a whole safetensors file.
+        DamagedFile: it is not a complete safetensors file.
     """
     if not _has_utf8_name(path):
         return {name: tuple(tensor.shape) for name, tensor in read_tensors(path).items()}

@@ -22,6 +22,7 @@ from seq2seq.inference.steps import TransformerSteps
 from seq2seq.inference.translator import Translator
 from seq2seq.interop import ctranslate2 as interop
 from seq2seq.lines import read_lines
+from seq2seq.ranges import QUANTIZATIONS
 from seq2seq.runtime import same_threads
 from seq2seq.search.base import Sentence
 from seq2seq.text.tokenizer import TokenizerPair
@@ -252,7 +253,7 @@ def test_special_ids_never_come_out_of_a_bare_translate_batch(tmp_path):
 # -- folders ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("quantization", interop.QUANTIZATIONS)
+@pytest.mark.parametrize("quantization", QUANTIZATIONS)
 def test_every_number_format_is_written_and_runs(ours, quantization, tmp_path):
     """Where a processor cannot compute in a format, CTranslate2 says so and takes one that it can compute in."""
     engine = converted_engine(ours, tmp_path / "export", quantization=quantization)

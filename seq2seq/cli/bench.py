@@ -13,8 +13,7 @@ import click
 
 from seq2seq import ranges
 from seq2seq.cli.options import ANY_PATH, EXISTING, Number, chosen_model, computing_options
-from seq2seq.cli.translate import QUANTIZATIONS
-from seq2seq.ranges import Range
+from seq2seq.ranges import QUANTIZATIONS, Range
 
 if TYPE_CHECKING:
     from seq2seq.bench.report import Report

@@ -25,6 +25,7 @@ from seq2seq.cli.options import (
     warn_invalid,
 )
 from seq2seq.errors import DataError
+from seq2seq.ranges import QUANTIZATIONS
 
 if TYPE_CHECKING:
     from seq2seq.inference.translator import Translation, Translator
@@ -33,9 +34,6 @@ logger = logging.getLogger("seq2seq.cli")
 
 BATCH_LINES = 4096
 ENGINES = ("auto", "torch", "ctranslate2")
-QUANTIZATIONS = (
-    "float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16",
-)  # fmt: skip
 
 
 def search_options(command: Callable) -> Callable:

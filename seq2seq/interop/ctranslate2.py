@@ -24,9 +24,6 @@ from seq2seq.model.transformer import Transformer
 from seq2seq.text.marian_tokenizer import load_tokenizers
 from seq2seq.text.tokenizer import TokenizerPair
 
-QUANTIZATIONS = (
-    "float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16",
-)  # fmt: skip
 WEIGHTS, DESCRIPTION = "model.bin", "seq2seq.json"
 # Added to the logits of what never comes out; within the range of float16.
 NEVER = -1e4
@@ -147,7 +144,7 @@ def _specification(model: Transformer, tokenizers: TokenizerPair) -> Any:
         del encoder.position_encodings  # the decoder's specification has none then
     _fill_stack(encoder, encoder.embeddings[0], model.encoder, config)
     _fill_stack(decoder, decoder.embeddings, model.decoder, config)
-    decoder.projection.weight = _array(model.output_weight)
+    decoder.projection.weight = _array(model.output.weight)
     decoder.projection.bias = _output_bias(model, tokenizers)
     spec = specs.TransformerSpec(encoder, decoder)
     spec.config.layer_norm_epsilon = config.norm_epsilon
@@ -169,7 +166,7 @@ def _activation(specs: Any, name: str) -> int:
 
 def _output_bias(model: Transformer, tokenizers: TokenizerPair) -> np.ndarray:
     target = tokenizers.target
-    bias = model.output_bias
+    bias = model.output.bias
     bias = torch.zeros(target.vocab_size) if bias is None else bias.detach().clone().float()
     bias[list(tokenizers.never_generated)] = NEVER
     return _array(bias)

@@ -13,9 +13,10 @@ from torch import nn
 
 from seq2seq.config import FilterConfig
 from seq2seq.config_values import displayed_labels
-from seq2seq.data.batches import ClassificationBatch, ClassificationBatches
+from seq2seq.data.collate import ClassificationBatch
 from seq2seq.data.corpus import TokenCorpus, prepare_labelled_corpus
-from seq2seq.data.sources import LabelledText, Source
+from seq2seq.data.examples import LabelledText, Source
+from seq2seq.data.stream import ClassificationBatches
 from seq2seq.description import ModelDescription
 from seq2seq.errors import ConfigError, DataError, some_of
 from seq2seq.evaluation.classification import classification_report

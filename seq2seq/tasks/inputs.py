@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seq2seq.config import FREE_MODEL_KEYS, Config, ModelConfig, SearchConfig, SourceConfig
-from seq2seq.data.sources import Source, open_labelled, open_pairs
+from seq2seq.data.examples import Source
+from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import ConfigError
 from seq2seq.presets import PRESETS
 from seq2seq.store.model_folder import LoadedModel, load_model

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from seq2seq import atomic, config_file, runtime
 from seq2seq.config import Config
-from seq2seq.data.batches import BatchStream
+from seq2seq.data.stream import BatchStream
 from seq2seq.description import ModelDescription
 from seq2seq.errors import UserError, counted
 from seq2seq.runtime import Runtime

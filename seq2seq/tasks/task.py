@@ -19,11 +19,11 @@ from torch import nn
 
 from seq2seq import atomic
 from seq2seq.config import FilterConfig
-from seq2seq.data.batches import MakeBatch, validation_batches
 from seq2seq.data.corpus import TokenCorpus
+from seq2seq.data.examples import Source
 from seq2seq.data.filters import PairFilter
 from seq2seq.data.sampler import TokenBudgetSampler
-from seq2seq.data.sources import Source
+from seq2seq.data.stream import MakeBatch, validation_batches
 from seq2seq.errors import ModelError
 from seq2seq.inspection.overlap import find_overlap, overlap_warning, texts_of
 from seq2seq.memory import in_parts

@@ -9,9 +9,10 @@ from typing import Any
 from torch import nn
 
 from seq2seq.config import FilterConfig
-from seq2seq.data.batches import TranslationBatch, TranslationBatches
+from seq2seq.data.collate import TranslationBatch
 from seq2seq.data.corpus import TokenCorpus, prepare_corpus
-from seq2seq.data.sources import Pair, Source
+from seq2seq.data.examples import Pair, Source
+from seq2seq.data.stream import TranslationBatches
 from seq2seq.evaluation.text import Score, score_texts
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
