@@ -1,5 +1,6 @@
 """Fine-tuning as its user meets it: from a model of one domain to another domain, and back again by half."""
 
+import dataclasses
 import json
 import random
 from pathlib import Path
@@ -13,6 +14,7 @@ from our_models import make_ours
 from seq2seq import config_file
 from seq2seq.cli import main
 from seq2seq.config import Config, DataConfig, ModelConfig, SearchConfig, SourceConfig, TrainingConfig
+from seq2seq.errors import ConfigError
 from seq2seq.presets import TRAINING_PRESETS
 from seq2seq.store.checkpoint import latest_checkpoint, load_checkpoint
 from seq2seq.store.model_folder import load_model
@@ -282,12 +284,17 @@ def test_training_examples_fit_the_positions(marian):
 
 
 def test_learned_positions_cannot_be_more(tmp_path):
-    from seq2seq.errors import ConfigError
-
     initial = make_ours(tmp_path / "ours", positions="learned")
     assert complete(config_for(), initial).model.max_length == 80
     with pytest.raises(ConfigError, match=r"model\.max_length: 500"):
         complete(config_for(model=ModelConfig(max_length=500)), initial)
+
+
+def test_translation_does_not_start_from_a_classifier(tmp_path):
+    initial = make_ours(tmp_path / "ours")
+    described = initial.description.model_copy(update={"task": "classification", "labels": ("a", "b")})
+    with pytest.raises(ConfigError, match=r"training\.init_from: a classifier has no decoder"):
+        complete(config_for(), dataclasses.replace(initial, description=described))
 
 
 def test_texts_with_more_pieces_than_positions_do_not_stop_a_run(folder, tmp_path):
