@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seq2seq.cli.options import ANY_PATH, EXISTING, NAMED_PLACE
-from seq2seq.cli.translate import QUANTIZATIONS
+from seq2seq.cli.options import ANY_PATH, EXISTING, NAMED_PLACE, QUANTIZATIONS
 
 if TYPE_CHECKING:
     from seq2seq.workflows.probe import Comparison

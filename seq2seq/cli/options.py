@@ -22,6 +22,10 @@ logger = logging.getLogger("seq2seq.cli")
 EXISTING = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 ANY_PATH = click.Path(path_type=Path)
+# Number formats of CTranslate2.
+QUANTIZATIONS = (
+    "float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16",
+)  # fmt: skip
 
 
 class _Named(click.Path):
@@ -62,6 +66,27 @@ def computing_options(command: Callable) -> Callable:
             help="Number format of matrix products [default: float32].",
         ),
         click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1 or mps."),
+    ):
+        command = option(command)
+    return command
+
+
+def engine_options(command: Callable) -> Callable:
+    """`--engine` and `--quantization`."""
+    for option in (
+        click.option(
+            "--quantization",
+            type=click.Choice(QUANTIZATIONS),
+            help="Number format of weights in CTranslate2 [default: float32]. A CTranslate2 folder has its own.",
+        ),
+        click.option(
+            "--engine",
+            type=click.Choice(["auto", "torch", "ctranslate2"]),
+            default="auto",
+            show_default=True,
+            help="auto: CTranslate2 on a CPU where it can run MODEL and the search, else PyTorch. A few lines of a hundred "
+            "may differ, because their beam searches stop by different rules.",
+        ),
     ):
         command = option(command)
     return command

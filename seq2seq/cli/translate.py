@@ -21,6 +21,7 @@ from seq2seq.cli.options import (
     check_output,
     chosen_model,
     computing_options,
+    engine_options,
     open_output,
     warn_invalid,
 )
@@ -32,17 +33,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger("seq2seq.cli")
 
 BATCH_LINES = 4096
-ENGINES = ("auto", "torch", "ctranslate2")
-QUANTIZATIONS = (
-    "float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16",
-)  # fmt: skip
 
 
 def search_options(command: Callable) -> Callable:
     """Overrides of the model's own search settings; those that are not given stay as the model has them."""
     for option in (
         click.option("--batch-tokens", type=Number(ranges.COUNT), help="Source tokens decoded together."),
-        click.option("--seed", type=Number(ranges.SEED), help="Seed of --sample; not for CTranslate2 folders."),
+        click.option("--seed", type=Number(ranges.SEED), help="Seed of --sample, in PyTorch."),
         click.option("--top-p", type=Number(ranges.TOP_P), help="Draw from the likeliest pieces of this total."),
         click.option("--top-k", type=Number(ranges.TOP_K), help="Draw from the K likeliest pieces; 0 is all."),
         click.option("--temperature", type=Number(ranges.TEMPERATURE), help="Below 1 favours likely pieces."),
@@ -85,17 +82,7 @@ def search_options(command: Callable) -> Callable:
     "/ length^a; jsonl: one object per line.",
 )
 @search_options
-@click.option(
-    "--engine",
-    type=click.Choice(ENGINES),
-    help="auto is ctranslate2 where it is installed and can run MODEL [default: torch, or what MODEL is for]. "
-    "The two may differ in a few lines of a hundred, because their beam searches stop by different rules.",
-)
-@click.option(
-    "--quantization",
-    type=click.Choice(QUANTIZATIONS),
-    help="Number format of weights, in ctranslate2. A CTranslate2 folder has its own.",
-)
+@engine_options
 @computing_options
 def command(
     models: tuple[Path, ...],
@@ -126,6 +113,7 @@ def command(
     translator = Translator.load(
         *(models or [chosen_model(None)]), **{key: value for key, value in loading.items() if value is not None}
     )
+    logger.info("engine: %s", translator.engine_note)
     batches = read_idle_batches(source, BATCH_LINES, on_invalid=warn_invalid(input_path))
     with open_output(output_path) as sink, _progress(source, total, output_path) as advance:
         _write(translator, translator.translate_stream(batches, prefixes), form, sink, advance)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from seq2seq.config import ModelConfig
 from seq2seq.config_problems import describe, unwritable
 from seq2seq.description import ModelDescription
-from seq2seq.errors import MissingDependency, ModelError
+from seq2seq.errors import ModelError
 from seq2seq.model.attention import CrossAttention, SelfAttention
 from seq2seq.model.layers import FeedForward, TokenEmbedding
 from seq2seq.model.transformer import Transformer
@@ -25,35 +25,21 @@ from seq2seq.tensors import DamagedFile, read_object, record, verify
 from seq2seq.text.marian_tokenizer import load_tokenizers
 from seq2seq.text.tokenizer import TokenizerPair
 
-QUANTIZATIONS = (
-    "float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16",
-)  # fmt: skip
 WEIGHTS, DESCRIPTION = "model.bin", "seq2seq.json"
 # Added to the logits of what never comes out; within the range of float16.
 NEVER = -1e4
 FORMAT = "seq2seq ctranslate2"
 
 
-def is_installed() -> bool:
-    """Whether the package is there."""
-    try:
-        import ctranslate2  # noqa: F401
-    except ImportError:
-        return False
-    return True
+class Obstacles(ModelError):
+    """CTranslate2 cannot run a model."""
 
 
 def package() -> Any:
-    """The package.
+    """CTranslate2, whose name this module has too; imported when it is needed."""
+    import ctranslate2
+    import ctranslate2.specs
 
-    Raises:
-        MissingDependency: it is not installed.
-    """
-    try:
-        import ctranslate2
-        import ctranslate2.specs
-    except ImportError as error:
-        raise MissingDependency("ctranslate2", "ctranslate2", "a CTranslate2 model") from error
     return ctranslate2
 
 
@@ -70,11 +56,10 @@ def write_ctranslate2(
     Sources are given as pieces without their end, which the engine adds.
 
     Raises:
-        ModelError: CTranslate2 cannot run the model; the message names each obstacle.
-        MissingDependency: ctranslate2 is not installed.
+        Obstacles: CTranslate2 cannot run the model; the message names each obstacle.
     """
     if obstacles := ctranslate2_obstacles(tokenizers):
-        raise ModelError(f"CTranslate2 cannot run this model: {'; '.join(obstacles)}")
+        raise Obstacles(f"CTranslate2 cannot run this model: {'; '.join(obstacles)}")
     spec = _specification(model, tokenizers)
     spec.validate()
     spec.optimize(quantization=None if quantization == "float32" else quantization)

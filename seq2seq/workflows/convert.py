@@ -94,7 +94,6 @@ def export_ctranslate2(model: Path, output: Path, quantization: str, probe: Prob
     Raises:
         ModelError: CTranslate2 cannot run the model, or `output` is there already.
         RunError: on the probe the export says something else; nothing is kept, unless `force` says so.
-        MissingDependency: ctranslate2 is not installed.
     """
     _check_new(output)
     loaded = _load_translation(model)
@@ -109,7 +108,7 @@ def export_argos(
     """Write a model as a package of Argos Translate; `languages` come before those that the model names.
 
     Raises:
-        ModelError, RunError, MissingDependency: as `export_ctranslate2`.
+        ModelError, RunError: as `export_ctranslate2`.
         UserError: the languages are not known, or `output` does not end in .argosmodel.
     """
     if output.suffix != SUFFIX:
@@ -141,7 +140,7 @@ def _verified(loaded: LoadedModel, folder: Path, quantization: str, probe: Probe
     exported = load_engine([folder])
     assert isinstance(exported.engine, CTranslate2Engine)
     comparison = compare(
-        _texts(Translator.load(loaded.folder)),
+        _texts(Translator.load(loaded.folder, engine="torch")),
         _texts(Translator(exported.engine, exported.tokenizers, exported.search)),
         probe.lines or builtin_sentences(loaded.description.source_language),
         least_chrf(quantization, builtin=probe.lines is None),
