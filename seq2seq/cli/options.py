@@ -84,8 +84,8 @@ def engine_options(command: Callable) -> Callable:
             type=click.Choice(["auto", "torch", "ctranslate2"]),
             default="auto",
             show_default=True,
-            help="auto: CTranslate2 on a CPU where it can run MODEL and the search, else PyTorch. A few lines of a hundred "
-            "may differ, because their beam searches stop by different rules.",
+            help="auto: CTranslate2 on a CPU where it can run MODEL and the search, else PyTorch. A few lines in a "
+            "hundred may differ, because their beam searches stop by different rules.",
         ),
     ):
         command = option(command)
