@@ -4,10 +4,9 @@
 under their first name and tied again by the model that reads them.
 """
 
-import hashlib
-import json
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -15,13 +14,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, load_file, save, save_file
 from torch import Tensor, nn
 
-from seq2seq.lines import read_regular, shown_name
+from seq2seq.files import DamagedFile, check_regular, first_line
+from seq2seq.lines import shown_name
 
 LARGEST_WEIGHT = 1e6
-
-
-class DamagedFile(Exception):
-    """A stored file that is missing, shortened or changed; the message says which of these."""
 
 
 def distinct(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -48,11 +44,9 @@ def load_tied(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 
 def mismatch(expected: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]) -> str | None:
     """In words, the first difference between a module's tensors and stored shapes, or None."""
-    missing, surplus = sorted(set(expected) - set(shapes)), sorted(set(shapes) - set(expected))
-    if missing:
-        return f"tensor {missing[0]} is missing" + (f" and {len(missing) - 1} more" if len(missing) > 1 else "")
-    if surplus:
-        return f"tensor {surplus[0]} is of no use" + (f" and {len(surplus) - 1} more" if len(surplus) > 1 else "")
+    for names, problem in ((set(expected) - set(shapes), "is missing"), (set(shapes) - set(expected), "is unexpected")):
+        if names:
+            return f"tensor {min(names)} {problem}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
     for name, tensor in expected.items():
         if tuple(tensor.shape) != tuple(shapes[name]):
             return f"tensor {name} has shape {tuple(shapes[name])} where {tuple(tensor.shape)} belongs"
@@ -69,7 +63,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str,
     mode = stat.S_IMODE(path.stat().st_mode)
     tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
     try:
-        if _is_plain(path):
+        if _has_utf8_name(path):
             save_file(tensors, path, metadata)
         else:
             path.write_bytes(save(tensors, metadata))
@@ -78,16 +72,33 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str,
         raise OSError(None, f"{error}") from error
 
 
-def tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
-    """What `write_tensors` writes, for small files."""
-    return save({name: tensor.contiguous() for name, tensor in tensors.items()})
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Every tensor of a safetensors file.
+
+    Raises:
+        DamagedFile: it is not a whole safetensors file.
+    """
+    with _damage_named(path):
+        return load_file(path) if _has_utf8_name(path) else load(path.read_bytes())
+
+
+def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """Shapes by name, read from the header alone.
+
+    Raises:
+        DamagedFile: it is not a whole safetensors file.
+    """
+    if not _has_utf8_name(path):
+        return {name: tuple(tensor.shape) for name, tensor in read_tensors(path).items()}
+    with _damage_named(path), safe_open(path, framework="pt") as file:
+        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
 
 def as_weights(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Stored weights in float32.
 
     Raises:
-        DamagedFile: some are not floating-point numbers, not finite, or so large that nothing can be computed.
+        DamagedFile: a tensor is not of floating-point numbers, or holds values that no trained model has.
     """
     weights: dict[str, Tensor] = {}
     for name, tensor in stored.items():
@@ -98,116 +109,40 @@ def as_weights(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
         weights[name] = tensor.float()
         if tensor.numel():
             low, high = (float(bound) for bound in weights[name].aminmax())
-            if not -LARGEST_WEIGHT <= low <= high <= LARGEST_WEIGHT:  # nor where one is not a number
+            if not -LARGEST_WEIGHT <= low <= high <= LARGEST_WEIGHT:  # false for NaN too
                 raise DamagedFile(f"tensor {name} holds {low:g} to {high:g}, which are no weights of a trained model")
     return weights
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Every tensor of a safetensors file.
-
-    Raises:
-        DamagedFile: it is not a whole safetensors file.
-    """
-    check_regular(path)
-    try:
-        return load_file(path) if _is_plain(path) else load(path.read_bytes())
-    except (OSError, SafetensorError, ValueError) as error:
-        raise DamagedFile(f"{path.name} is not a whole safetensors file ({_first_line(error)})") from error
-
-
-def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Shapes by name, read from the header alone.
-
-    Raises:
-        DamagedFile: it is not a whole safetensors file.
-    """
-    check_regular(path)
-    if not _is_plain(path):
-        return {name: tuple(tensor.shape) for name, tensor in read_tensors(path).items()}
-    try:
-        with safe_open(path, framework="pt") as file:
-            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError, ValueError) as error:
-        raise DamagedFile(f"{path.name} is not a whole safetensors file ({_first_line(error)})") from error
 
 
 def average(states: Sequence[Mapping[str, Tensor]], weights: Sequence[float] | None = None) -> dict[str, Tensor]:
     """The mean of each floating-point tensor over `states`, summed in float64; others are the first state's.
 
-    `weights`, one a state and not negative, are taken in proportion; a state with weight 0 has no part in the sum, so
-    that of weights 0 and 1 the second state comes back bit by bit.
+    `weights`, one a state and not negative, are taken in proportion. A state with weight 0 is left out of the sum, so
+    that weights 0 and 1 give the second state bit by bit.
     """
     weights = [1.0] * len(states) if weights is None else weights
-    parts = [(state, weight) for state, weight in zip(states, weights, strict=True) if weight]
-    whole = sum(weights)
     mean: dict[str, Tensor] = {}
     for name, first in states[0].items():
-        if first.is_floating_point():
-            total = torch.zeros_like(first, dtype=torch.float64)
-            for state, weight in parts:
-                total.add_(state[name], alpha=weight)
-            mean[name] = (total / whole).to(first.dtype)
-        else:
+        if not first.is_floating_point():
             mean[name] = first.clone()
+            continue
+        total = torch.zeros_like(first, dtype=torch.float64)
+        for state, weight in zip(states, weights, strict=True):
+            if weight:
+                total.add_(state[name], alpha=weight)
+        mean[name] = (total / sum(weights)).to(first.dtype)
     return mean
 
 
-def record(path: Path) -> dict[str, str | int]:
-    """Size and SHA-256 of a file, as manifests hold them."""
-    with open(path, "rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    return {"sha256": digest, "size": path.stat().st_size}
-
-
-def verify(path: Path, recorded: Mapping[str, str | int]) -> None:
-    """Compare a file with what `record` noted when it was written.
-
-    Raises:
-        DamagedFile: it is missing, shorter or longer, or its content changed.
-    """
+@contextmanager
+def _damage_named(path: Path) -> Iterator[None]:
     check_regular(path)
     try:
-        size = path.stat().st_size
-        if size != recorded["size"]:
-            raise DamagedFile(f"{path.name} has {size} bytes where {recorded['size']} were written")
-        if record(path)["sha256"] != recorded["sha256"]:
-            raise DamagedFile(f"{path.name} changed after it was written (SHA-256 differs)")
-    except OSError as error:
-        raise DamagedFile(f"{path.name} cannot be read ({error.strerror})") from error
+        yield
+    except (OSError, SafetensorError, ValueError) as error:
+        raise DamagedFile(f"{path.name} is not a whole safetensors file ({first_line(error)})") from error
 
 
-def read_object(path: Path, largest: int = 64 * 2**20) -> dict:
-    """A JSON object from a file of at most `largest` bytes.
-
-    Raises:
-        DamagedFile: it is missing, too large, or not one JSON object.
-    """
-    try:
-        value = json.loads(read_regular(path, largest).decode("utf-8"))
-    except OSError as error:
-        raise DamagedFile(f"{path.name} cannot be read ({error.strerror})") from error
-    except (ValueError, RecursionError) as error:
-        raise DamagedFile(f"{path.name} is not JSON ({_first_line(error)})") from error
-    if not isinstance(value, dict):
-        raise DamagedFile(f"{path.name} is not a JSON object")
-    return value
-
-
-def check_regular(path: Path) -> None:
-    """Refuse a pipe, which would be waited for, and a device, which never ends.
-
-    Raises:
-        DamagedFile: `path` exists and is no regular file.
-    """
-    if path.exists() and not path.is_file():
-        raise DamagedFile(f"{path.name} is not a regular file")
-
-
-def _is_plain(path: Path) -> bool:
-    """Whether safetensors can open it: a name may be bytes that are no UTF-8."""
+def _has_utf8_name(path: Path) -> bool:
+    """Whether safetensors can open it."""
     return shown_name(str(path)) == str(path)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

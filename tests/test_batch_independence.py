@@ -23,7 +23,8 @@ from seq2seq.inference.steps import TransformerSteps
 from seq2seq.inference.translator import Translator
 from seq2seq.interop.ctranslate2 import write_ctranslate2
 from seq2seq.model.transformer import Transformer
-from seq2seq.tasks import translation as task
+from seq2seq.tasks.inputs import Inputs
+from seq2seq.tasks.translation import TranslationTask
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 MODES = [
@@ -192,19 +193,14 @@ def test_validation_and_the_command_give_the_same_figures_to_the_last_digit(run,
 def test_validation_gives_way_when_memory_runs_out(briefly_trained, tmp_path):
     """The same loss from halves of a batch that did not fit."""
     model, pair, config = briefly_trained
-    from seq2seq.data.corpus import prepare_corpus
-    from seq2seq.data.sources import open_pairs
-
     text = "".join(f"{line}\n" for line in phrasebook()[:40])
     for side in ("a", "b"):
         (tmp_path / side).write_text(text, encoding="utf-8")
     source = config.data.valid.model_copy(update={"source": tmp_path / "a", "target": tmp_path / "b"})
-    opened = open_pairs(source, "en", "de")
-    corpus = prepare_corpus([opened], pair, None, tmp_path / "cache", 1)
-    validation = task.TranslationValidation(
-        config, corpus, list(opened), pair, runtime.Runtime(torch.device("cpu"), torch.float32)
-    )
-    expected = validation(model).metrics
+    data = config.data.model_copy(update={"train": source, "valid": source, "num_workers": 1})
+    inputs = Inputs.open(config.model_copy(update={"data": data}), tmp_path / "cache")
+    task = TranslationTask(inputs, pair, runtime.Runtime(torch.device("cpu"), torch.float32))
+    expected = task.validate(model).metrics
     refused = []
 
     def cramped(module, arguments):
@@ -214,7 +210,7 @@ def test_validation_gives_way_when_memory_runs_out(briefly_trained, tmp_path):
 
     hook = model.register_forward_pre_hook(cramped)
     try:
-        found = validation(model).metrics
+        found = task.validate(model).metrics
     finally:
         hook.remove()
     assert refused

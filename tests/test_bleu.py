@@ -22,6 +22,7 @@ from seq2seq.inference.attention import sentence_attention
 from seq2seq.inference.translator import Translator
 from seq2seq.model.transformer import Transformer
 from seq2seq.store.model_folder import save_model
+from seq2seq.text.marian_tokenizer import load_tokenizers
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 REFERENCE = "\n".join(
@@ -368,7 +369,7 @@ def test_attention_of_the_models_own_and_of_a_given_translation(run, tmp_path, c
     )
     assert own.read_bytes() != given.read_bytes()
     seen = sentence_attention(run, SENTENCES[0], "two dogs", layer=2)
-    tokenizer = TokenizerPair.load(run / "best").source
+    tokenizer = load_tokenizers(run / "best").source
     assert seen.weights.shape == (2, len(tokenizer.encode("two dogs")) + 1, len(tokenizer.encode(SENTENCES[0])) + 1)
     assert seen.weights.shape[1:] == (len(seen.target_pieces), len(seen.source_pieces))
     assert main(["plot", str(run), "--attention", "x", "--layer", "9"]) == 2

@@ -6,6 +6,8 @@ import random
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from seq2seq.cli import main
 from seq2seq.config import Config, FilterConfig, SourceConfig, TokenizerConfig
@@ -15,7 +17,7 @@ from seq2seq.inspection import blocks
 from seq2seq.inspection.alignment import find_drift, joined, line_shapes
 from seq2seq.inspection.characters import TextBlock
 from seq2seq.inspection.check import CheckReport, Corpora, check_corpora
-from seq2seq.inspection.quality import KINDS
+from seq2seq.inspection.oddities import ODDITIES, oddities_of
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 NOUNS = ["dog", "cat", "house", "tree", "river", "bridge", "garden", "window", "teacher", "child"]
@@ -326,11 +328,19 @@ def test_wrong_use_is_one_line_and_exit_2(write, tmp_path, capfd):
 
 
 def test_every_kind_has_words():
-    assert all(KINDS.values())
+    assert all(oddity.meaning for oddity in ODDITIES.values())
+    assert all(oddity.advice for oddity in ODDITIES.values() if oddity.warn < 1)
     assert Config.model_fields  # the filters named in them are settings
+    meanings = [oddity.meaning for oddity in ODDITIES.values()]
     for name in ("max_length", "max_ratio"):
-        assert any(f"data.filters.{name}" in words for words in KINDS.values())
+        assert any(f"data.filters.{name}" in words for words in meanings)
         assert name in FilterConfig.model_fields
+
+
+@settings(max_examples=300)
+@given(st.text(st.sampled_from("a. &amp;\t\x07\u00a0\u2028\ufffdÃ¤â€Ðа\u0430яΩé漢")))
+def test_the_quick_look_at_a_line_misses_no_oddity(line):
+    assert oddities_of(line) == [o.name for o in ODDITIES.values() if o.find is not None and o.find(line)]
 
 
 def parallel(folder: Path, name: str, languages: tuple[str, str]) -> SourceConfig:

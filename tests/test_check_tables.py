@@ -7,7 +7,7 @@ import re
 import pytest
 
 from seq2seq.cli import main
-from seq2seq.cli.check import _wrapped
+from seq2seq.inspection.layout import wrapped
 from seq2seq.lines import BOM
 
 
@@ -146,8 +146,8 @@ def test_the_advice_is_a_command_that_fits(tmp_path, capfd):
 def test_lines_break_between_words_on_a_terminal_alone():
     words = "a line of many words, /and/a/path/without/any/spaces/in/it/that/is/longer/than/the/rest "
     line = f"    error: {words * 3}".rstrip()
-    broken = _wrapped(line, 60).split("\n")
+    broken = wrapped(line, 60).split("\n")
     assert " ".join(part.strip() for part in broken) == line.strip()
     assert all(part.startswith("    ") for part in broken)
     assert all(len(part) <= 60 or len(part.split()) == 1 for part in broken)
-    assert _wrapped(line, None) == line
+    assert wrapped(line, None) == line

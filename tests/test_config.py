@@ -9,7 +9,7 @@ from seq2seq import config_file
 from seq2seq.config import PRESETS, Config, ModelConfig
 from seq2seq.data.fetch import CORPORA
 from seq2seq.errors import ConfigError
-from seq2seq.tasks.identity import may_change
+from seq2seq.tasks.run_folder import may_change
 
 MINIMAL = """
 source_language: en

@@ -15,6 +15,7 @@ from seq2seq.data import encoding, spans
 from seq2seq.data.corpus import prepare_corpus, prepare_labelled_corpus
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import DataError, RunError
+from seq2seq.text.marian_tokenizer import load_tokenizers
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 LOOSE = FilterConfig(max_ratio=100.0)
@@ -206,7 +207,7 @@ def test_a_byte_that_changed_anywhere_in_the_cache_is_noticed(tmp_path, tokenize
 
 def _prepare_and_report(folder, results):
     source = open_pairs(SourceConfig(source=folder / "train.en", target=folder / "train.de"), "en", "de")
-    corpus = prepare_corpus([source], TokenizerPair.load(folder), None, folder / "cache")
+    corpus = prepare_corpus([source], load_tokenizers(folder), None, folder / "cache")
     results.put((len(corpus), (corpus.folder / "source.ids").stat().st_ino))
 
 

@@ -19,6 +19,7 @@ from our_models import make_ours
 from seq2seq.cli.options import QUANTIZATIONS
 from seq2seq.config import SearchConfig
 from seq2seq.errors import ModelError, RunError, UserError
+from seq2seq.files import record
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.loading import load_engine
@@ -28,7 +29,6 @@ from seq2seq.interop import ctranslate2 as interop
 from seq2seq.lines import read_lines
 from seq2seq.runtime import same_threads
 from seq2seq.search.base import Sentence
-from seq2seq.tensors import record
 from seq2seq.text.tokenizer import TokenizerPair
 from seq2seq.workflows.convert import Probe, export_ctranslate2
 

@@ -16,7 +16,7 @@ from seq2seq.config import Config, DataConfig, ModelConfig, SearchConfig, Source
 from seq2seq.presets import TRAINING_PRESETS
 from seq2seq.store.checkpoint import latest_checkpoint, load_checkpoint
 from seq2seq.store.model_folder import load_model
-from seq2seq.tasks.initial import complete
+from seq2seq.tasks.inputs import complete
 
 ROOT = Path(__file__).parent.parent
 DOMAINS = {
@@ -152,12 +152,12 @@ def test_the_end_of_a_run_says_what_was_won_and_lost(folder, capfd):
 
 def test_a_test_set_that_is_gone_costs_no_run(folder, tmp_path, capfd, monkeypatch):
     from seq2seq.errors import DataError
-    from seq2seq.tasks import translation
+    from seq2seq.tasks.translation import TranslationTask
 
     def gone(*_):
         raise DataError("no such file")
 
-    monkeypatch.setattr(translation, "score_test_sets", gone)
+    monkeypatch.setattr(TranslationTask, "score_test_sets", gone)
     assert main(["train", "tune.yaml", "--run-dir", str(tmp_path / "r"), "--set", "training.max_steps=1"]) == 0
     assert "the test sets are not scored: no such file" in capfd.readouterr().err
 

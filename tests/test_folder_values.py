@@ -22,10 +22,10 @@ from seq2seq import hub
 from seq2seq.cli import main
 from seq2seq.config import SearchConfig
 from seq2seq.errors import UserError
+from seq2seq.files import record
 from seq2seq.inference.classifier import Classifier
 from seq2seq.inference.translator import Translator
 from seq2seq.store.model_folder import load_model
-from seq2seq.tensors import record
 
 VALUES = [
     None, True, 0, -1, 1, 5, 2**24, 2**31, 2**62, 10**18, 10**30, 10**400, 0.5, 1e-308, 1e300, 1e308, float("nan"),

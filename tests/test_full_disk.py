@@ -13,11 +13,10 @@ import time
 from pathlib import Path
 
 import pytest
-from test_verify_resume import corpus
+from test_verify_resume import corpus, differences
 
 from seq2seq.store.checkpoint import latest_checkpoint
 from seq2seq.store.model_folder import load_model
-from seq2seq.tasks.verify import differences
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="mounts and limits of Linux")]
 

@@ -15,11 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from test_verify_resume import CONFIG, corpus, newest
+from test_verify_resume import CONFIG, corpus, differences, newest
 
 from seq2seq.cli import main
 from seq2seq.store import checkpoint, model_folder
-from seq2seq.tasks.verify import differences
 from seq2seq.training import trainer
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")]

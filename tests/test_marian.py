@@ -20,7 +20,7 @@ from seq2seq.inference.steps import TransformerSteps
 from seq2seq.interop.marian import read_marian
 from seq2seq.search.base import Sentence
 from seq2seq.store.model_folder import find_model, load_model
-from seq2seq.text.marian_tokenizer import MarianTokenizer, MarianTokenizerPair
+from seq2seq.text.marian_tokenizer import load_tokenizers
 from seq2seq.training.loss import translation_loss
 from seq2seq.workflows.convert import export_marian, import_marian
 
@@ -186,7 +186,7 @@ def test_a_target_language_is_one_piece(tmp_path):
 
 def test_sampled_segmentations_are_of_the_same_text(tmp_path):
     write_tokenizers(tmp_path)
-    tokenizer = MarianTokenizer.load(tmp_path / "source.spm")
+    tokenizer = load_tokenizers(tmp_path).source
     sampled = {tuple(tokenizer.sample(SOURCE[0], random.Random(seed), 16, 0.1)) for seed in range(30)}
     assert len(sampled) > 3
     assert {tokenizer.decode(ids) for ids in sampled} == {SOURCE[0]}
@@ -194,7 +194,7 @@ def test_sampled_segmentations_are_of_the_same_text(tmp_path):
 
 def test_special_pieces_in_text_are_text(tmp_path):
     write_tokenizers(tmp_path)
-    tokenizer = MarianTokenizer.load(tmp_path / "source.spm")
+    tokenizer = load_tokenizers(tmp_path).source
     assert not {tokenizer.eos_id, tokenizer.pad_id} & set(tokenizer.encode("the </s> cat <pad>"))
 
 
@@ -289,7 +289,7 @@ def damage(folder, change):
 
 DAMAGES = {
     "a tensor is missing": (lambda f: damage(f, lambda t: t.pop("model.encoder.layers.0.fc1.weight")), "fc1.weight"),
-    "a tensor too many": (lambda f: damage(f, lambda t: t.update(extra=torch.zeros(2))), "extra is of no use"),
+    "a tensor too many": (lambda f: damage(f, lambda t: t.update(extra=torch.zeros(2))), "extra is unexpected"),
     "other positions": (
         lambda f: damage(f, lambda t: t.update({"model.encoder.embed_positions.weight": torch.zeros(64, 16)})),
         "sinusoidal",
@@ -384,9 +384,5 @@ def test_a_model_that_is_nowhere_is_one_line(tmp_path, monkeypatch):
 def test_a_pair_is_shared_by_its_vocabulary(tmp_path):
     write_tokenizers(tmp_path / "one")
     write_tokenizers(tmp_path / "two", separate=True)
-    one, two = (
-        MarianTokenizerPair(MarianTokenizer.load(f / "source.spm"), MarianTokenizer.load(f / "target.spm", name))
-        for f, name in ((tmp_path / "one", "vocab.json"), (tmp_path / "two", "target_vocab.json"))
-    )
-    assert one.shared
-    assert not two.shared
+    assert load_tokenizers(tmp_path / "one").shared
+    assert not load_tokenizers(tmp_path / "two").shared

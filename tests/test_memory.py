@@ -19,13 +19,12 @@ from wrong_files import save
 from seq2seq import memory, runtime
 from seq2seq.config import Config, DataConfig, SourceConfig, TrainingConfig
 from seq2seq.data.batches import collate_translation
-from seq2seq.data.corpus import prepare_labelled_corpus
-from seq2seq.data.sources import open_labelled
 from seq2seq.inference.classifier import Classifier
 from seq2seq.inference.scorer import Scorer
 from seq2seq.inference.translator import Translator
 from seq2seq.store.model_folder import load_model
-from seq2seq.tasks.classification import ClassificationValidation
+from seq2seq.tasks.classification import ClassificationTask
+from seq2seq.tasks.inputs import Inputs
 from seq2seq.training import step
 from seq2seq.training.loss import translation_loss
 
@@ -66,12 +65,9 @@ def validation(models: Path) -> Work:
         path = models / f"{len(lines)}.tsv"
         path.write_text("sentence\tlabel\n" + "".join(f"{line}\t{len(line) % 2}\n" for line in lines))
         source = SourceConfig(tsv=path)
-        config = Config(task="classification", data=DataConfig(train=source, valid=source))
-        opened, tokenizer = open_labelled(source), loaded.tokenizers.source
-        labels = loaded.description.labels
-        corpus = prepare_labelled_corpus([opened], tokenizer, None, models / "cache", 1, labels)
-        validate = ClassificationValidation(config, corpus, list(opened), labels, loaded.tokenizers, CPU)
-        return list(validate(loaded.model).metrics.values())
+        config = Config(task="classification", data=DataConfig(train=source, valid=source, num_workers=1))
+        task = ClassificationTask(Inputs.open(config, models / "cache"), loaded.tokenizers, CPU)
+        return list(task.validate(loaded.model).metrics.values())
 
     return work
 

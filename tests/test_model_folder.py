@@ -238,14 +238,6 @@ def test_missing_models_are_named(tmp_path, tokenizer, monkeypatch):
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
     with pytest.raises(ModelError, match="no best model yet"):
         find_model(tmp_path / "run")
-    (tmp_path / "run" / "config.yaml").write_text(
-        "source_language: en\ntarget_language: de\ndata: {train: {tsv: a.tsv}, valid: {tsv: b.tsv}}\n"
-    )
-    with pytest.raises(ModelError, match=r"it comes with the first validation, at step 500$"):
-        find_model(tmp_path / "run")
-    (tmp_path / "run" / "metrics.jsonl").write_text('{"step": 50, "loss": 4.0}\n{"step": 100, "loss": 3.25}\n')
-    with pytest.raises(ModelError, match=r"at step 500 \(now at step 100, loss 3\.250\)$"):
-        find_model(tmp_path / "run")
 
 
 def test_a_full_disk_leaves_the_model_that_was_there(tmp_path, tokenizer):
@@ -319,7 +311,7 @@ def test_the_card_is_rendered_as_it_was_meant(tmp_path):
 def test_reading_and_writing_need_no_pickle():
     """No module of storage imports pickle or calls torch.load or torch.save."""
     package = Path(checkpoint.__file__).parent.parent
-    for name in ("store/checkpoint.py", "store/model_folder.py", "tensors.py", "atomic.py"):
+    for name in ("store/checkpoint.py", "store/model_folder.py", "tensors.py", "files.py", "atomic.py"):
         text = (package / name).read_text()
         assert "pickle" not in text.replace("pickles", "").replace("pickle files", "")
         assert "torch.load" not in text

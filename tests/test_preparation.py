@@ -248,7 +248,7 @@ from seq2seq.config import FilterConfig, SourceConfig
 from seq2seq.data import building, encoding, spans
 from seq2seq.data.corpus import prepare_corpus
 from seq2seq.data.sources import open_pairs
-from seq2seq.text.tokenizer import TokenizerPair
+from seq2seq.text.marian_tokenizer import load_tokenizers
 
 def slow(builder, block, origin):
     plain(builder, block, origin)
@@ -261,7 +261,7 @@ if __name__ == "__main__":
     building.NOTE_SECONDS, spans.SPAN_EXAMPLES, encoding.SPANS_WORTH_A_POOL = 0.05, 20, 5
     plain, building.CorpusBuilder._write = building.CorpusBuilder._write, slow
     source = open_pairs(SourceConfig(source=folder / "train.en", target=folder / "train.de"), "en", "de")
-    prepare_corpus([source], TokenizerPair.load(folder), FilterConfig(max_ratio=100.0), folder / "cache", workers)
+    prepare_corpus([source], load_tokenizers(folder), FilterConfig(max_ratio=100.0), folder / "cache", workers)
 """
 
 

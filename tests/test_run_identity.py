@@ -14,7 +14,7 @@ from seq2seq import config_file
 from seq2seq.cli import main
 from seq2seq.config import Config, Section
 from seq2seq.store.checkpoint import latest_checkpoint, load_checkpoint
-from seq2seq.tasks.identity import CHANGEABLE, may_change
+from seq2seq.tasks.run_folder import CHANGEABLE, may_change
 from seq2seq.training.trainer import Trainer
 
 BASE = CONFIG.replace("test: {held out: {source: valid.en, target: valid.de}}", "test: {}").replace("12", "4")

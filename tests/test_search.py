@@ -49,12 +49,10 @@ class TableModel:
         state.keys = (state.keys * 31 + token_ids * 7 + 1) % NUM_STATES
         return self.table[state.keys].log_softmax(-1)
 
-    def reorder(self, state, rows):
-        assert torch.equal(rows // state.num_rows, torch.arange(len(rows)) // state.num_rows)
+    def reorder(self, state, rows, sentences=None):
+        kept = torch.arange(len(rows) // state.num_rows) if sentences is None else sentences
+        assert torch.equal(rows // state.num_rows, kept.repeat_interleave(state.num_rows))
         state.keys = state.keys[rows]
-
-    def select(self, state, sentences):
-        state.keys = state.keys.view(-1, state.num_rows)[sentences].flatten()
 
     def log_prob(self, source, ids):
         """Of the tokens `ids`, computed without search."""
@@ -270,7 +268,7 @@ def test_largest_candidates_are_the_largest(seed, num_sentences, num_rows, vocab
     offsets = torch.randint(levels, shape[:1], generator=generator).float()
     offsets[torch.rand(shape[0], generator=generator) < 0.3] = -torch.inf
     count = min(2 * num_rows, num_rows * vocab_size)
-    values, rows, ids = largest_candidates(logits, offsets, num_rows, count)
+    values, rows, ids = largest_candidates(logits, offsets.view(-1, num_rows), count)
     assert (ids < vocab_size).all()  # even where nothing is possible
     every = (logits + offsets[:, None]).view(num_sentences, -1)  # (B, N * V)
     assert torch.equal(values, every.sort(descending=True).values[:, :count])

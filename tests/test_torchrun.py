@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 from ranks import ROOT
-from test_verify_resume import corpus
-
-from seq2seq.tasks.verify import differences
+from test_verify_resume import corpus, differences
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc to find the ranks")]
 

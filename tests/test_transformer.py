@@ -9,6 +9,7 @@ from torch import nn
 from seq2seq.config import PRESETS, ClassifierConfig, ModelConfig
 from seq2seq.model.attention import capture_attention
 from seq2seq.model.classifier import EncoderClassifier
+from seq2seq.model.decoding import DecoderCache, decode_step
 from seq2seq.model.transformer import Transformer
 
 VOCAB = 40
@@ -37,8 +38,8 @@ def example(source_length=7, target_length=6):
 def test_cached_steps_equal_the_full_decode(variant):
     model, (source, mask, target) = build(**variant), example()
     full = model(source, mask, target)
-    cache = model.new_cache(model.encode(source, mask), mask, beam_size=1, max_length=target.size(1))
-    steps = torch.stack([model.decode_step(target[:, t], cache) for t in range(target.size(1))], dim=1)
+    cache = DecoderCache(model, model.encode(source, mask), mask, beam_size=1, max_length=target.size(1))
+    steps = torch.stack([decode_step(model, target[:, t], cache) for t in range(target.size(1))], dim=1)
     torch.testing.assert_close(steps, full, atol=1e-5, rtol=1e-4)
 
 
@@ -104,16 +105,16 @@ def test_reordered_cache_continues_the_chosen_rows():
     model, (source, mask, target) = build(), example()
     with torch.no_grad():
         memory = model.encode(source, mask)
-        cache = model.new_cache(memory, mask, beam_size=2, max_length=6)
+        cache = DecoderCache(model, memory, mask, beam_size=2, max_length=6)
         beams = target.repeat_interleave(2, dim=0)  # (6, T)
         beams[1::2, 1:] = torch.randint(4, VOCAB, (3, 5))  # the rows of a sentence begin alike
-        model.decode_step(target[:, 0], cache)
+        decode_step(model, target[:, 0], cache)
         cache.spread()
         for t in (1, 2):
-            model.decode_step(beams[:, t], cache)
+            decode_step(model, beams[:, t], cache)
         rows = torch.tensor([1, 1, 2, 3, 5, 4])
         cache.reorder(rows)
-        hidden = model.decode_step(beams[:, 3], cache)
+        hidden = decode_step(model, beams[:, 3], cache)
         history = torch.cat([beams[rows, :3], beams[:, 3:4]], dim=1)
         full = model(source.repeat_interleave(2, 0), mask.repeat_interleave(2, 0), history)[:, -1]
     torch.testing.assert_close(hidden, full, atol=1e-5, rtol=1e-4)
@@ -122,11 +123,11 @@ def test_reordered_cache_continues_the_chosen_rows():
 def test_sentences_that_stay_are_not_changed_by_those_that_leave():
     model, (source, mask, target) = build(), example()
     with torch.no_grad():
-        cache = model.new_cache(model.encode(source, mask), mask, beam_size=1, max_length=6)
+        cache = DecoderCache(model, model.encode(source, mask), mask, beam_size=1, max_length=6)
         for t in range(2):
-            model.decode_step(target[:, t], cache)
-        cache.select(torch.tensor([0, 2]))
-        hidden = model.decode_step(target[[0, 2], 2], cache)
+            decode_step(model, target[:, t], cache)
+        cache.reorder(torch.tensor([0, 2]), torch.tensor([0, 2]))
+        hidden = decode_step(model, target[[0, 2], 2], cache)
         full = model(source, mask, target)[[0, 2], 2]
     torch.testing.assert_close(hidden, full, atol=1e-5, rtol=1e-4)
 

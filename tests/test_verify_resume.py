@@ -1,22 +1,29 @@
-"""A run that was stopped or killed ends as one that was not: `--verify-resume`, and SIGKILL to the real command."""
+"""A run that was stopped or killed ends as one that was not: killed between two steps, and by SIGKILL."""
 
+import json
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from test_train import WORDS, sentences
 
 from seq2seq.cli import main
 from seq2seq.data.batches import BatchStream
-from seq2seq.tasks.verify import differences
+from seq2seq.tensors import read_tensors
 from seq2seq.training import snapshots
 from seq2seq.training.optim import ExponentialMovingAverage
 
+# What clocks measure, and lengths of files that hold it: not the same in any two runs.
+TIMED = frozenset({"seconds", "validation_seconds", "tokens_per_second", "files"})
 # Everything that a run has to remember at once.
 CONFIG = """
 source_language: en
@@ -55,24 +62,114 @@ def folder(tmp_path: Path, monkeypatch) -> Path:
     return corpus(tmp_path)
 
 
-def verify(*arguments: str) -> int:
-    return main(["train", "toy.yaml", "--verify-resume", *arguments])
+def differences(one: Path, other: Path) -> list[str]:
+    """What differs between two run folders beyond what clocks measured: checkpoints, `best/`, metrics and samples."""
+    names = sorted({_name(path, folder) for folder in (one, other) for path in _compared(folder)})
+    problems = []
+    for name in names:
+        first, second = one / name, other / name
+        if not (first.exists() and second.exists()):
+            problems.append(f"{name}: is in one of the two runs only")
+        elif first.suffix == ".safetensors":
+            problems += _tensor_differences(name, first, second)
+        elif first.suffix in (".json", ".jsonl"):
+            problems += _record_differences(name, first, second)
+        elif first.read_bytes() != second.read_bytes():
+            problems.append(f"{name}: differs")
+    return problems
 
 
-def test_it_is_shown_in_one_line_and_the_run_is_left_alone(folder, capfd):
-    assert main(["train", "toy.yaml", "--set", "training.max_steps=4"]) == 0
-    before = {path: path.read_bytes() for path in (folder / "runs" / "toy").rglob("*") if path.is_file()}
-    capfd.readouterr()
-    assert verify() == 0
-    out, err = capfd.readouterr()
-    assert err == ""
-    assert len(out.splitlines()) == 1
-    for word in ("bit by bit", "weights", "optimizer", "moving average", "metrics"):
-        assert word in out
-    assert before == {path: path.read_bytes() for path in (folder / "runs" / "toy").rglob("*") if path.is_file()}
+def _compared(folder: Path) -> Iterator[Path]:
+    for part in ("checkpoints", "best"):
+        # the manifest repeats what the files are, times included
+        yield from (path for path in (folder / part).rglob("*") if path.is_file() and path.name != "manifest.json")
+    yield from (folder / name for name in ("metrics.jsonl", "samples.txt") if (folder / name).exists())
 
 
-def test_a_classifier_is_shown_too(folder, capfd):
+def _name(path: Path, folder: Path) -> str:
+    return path.relative_to(folder).as_posix()
+
+
+def _tensor_differences(name: str, first: Path, second: Path) -> Iterator[str]:
+    one, other = read_tensors(first), read_tensors(second)
+    different = [key for key in sorted(one.keys() | other.keys()) if not _equal(one.get(key), other.get(key))]
+    if different:
+        yield f"{name}: {len(different)} of {len(one)} tensors differ, the first is {different[0]}"
+
+
+def _equal(one: torch.Tensor | None, other: torch.Tensor | None) -> bool:
+    if one is None or other is None or one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    return torch.equal(one.contiguous().view(-1).view(torch.uint8), other.contiguous().view(-1).view(torch.uint8))
+
+
+def _record_differences(name: str, first: Path, second: Path) -> Iterator[str]:
+    """Differences between JSON files, or between JSON Lines files line by line."""
+    one, other = (_records(path) for path in (first, second))
+    for number, (left, right) in enumerate(zip_longest(one, other, fillvalue={}), start=1):
+        line = f"line {number}, " if first.suffix == ".jsonl" else ""
+        for key in sorted(left.keys() | right.keys()):
+            if left.get(key) != right.get(key):
+                yield f"{name}: {line}{key}: {_shown(left.get(key))} without a break, {_shown(right.get(key))} with one"
+
+
+def _records(path: Path) -> list[dict[str, Any]]:
+    text = path.read_text(encoding="utf-8")
+    values = [json.loads(line) for line in text.splitlines()] if path.suffix == ".jsonl" else [json.loads(text)]
+    return [_untimed(value) for value in values]
+
+
+def _untimed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _untimed(item) for key, item in value.items() if key not in TIMED}
+    return value
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing of ours handles it."""
+
+
+SHORT = ("training.max_steps=8", "training.checkpoint_every=3", "training.validate_every=5", "training.log_every=1")
+
+
+def train(run: str, *changes: str) -> int:
+    settings = [part for change in (*SHORT, *changes) for part in ("--set", change)]
+    return main(["train", "toy.yaml", "--run-dir", f"{run}/runs/toy", *settings])
+
+
+def whole_and_resumed(*changes: str) -> list[str]:
+    """What differs between 8 steps without a break and a run that is killed at step 5 and continues from step 3."""
+    assert train("whole", *changes) == 0
+
+    def die(run: object) -> None:
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("seq2seq.tasks.run._Run.draw_curves", die)  # before the validation
+        assert train("resumed", *changes) == 1
+    assert newest(Path("resumed")).endswith("3")
+    assert train("resumed", *changes) == 0
+    return differences(Path("whole/runs/toy"), Path("resumed/runs/toy"))
+
+
+def test_a_run_that_was_killed_and_resumed_ends_in_the_same_bits(folder):
+    assert whole_and_resumed() == []
+    compared = {path.name for path in _compared(Path("whole/runs/toy"))}
+    assert {
+        "model.safetensors",
+        "optimizer.safetensors",
+        "ema.safetensors",
+        "random.safetensors",
+        "metrics.jsonl",
+    } <= compared
+
+
+def test_a_classifier_too(folder):
     rows = [f"{' '.join(row)}\t{len(row) % 2}\n" for row in sentences(200, 5)]
     (folder / "train.tsv").write_text("sentence\tlabel\n" + "".join(rows))
     (folder / "toy.yaml").write_text(
@@ -80,17 +177,15 @@ def test_a_classifier_is_shown_too(folder, capfd):
         "tokenizer: {vocab_size: 300}\nmodel: {preset: tiny, d_model: 32, d_ff: 64, num_encoder_layers: 1}\n"
         "training: {batch_tokens: 64, threads: 1, device: cpu}\n"
     )
-    assert verify() == 0
-    assert "bit by bit" in capfd.readouterr().out
-    assert not (folder / "runs" / "toy").exists()
+    assert whole_and_resumed() == []
 
 
 def nothing(*_: object) -> None:
-    """What a part of going on does when it is broken."""
+    """What a part of the restoration does when it is broken."""
 
 
 @pytest.mark.parametrize(
-    ("place", "name", "found"),
+    ("module", "name", "found"),
     [
         (snapshots, "load_optimizer_tensors", "optimizer.safetensors"),
         (snapshots, "restore_random_state", "random.safetensors"),
@@ -99,28 +194,9 @@ def nothing(*_: object) -> None:
         (ExponentialMovingAverage, "load", "ema.safetensors"),
     ],
 )
-def test_what_is_not_restored_is_found_and_exits_1(folder, capfd, monkeypatch, place, name, found):
-    monkeypatch.setattr(place, name, nothing)
-    monkeypatch.setattr("seq2seq.tasks.verify.MOST_SHOWN", 1000)
-    assert verify("--set", "training.average=none") == 1
-    out, err = capfd.readouterr()
-    assert out == ""
-    assert "is not the uninterrupted one" in err
-    assert found in err
-    assert "Traceback" not in err
-    assert not (folder / "runs" / "toy").exists()
-
-
-@pytest.mark.parametrize("other", ["--dry-run", "--overwrite"])
-def test_flags_that_do_not_go_together_are_one_line(folder, capfd, other):
-    assert verify(other) == 2
-    assert len(capfd.readouterr().err.splitlines()) == 1
-
-
-def test_several_processes_are_refused_in_words(folder, capfd, monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    assert verify() == 2
-    assert "without torchrun" in capfd.readouterr().err
+def test_what_is_not_restored_is_found(folder, monkeypatch, module, name, found):
+    monkeypatch.setattr(module, name, nothing)
+    assert any(found in problem for problem in whole_and_resumed("training.average=none"))
 
 
 def start(folder: Path, optimizer: str) -> subprocess.Popen:

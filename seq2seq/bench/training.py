@@ -24,11 +24,9 @@ from seq2seq.config import Config, ModelConfig, TrainingConfig
 from seq2seq.data.batches import BatchStream, TranslationBatch
 from seq2seq.errors import UserError
 from seq2seq.runtime import Runtime
-from seq2seq.tasks import translation
-from seq2seq.tasks.identity import Sources
-from seq2seq.tasks.initial import complete, load_initial
-from seq2seq.tasks.run import training_sampler
-from seq2seq.tasks.task import Work
+from seq2seq.tasks.inputs import Inputs
+from seq2seq.tasks.run import build
+from seq2seq.tasks.task import Task
 from seq2seq.training.optim import ExponentialMovingAverage, learning_rate
 from seq2seq.training.step import GradientStep
 
@@ -81,7 +79,7 @@ class TrainingSystem(Protocol):
 class OurTraining:
     """The step of `s2s train`."""
 
-    def __init__(self, work: Work, config: TrainingConfig, runtime: Runtime):
+    def __init__(self, work: Task, config: TrainingConfig, runtime: Runtime):
         # a copy, so that its weights count as its memory
         self.module = copy.deepcopy(work.model).to(runtime.device).train()
         if config.compile:
@@ -187,14 +185,13 @@ def bench_training(
         raise UserError(f"task {config.task}: bench train measures translation; name a config of that task")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UserError("bench train measures one process; start it without torchrun")
-    initial = load_initial(config)
-    config = complete(config, initial)
     training = config.training
     here = runtimes.start(training.device, training.precision, training.threads)
     with contextlib.closing(here), contextlib.ExitStack() as stack:
         runtimes.seed_everything(config.seed)
         progress("preparing")
-        work = translation.build(config, initial, Sources.open(config, cache), None, cache, here)
+        work = build(Inputs.open(config, cache), None, here)
+        config = work.config
         entrants, left_out = _enter(config, work, peers, here, stack, progress)
         steps = _warm_up(entrants, rounds, here, progress)
         rates = []
@@ -208,14 +205,14 @@ def bench_training(
 
 def _enter(
     config: Config,
-    work: Work,
+    work: Task,
     peers: Iterable[str],
     here: Runtime,
     stack: contextlib.ExitStack,
     progress: Callable[[str], object],
 ) -> tuple[list[Entrant], list[LeftOut]]:
     """Build every system, and train it on the batches that take the most memory."""
-    sampler = training_sampler(config, work, here)
+    sampler = work.sampler
     largest = [work.make_batch(indices, 0) for indices in sampler.largest_batches()]
     makers: dict[str, Callable[[], TrainingSystem]] = {OURS: lambda: OurTraining(work, config.training, here)}
     for peer in peers:
@@ -252,7 +249,7 @@ def _warm_up(entrants: Sequence[Entrant], rounds: Rounds, here: Runtime, progres
 
 def _report(
     config: Config,
-    work: Work,
+    work: Task,
     entrants: Sequence[Entrant],
     left_out: list[LeftOut],
     matmul: Spread,

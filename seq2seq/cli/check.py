@@ -4,8 +4,7 @@ import contextlib
 import json
 import shutil
 import sys
-import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,16 +12,13 @@ import click
 
 from seq2seq import ranges
 from seq2seq.cli.options import EXISTING, Number
-from seq2seq.errors import DataError, counted, some_of
+from seq2seq.errors import DataError
 from seq2seq.lines import open_bytes, read_lines, readable_again
 from seq2seq.ranges import Range
 
 if TYPE_CHECKING:
     from seq2seq.config import SourceConfig
-    from seq2seq.inspection.check import CheckReport, Corpora
-    from seq2seq.inspection.overlap import Overlap
-    from seq2seq.inspection.quality import Example, Finding
-    from seq2seq.inspection.report import CorpusReport
+    from seq2seq.inspection.check import Corpora
 
 CONFIG_SUFFIXES = (".yaml", ".yml")
 SPOILED = 1
@@ -66,6 +62,7 @@ def command(
     from tqdm import tqdm
 
     from seq2seq.inspection.check import check_corpora
+    from seq2seq.inspection.layout import as_text, wrapped
 
     with contextlib.ExitStack() as stack:
         read = [stack.enter_context(readable_again(path)) for path in files]
@@ -78,8 +75,8 @@ def command(
         click.echo(json.dumps(report.as_dict(), ensure_ascii=False, indent=1).encode("utf-8", "replace").decode())
     else:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        for line in _as_text(report, examples, files[0] if _is_config(files) else None):
-            click.echo(_wrapped(line, width))
+        for line in as_text(report, examples, files[0] if _is_config(files) else None):
+            click.echo(wrapped(line, width))
     if not report.ok:
         context.exit(SPOILED)
 
@@ -164,119 +161,3 @@ def _columns_of(path: Path, kind: str) -> "tuple[SourceConfig, tuple[str, str] |
     if len(names) < 2:
         raise DataError(f"{path}: line 1 has the columns {', '.join(names) or 'none'}; two are needed")
     return SourceConfig(jsonl=path), (names[0], names[1])
-
-
-def _wrapped(line: str, width: int | None) -> str:
-    """`line` broken between words where a terminal is narrower; what follows stands under its beginning."""
-    if width is None or len(line) <= width or "\n" in line:
-        return line
-    indent = " " * (len(line) - len(line.lstrip()) + 2)
-    return textwrap.fill(
-        line, max(width, 40), subsequent_indent=indent, break_on_hyphens=False, replace_whitespace=False,
-        drop_whitespace=True, break_long_words=False,
-    )  # fmt: skip
-
-
-def _as_text(report: "CheckReport", examples: int, config: Path | None) -> Iterator[str]:
-    held_out = set(report.overlaps.get("train", ()))
-    for corpus in report.corpora:
-        yield from _corpus_lines(corpus, examples)
-        if corpus.name not in held_out:  # which are never filtered
-            yield f"  the filters{'' if report.lengths_are_exact else ', by estimated lengths'}: {corpus.filters}"
-        yield ""
-    overlaps = [
-        (first, second, overlap) for first, others in report.overlaps.items() for second, overlap in others.items()
-    ]
-    if overlaps:
-        yield "overlap"
-        for first, second, overlap in overlaps:
-            yield f"  {second} in {first}: {overlap}"
-            yield from _overlap_lines(overlap, first, second, examples)
-        yield ""
-    if advice := report.advice:
-        settings = advice.settings.items()
-        yield (
-            f"for {counted(advice.examples, 'example')} with {counted(advice.source_words, 'source word')}: "
-            + ", ".join(f"{key} {value:,}" if key != "model.preset" else f"{key} {value}" for key, value in settings)
-        )
-        yield (
-            f"  {counted(advice.needed_characters, 'character')} with pieces of their own; "
-            f"{counted(advice.rare_characters, 'rare one')} spelled as bytes (tokenizer.character_coverage)"
-        )
-        yield from (f"  {note}" for note in advice.notes)
-        if config is not None and advice.notes:
-            options = [f"--set {key}={value}" for key, value in settings]
-            yield "  try: " + " \\\n    ".join(
-                [f"s2s train {config}", *map(" ".join, zip(options[::2], options[1::2], strict=True))]
-            )
-        yield ""
-    yield from (f"{problem.level}: {problem.corpus}: {problem.message}" for problem in report.problems)
-    errors = sum(problem.level == "error" for problem in report.problems)
-    warnings = len(report.problems) - errors
-    yield f"{counted(errors, 'error')}, {counted(warnings, 'warning')}"
-
-
-def _corpus_lines(corpus: "CorpusReport", examples: int) -> Iterator[str]:
-    yield f"{corpus.name}: {counted(corpus.examples, 'example')} ({', '.join(corpus.files)})"
-    for name, side in corpus.sides.items():
-        unseen = ""
-        if side.unseen_characters or side.unseen_word_share:
-            shown = " ".join(map(_visible, side.unseen_characters))
-            unseen = f"; not in training: {side.unseen_word_share:.1%} of the words"
-            unseen += f", and {counted(len(side.unseen_characters), 'character')} ({shown})" if shown else ""
-        yield (
-            f"  {name}: {side.words:,} words, {side.characters:,} characters ({side.distinct_characters:,} distinct, "
-            f"mostly {side.script}), about {side.mean_pieces} pieces per line, longest line {side.longest:,} characters"
-            f"{unseen}"
-        )
-        for kind, finding in side.findings.items():
-            yield from _finding_lines(kind, finding, examples)
-    if corpus.findings:
-        yield "  pairs:" if len(corpus.sides) == 2 else "  examples:"
-        for kind, finding in corpus.findings.items():
-            yield from _finding_lines(kind, finding, examples)
-    if corpus.contradictions.count:
-        what, others = ("text", "labels") if corpus.labels else ("source", "targets")
-        yield f"  {counted(corpus.contradictions.count, what)} with several {others}"
-        yield from _example_lines(corpus.contradictions.examples[:examples])
-    if corpus.drift_context:
-        yield "  where the sides drift apart:"
-        yield from _example_lines(corpus.drift_context)
-    if corpus.labels:
-        most = sorted(corpus.labels, key=lambda label: -corpus.labels[label])
-        shown = some_of([f"{some_of([label])} {corpus.labels[label]:,}" for label in most])
-        yield f"  {counted(len(most), 'label')}: {shown}"
-
-
-def _finding_lines(kind: str, finding: "Finding", examples: int) -> Iterator[str]:
-    from seq2seq.inspection.quality import KINDS
-
-    yield f"    {kind} {finding.count:,}: {KINDS[kind]}"
-    yield from _example_lines(finding.examples[:examples])
-
-
-def _example_lines(examples: Sequence["Example"]) -> Iterator[str]:
-    for number, texts in examples:
-        yield f"      {number:,}: {' ||| '.join(map(_visible, texts))}"
-
-
-def _overlap_lines(overlap: "Overlap", first: str, second: str, examples: int) -> Iterator[str]:
-    shown: dict[str, int] = {}
-    for example in overlap.examples:
-        shown[example.kind] = shown.get(example.kind, 0) + 1
-        if shown[example.kind] <= examples:
-            yield f"    {example.kind.replace('_', ' ')} ({example.similarity:.2f})"
-            yield f"      {second} {example.held_out_number:,}: {' ||| '.join(map(_visible, example.held_out))}"
-            yield f"      {first} {example.train_number:,}: {' ||| '.join(map(_visible, example.train))}"
-
-
-def _visible(text: str) -> str:
-    """One line that a terminal shows as it is: what is invisible or a control character is spelled out."""
-    return "".join(
-        character if character.isprintable() and not "\ud800" <= character <= "\udfff" else _escaped(character)
-        for character in text
-    )
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")

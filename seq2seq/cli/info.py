@@ -51,8 +51,8 @@ def _describe(loaded: "LoadedModel") -> dict[str, Any]:
 
 
 def _describe_converted(folder: Path) -> dict[str, Any]:
+    from seq2seq.files import record
     from seq2seq.interop.ctranslate2 import WEIGHTS, read_description
-    from seq2seq.tensors import record
 
     description, tokenizers, quantization = read_description(folder)
     weights = record(folder / WEIGHTS)

@@ -1,6 +1,5 @@
 """`s2s train`."""
 
-import json
 import logging
 import shlex
 import sys
@@ -29,16 +28,8 @@ logger = logging.getLogger("seq2seq.cli")
     is_flag=True,
     help="Show the configuration, figures and an estimate of the time; prepares the corpora, trains nothing.",
 )
-@click.option(
-    "--verify-resume", is_flag=True, help="Show in a few steps, outside the run, that an interruption changes nothing."
-)
 def command(
-    config: Path | None,
-    overrides: tuple[str, ...],
-    run_dir: Path | None,
-    overwrite: bool,
-    dry_run: bool,
-    verify_resume: bool,
+    config: Path | None, overrides: tuple[str, ...], run_dir: Path | None, overwrite: bool, dry_run: bool
 ) -> None:
     """Train a model, or continue a run.
 
@@ -49,47 +40,21 @@ def command(
 
     config = config or config_file.shipped_folder() / "configs" / "demo.yaml"
     settings = config_file.load(config, overrides)
-    from seq2seq.tasks.run_folder import LATEST, RunFolder
+    from seq2seq.tasks import run
+    from seq2seq.tasks.run_folder import LATEST, RUNS, RunFolder
 
     if run_dir is None and config.stem == LATEST:
-        raise UserError(f"{config}: name a --run-dir; runs/{LATEST} is the link to the newest run")
-    folder = RunFolder.at(run_dir or Path("runs") / config.stem).path
-    if verify_resume:
-        if dry_run or overwrite:
-            raise click.UsageError("--verify-resume touches no run; leave out --dry-run and --overwrite")
-        from seq2seq.tasks import verify
-
-        click.echo(verify.verify_resume(settings, folder))
-        return
-    from seq2seq.tasks import run
-
+        raise UserError(f"{config}: name a --run-dir; {RUNS / LATEST} is the link to the newest run")
+    folder = RunFolder.at(run_dir or RUNS / config.stem).path
     if dry_run:
         click.echo(run.describe(settings, folder))
         return
-    typed = shlex.join(["s2s", *sys.argv[1:]])
-    result = run.train(settings, folder, typed, overwrite, on_validation=lambda: _draw(folder))
+    result = run.train(settings, folder, shlex.join(["s2s", *sys.argv[1:]]), overwrite)
     if result is not None:
-        _draw(folder)
-        _tell(result, folder, settings)
+        _log_result(result, folder, settings)
 
 
-def _draw(folder: Path) -> None:
-    """Bring curves.png up to date; a run does not fail for a picture."""
-    from seq2seq.plots import learning_curves
-
-    metrics = folder / "metrics.jsonl"
-    if not metrics.exists():
-        return
-    try:
-        records = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
-        learning_curves(records, folder / "curves.png", title=folder.name)
-    except UserError:
-        return  # nothing was measured yet
-    except (OSError, ValueError) as error:
-        logger.warning("%s: not drawn (%s)", folder / "curves.png", error)
-
-
-def _tell(result: "TrainingResult", folder: Path, config: "Config") -> None:
+def _log_result(result: "TrainingResult", folder: Path, config: "Config") -> None:
     if result.status == "stopped":
         done = f"Saved at step {result.step:,} and stopped" if result.step else "Stopped before the first step"
         logger.info("%s (%s). Run the same command to continue.", done, result.reason)
@@ -100,9 +65,7 @@ def _tell(result: "TrainingResult", folder: Path, config: "Config") -> None:
     if result.best_step == 0:
         best += ", the initial model: training has not improved on it"
     logger.info("%s at step %s: %s%s", result.status, f"{result.step:,}", result.reason, best)
-    if config.task == "translation":
-        logger.info("try: echo 'Your text.' | s2s translate %s", folder)
-        if config.data.test:
-            logger.info("and: s2s bleu --model %s", folder)
-    else:
-        logger.info("try: echo 'Your text.' | s2s classify %s", folder)
+    verb = "translate" if config.task == "translation" else "classify"
+    logger.info("try: echo 'Your text.' | s2s %s %s", verb, folder)
+    if config.task == "translation" and config.data.test:
+        logger.info("and: s2s bleu --model %s", folder)

@@ -27,7 +27,7 @@ from seq2seq.data.sources import Source
 from seq2seq.data.spans import Position
 from seq2seq.data.tables import label_problem
 from seq2seq.errors import DataError, did_you_mean, some_of
-from seq2seq.tensors import record
+from seq2seq.files import record
 
 logger = logging.getLogger(__name__)
 

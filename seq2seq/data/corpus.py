@@ -25,7 +25,7 @@ from seq2seq.data.encoding import Encoding, id_type
 from seq2seq.data.filters import FilterCounts, PairFilter
 from seq2seq.data.sources import Source
 from seq2seq.errors import RunError
-from seq2seq.tensors import DamagedFile, read_object, verify
+from seq2seq.files import DamagedFile, read_object, verify
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 logger = logging.getLogger(__name__)

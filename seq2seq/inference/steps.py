@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from seq2seq.errors import ModelError
-from seq2seq.model.transformer import DecoderCache, Transformer
+from seq2seq.model.decoding import DecoderCache, decode_step
+from seq2seq.model.transformer import Transformer
 from seq2seq.search.base import StepModel
 from seq2seq.text.tokenizer import TokenizerPair
 
@@ -40,7 +41,7 @@ class TransformerSteps:
         lengths = torch.tensor([len(ids) + 1 for ids in source_ids], device=self.device)
         source = torch.tensor(padded, device=self.device)  # (B, S)
         mask = torch.arange(width, device=self.device) < lengths[:, None]  # (B, S)
-        return self._model.new_cache(self._encode(source, mask), mask, beam_size, max_length)
+        return DecoderCache(self._model, self._encode(source, mask), mask, beam_size, max_length)
 
     def _encode(self, source: Tensor, mask: Tensor) -> Tensor:
         """Memory (B, S, D); a CPU encodes some sentences at a time, those of about one length where they come
@@ -67,15 +68,11 @@ class TransformerSteps:
         return log_probs.repeat_interleave(state.beam_size, dim=0)
 
     def _log_probs(self, token_ids: Tensor, state: DecoderCache) -> Tensor:
-        return self._model.project(self._model.decode_step(token_ids, state)).float().log_softmax(-1)
+        return self._model.project(decode_step(self._model, token_ids, state)).float().log_softmax(-1)
 
-    def reorder(self, state: DecoderCache, rows: Tensor) -> None:
-        """Row i goes on from what row `rows[i]` (R,) was."""
-        state.reorder(rows)
-
-    def select(self, state: DecoderCache, sentences: Tensor) -> None:
-        """Keep these sentences (B',) with all their rows."""
-        state.select(sentences)
+    def reorder(self, state: DecoderCache, rows: Tensor, sentences: Tensor | None = None) -> None:
+        """As `StepModel.reorder`."""
+        state.reorder(rows, sentences)
 
 
 class EnsembleSteps:
@@ -106,12 +103,7 @@ class EnsembleSteps:
         logs = [member.step(token_ids, member_state) for member, member_state in zip(self.members, state, strict=True)]
         return torch.stack(logs).logsumexp(0) - math.log(len(logs))
 
-    def reorder(self, state: list, rows: Tensor) -> None:
+    def reorder(self, state: list, rows: Tensor, sentences: Tensor | None = None) -> None:
         """`reorder` in every member."""
         for member, member_state in zip(self.members, state, strict=True):
-            member.reorder(member_state, rows)
-
-    def select(self, state: list, sentences: Tensor) -> None:
-        """`select` in every member."""
-        for member, member_state in zip(self.members, state, strict=True):
-            member.select(member_state, sentences)
+            member.reorder(member_state, rows, sentences)

@@ -1,15 +1,17 @@
 """What the findings of `check` mean: what would spoil a result, what is worth a look, and sizes that fit the corpus."""
 
 import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from seq2seq.config import TokenizerConfig, TrainingConfig
 from seq2seq.data.tables import label_problem
 from seq2seq.errors import counted, some_of
+from seq2seq.inspection.examiner import Tally
+from seq2seq.inspection.oddities import ODDITIES, Oddity
 from seq2seq.inspection.overlap import Overlap
-from seq2seq.inspection.report import CorpusReport, Finding, Tally
+from seq2seq.inspection.report import CorpusReport, Finding
 
 # Running source words up to which a size fits: vocabulary, preset, epochs, tokens in a batch. A rule of thumb: the
 # configs that come with the toolkit follow it, and it keeps between 10 and 100 occurrences a piece.
@@ -27,6 +29,11 @@ ROUND_STEPS = (20, 50, 100, 200, 500, 1000, 2000, 4000)
 SPECIAL_PIECES = 260  # the bytes and the special ids
 HEAVY_OVERLAP = 0.01
 SHIFTS_SHOWN = 5
+# Shares of the characters that training never shows.
+UNSEEN_WARNS, UNSEEN_FAILS = 0.005, 0.05
+
+Found = Iterator[tuple[str, str]]
+"""Levels and messages."""
 
 
 @dataclass(frozen=True)
@@ -54,18 +61,19 @@ class Advice:
 
 def advise(train: Tally, tokenizer: TokenizerConfig, preset: str | None, training: TrainingConfig | None) -> Advice:
     """Vocabulary, model and length of training for the training corpora; with notes on what is set otherwise."""
-    words = train.sides[0].num_words if train.sides else 0
-    counts = sum(side.character_counts for side in train.sides) if train.sides else np.zeros(1, np.int64)
-    counts = np.sort(counts[counts > 0])[::-1]
-    covered = int(np.searchsorted(np.cumsum(counts), tokenizer.character_coverage * counts.sum())) + 1
-    needed = min(covered, len(counts))
+    source, target = train.sides[0], train.sides[-1]
+    counts = sum((side.characters for side in train.sides), Counter())
+    covered, needed = 0, 0
+    for _, count in counts.most_common():
+        if covered >= tokenizer.character_coverage * counts.total():
+            break
+        covered, needed = covered + count, needed + 1
     # Text without spaces between words counts by characters: about two make what a word is elsewhere.
-    characters = int(train.sides[0].character_counts.sum()) if train.sides else 0
-    running = max(words, characters // 8)
+    running = max(source.num_words, source.characters.total() // 8)
     _, vocab_size, chosen, epochs, batch_tokens = next(size for size in SIZES if running <= size[0])
     least = math.ceil((2 * needed + SPECIAL_PIECES) / 1000) * 1000
     vocab_size = max(vocab_size, least) if needed > vocab_size / 2 else vocab_size
-    steps = epochs * (train.sides[-1].num_pieces if train.sides else 0) / batch_tokens
+    steps = epochs * target.num_pieces / batch_tokens
     settings: dict[str, int | str] = {
         "tokenizer.vocab_size": vocab_size,
         "model.preset": chosen,
@@ -84,149 +92,140 @@ def advise(train: Tally, tokenizer: TokenizerConfig, preset: str | None, trainin
     order = ("tiny", "small", "base", "big")
     if preset in order and abs(order.index(preset) - order.index(chosen)) > 1:
         notes.append(f"model.preset is {preset}; {chosen} would fit")
-    return Advice(train.examples, words, settings, needed, len(counts) - needed, tuple(notes))
+    return Advice(train.examples, source.num_words, settings, needed, len(counts) - needed, tuple(notes))
 
 
 def _round(steps: float) -> int:
     return min(ROUND_STEPS, key=lambda round_steps: abs(math.log(max(steps, 1) / round_steps)))
 
 
-def judge_corpus(report: CorpusReport, is_train: bool) -> list[Problem]:
-    """What is wrong with one corpus; only training corpora are filtered."""
-    found: list[tuple[str, str]] = []
+def judge(
+    train: Sequence[CorpusReport], held_out: Sequence[CorpusReport], overlaps: dict[str, dict[str, Overlap]]
+) -> list[Problem]:
+    """Everything to act on: of each corpus, of the held-out sets against training, and of what they share."""
+    problems = []
+    for report in [*train, *held_out]:
+        found = [*_judge_lines(report), *_judge_findings(report), *_judge_labels(report)]
+        if report in train:
+            found += _judge_filters(report)
+        problems += [Problem(level, report.name, message) for level, message in found + _judge_shifts(report)]
+    for report in [*train[1:], *held_out] if train else []:
+        problems += [Problem("error", report.name, message) for message in _judge_scripts(train[0], report)]
+    labels = {label for report in train for label in report.labels}
+    for report in held_out if train else []:
+        if unknown := sorted(set(report.labels) - labels):
+            never = f"{len(unknown):,} labels never occur" if len(unknown) > 1 else "a label never occurs"
+            problems.append(Problem("error", report.name, f"{never} in training: {some_of(unknown)}"))
+    for name, others in overlaps.items():
+        for other, overlap in others.items():
+            problems += [Problem(level, other, message) for level, message in _judge_overlap(name, overlap)]
+    return problems
+
+
+def _judge_lines(report: CorpusReport) -> Found:
+    """Whether reading came to the end, and whether line i translates line i."""
     if report.failure:
-        found.append(("error", f"{report.failure}; nothing after it was checked"))
-    elif not report.examples:
-        found.append(("error", "no examples"))
-    found += _judge_alignment(report) if not report.failure else []
+        yield "error", f"{report.failure}; nothing after it was checked"
+        return
+    if not report.examples:
+        yield "error", "no examples"
+    drift, lines = report.drift, report.lines
+    if len(lines) == 2 and lines[0] != lines[1]:
+        where = "line i of one must translate line i of the other"
+        if drift is not None:
+            where = f"the sides drift apart at about line {drift.line:,}, by {drift.offset:+d}"
+            if drift.line > min(lines):
+                where = "the sides agree up to where the shorter one ends"
+        yield "error", f"{report.files[0]} has {counted(lines[0], 'line')} and {report.files[1]} {lines[1]:,}; {where}"
+    elif drift is not None:
+        fits = f"target line {drift.line + drift.offset:,} fits source line {drift.line:,}"
+        yield "error", f"the sides drift apart at about line {drift.line:,}: there {fits}"
+
+
+def _judge_findings(report: CorpusReport) -> Found:
+    """The oddities of each side, and those of pairs."""
     for name, side in report.sides.items():
-        for kind, warn, fail in _SIDE_LIMITS:
-            found += _judge(side.findings.get(kind), report.examples, warn, fail, f"{name}: ", "line", _SAYS[kind])
-        found += _judge_unseen(name, side.unseen_character_share)
-    for kind, warn, fail in _PAIR_LIMITS:
-        found += _judge(report.findings.get(kind), report.examples, warn, fail, "", "pair", _SAYS[kind])
+        for kind, finding in side.findings.items():
+            yield from _judge_finding(ODDITIES[kind], finding, report.examples, f"{name}: ", "line")
+        if (share := side.unseen_character_share) > UNSEEN_WARNS:
+            level = "error" if share > UNSEEN_FAILS else "warning"
+            yield level, f"{name}: {share:.1%} of its characters never occur in training; is it the same language?"
+    for kind, finding in report.findings.items():
+        yield from _judge_finding(ODDITIES[kind], finding, report.examples, "", "pair")
     if "header" in report.findings:
-        found.append(("warning", "line 1 looks like a header; remove it from both files"))
+        yield "warning", "line 1 looks like a header; remove it from both files"
+
+
+def _judge_finding(oddity: Oddity, finding: Finding, examples: int, where: str, noun: str) -> Found:
+    if finding.count > oddity.warn * examples:
+        level = "error" if finding.count > oddity.fail * examples else "warning"
+        first = f" (first: line {finding.examples[0][0]:,})" if finding.examples else ""
+        of = f"{finding.count:,} of {counted(examples, noun)}"
+        yield level, f"{where}{of} {_are(finding.count)} {oddity.advice}{first}"
+
+
+def _judge_filters(report: CorpusReport) -> Found:
     dropped = report.filters.total - report.filters.kept
-    if is_train and dropped > 0.3 * max(report.filters.total, 1):
+    if dropped > 0.3 * max(report.filters.total, 1):
         level = "warning" if report.filters.kept else "error"
-        found.append((level, f"the filters drop {dropped:,} of {report.filters.total:,} ({report.filters})"))
-    found += _judge_labels(report)
-    return [Problem(level, report.name, message) for level, message in found] + judge_shifts(report)
+        yield level, f"the filters drop {dropped:,} of {report.filters.total:,} ({report.filters})"
 
 
-def judge_sides(train: CorpusReport, held_out: CorpusReport) -> list[Problem]:
-    """Whether the sides are in the same scripts as in training."""
-    problems = []
-    for name in train.sides.keys() & held_out.sides.keys():
-        expected, script = train.sides[name].script, held_out.sides[name].script
-        if expected != script and "none" not in (expected, script):
-            message = f"{name} is in {script} and that of {train.name} in {expected}; are the sides swapped?"
-            problems.append(Problem("error", held_out.name, message))
-    return problems
-
-
-def judge_overlap(name: str, other: str, overlap: Overlap) -> list[Problem]:
-    """Whether what two corpora share spoils a score."""
-    shared = overlap.pairs
-    size = counted(overlap.size, "example")
-    if shared:
-        level = "error" if shared > HEAVY_OVERLAP * overlap.size and name.startswith("train") else "warning"
-        message = (
-            f"{shared:,} of its {size} {_are(shared)} also in {name}; remove {'it' if shared == 1 else 'them'} there"
-        )
-        return [Problem(level, other, message)]
-    problems = []
-    if overlap.pair_near > 0.05 * overlap.size:
-        message = f"{overlap.pair_near:,} of its {size} {_are(overlap.pair_near)} also in {name}, with small changes"
-        problems.append(Problem("warning", other, message))
-    for side in ("source", "target"):
-        count = getattr(overlap, f"{side}_exact") + getattr(overlap, f"{side}_normalised")
-        if count > 0.05 * overlap.size:
-            message = f"the {side} of {count:,} of its {size} is also in {name}, with another {_OTHER[side]}"
-            problems.append(Problem("warning", other, message))
-    return problems
-
-
-def judge_shifts(report: CorpusReport) -> list[Problem]:
+def _judge_shifts(report: CorpusReport) -> list[tuple[str, str]]:
     """Blocks of lines that translate others."""
     shifts = [
         f"lines {shift.first:,}-{shift.last:,} are not translations of each other: shifted by {shift.offset:+d}, "
         f"target line {shift.first + shift.offset:,} fits source line {shift.first:,}"
         for shift in report.shifts
     ]
-    more = f"{len(shifts) - SHIFTS_SHOWN:,} more blocks of lines are shifted" if len(shifts) > SHIFTS_SHOWN else None
-    return [Problem("error", report.name, message) for message in [*shifts[:SHIFTS_SHOWN], more] if message]
+    if len(shifts) > SHIFTS_SHOWN:
+        shifts[SHIFTS_SHOWN:] = [f"{len(shifts) - SHIFTS_SHOWN:,} more blocks of lines are shifted"]
+    return [("error", message) for message in shifts]
+
+
+def _judge_scripts(train: CorpusReport, held_out: CorpusReport) -> Iterator[str]:
+    for name in train.sides.keys() & held_out.sides.keys():
+        expected, script = train.sides[name].script, held_out.sides[name].script
+        if expected != script and "none" not in (expected, script):
+            yield f"{name} is in {script} and that of {train.name} in {expected}; are the sides swapped?"
+
+
+def _judge_overlap(name: str, overlap: Overlap) -> Found:
+    """Whether what corpus `name` shares with a held-out set spoils scores on that set."""
+    size, shared = counted(overlap.size, "example"), overlap.pairs
+    if shared:
+        level = "error" if shared > HEAVY_OVERLAP * overlap.size and name.startswith("train") else "warning"
+        remedy = f"remove {'it' if shared == 1 else 'them'} there"
+        yield level, f"{shared:,} of its {size} {_are(shared)} also in {name}; {remedy}"
+        return
+    few = 0.05 * overlap.size
+    if overlap.pair_near > few:
+        yield (
+            "warning",
+            f"{overlap.pair_near:,} of its {size} {_are(overlap.pair_near)} also in {name}, with small changes",
+        )
+    for side, other, count in (
+        ("source", "target", overlap.source_exact + overlap.source_normalised),
+        ("target", "source", overlap.target_exact + overlap.target_normalised),
+    ):
+        if count > few:
+            yield "warning", f"the {side} of {count:,} of its {size} is also in {name}, with another {other}"
+
+
+def _judge_labels(report: CorpusReport) -> Found:
+    if not report.labels:
+        return
+    total, most = sum(report.labels.values()), max(report.labels, key=lambda label: report.labels[label])
+    if problem := label_problem(len(report.labels), total):
+        yield "error", problem
+        return
+    if len(report.labels) == 1:
+        yield "error", f"every text has the label {some_of([most])!r}"
+    elif report.labels[most] > 0.9 * total:
+        yield "warning", f"{report.labels[most] / total:.0%} of the texts have the label {some_of([most])!r}"
+    if report.contradictions.count:
+        yield "warning", f"{report.contradictions.count:,} of the texts have several labels"
 
 
 def _are(count: int) -> str:
     return "is" if count == 1 else "are"
-
-
-_OTHER = {"source": "target", "target": "source"}
-_SAYS = {
-    "invalid_utf8": "not UTF-8; convert the file (iconv -f latin1 -t utf-8)",
-    "empty": "empty",
-    "mojibake": "UTF-8 read as another encoding; convert back",
-    "replacement": "damaged: U+FFFD shows where an earlier conversion lost text",
-    "mixed_script": "written in two scripts within one word",
-    "foreign_script": "in another script than the rest",
-    "control": "spoilt by control or invisible characters",
-    "copy": "copied: the target is the source",
-    "duplicate": "repeated",
-}
-# Shares of the lines from which a kind is a warning, and an error; None is never.
-_SIDE_LIMITS = (
-    ("invalid_utf8", 0.0, 0.0), ("empty", 0.0, 0.1), ("mojibake", 0.0, 0.01), ("replacement", 0.0, 0.01),
-    ("mixed_script", 0.001, None), ("foreign_script", 0.02, 0.3), ("control", 0.001, None),
-)  # fmt: skip
-_PAIR_LIMITS = (("copy", 0.05, 0.5), ("duplicate", 0.1, None))
-
-
-def _judge(
-    finding: Finding | None, examples: int, warn: float, fail: float | None, where: str, noun: str, what: str
-) -> list[tuple[str, str]]:
-    if finding is None or not finding.count or finding.count <= warn * examples:
-        return []
-    level = "error" if fail is not None and finding.count > fail * examples else "warning"
-    first = f" (first: line {finding.examples[0][0]:,})" if finding.examples else ""
-    nouns = noun if examples == 1 else f"{noun}s"
-    return [(level, f"{where}{finding.count:,} of {examples:,} {nouns} {_are(finding.count)} {what}{first}")]
-
-
-def _judge_alignment(report: CorpusReport) -> list[tuple[str, str]]:
-    drift = report.drift
-    if len(report.lines) == 2 and report.lines[0] != report.lines[1]:
-        counts = f"{report.files[0]} has {counted(report.lines[0], 'line')} and {report.files[1]} {report.lines[1]:,}"
-        if drift is None:
-            return [("error", f"{counts}; line i of one must translate line i of the other")]
-        if drift.line > min(report.lines):
-            return [("error", f"{counts}; the sides agree up to where the shorter one ends")]
-        return [("error", f"{counts}; the sides drift apart at about line {drift.line:,}, by {drift.offset:+d}")]
-    if drift is not None:
-        fits = f"target line {drift.line + drift.offset:,} fits source line {drift.line:,}"
-        return [("error", f"the sides drift apart at about line {drift.line:,}: there {fits}")]
-    return []
-
-
-def _judge_unseen(name: str, share: float) -> list[tuple[str, str]]:
-    if share <= 0.005:
-        return []
-    level = "error" if share > 0.05 else "warning"
-    return [(level, f"{name}: {share:.1%} of its characters never occur in training; is it the same language?")]
-
-
-def _judge_labels(report: CorpusReport) -> list[tuple[str, str]]:
-    if not report.labels:
-        return []
-    total, most = sum(report.labels.values()), max(report.labels, key=lambda label: report.labels[label])
-    found = []
-    if problem := label_problem(len(report.labels), total):
-        return [("error", problem)]
-    if len(report.labels) == 1:
-        found.append(("error", f"every text has the label {some_of([most])!r}"))
-    elif report.labels[most] > 0.9 * total:
-        found.append(("warning", f"{report.labels[most] / total:.0%} of the texts have the label {some_of([most])!r}"))
-    if report.contradictions.count:
-        found.append(("warning", f"{report.contradictions.count:,} of the texts have several labels"))
-    return found

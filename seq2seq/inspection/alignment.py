@@ -6,10 +6,11 @@ what translations keep: length, marks such as `?` and brackets, and words of bot
 
 from dataclasses import dataclass
 from functools import cache
+from zlib import crc32
 
 import numpy as np
 
-from seq2seq.inspection.characters import DIGIT, LETTER, UPPER, TextBlock
+from seq2seq.inspection.characters import TextBlock
 
 MARKS = ("?？؟", "!！", ".。", '"“”„«»「」', "()（）[]", ":;：；", "%％", "0123456789０１２３４５６７８９")
 WINDOWS = (64, 512, 4096)
@@ -47,17 +48,17 @@ class Drift:
 def line_shapes(block: TextBlock) -> LineShapes:
     """The shapes of the lines of a block."""
     marks = np.bitwise_or.reduceat(_mark_table()[block.codes], block.starts)
-    inside = block.flags & (LETTER | DIGIT) != 0
-    edges = np.diff(np.concatenate([[0], inside.view(np.int8), [0]]))
-    starts, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
-    lines = block.lines_of(starts)
-    is_first = np.append(True, np.diff(lines) != 0)[: len(lines)]
-    flags = block.flags[starts]
-    chosen = (flags & DIGIT != 0) | ((flags & UPPER != 0) & ~is_first)
-    bits = np.uint64(1) << (block.whole.hashes(starts[chosen], ends[chosen]) >> np.uint64(58))
-    anchors = np.zeros(len(block), dtype=np.uint64)
-    np.bitwise_or.at(anchors, lines[chosen], bits)
+    anchors = np.array(list(map(_anchors, block.words)), np.uint64)
     return LineShapes(block.lengths.astype(np.int32), marks, anchors)
+
+
+def _anchors(words: list[str]) -> int:
+    chosen = [word for word in words[:1] if word[0].isdigit()]
+    chosen += [word for word in words[1:] if word[0].isupper() or word[0].isdigit()]
+    bits = 0
+    for word in chosen:
+        bits |= 1 << crc32(word.encode()) % 64
+    return bits
 
 
 def joined(parts: list[LineShapes]) -> LineShapes:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from itertools import chain
 
 from seq2seq.data.spans import Example
+from seq2seq.inspection.oddities import script_of
 from seq2seq.inspection.overlap import HeldOut, Match, normalise, texts_of
 
 NEAR_SIMILARITY = 0.7
@@ -41,7 +42,8 @@ class NearDuplicates:
         ]
         self._texts = [tuple(map(normalise, texts)) for _, _, texts in self._held_out]
         self._is_ideographic = [
-            _is_ideographic("".join(texts[side] for texts in self._texts if len(texts) > side)) for side in (0, 1)
+            script_of("".join(texts[side] for texts in self._texts if len(texts) > side)) == "Han or kana"
+            for side in (0, 1)
         ]
         frequencies = Counter(run for example in sample for run in self._runs(normalise(texts_of(example)[0]), STRIDE))
         entries = []
@@ -56,7 +58,7 @@ class NearDuplicates:
                 break
             self._owners.setdefault(run, []).append(owner)
         num_indexed = Counter(chain.from_iterable(self._owners.values()))
-        self._least_shared = [LEAST_SHARED / STRIDE * num_indexed[owner] for owner in range(len(self._texts))]
+        self._least_shared = [int(LEAST_SHARED / STRIDE * num_indexed[owner]) for owner in range(len(self._texts))]
 
     def matches(self, number: int, texts: tuple[str, ...], normalised: tuple[str, ...]) -> Iterable[tuple[str, Match]]:
         """The held-out examples, equal ones among them, that are near training example `number`."""
@@ -95,7 +97,3 @@ class NearDuplicates:
 @lru_cache(maxsize=1 << 14)
 def _ngrams(text: str, size: int) -> frozenset[str]:
     return frozenset(text[first : first + size] for first in range(len(text) - size + 1))
-
-
-def _is_ideographic(text: str) -> bool:
-    return sum("\u2e80" <= character <= "\u9fff" or character >= "\U00020000" for character in text) > len(text) / 2

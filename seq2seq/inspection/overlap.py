@@ -60,10 +60,6 @@ class Overlap:
         """The kinds that occur."""
         return {kind: count for kind, count in vars(self).items() if "_" in kind and count}
 
-    def __str__(self) -> str:
-        found = ", ".join(f"{count:,} {kind.replace('_', ' ')}" for kind, count in self.counts().items())
-        return f"{found or 'none'} of {self.size:,}"
-
 
 def find_overlap(train: Iterable[Example], held_out: Mapping[str, Iterable[Example]]) -> dict[str, Overlap]:
     """What each held-out set shares with `train`, which is read once. All are `Pair`s, or all `LabelledText`s."""
@@ -123,8 +119,9 @@ class HeldOut:
 class Matches:
     """The strongest match of each held-out example, and of equal ones the first."""
 
-    def __init__(self) -> None:
+    def __init__(self, matches: Iterable[tuple[str, Match]] = ()) -> None:
         self._best: dict[tuple[str, str, int], Match] = {}
+        self.add(matches)
 
     def add(self, matches: Iterable[tuple[str, Match]]) -> None:
         """Take matches, each with the name of its set, in the order of the training corpus."""

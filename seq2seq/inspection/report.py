@@ -1,24 +1,20 @@
-"""What `check` says of one corpus: the findings of its blocks, added up.
-
-`check` fills a `Tally` while the corpus is read and asks it for the `CorpusReport`, which `advice` judges.
-"""
+"""The `CorpusReport` of one corpus, from the `Tally` of all its blocks: `check` makes it, `advice` judges it."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from seq2seq.config import FilterConfig
 from seq2seq.data.filters import FilterCounts
-from seq2seq.inspection.alignment import Drift, LineShapes, find_drift, joined
-from seq2seq.inspection.blocks import CorpusReader
-from seq2seq.inspection.characters import SCRIPTS
-from seq2seq.inspection.quality import EXAMPLES_KEPT, KINDS, RULES, BlockFindings, Example, Finding, SideFindings
+from seq2seq.inspection.alignment import Drift, find_drift, joined
+from seq2seq.inspection.blocks import EXAMPLES_KEPT, CorpusReader, Finding
+from seq2seq.inspection.examiner import SideTally, Tally
+from seq2seq.inspection.oddities import ODDITIES
 from seq2seq.inspection.word_pairs import Shift, WordPairs, shifted_blocks
 
 UNSEEN_SHOWN = 20
-SIDES = ("source", "target")
 
 
 @dataclass(frozen=True)
@@ -56,7 +52,7 @@ class CorpusReport:
     findings: dict[str, Finding]
     """What concerns pairs."""
     drift: Drift | None
-    drift_context: list[Example]
+    drift_context: list[tuple[int, tuple[str, ...]]]
     shifts: list[Shift]
     """Blocks of lines that translate others near them."""
     filters: FilterCounts
@@ -67,204 +63,107 @@ class CorpusReport:
     failure: str | None
 
 
-class _SideTally:
-    """One side of the blocks so far."""
+def report_on(
+    tally: Tally, reader: CorpusReader, filters: FilterConfig, train: Tally | None, word_pairs: WordPairs | None
+) -> CorpusReport:
+    """Everything about the corpus that `reader` has read; compared with the training corpora if it is held out."""
+    numbers, hashes = _joined(tally.numbers), _joined(tally.pair_hashes)
+    drift = None
+    if len(tally.sides) == 2 and tally.examples:
+        difference = reader.line_counts[-1] - reader.line_counts[0]
+        drift = find_drift(joined(tally.sides[0].shapes), joined(tally.sides[1].shapes), difference)
+    around = [drift.line + step for step in (-1, 0, 1)] if drift else []
+    shifts = []
+    if word_pairs is not None and drift is None and tally.examples:
+        shifts = shifted_blocks(word_pairs, np.concatenate(tally.misfits), numbers, reader.examples_at)
 
-    def __init__(self) -> None:
-        self.findings: dict[str, Finding] = {}
-        self.hashes: list[np.ndarray] = []
-        self.shapes: list[LineShapes] = []
-        self.scripts: dict[int, Finding] = {}
-        self.character_counts = np.zeros(0x110000, dtype=np.int64)
-        self.num_words, self.num_pieces = 0, 0.0
-        self.words: np.ndarray | None = None
-        """Which of the held-out words stand here."""
+    repeated_pairs = _repeats(hashes)
+    repeated_lines = [_repeats(_joined(side.hashes)) for side in tally.sides]
+    contradictions = _contradictions(hashes, _joined(tally.sides[0].hashes)) if tally.examples else (0, [])
+    found = [repeated_pairs, contradictions, *repeated_lines]
+    texts = reader.examples_at([*(int(numbers[index]) for _, indices in found for index in indices), *around])
 
-    def add(self, side: SideFindings) -> None:
-        for kind, finding in side.findings.items():
-            self.findings.setdefault(kind, Finding()).add(finding)
-        for script, finding in side.scripts.items():
-            self.scripts.setdefault(script, Finding()).add(finding)
-        self.hashes.append(side.hashes)
-        self.shapes.append(side.shapes)
-        self.character_counts[side.codes] += side.code_counts
-        self.num_words += side.num_words
-        self.num_pieces += float(side.pieces.sum())
-        self.see_words(side.held_out_words)
+    def finding(count: int, indices: Sequence[int]) -> Finding:
+        return Finding(count, [(n, texts[n]) for n in numbers[indices].tolist() if n in texts])
 
-    def see_words(self, words: np.ndarray | None) -> None:
-        if words is not None:
-            self.words = words if self.words is None else self.words | words
-
-
-class Tally:
-    """The blocks of a corpus so far."""
-
-    def __init__(self) -> None:
-        self.sides: list[_SideTally] = []
-        self.examples = 0
-        self._pairs: dict[str, Finding] = {}
-        self._numbers: list[np.ndarray] = []
-        self._rules: list[np.ndarray] = []
-        self._pair_hashes: list[np.ndarray] = []
-        self._labels: Counter = Counter()
-        self._misfits: list[np.ndarray] = []
-
-    def add(self, block: BlockFindings) -> None:
-        """Take the findings of the next block."""
-        self._open(len(block.sides))
-        for side, findings in zip(self.sides, block.sides, strict=True):
-            side.add(findings)
-        for kind, finding in block.pairs.items():
-            self._pairs.setdefault(kind, Finding()).add(finding)
-        self.examples += len(block.numbers)
-        self._numbers.append(block.numbers)
-        self._rules.append(block.rules)
-        self._pair_hashes.append(block.pair_hashes)
-        self._labels.update(block.labels)
-        self._misfits.append(block.misfits)
-
-    def merge(self, other: "Tally") -> None:
-        """Take the characters, words and sizes of another corpus of the same role."""
-        self._open(len(other.sides))
-        for mine, theirs in zip(self.sides, other.sides, strict=True):
-            mine.character_counts += theirs.character_counts
-            mine.num_words += theirs.num_words
-            mine.num_pieces += theirs.num_pieces
-            mine.see_words(theirs.words)
-        self.examples += other.examples
-
-    def report(
-        self, reader: CorpusReader, filters: FilterConfig, train: "Tally | None", word_pairs: WordPairs | None
-    ) -> CorpusReport:
-        """Everything of this corpus, which `reader` has read; against the training corpus if it is held out."""
-        rules, pair_hashes, numbers = map(_concatenated, (self._rules, self._pair_hashes, self._numbers))
-        findings = dict(self._pairs)
-        duplicates, places = _repeats(pair_hashes)
-        contradictions, contradicting = self._contradictions(pair_hashes)
-        repeated = [_repeats(_concatenated(side.hashes)) for side in self.sides]
-        drift = self._drift(reader)
-        around = [drift.line + step for step in (-1, 0, 1)] if drift else []
-        asked = [*places, *contradicting, *(place for _, some in repeated for place in some)]
-        texts = reader.examples_at([*numbers[asked].tolist(), *around])
-        if duplicates:
-            findings["duplicate"] = _found(duplicates, numbers[places], texts)
-        for side, (count, some) in zip(self.sides, repeated, strict=True):
-            if count:
-                side.findings["repeated"] = _found(count, numbers[some], texts)
-        return CorpusReport(
-            name=reader.name,
-            files=reader.files,
-            lines=reader.line_counts,
-            examples=self.examples,
-            sides=dict(self._side_reports(reader, train)),
-            findings=_in_order(findings),
-            drift=drift,
-            drift_context=[(number, texts[number]) for number in around if number in texts],
-            shifts=self._shifts(reader, numbers, word_pairs) if drift is None else [],
-            filters=_filter_counts(rules, pair_hashes, filters),
-            labels=dict(sorted(self._labels.items())),
-            contradictions=_found(contradictions, numbers[contradicting], texts),
-            failure=reader.failure,
-        )
-
-    def _open(self, num_sides: int) -> None:
-        if not self.sides:
-            self.sides = [_SideTally() for _ in range(num_sides)]
-
-    def _drift(self, reader: CorpusReader) -> Drift | None:
-        if len(self.sides) != 2 or not self.examples:
-            return None
-        difference = reader.line_counts[1] - reader.line_counts[0] if len(reader.line_counts) == 2 else 0
-        return find_drift(joined(self.sides[0].shapes), joined(self.sides[1].shapes), difference)
-
-    def _shifts(self, reader: CorpusReader, numbers: np.ndarray, word_pairs: WordPairs | None) -> list[Shift]:
-        if word_pairs is None or not self.examples:
-            return []
-        return shifted_blocks(word_pairs, np.concatenate(self._misfits), numbers, reader.examples_at)
-
-    def _contradictions(self, pair_hashes: np.ndarray) -> tuple[int, list[int]]:
-        """How many distinct first sides have several second sides, and a few examples that show it."""
-        if not self.examples:
-            return 0, []
-        _, first = np.unique(pair_hashes, return_index=True)
-        first.sort()
-        keys = _concatenated(self.sides[0].hashes)[first]
-        _, places, counts = np.unique(keys, return_inverse=True, return_counts=True)
-        several = counts[places] > 1
-        shown = first[several & np.isin(keys, keys[several][:1])][:EXAMPLES_KEPT]
-        return int((counts > 1).sum()), shown.tolist()
-
-    def _side_reports(self, reader: CorpusReader, train: "Tally | None") -> Iterator[tuple[str, SideReport]]:
-        names = SIDES if len(self.sides) == 2 else ("text",)
-        for place, (name, side) in enumerate(zip(names, self.sides, strict=False)):
-            invalid = reader.invalid[place] if place < len(reader.invalid) else Finding()
-            if invalid.count:
-                side.findings["invalid_utf8"] = invalid
-                lost = side.findings.pop("replacement", Finding())  # every line that was decoded so holds one
-                if lost.count > invalid.count:
-                    side.findings["replacement"] = Finding(lost.count - invalid.count, lost.examples)
-            usual = max(side.scripts, key=lambda script: side.scripts[script].count, default=0)
-            for script in sorted(side.scripts.keys() - {usual}):
-                side.findings.setdefault("foreign_script", Finding()).add(side.scripts[script])
-            unseen = _unseen(side, train.sides[place]) if train is not None and train.sides else {}
-            yield (
-                name,
-                SideReport(
-                    words=side.num_words,
-                    characters=int(side.character_counts.sum()),
-                    distinct_characters=int((side.character_counts > 0).sum()),
-                    longest=max((int(shapes.lengths.max(initial=0)) for shapes in side.shapes), default=0),
-                    mean_pieces=round(side.num_pieces / max(self.examples, 1), 1),
-                    script=SCRIPTS[usual],
-                    findings=_in_order(side.findings),
-                    **unseen,
-                ),
-            )
+    names = ("source", "target") if len(tally.sides) == 2 else ("text",)
+    sides = {}
+    for index, (name, side) in enumerate(zip(names, tally.sides, strict=False)):
+        findings = dict(side.findings) | {"repeated": finding(*repeated_lines[index])}
+        if index < len(reader.invalid) and (invalid := reader.invalid[index]).count:
+            # each of these lines was decoded with U+FFFD
+            others = findings.pop("replacement", Finding())
+            findings |= {"invalid_utf8": invalid, "replacement": Finding(others.count - invalid.count, others.examples)}
+        sides[name] = _side_report(side, findings, tally.examples, train.sides[index] if train else None)
+    return CorpusReport(
+        name=reader.name,
+        files=reader.files,
+        lines=reader.line_counts,
+        examples=tally.examples,
+        sides=sides,
+        findings=_in_order(tally.pairs | {"duplicate": finding(*repeated_pairs)}),
+        drift=drift,
+        drift_context=[(number, texts[number]) for number in around if number in texts],
+        shifts=shifts,
+        filters=_filter_counts(tally, hashes, filters),
+        labels=dict(sorted(tally.labels.items())),
+        contradictions=finding(*contradictions),
+        failure=reader.failure,
+    )
 
 
-def _unseen(side: _SideTally, train: _SideTally) -> dict:
-    counts = np.where(train.character_counts == 0, side.character_counts, 0)
-    most = np.argsort(-counts, kind="stable")[:UNSEEN_SHOWN]
-    result = {
-        "unseen_characters": {chr(code): int(counts[code]) for code in most if counts[code]},
-        "unseen_character_share": float(counts.sum() / max(side.character_counts.sum(), 1)),
-    }
-    if side.words is not None and train.words is not None:
-        result["unseen_word_share"] = float((side.words & ~train.words).sum() / max(side.words.sum(), 1))
-    return result
+def _side_report(side: SideTally, findings: dict[str, Finding], examples: int, train: SideTally | None) -> SideReport:
+    usual = max(side.scripts, key=lambda script: side.scripts[script].count, default="none")
+    foreign = Finding()
+    for script in sorted(side.scripts.keys() - {usual}):
+        foreign.add(side.scripts[script])
+    total = side.characters.total()
+    unseen = Counter(
+        {character: n for character, n in side.characters.items() if train and not train.characters[character]}
+    )
+    unseen_words = side.held_out_words - train.held_out_words if train else set()
+    return SideReport(
+        words=side.num_words,
+        characters=total,
+        distinct_characters=len(side.characters),
+        longest=max((int(shapes.lengths.max(initial=0)) for shapes in side.shapes), default=0),
+        mean_pieces=round(side.num_pieces / max(examples, 1), 1),
+        script=usual,
+        findings=_in_order(findings | {"foreign_script": foreign}),
+        unseen_characters=dict(unseen.most_common(UNSEEN_SHOWN)),
+        unseen_character_share=unseen.total() / max(total, 1),
+        unseen_word_share=len(unseen_words) / max(len(side.held_out_words), 1),
+    )
 
 
 def _repeats(hashes: np.ndarray) -> tuple[int, list[int]]:
-    """How many were there before, and where a few of them stand: those of the first value that repeats."""
-    if not len(hashes):
+    """How many were there before, and the indices of the first ones that are equal."""
+    _, first, inverse, counts = np.unique(hashes, return_index=True, return_inverse=True, return_counts=True)
+    if not (counts > 1).any():
         return 0, []
-    values, first, counts = np.unique(hashes, return_index=True, return_counts=True)
-    repeated = counts > 1
-    if not repeated.any():
-        return 0, []
-    value = values[repeated][first[repeated].argmin()]
-    return int((counts - 1).sum()), np.flatnonzero(hashes == value)[:EXAMPLES_KEPT].tolist()
+    earliest = np.where(counts > 1, first, len(hashes)).argmin()
+    return int((counts - 1).sum()), np.flatnonzero(inverse == earliest)[:EXAMPLES_KEPT].tolist()
 
 
-def _filter_counts(rules: np.ndarray, pair_hashes: np.ndarray, filters: FilterConfig) -> FilterCounts:
-    """The rules in the order in which training tries them."""
-    counts = FilterCounts()
-    for place, rule in enumerate(RULES[1:], start=1):
-        counts.drop(rule, int((rules == place).sum()))
-    kept = pair_hashes[rules == 0]
+def _contradictions(pair_hashes: np.ndarray, source_hashes: np.ndarray) -> tuple[int, list[int]]:
+    """How many distinct first sides have several second sides, and the indices of a few of them."""
+    _, first = np.unique(pair_hashes, return_index=True)
+    _, inverse, counts = np.unique(source_hashes[np.sort(first)], return_inverse=True, return_counts=True)
+    several = np.flatnonzero(counts > 1)
+    return len(several), np.sort(first)[np.isin(inverse, several[:1])][:EXAMPLES_KEPT].tolist()
+
+
+def _filter_counts(tally: Tally, pair_hashes: np.ndarray, filters: FilterConfig) -> FilterCounts:
+    counts = FilterCounts(dropped=dict(tally.dropped))
+    kept = pair_hashes[np.concatenate(tally.is_kept)] if tally.is_kept else pair_hashes
     counts.kept = len(np.unique(kept)) if filters.drop_duplicates else len(kept)
     counts.drop("duplicate", len(kept) - counts.kept)
     return counts
 
 
-def _found(count: int, numbers: np.ndarray, texts: dict[int, tuple[str, ...]]) -> Finding:
-    return Finding(count, [(number, texts[number]) for number in numbers.tolist() if number in texts])
-
-
 def _in_order(findings: dict[str, Finding]) -> dict[str, Finding]:
-    return {kind: findings[kind] for kind in KINDS if kind in findings}
+    return {name: findings[name] for name in ODDITIES if name in findings and findings[name].count > 0}
 
 
-def _concatenated(parts: Sequence[np.ndarray]) -> np.ndarray:
-    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate(parts) if parts else np.zeros(0, np.uint64)

@@ -4,14 +4,21 @@
 `shifted_blocks` finds the runs of lines that fit other lines.
 """
 
+import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from zlib import crc32
 
 import numpy as np
 
-from seq2seq.inspection.characters import DIGIT, IDEOGRAPH, LETTER, Segments, TextBlock, tables
+from seq2seq.inspection.characters import TextBlock
+from seq2seq.inspection.oddities import script_of
+from seq2seq.inspection.overlap import normalise
 
-PLACES = 1024  # words are counted by their hashes in so many places
+_HASH_FACTOR = 0x85EBCA6B  # of murmur3
+TABLE_SIZE = 1024  # words are counted by their hashes modulo this
 MOST_WORDS = 12  # of a line
 LEAST_SAMPLE = 200
 # Pseudo-counts of a pair of words: a word that was seen rarely says little.
@@ -44,7 +51,7 @@ class WordPairs:
     """How much more often a target word stands beside a source word than anywhere."""
 
     ratios: np.ndarray
-    """(PLACES, PLACES) float32, source by target."""
+    """(TABLE_SIZE, TABLE_SIZE) float32, source by target."""
     ratios_without: np.ndarray
     """The same without the pair that is judged, for pairs that were learned from."""
     usual: float
@@ -58,17 +65,19 @@ class WordPairs:
         size = len(source)
         if size < LEAST_SAMPLE:
             return None
-        sides = [_words(TextBlock(lines)) for lines in (source, target)]
+        sides = [_indices(TextBlock(lines)) for lines in (source, target)]
         places, *_ = _crossed(*sides, size)
-        together = np.bincount(places, minlength=PLACES * PLACES).reshape(PLACES, PLACES).astype(np.float32)
-        alone, expected = (np.bincount(words, minlength=PLACES).astype(np.float32) for _, words in sides)
+        together = (
+            np.bincount(places, minlength=TABLE_SIZE * TABLE_SIZE).reshape(TABLE_SIZE, TABLE_SIZE).astype(np.float32)
+        )
+        alone, expected = (np.bincount(words, minlength=TABLE_SIZE).astype(np.float32) for _, words in sides)
         expected = (expected + 0.5) / size
         ratios, ratios_without = (
             (np.maximum(together - own, 0) + PRIOR * expected)
             / ((np.maximum(alone - own, 0)[:, None] + PRIOR) * expected)
             for own in (0, 1)
         )
-        apart = _words(TextBlock([*target[1:], target[0]]))
+        apart = _indices(TextBlock([*target[1:], target[0]]))
         scores, others = _scores(ratios_without, *sides, size), _scores(ratios, sides[0], apart, size)
         spread = float(np.sqrt((scores.var() + others.var()) / 2))
         pairs = WordPairs(ratios, ratios_without, float(scores.mean()), float(others.mean()), spread)
@@ -80,15 +89,15 @@ class WordPairs:
         `is_learned` says that they may be among the pairs that were learned from.
         """
         ratios = self.ratios_without if is_learned else self.ratios
-        scores = _scores(ratios, _words(source), _words(target), len(source))
+        scores = _scores(ratios, _indices(source), _indices(target), len(source))
         against = (self.usual - self.chance) / self.spread**2 * (self._middle - scores)
         return np.clip(against, -LARGEST_EVIDENCE, LARGEST_EVIDENCE).astype(np.float32)
 
     def offset(self, source: Texts, target: Texts, around: int) -> int | None:
         """By how many lines target must be moved to translate source; it has `around` lines more at both ends."""
-        words, size = _words(TextBlock(source)), len(source)
+        words, size = _indices(TextBlock(source)), len(source)
         means = {
-            offset: _scores(self.ratios, words, _words(TextBlock(target[around + offset :][:size])), size).mean()
+            offset: _scores(self.ratios, words, _indices(TextBlock(target[around + offset :][:size])), size).mean()
             for offset in range(-around, around + 1)
             if offset
         }
@@ -100,18 +109,20 @@ class WordPairs:
         return (self.usual + self.chance) / 2
 
 
-def sides_are_swapped(train: tuple[Texts, Texts], other: tuple[Texts, Texts]) -> bool:
+def sides_are_swapped(train: Sequence[Texts], other: Sequence[Texts]) -> bool:
     """Whether each side of `other` has the words of the other side of `train` rather than of its own."""
-    counts = [
-        [np.bincount(_words(TextBlock(lines))[1], minlength=PLACES) for lines in sides] for sides in (train, other)
-    ]
-    alike = np.array([[_cosine(mine, theirs) for theirs in counts[1]] for mine in counts[0]])
-    return bool((alike[[0, 1], [1, 0]] > alike[[0, 1], [0, 1]] + SWAP_MARGIN).all())
+    usual, counts = (
+        [Counter(chain.from_iterable(_words(TextBlock(side)))) for side in sides] for sides in (train, other)
+    )
+    return all(
+        _cosine(usual[1 - side], counts[side]) > _cosine(usual[side], counts[side]) + SWAP_MARGIN for side in (0, 1)
+    )
 
 
-def _cosine(first: np.ndarray, second: np.ndarray) -> float:
-    norm = np.sqrt(float((first**2).sum()) * float((second**2).sum()))
-    return float((first * second).sum() / norm) if norm else 0.0
+def _cosine(first: Counter[str], second: Counter[str]) -> float:
+    product = sum(count * second[word] for word, count in first.items())
+    squares = [sum(count**2 for count in counts.values()) for counts in (first, second)]
+    return product / math.sqrt(squares[0] * squares[1]) if all(squares) else 0.0
 
 
 def shifted_blocks(
@@ -158,22 +169,21 @@ def _runs(misfits: np.ndarray) -> list[tuple[int, int]]:
     return found
 
 
-def _words(block: TextBlock) -> tuple[np.ndarray, np.ndarray]:
-    """(line, place in the table) of distinct words, at most MOST_WORDS of a line; ideographs are taken by twos."""
-    flags = block.flags
-    inside = flags & (LETTER | DIGIT) != 0
-    if np.count_nonzero(flags & IDEOGRAPH) > 0.3 * np.count_nonzero(inside):
-        hashes, lines = block.normalised.ngrams(2)
-    else:
-        edges = np.diff(np.concatenate([[0], inside.view(np.int8), [0]]))
-        starts, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
-        hashes = Segments(tables().folded[block.codes], block.whole.bounds).hashes(starts, ends)
-        lines = block.lines_of(starts)
-    keys = np.unique(lines.astype(np.int64) * PLACES + (hashes >> np.uint64(54)).astype(np.int64))
-    lines, words = keys // PLACES, keys % PLACES
-    first = np.searchsorted(lines, lines)
-    kept = np.arange(len(lines)) - first < MOST_WORDS
-    return lines[kept].astype(np.int32), words[kept].astype(np.int32)
+def _words(block: TextBlock) -> list[set[str]]:
+    """The words of each line in lower case; of ideographs each two that are adjacent."""
+    if script_of("".join(block.lines[:LINES_COMPARED])) == "Han or kana":
+        normalised = map(normalise, block.lines)
+        return [{text[first : first + 2] for first in range(len(text) - 1)} for text in normalised]
+    return [set(map(str.lower, words)) for words in block.words]
+
+
+def _indices(block: TextBlock) -> tuple[np.ndarray, np.ndarray]:
+    """(line, index in the table) of words, at most MOST_WORDS of a line."""
+    words = _words(block)
+    indices = {word: _HASH_FACTOR * crc32(word.encode()) >> 16 & TABLE_SIZE - 1 for word in set().union(*words)}
+    chosen = [sorted({indices[word] for word in line})[:MOST_WORDS] for line in words]
+    lines = np.repeat(np.arange(len(chosen), dtype=np.int32), list(map(len, chosen)))
+    return lines, np.array(list(chain.from_iterable(chosen)), np.int32)
 
 
 def _crossed(
@@ -186,7 +196,7 @@ def _crossed(
     owners = np.repeat(np.arange(len(repeats), dtype=np.int32), repeats)
     behind = np.concatenate([[0], np.cumsum(repeats)])[:-1]
     partners = np.arange(len(owners)) + np.repeat(firsts[target[0]] - behind, repeats)
-    return source[1][partners] * np.int32(PLACES) + target[1][owners], owners
+    return source[1][partners] * np.int32(TABLE_SIZE) + target[1][owners], owners
 
 
 def _scores(

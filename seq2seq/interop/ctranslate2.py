@@ -4,7 +4,6 @@
 from coming out by the output bias, so that every program that runs the folder gets what our own search gives.
 """
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,10 @@ from seq2seq.config import ModelConfig
 from seq2seq.config_problems import describe, unwritable
 from seq2seq.description import ModelDescription
 from seq2seq.errors import ModelError
+from seq2seq.files import DamagedFile, read_object, record, verify, write_object
 from seq2seq.model.attention import CrossAttention, SelfAttention
 from seq2seq.model.layers import FeedForward, TokenEmbedding
 from seq2seq.model.transformer import Transformer
-from seq2seq.tensors import DamagedFile, read_object, record, verify
 from seq2seq.text.marian_tokenizer import load_tokenizers
 from seq2seq.text.tokenizer import TokenizerPair
 
@@ -68,7 +67,7 @@ def write_ctranslate2(
     files = {path.name: record(path) for path in sorted(folder.iterdir())}
     described = description.model_dump(mode="json", exclude={"classifier", "labels", "label_names"})
     values = {"format": FORMAT, "quantization": quantization, **described, "files": files}
-    (folder / DESCRIPTION).write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_object(folder / DESCRIPTION, values)
 
 
 def is_ctranslate2(folder: Path) -> bool:

@@ -1,10 +1,9 @@
 """Marian folders, as transformers keeps OPUS-MT models: read into our terms, and written from them, by own code.
 
-`model_folder.load_model` reads one wherever a model folder of ours is taken; `conversion` writes one. A Marian model is
-post-norm with sinusoidal positions, and its decoder starts from padding.
+`model_folder.load_model` reads one wherever a model folder of ours is taken; `workflows.convert` writes one. A Marian
+model is post-norm with sinusoidal positions, and its decoder starts from padding.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from torch import Tensor
 from seq2seq.config import ModelConfig
 from seq2seq.description import ModelDescription
 from seq2seq.errors import ModelError, shown
+from seq2seq.files import DamagedFile, check_regular, read_object, write_object
 from seq2seq.interop.marian_settings import (
     DEFAULTS,
     SpecialIds,
@@ -28,16 +28,7 @@ from seq2seq.interop.marian_settings import (
 from seq2seq.interop.marian_weights import BIAS, from_marian, to_marian
 from seq2seq.lines import UNWRITABLE
 from seq2seq.model.transformer import Transformer
-from seq2seq.tensors import (
-    DamagedFile,
-    as_weights,
-    check_regular,
-    distinct,
-    mismatch,
-    read_object,
-    read_tensors,
-    write_tensors,
-)
+from seq2seq.tensors import as_weights, distinct, mismatch, read_tensors, write_tensors
 from seq2seq.text.marian_tokenizer import (
     EOS,
     PAD,
@@ -52,7 +43,7 @@ from seq2seq.text.tokenizer import SOURCE_FILE, TARGET_FILE, Tokenizer, Tokenize
 
 CONFIG, WEIGHTS, PICKLE = "config.json", "model.safetensors", "pytorch_model.bin"
 GENERATION, TOKENIZER = "generation_config.json", "tokenizer_config.json"
-# Every setting that is not supported is told; tensors that do not fit are like each other.
+# All unsupported settings are named; tensors that do not fit resemble each other.
 MOST_TENSORS_NAMED = 5
 
 
@@ -73,7 +64,6 @@ def read_marian(folder: Path, torch_file: bool = False) -> tuple[ModelDescriptio
     Raises:
         ModelError: a file is missing or damaged; or settings are not supported, all of which one message names.
     """
-    folder = Path(folder)
     try:
         given = read_object(folder / CONFIG)
         generation = read_object(folder / GENERATION) if (folder / GENERATION).exists() else given
@@ -84,27 +74,24 @@ def read_marian(folder: Path, torch_file: bool = False) -> tuple[ModelDescriptio
     problems: list[str] = []
     ids = special_ids(given)
     most_rows = max((len(tensor) for tensor in stored.values() if tensor.dim()), default=0)
-    tokenizers = _tokenizers(folder, given, named, ids, most_rows, problems)
+    tokenizers = _tokenizers(folder, {**DEFAULTS, **given}, named, most_rows, problems)
     config = read_model_config(given, BIAS in stored, problems)
     search = read_search_config(generation, ids, problems)
-    if config and _is_too_large(config, stored):
+    weights: dict[str, Tensor] = {}
+    if config and config.num_encoder_layers + config.num_decoder_layers > len(stored):
         problems.append(f"{CONFIG} describes a model far larger than the weights")
-        config = None
-    of_tensors: list[str] = []
-    weights = from_marian(stored, config, of_tensors) if config else {}
-    problems += of_tensors[:MOST_TENSORS_NAMED]
-    if len(of_tensors) > MOST_TENSORS_NAMED:
-        problems.append(f"and {len(of_tensors) - MOST_TENSORS_NAMED} more tensors")
+    elif config:
+        of_tensors: list[str] = []
+        weights = from_marian(stored, config, of_tensors)
+        problems += of_tensors[:MOST_TENSORS_NAMED]
+        if len(of_tensors) > MOST_TENSORS_NAMED:
+            problems.append(f"and {len(of_tensors) - MOST_TENSORS_NAMED} more tensors")
     if config and tokenizers and not problems:
         problems += _shape_problems(config, tokenizers, weights)
     if problems or config is None or search is None or tokenizers is None:
         raise ModelError(f"{folder}: not a Marian model that can be read: {'; '.join(problems)}")
-    description = ModelDescription(
-        source_language=_text(named.get("source_lang")),
-        target_language=_text(named.get("target_lang")),
-        model=config,
-        search=search,
-    )
+    source, target = (_text(named.get(key)) for key in ("source_lang", "target_lang"))
+    description = ModelDescription(source_language=source, target_language=target, model=config, search=search)
     return description, tokenizers, weights
 
 
@@ -115,10 +102,9 @@ def marian_obstacles(config: ModelConfig, tokenizers: TokenizerPair) -> list[str
         obstacles.append("tied_embeddings all with two vocabularies")
     if tokenizers.target.pad_id >= tokenizers.source.vocab_size:
         obstacles.append("the source vocabulary is so small that the target's padding lies outside it")
-    for side in (tokenizers.source, tokenizers.target):
-        if side.pieces([side.eos_id, side.unk_id, side.pad_id]) != [EOS, UNK, PAD]:
-            obstacles.append(f"special pieces that are not {EOS}, {UNK} and {PAD}")
-            break
+    sides = (tokenizers.source, tokenizers.target)
+    if any(side.pieces([side.eos_id, side.unk_id, side.pad_id]) != [EOS, UNK, PAD] for side in sides):
+        obstacles.append(f"special pieces that are not {EOS}, {UNK} and {PAD}")
     return obstacles
 
 
@@ -127,31 +113,35 @@ def write_marian(
 ) -> None:
     """Write a Marian folder into `folder`, which exists; transformers loads it with AutoTokenizer and MarianMTModel.
 
-    `read_marian` gives back what was written, but for sinusoids by turns, which Marian has not: those models come back
-    with the dimensions of their states in another order, which computes the same.
+    `read_marian` gives back what was written, except that Marian has no interleaved sinusoids: the dimensions of the
+    states of such models come back in another order, which computes the same.
 
     Raises:
         ModelError: Marian cannot express the model; the message names each obstacle.
     """
-    config = description.model
+    config, source, target = description.model, tokenizers.source, tokenizers.target
     if obstacles := marian_obstacles(config, tokenizers):
         raise ModelError(f"a Marian folder cannot hold this model: {'; '.join(obstacles)}")
-    ids = SpecialIds(tokenizers.target.pad_id, tokenizers.target.eos_id, tokenizers.target.start_id)
-    sizes = tokenizers.source.vocab_size, tokenizers.target.vocab_size
-    _write_json(folder / CONFIG, model_values(config, *sizes, ids))
-    _write_json(folder / GENERATION, generation_values(config, description.search, ids))
-    _write_json(folder / TOKENIZER, _tokenizer_values(description, tokenizers))
+    ids = _ids_of(target)
+    write_object(folder / CONFIG, model_values(config, source.vocab_size, target.vocab_size, ids))
+    write_object(folder / GENERATION, generation_values(config, description.search, ids))
+    of_tokenizers = {
+        "tokenizer_class": "MarianTokenizer",
+        "source_lang": description.source_language,
+        "target_lang": description.target_language,
+        "unk_token": UNK,
+        "eos_token": EOS,
+        "pad_token": PAD,
+        "model_max_length": config.max_length,
+        "separate_vocabs": not tokenizers.shared,
+    }
+    write_object(folder / TOKENIZER, of_tokenizers)
     write_tensors(folder / WEIGHTS, to_marian(weights, config), metadata={"format": "pt"})
-    (folder / SOURCE_FILE).write_bytes(tokenizers.source.model_bytes)
-    (folder / TARGET_FILE).write_bytes(tokenizers.target.model_bytes)
-    _write_json(folder / VOCABULARY_FILE, vocabulary_of(tokenizers.source))
+    (folder / SOURCE_FILE).write_bytes(source.model_bytes)
+    (folder / TARGET_FILE).write_bytes(target.model_bytes)
+    write_object(folder / VOCABULARY_FILE, source.vocabulary)
     if not tokenizers.shared:
-        _write_json(folder / TARGET_VOCABULARY_FILE, vocabulary_of(tokenizers.target))
-
-
-def vocabulary_of(tokenizer: Tokenizer | MarianTokenizer) -> dict[str, int]:
-    """The id of each piece of a tokenizer of either kind."""
-    return {piece: id_ for id_, piece in enumerate(tokenizer.pieces(range(tokenizer.vocab_size)))}
+        write_object(folder / TARGET_VOCABULARY_FILE, target.vocabulary)
 
 
 def _stored_weights(folder: Path, torch_file: bool) -> dict[str, Tensor]:
@@ -178,45 +168,45 @@ def _stored_weights(folder: Path, torch_file: bool) -> dict[str, Tensor]:
 
 
 def _tokenizers(
-    folder: Path,
-    given: Mapping[str, Any],
-    named: Mapping[str, Any],
-    ids: SpecialIds,
-    most_rows: int,
-    problems: list[str],
+    folder: Path, given: Mapping[str, Any], named: Mapping[str, Any], most_rows: int, problems: list[str]
 ) -> TokenizerPair | None:
-    """The tokenizers with as many ids as the weights have rows; plain ones where SentencePiece's own ids are used."""
-    source_size = given.get("vocab_size", DEFAULTS["vocab_size"])
-    target_size = given.get("decoder_vocab_size") or source_size
+    """The tokenizers, with as many ids as the weights have rows; plain ones where the ids are SentencePiece's own."""
+    ids = special_ids(given)
+    sizes = given["vocab_size"], given.get("decoder_vocab_size") or given["vocab_size"]
     separate = bool(named.get("separate_vocabs", (folder / TARGET_VOCABULARY_FILE).exists()))
-    source_spm, target_spm = (Tokenizer.load(folder / name) for name in (SOURCE_FILE, TARGET_FILE))
+    plain = [Tokenizer.load(folder / name) for name in (SOURCE_FILE, TARGET_FILE)]
     source = read_vocabulary(folder / VOCABULARY_FILE)
-    target = read_vocabulary(folder / TARGET_VOCABULARY_FILE) if separate else source
-    if (vocabulary_of(source_spm), vocabulary_of(target_spm)) == (source, target) and ids == SpecialIds(
-        target_spm.pad_id, target_spm.eos_id, target_spm.start_id
-    ):
-        same = source_spm.model_bytes == target_spm.model_bytes
-        return TokenizerPair(source_spm, source_spm if same else target_spm)
+    vocabularies = [source, read_vocabulary(folder / TARGET_VOCABULARY_FILE) if separate else source]
+    if [side.vocabulary for side in plain] == vocabularies and ids == _ids_of(plain[1]):
+        return TokenizerPair(plain[0], plain[0] if plain[0].model_bytes == plain[1].model_bytes else plain[1])
     try:
         pair = MarianTokenizerPair(
-            MarianTokenizer(source_spm.model_bytes, _filled(source, source_size, most_rows)),
-            MarianTokenizer(target_spm.model_bytes, _filled(target, target_size, most_rows)),
+            *(
+                MarianTokenizer(side.model_bytes, _filled(vocabulary, size, most_rows))
+                for side, vocabulary, size in zip(plain, vocabularies, sizes, strict=True)
+            )
         )
     except ModelError as error:
         problems.append(str(error))
         return None
-    sizes = (("vocab_size", source_size, pair.source), ("decoder_vocab_size", target_size, pair.target))
+    named_sizes = zip(("vocab_size", "decoder_vocab_size"), sizes, (pair.source, pair.target), strict=True)
     problems += [
         f"{key}: {shown(size)}, but the vocabulary has {side.vocab_size} pieces"
-        for key, size, side in sizes
+        for key, size, side in named_sizes
         if size != side.vocab_size
     ]
-    expected = SpecialIds(pair.target.pad_id, pair.target.eos_id, pair.target.start_id)
-    names = zip(("pad_token_id", "eos_token_id", "decoder_start_token_id"), (PAD, EOS, PAD), strict=True)
-    for (key, piece), id_, its_id in zip(names, vars(ids).values(), vars(expected).values(), strict=True):
-        if id_ != its_id:
-            problems.append(f"{key}: {id_} is not {piece}, which is {its_id}")
+    named_ids = (("pad_token_id", PAD, "pad"), ("eos_token_id", EOS, "eos"), ("decoder_start_token_id", PAD, "start"))
+    expected = _ids_of(pair.target)
+    problems += [
+        f"{key}: {getattr(ids, name)} is not {piece}, which is {getattr(expected, name)}"
+        for key, piece, name in named_ids
+        if getattr(ids, name) != getattr(expected, name)
+    ]
     return pair
+
+
+def _ids_of(target: Tokenizer | MarianTokenizer) -> SpecialIds:
+    return SpecialIds(target.pad_id, target.eos_id, target.start_id)
 
 
 def _text(value: Any) -> str | None:
@@ -230,12 +220,6 @@ def _filled(vocabulary: Mapping[str, int], size: Any, most_rows: int) -> dict[st
     return {**vocabulary, **{f"<unused_{id_}>": id_ for id_ in ids if id_ not in named}}
 
 
-def _is_too_large(config: ModelConfig, stored: Mapping[str, Tensor]) -> bool:
-    """Whether sizes that the weights do not confirm would ask for more memory than any model of this kind."""
-    layers = config.num_encoder_layers + config.num_decoder_layers
-    return layers > len(stored)
-
-
 def _shape_problems(config: ModelConfig, tokenizers: TokenizerPair, weights: Mapping[str, Tensor]) -> list[str]:
     if config.tied_embeddings == "all" and tokenizers.source.vocab_size != tokenizers.target.vocab_size:
         return ["share_encoder_decoder_embeddings with two vocabularies of different size"]
@@ -244,20 +228,3 @@ def _shape_problems(config: ModelConfig, tokenizers: TokenizerPair, weights: Map
     expected = distinct(outline.state_dict(keep_vars=True))
     problem = mismatch(expected, {name: tuple(tensor.shape) for name, tensor in weights.items()})
     return [problem] if problem else []
-
-
-def _tokenizer_values(description: ModelDescription, tokenizers: TokenizerPair) -> dict[str, Any]:
-    return {
-        "tokenizer_class": "MarianTokenizer",
-        "source_lang": description.source_language,
-        "target_lang": description.target_language,
-        "unk_token": UNK,
-        "eos_token": EOS,
-        "pad_token": PAD,
-        "model_max_length": description.model.max_length,
-        "separate_vocabs": not tokenizers.shared,
-    }
-
-
-def _write_json(path: Path, value: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

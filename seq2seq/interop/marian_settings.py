@@ -1,6 +1,7 @@
 """What `config.json` and `generation_config.json` of a Marian folder say, in our settings, and the other way round.
 
-Every setting is honoured, or named in the list of problems; `interop.marian` collects all of them before it refuses.
+The tables serve both directions. Every setting is honoured, or named in the list of problems; `interop.marian` collects
+all of them before it refuses.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,8 +14,17 @@ from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.config_problems import describe
 from seq2seq.errors import shown
 
+# Keys of config.json by our keys of `model`.
+MODEL_KEYS = {
+    "d_model": "d_model", "num_heads": "encoder_attention_heads", "num_encoder_layers": "encoder_layers",
+    "num_decoder_layers": "decoder_layers", "d_ff": "encoder_ffn_dim", "dropout": "dropout",
+    "attention_dropout": "attention_dropout", "activation_dropout": "activation_dropout",
+    "max_length": "max_position_embeddings", "scale_embedding": "scale_embedding",
+}  # fmt: skip
+# What Marian models have and config.json has no key for.
+FIXED = {"norm_position": "post", "norm": "layer", "norm_epsilon": 1e-5, "positions": "sinusoidal"}
 ACTIVATIONS = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu"}
-NORM_EPSILON = 1e-5  # MarianConfig has no key for it
+SIDES_AGREE = ("ffn_dim", "attention_heads")
 
 # What MarianConfig of transformers takes where a key is missing.
 DEFAULTS: dict[str, Any] = {
@@ -31,6 +41,12 @@ ONLY = {
     "is_encoder_decoder": True, "is_decoder": False, "static_position_embeddings": True, "normalize_before": False,
     "normalize_embedding": False, "add_final_layer_norm": False, "add_bias_logits": False,
     "encoder_layerdrop": 0, "decoder_layerdrop": 0,
+}  # fmt: skip
+
+# Keys of generation_config.json by our keys of `search`.
+SEARCH_KEYS = {
+    "beam_size": "num_beams", "n_best": "num_return_sequences", "length_penalty": "length_penalty",
+    "no_repeat_ngram": "no_repeat_ngram_size", "early_stopping": "early_stopping", "renormalize": "renormalize_logits",
 }  # fmt: skip
 
 # Settings of generation that change what comes out, and the value at which they do not.
@@ -56,71 +72,53 @@ class SpecialIds:
 
 
 def special_ids(given: Mapping[str, Any]) -> SpecialIds:
-    """The ids that `config.json` names; one that is no whole number is -1, which no vocabulary has."""
+    """The ids that `config.json` names; a value that is not an integer becomes -1, which no vocabulary has."""
     values = {**DEFAULTS, **given}
     names = ("pad_token_id", "eos_token_id", "decoder_start_token_id")
     return SpecialIds(*(id_ if type(id_ := _only_one(values[name])) is int else -1 for name in names))
 
 
 def read_model_config(given: Mapping[str, Any], has_bias: bool, problems: list[str]) -> ModelConfig | None:
-    """The architecture that `config.json` describes; what is not possible is added to `problems`.
+    """The architecture that `config.json` describes, or None.
 
     Args:
         given: the content of config.json.
         has_bias: whether the weights hold `final_logits_bias`.
-        problems: where problems go; None is returned when they leave no architecture to speak of.
+        problems: where problems go.
     """
     values = {**DEFAULTS, **given}
     before = len(problems)
-    problems += [
-        f"{key}: {shown(given[key])} (only {value!r} is possible)"
-        for key, value in ONLY.items()
-        if given.get(key, value) is not None and given.get(key, value) != value
-    ]
-    for what in ("ffn_dim", "attention_heads"):
+    problems += _other_than(ONLY, given)
+    for what in SIDES_AGREE:
         encoder, decoder = values[f"encoder_{what}"], values[f"decoder_{what}"]
         if encoder != decoder:
             problems.append(f"encoder_{what} {shown(encoder)} and decoder_{what} {shown(decoder)} differ")
-    if not isinstance(values["activation_function"], str) or values["activation_function"] not in ACTIVATIONS:
-        possible = ", ".join(sorted(ACTIVATIONS))
-        problems.append(f"activation_function: {shown(values['activation_function'])} (possible: {possible})")
-    if _only_one(values["forced_eos_token_id"]) not in (None, _only_one(values["eos_token_id"])):
-        problems.append(f"forced_eos_token_id: {shown(values['forced_eos_token_id'])} is not eos_token_id")
+    activation, end = values["activation_function"], _only_one(values["forced_eos_token_id"])
+    if not isinstance(activation, str) or activation not in ACTIVATIONS:
+        problems.append(f"activation_function: {shown(activation)} (possible: {', '.join(sorted(ACTIVATIONS))})")
+    if end not in (None, _only_one(values["eos_token_id"])):
+        problems.append(f"forced_eos_token_id: {shown(end)} is not eos_token_id")
+    if len(problems) > before:
+        return None
+    tied = "all" if values["share_encoder_decoder_embeddings"] else "decoder"
+    ours = {
+        **FIXED,
+        **{our_key: values[key] for our_key, key in MODEL_KEYS.items()},
+        "preset": None,
+        "position_layout": "halves",
+        "activation": ACTIVATIONS[activation],
+        "tied_embeddings": tied if values["tie_word_embeddings"] else "none",
+        "output_bias": has_bias,
+    }
     try:
-        return ModelConfig.model_validate(_model_values(values, has_bias)) if len(problems) == before else None
+        return ModelConfig.model_validate(ours)
     except ValidationError as error:
-        for problem in error.errors():
-            problems.append(describe(problem).replace("config:", "model:", 1))
+        problems += [describe(problem).replace("config:", "model:", 1) for problem in error.errors()]
         return None
 
 
-def _model_values(values: Mapping[str, Any], has_bias: bool) -> dict[str, Any]:
-    tied = values["tie_word_embeddings"]
-    return {
-        "preset": None,
-        "d_model": values["d_model"],
-        "num_heads": values["encoder_attention_heads"],
-        "num_encoder_layers": values["encoder_layers"],
-        "num_decoder_layers": values["decoder_layers"],
-        "d_ff": values["encoder_ffn_dim"],
-        "activation": ACTIVATIONS[values["activation_function"]],
-        "dropout": values["dropout"],
-        "attention_dropout": values["attention_dropout"],
-        "activation_dropout": values["activation_dropout"],
-        "norm": "layer",
-        "norm_position": "post",
-        "norm_epsilon": NORM_EPSILON,
-        "positions": "sinusoidal",
-        "position_layout": "halves",
-        "max_length": values["max_position_embeddings"],
-        "tied_embeddings": "none" if not tied else "all" if values["share_encoder_decoder_embeddings"] else "decoder",
-        "scale_embedding": values["scale_embedding"],
-        "output_bias": has_bias,
-    }
-
-
 def read_search_config(given: Mapping[str, Any], ids: SpecialIds, problems: list[str]) -> SearchConfig | None:
-    """The search that a folder asks for by default.
+    """The default search of a folder, or None.
 
     The length limit is ours, in proportion to the source and within the positions of the model; `max_length` would only
     cut texts off. Without `early_stopping` our search ends a sentence a little earlier than that of transformers.
@@ -130,41 +128,28 @@ def read_search_config(given: Mapping[str, Any], ids: SpecialIds, problems: list
         ids: of the target.
         problems: where problems go.
     """
-    stored = given.get(OWN_SEARCH)
-    if isinstance(stored, Mapping):
-        try:
-            own = SearchConfig.model_validate(stored)
-        except ValidationError:
-            own = None
-        if own is not None and all(given.get(key) == value for key, value in search_values(own).items()):
-            return own
+    if (own := _own_search(given)) is not None:
+        return own
     before = len(problems)
-    problems += [
-        f"{key}: {shown(given[key])} (only {value!r} is possible)"
-        for key, value in NEUTRAL.items()
-        if given.get(key) is not None and given[key] != value
-    ]
-    allowed = ([ids.pad], [ids.start])
+    problems += _other_than(NEUTRAL, given)
     unwanted = given.get("bad_words_ids") or []
-    if bad := [words for words in unwanted if words not in allowed] if isinstance(unwanted, list) else unwanted:
-        problems.append(f"bad_words_ids: {shown(bad)} (only padding and the start are kept from coming out)")
-    if len(problems) > before:
-        return None
-    least = [_number(given, key, 0) for key in ("min_length", "min_new_tokens")]
+    if not isinstance(unwanted, list) or any(words not in ([ids.pad], [ids.start]) for words in unwanted):
+        problems.append(f"bad_words_ids: {shown(unwanted)} (only padding and the start are kept from coming out)")
+    least = [0 if given.get(key) is None else given[key] for key in ("min_length", "min_new_tokens")]
     if not all(type(number) is int for number in least):
         problems.append("min_length or min_new_tokens is not a whole number")
+    if len(problems) > before:
         return None
-    shortest = max(least[0] - 1, least[1], 0)
+    found = {our_key: given[key] for our_key, key in SEARCH_KEYS.items() if given.get(key) is not None}
+    ours = {
+        "beam_size": 1,
+        "length_penalty": 1.0,
+        **found,
+        **{key: found.get(key) is True for key in ("early_stopping", "renormalize")},
+        "min_length": max(least[0] - 1, least[1], 0),
+    }
     try:
-        return SearchConfig(
-            beam_size=_number(given, "num_beams", 1),
-            n_best=_number(given, "num_return_sequences", 1),
-            length_penalty=_number(given, "length_penalty", 1.0),
-            early_stopping=given.get("early_stopping") is True,
-            no_repeat_ngram=_number(given, "no_repeat_ngram_size", 0),
-            min_length=shortest,
-            renormalize=given.get("renormalize_logits") is True,
-        )
+        return SearchConfig.model_validate(ours)
     except ValidationError as error:
         problems += [describe(problem) for problem in error.errors()]
         return None
@@ -172,14 +157,9 @@ def read_search_config(given: Mapping[str, Any], ids: SpecialIds, problems: list
 
 def model_obstacles(config: ModelConfig) -> Iterator[str]:
     """Each reason why a Marian folder cannot hold a model."""
-    if config.norm_position != "post":
-        yield f"norm_position {config.norm_position} (Marian: post)"
-    if config.norm != "layer":
-        yield f"norm {config.norm} (Marian: layer)"
-    if config.norm_epsilon != NORM_EPSILON:
-        yield f"norm_epsilon {config.norm_epsilon} (Marian: {NORM_EPSILON})"
-    if config.positions != "sinusoidal":
-        yield f"positions {config.positions} (Marian: sinusoidal)"
+    for key, value in FIXED.items():
+        if getattr(config, key) != value:
+            yield f"{key} {getattr(config, key)} (Marian: {value})"
     if config.activation not in ACTIVATIONS.values():
         yield f"activation {config.activation} (Marian: relu, gelu, silu)"
     if config.head_width * config.num_heads != config.d_model:
@@ -188,76 +168,76 @@ def model_obstacles(config: ModelConfig) -> Iterator[str]:
 
 def model_values(config: ModelConfig, source_size: int, target_size: int, ids: SpecialIds) -> dict[str, Any]:
     """`config.json` of a Marian folder for an architecture without obstacles."""
+    values = {key: getattr(config, our_key) for our_key, key in MODEL_KEYS.items()}
     return {
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
         "vocab_size": source_size,
         "decoder_vocab_size": target_size,
-        "d_model": config.d_model,
-        "encoder_layers": config.num_encoder_layers,
-        "decoder_layers": config.num_decoder_layers,
-        "encoder_ffn_dim": config.d_ff,
-        "decoder_ffn_dim": config.d_ff,
-        "encoder_attention_heads": config.num_heads,
-        "decoder_attention_heads": config.num_heads,
+        **values,
+        **{f"decoder_{what}": values[f"encoder_{what}"] for what in SIDES_AGREE},
         "activation_function": {"silu": "swish"}.get(config.activation, config.activation),
-        "dropout": config.dropout,
-        "attention_dropout": config.attention_dropout,
-        "activation_dropout": config.activation_dropout,
         "encoder_layerdrop": 0.0,
         "decoder_layerdrop": 0.0,
-        "max_position_embeddings": config.max_length,
-        "scale_embedding": config.scale_embedding,
         "share_encoder_decoder_embeddings": config.tied_embeddings == "all",
         "tie_word_embeddings": config.tied_embeddings != "none",
         "static_position_embeddings": True,
         "is_encoder_decoder": True,
         "bos_token_id": None,
-        "pad_token_id": ids.pad,
-        "eos_token_id": ids.eos,
-        "decoder_start_token_id": ids.start,
-        "forced_eos_token_id": ids.eos,
+        **_id_values(ids),
         "dtype": "float32",
     }
 
 
 def search_values(search: SearchConfig) -> dict[str, Any]:
     """The search settings that generation_config.json has words for."""
-    values: dict[str, Any] = {
-        "num_beams": 1 if search.sample else search.beam_size,
-        "num_return_sequences": search.n_best,
-        "length_penalty": search.length_penalty,
-        "no_repeat_ngram_size": search.no_repeat_ngram,
-        "min_length": search.min_length + 1 if search.min_length else 0,
-        "renormalize_logits": search.renormalize,
-        "do_sample": search.sample,
-    }
+    values: dict[str, Any] = {key: getattr(search, our_key) for our_key, key in SEARCH_KEYS.items()}
+    values |= {"min_length": search.min_length + 1 if search.min_length else 0, "do_sample": search.sample}
     if search.sample:
-        values |= {"temperature": search.temperature, "top_k": search.top_k, "top_p": search.top_p}
-    else:
-        values["early_stopping"] = search.early_stopping
+        del values["early_stopping"]
+        sampling = {"temperature": search.temperature, "top_k": search.top_k, "top_p": search.top_p}
+        values |= {"num_beams": 1, **sampling}
     return values
 
 
 def generation_values(config: ModelConfig, search: SearchConfig, ids: SpecialIds) -> dict[str, Any]:
     """`generation_config.json` of a Marian folder."""
-    never = [[id_] for id_ in dict.fromkeys((ids.pad, ids.start)) if id_ != ids.eos]
     return {
-        "bad_words_ids": never,
-        "decoder_start_token_id": ids.start,
-        "eos_token_id": ids.eos,
-        "forced_eos_token_id": ids.eos,
-        "pad_token_id": ids.pad,
+        "bad_words_ids": [[id_] for id_ in dict.fromkeys((ids.pad, ids.start)) if id_ != ids.eos],
+        **_id_values(ids),
         "max_length": config.max_length,
         **search_values(search),
         OWN_SEARCH: search.model_dump(mode="json"),
     }
 
 
+def _id_values(ids: SpecialIds) -> dict[str, int]:
+    return {
+        "pad_token_id": ids.pad,
+        "eos_token_id": ids.eos,
+        "decoder_start_token_id": ids.start,
+        "forced_eos_token_id": ids.eos,
+    }
+
+
+def _own_search(given: Mapping[str, Any]) -> SearchConfig | None:
+    """The search that an export of ours stored, where nobody changed the settings beside it."""
+    stored = given.get(OWN_SEARCH)
+    try:
+        own = SearchConfig.model_validate(stored) if isinstance(stored, Mapping) else None
+    except ValidationError:
+        return None
+    return own if own and all(given.get(key) == value for key, value in search_values(own).items()) else None
+
+
+def _other_than(only: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
+    return [
+        f"{key}: {shown(given[key])} (only {value!r} is possible)"
+        for key, value in only.items()
+        if given.get(key) is not None and given[key] != value
+    ]
+
+
 def _only_one(value: Any) -> Any:
     """Some keys take an id or a list of ids."""
     return value[0] if isinstance(value, list) and len(value) == 1 else value
-
-
-def _number(given: Mapping[str, Any], key: str, default: float) -> Any:
-    return default if given.get(key) is None else given[key]

@@ -1,10 +1,11 @@
 """The names of a Marian model's weights, and how they become ours and ours become theirs.
 
-One table serves both directions: projections that we compute at once stand apart there. `interop.marian` reads and
-writes the files.
+One table serves both directions; projections that we stack in one matrix are separate in Marian. `interop.marian` reads
+and writes the files.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor
@@ -21,28 +22,28 @@ OUR_OUTPUT, OUR_BIAS = "output.weight", "output.bias"
 POSITION_TOLERANCE = 2e-3
 
 
+# (our part of a layer, theirs that are stacked in it, whether only decoders have it).
+PARTS = (
+    ("attention.query_key_value", ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), False),
+    ("attention.output", ("self_attn.out_proj",), False),
+    ("attention_residual.norm", ("self_attn_layer_norm",), False),
+    ("cross_attention.query", ("encoder_attn.q_proj",), True),
+    ("cross_attention.key_value", ("encoder_attn.k_proj", "encoder_attn.v_proj"), True),
+    ("cross_attention.output", ("encoder_attn.out_proj",), True),
+    ("cross_residual.norm", ("encoder_attn_layer_norm",), True),
+    ("feed_forward.inner", ("fc1",), False),
+    ("feed_forward.output", ("fc2",), False),
+    ("feed_forward_residual.norm", ("final_layer_norm",), False),
+)
+
+
 def layer_table(config: ModelConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
     """(our name, their names) of each tensor of the layers; several of theirs are stacked in one of ours."""
     for side, count in (("encoder", config.num_encoder_layers), ("decoder", config.num_decoder_layers)):
-        for number in range(count):
-            ours, theirs = f"{side}.layers.{number}", f"model.{side}.layers.{number}"
-            for our_part, their_parts in _parts(side):
-                for kind in ("weight", "bias"):
-                    yield f"{ours}.{our_part}.{kind}", tuple(f"{theirs}.{part}.{kind}" for part in their_parts)
-
-
-def _parts(side: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    yield "attention.query_key_value", ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
-    yield "attention.output", ("self_attn.out_proj",)
-    yield "attention_residual.norm", ("self_attn_layer_norm",)
-    if side == "decoder":
-        yield "cross_attention.query", ("encoder_attn.q_proj",)
-        yield "cross_attention.key_value", ("encoder_attn.k_proj", "encoder_attn.v_proj")
-        yield "cross_attention.output", ("encoder_attn.out_proj",)
-        yield "cross_residual.norm", ("encoder_attn_layer_norm",)
-    yield "feed_forward.inner", ("fc1",)
-    yield "feed_forward.output", ("fc2",)
-    yield "feed_forward_residual.norm", ("final_layer_norm",)
+        parts = [part[:2] for part in PARTS if side == "decoder" or not part[2]]
+        for number, (our_part, their_parts), kind in itertools.product(range(count), parts, ("weight", "bias")):
+            layer = f"{side}.layers.{number}"
+            yield f"{layer}.{our_part}.{kind}", tuple(f"model.{layer}.{part}.{kind}" for part in their_parts)
 
 
 def from_marian(theirs: Mapping[str, Tensor], config: ModelConfig, problems: list[str]) -> dict[str, Tensor]:
@@ -61,12 +62,12 @@ def from_marian(theirs: Mapping[str, Tensor], config: ModelConfig, problems: lis
     for name in POSITIONS:
         if name in left and not _are_sinusoids(left.pop(name), config):
             problems.append(f"tensor {name} does not hold sinusoidal positions")
-    problems += [f"tensor {name} is of no use" for name in sorted(left)]
+    problems += [f"tensor {name} is unexpected" for name in sorted(left)]
     return ours
 
 
 def to_marian(ours: Mapping[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:
-    """Their weights, tied ones once; sinusoids by turns become all sines and then all cosines."""
+    """Their weights, tied ones once; interleaved sinusoids become all sines and then all cosines."""
     theirs: dict[str, Tensor] = {}
     for our_name, names in layer_table(config):
         theirs.update(zip(names, ours[our_name].chunk(len(names)), strict=True))
@@ -115,21 +116,14 @@ def _are_sinusoids(table: Tensor, config: ModelConfig) -> bool:
 
 
 def _in_halves(name: str, tensor: Tensor, config: ModelConfig) -> Tensor:
-    """The same weights with the D dimensions of the states in another order.
+    """A weight with the D dimensions of the states in Marian's order: even ones (sines) first, then odd ones (cosines).
 
-    Everything that reads or writes the states is renumbered, so the model computes what it did, except that position
-    i's sine and cosine are found where Marian has them.
+    All weights that read or write the states are permuted alike, so the model computes what it did.
     """
     order = torch.cat([torch.arange(0, config.d_model, 2), torch.arange(1, config.d_model, 2)])
-    return _state_axes(name)(tensor, order)
-
-
-def _state_axes(name: str) -> Callable[[Tensor, Tensor], Tensor]:
     part = name.split(".")[-2] if "." in name else name
-    writes = part in ("out_proj", "fc2") or "layer_norm" in part
-    reads = part in ("q_proj", "k_proj", "v_proj", "fc1", "shared", "embed_tokens", "lm_head")
-    if writes:
-        return lambda tensor, order: tensor[order]  # rows of a matrix, or the entries of a vector
-    if reads and name.endswith(".weight"):
-        return lambda tensor, order: tensor[:, order]
-    return lambda tensor, order: tensor
+    if part in ("out_proj", "fc2") or "layer_norm" in part:
+        return tensor[order]  # writes: rows of a matrix, or the entries of a vector
+    if part in ("q_proj", "k_proj", "v_proj", "fc1", "shared", "embed_tokens", "lm_head") and name.endswith("weight"):
+        return tensor[:, order]  # reads
+    return tensor

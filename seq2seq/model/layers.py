@@ -2,11 +2,12 @@
 
 `transformer.py` stacks them. `Residual` is the only place that knows pre-norm from post-norm.
 
-Shapes: B sentences, T positions, S source positions, D d_model, F d_ff, R rows of decoding.
+Shapes: B sentences, T positions, S source positions, D d_model, F d_ff.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +16,6 @@ from torch.nn import functional
 from seq2seq.config import ModelConfig
 from seq2seq.model.attention import CrossAttention, SelfAttention
 from seq2seq.model.dropout import Dropout
-from seq2seq.model.functions import plain
 from seq2seq.model.positions import PositionalEmbedding
 
 
@@ -37,18 +37,11 @@ class Residual(nn.Module):
         self.dropout = Dropout(config.dropout)
         self.norm_first = config.norm_position == "pre"
 
-    def forward(self, states: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-        """(..., D) -> (..., D)."""
+    def forward(self, states: Tensor, sublayer: Callable[..., Tensor], *arguments: Any) -> Tensor:
+        """(..., D) -> (..., D); `arguments` go to the sub-layer behind the states."""
         if self.norm_first:
-            return states + self.dropout(sublayer(self.norm(states)))
-        return self.norm(states + self.dropout(sublayer(states)))
-
-    def step_function(self, sublayer: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        """`forward` around a sub-layer's step, whose further arguments it hands on; without dropout."""
-        norm = plain(self.norm)
-        if self.norm_first:
-            return lambda states, *others: states + sublayer(norm(states), *others)
-        return lambda states, *others: norm(states + sublayer(states, *others))
+            return states + self.dropout(sublayer(self.norm(states), *arguments))
+        return self.norm(states + self.dropout(sublayer(states, *arguments)))
 
 
 class FeedForward(nn.Module):
@@ -64,11 +57,6 @@ class FeedForward(nn.Module):
     def forward(self, states: Tensor) -> Tensor:
         """(..., D) -> (..., D)."""
         return self.output(self.dropout(self._activate(self.inner(states))))
-
-    def step_function(self) -> Callable[[Tensor], Tensor]:
-        """`forward` without dropout, for a step of decoding."""
-        inner, output, activate = plain(self.inner), plain(self.output), self._activate
-        return lambda states: output(activate(inner(states)))
 
     def _activate(self, inner: Tensor) -> Tensor:
         match self.activation:
@@ -95,27 +83,15 @@ class TokenEmbedding(nn.Module):
         self.word_dropout = config.word_dropout
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, token_ids: Tensor) -> Tensor:
-        """(B, T) ids -> (B, T, D)."""
+    def forward(self, token_ids: Tensor, start: int = 0) -> Tensor:
+        """(B, T) ids of positions start ... start + T - 1 -> (B, T, D)."""
         embedded = self.tokens(token_ids) * self.scale  # (B, T, D)
         if self.training and self.word_dropout:
             kept = torch.rand(token_ids.shape, device=token_ids.device) >= self.word_dropout
             embedded = embedded * kept.unsqueeze(-1)  # positions stay, so that order and length are still seen
         if self.positions is not None:
-            embedded = embedded + self.positions(token_ids.size(1))
+            embedded = embedded + self.positions(token_ids.size(1), start)
         return self.dropout(embedded)
-
-    def step_function(self) -> Callable[[Tensor, int], Tensor]:
-        """`forward` without any dropout for a step of decoding: ids (R,) and their position -> (R, D)."""
-        tokens, scale = self.tokens.weight, self.scale
-        if self.positions is None:
-            return lambda token_ids, position: torch.embedding(tokens, token_ids) * scale
-        positions = self.positions.weight
-
-        def step(token_ids: Tensor, position: int) -> Tensor:
-            return torch.add(positions[position], torch.embedding(tokens, token_ids), alpha=scale)  # (R, D)
-
-        return step
 
 
 class EncoderLayer(nn.Module):
@@ -128,12 +104,8 @@ class EncoderLayer(nn.Module):
 
     def forward(self, states: Tensor, bias: Tensor | None) -> Tensor:
         """(B, S, D) -> (B, S, D)."""
-        states = self.attention_residual(states, lambda inner: self.attention(inner, bias))
+        states = self.attention_residual(states, self.attention, bias)
         return self.feed_forward_residual(states, self.feed_forward)
-
-
-LayerStep = Callable[[Tensor, Sequence[Tensor], Sequence[Tensor], Tensor | None], Tensor]
-"""What `DecoderLayer.step_function` makes: (states, own, memory, bias) -> states."""
 
 
 class DecoderLayer(nn.Module):
@@ -147,25 +119,6 @@ class DecoderLayer(nn.Module):
 
     def forward(self, states: Tensor, memory: Tensor, source_bias: Tensor | None) -> Tensor:
         """(B, T, D) over (B, S, D) -> (B, T, D)."""
-        states = self.attention_residual(states, lambda inner: self.attention(inner, causal=True))
-        states = self.cross_residual(states, lambda inner: self.cross_attention(inner, memory, source_bias))
+        states = self.attention_residual(states, self.attention, None, True)
+        states = self.cross_residual(states, self.cross_attention, memory, source_bias)
         return self.feed_forward_residual(states, self.feed_forward)
-
-    def step_function(self) -> LayerStep:
-        """What computes one position of decoding, without dropout: (R, D) -> (R, D).
-
-        Its arguments are
-
-        - states: (R, D), sentence-major rows,
-        - own: what self-attention's step takes beside them,
-        - memory: keys and values of cross-attention's step, and
-        - bias: of the source, as there.
-        """
-        attend = self.attention_residual.step_function(self.attention.step_function())
-        attend_memory = self.cross_residual.step_function(self.cross_attention.step_function())
-        feed_forward = self.feed_forward_residual.step_function(self.feed_forward.step_function())
-
-        def step(states: Tensor, own: Sequence[Tensor], memory: Sequence[Tensor], bias: Tensor | None) -> Tensor:
-            return feed_forward(attend_memory(attend(states, *own), *memory, bias))
-
-        return step

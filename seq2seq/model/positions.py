@@ -36,9 +36,9 @@ class PositionalEmbedding(nn.Module):
             table = sinusoids(config.max_length, config.d_model, config.position_layout)
             self.register_buffer("weight", table, persistent=False)  # computed, so not part of a model's file
 
-    def forward(self, length: int) -> Tensor:
-        """The vectors of the first positions, (length, D)."""
-        return self.weight[:length]
+    def forward(self, length: int, start: int = 0) -> Tensor:
+        """The vectors of positions start ... start + length - 1, (length, D)."""
+        return self.weight[start : start + length]
 
 
 class RotaryPositions(nn.Module):

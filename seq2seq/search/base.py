@@ -38,11 +38,9 @@ class StepModel(Protocol):
     def step(self, token_ids: Tensor, state: Any) -> Tensor:
         """Log-probabilities (R, V) in float32 of what follows `token_ids` (R,); the caller may write into them."""
 
-    def reorder(self, state: Any, rows: Tensor) -> None:
-        """Row i goes on from what row `rows[i]` (R,) was; rows never leave their sentence."""
-
-    def select(self, state: Any, sentences: Tensor) -> None:
-        """Keep these sentences (B',) with all their rows, in this order; most stand where they stood."""
+    def reorder(self, state: Any, rows: Tensor, sentences: Tensor | None = None) -> None:
+        """Row i continues what row `rows[i]` (R',) was. Rows stay within their sentence; with `sentences` (B',) only
+        those are kept, in this order."""
 
 
 @dataclass(frozen=True)

@@ -1,31 +1,12 @@
-"""The largest scores of each sentence, found block by block, and which sentences leave a batch.
-
-All searches share them. Shapes as in `base`.
-"""
+"""The largest scores of each row or sentence, found block by block. Shapes as in `base`."""
 
 import math
 
 import torch
 from torch import Tensor
 
-LEAVING_SHARE = 0.1
 # Up to so many scores the largest is found faster without blocks.
 BLOCKS_ABOVE = 2**14
-
-
-def places_of_staying(is_over: Tensor) -> Tensor:
-    """The sentences that stay, is_over (B,) -> (B',): the first B' in their places, but for those that are over, whose
-    places are taken by the ones that stay behind the first B'. So little has to be moved."""
-    staying = (~is_over).nonzero().squeeze(1)
-    count = len(staying)
-    places = torch.arange(count, device=is_over.device)
-    places[is_over[:count]] = staying[staying >= count]
-    return places
-
-
-def worth_leaving(num_done: int, num_sentences: int) -> bool:
-    """Whether the finished sentences of a batch should leave now: each time something of the state is copied."""
-    return num_done > 0 and num_done >= num_sentences * LEAVING_SHARE
 
 
 def most_likely_ids(scores: Tensor) -> Tensor:
@@ -40,7 +21,7 @@ def most_likely_ids(scores: Tensor) -> Tensor:
     return ids.gather(1, scores.gather(1, ids).argmax(1, keepdim=True)).squeeze(1)  # (R,)
 
 
-def largest_candidates(scores: Tensor, offsets: Tensor, num_rows: int, count: int) -> tuple[Tensor, Tensor, Tensor]:
+def largest_candidates(scores: Tensor, offsets: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """The largest `scores + offset of the row` of each sentence, best first, exactly.
 
     Sorting out 5 * 8,000 candidates is slow where taking the maximum is fast, so the vocabulary is cut into blocks of
@@ -49,19 +30,18 @@ def largest_candidates(scores: Tensor, offsets: Tensor, num_rows: int, count: in
 
     Args:
         scores: (R, V)
-        offsets: (R,), added to every entry of a row; -inf takes a row out of the choice
-        num_rows: N, rows of a sentence
+        offsets: (B, N), added to every entry of a row; -inf takes a row out of the choice
         count: candidates of a sentence, at most N * V
 
     Returns:
         values, row within the sentence, id: each (B, count)
     """
-    vocab_size = scores.shape[1]
+    vocab_size, num_rows = scores.shape[1], offsets.shape[1]
     width = _block_width(vocab_size)
     num_blocks = math.ceil(vocab_size / width)
     if count > num_rows * num_blocks:
         width, num_blocks = 1, vocab_size
-    maxima = _block_maxima(scores, width) + offsets[:, None]  # (R, blocks)
+    maxima = _block_maxima(scores, width) + offsets.view(-1, 1)  # (R, blocks)
     best = maxima.view(-1, num_rows * num_blocks).topk(count, dim=-1).indices  # (B, count)
     row, block = best // num_blocks, best % num_blocks
     ids = (block * width)[:, :, None] + torch.arange(width, device=scores.device)  # (B, count, W)
@@ -69,7 +49,7 @@ def largest_candidates(scores: Tensor, offsets: Tensor, num_rows: int, count: in
     ids = ids.clamp_(max=vocab_size - 1)
     flat = row[:, :, None] * vocab_size + ids
     values = scores.view(-1, num_rows * vocab_size).gather(1, flat.flatten(1)).view_as(ids)
-    row_offsets = offsets.view(-1, num_rows).gather(1, row)  # (B, count)
+    row_offsets = offsets.gather(1, row)  # (B, count)
     values = (values + row_offsets[:, :, None]).masked_fill_(~exists, -torch.inf)
     values, place = values.flatten(1).topk(count, dim=-1)  # (B, count)
     return values, row.gather(1, place // width), ids.flatten(1).gather(1, place)

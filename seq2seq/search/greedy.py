@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from seq2seq.config import SearchConfig
-from seq2seq.search.base import Hypothesis, Sentence, StepModel, length_limits, normalized_score
-from seq2seq.search.candidates import most_likely_ids, places_of_staying, worth_leaving
+from seq2seq.search.base import Hypothesis, Sentence, StepModel, length_limits
+from seq2seq.search.candidates import most_likely_ids
+from seq2seq.search.rows import Rows
 from seq2seq.search.rules import Rules
 
 Choose = Callable[[Tensor, int, Tensor], Tensor]
@@ -87,85 +88,54 @@ def _uniform_draws(seed: int, keys: Sequence[int], limits: Sequence[int], num_ro
 def _follow(
     model: StepModel, sentences: Sequence[Sentence], config: SearchConfig, num_rows: int, choose: Choose
 ) -> list[list[Hypothesis]]:
-    """Lengthen every row by what `choose` chooses until it ends; sentences whose rows have all ended leave."""
-    results: list[list[Hypothesis]] = [[] for _ in sentences]
-    if not results:
-        return results
+    """Lengthen every row by what `choose` chooses until it ends."""
+    if not sentences:
+        return []
     limits = length_limits(sentences, config, model.max_length)
     state = model.start([sentence.source_ids for sentence in sentences], num_rows, max(limits))
     rules = Rules(model, sentences, config, num_rows)
-    rows = _Rows(model, limits, num_rows)
+    rows = _Rows(model, config, limits, num_rows)
     while len(rows.sentences):
         log_probs = rules.apply(model.step(rows.last_ids, state), rows.history)  # (R, V)
         chosen = choose(log_probs, rows.position, rows.sentences)
-        rows.append(chosen, log_probs.gather(1, chosen[:, None]).squeeze(1))
-        staying = rows.retire(results, config.length_penalty)
+        rows.append(chosen, log_probs.gather(1, chosen[:, None]))
+        indices, staying = rows.indices, rows.leave()
         if staying is not None:
             rules.select(staying)
-            model.select(state, staying)
-    return results
+            model.reorder(state, indices[staying].flatten(), staying)
+    return rows.results
 
 
-class _Rows:
-    """The rows that are being followed: N for each sentence that has not left."""
+class _Rows(Rows):
+    """Rows that do not compete; what comes after a row's end does not count."""
 
-    def __init__(self, model: StepModel, limits: Sequence[int], num_rows: int):
-        num_sentences, device = len(limits), model.device
-        self.position = 0
-        self.sentences = torch.arange(num_sentences, device=device)  # (B,)
-        self.last_ids = torch.full((num_sentences * num_rows,), model.start_id, device=device)  # (R,)
-        self._eos_id = model.eos_id
-        self._num_rows = num_rows
-        self._limits = torch.tensor(limits, device=device).repeat_interleave(num_rows)  # (R,)
-        self._ids = torch.full((num_sentences * num_rows, max(limits)), model.eos_id, device=device)  # (R, T)
-        self._log_probs = torch.zeros_like(self._ids, dtype=torch.float32)
-        self._is_over = torch.zeros_like(self.last_ids, dtype=torch.bool)
-
-    @property
-    def history(self) -> Tensor:
-        """Ids so far: (R, t)."""
-        return self._ids[:, : self.position]
+    def __init__(self, model: StepModel, config: SearchConfig, limits: Sequence[int], num_rows: int):
+        super().__init__(model, config, limits, num_rows)
+        self._is_over = torch.zeros_like(self.log_probs, dtype=torch.bool)  # (B, N)
+        self._last = torch.tensor(limits, device=model.device)[:, None]  # (B, 1)
 
     def append(self, chosen: Tensor, log_probs: Tensor) -> None:
-        """Add a token to each row; what comes after a row's end is not looked at."""
-        self.last_ids = chosen
-        self._ids[:, self.position] = chosen
-        self._log_probs[:, self.position] = log_probs
+        """Add an id, (R,), with its log-probability to each row, and write the results of sentences that are over."""
         self.position += 1
-        self._is_over |= (chosen == self._eos_id) | (self._limits <= self.position)
+        self.ids[:, :, self.position] = chosen.view_as(self.log_probs)
+        self.log_probs += log_probs.view_as(self.log_probs).masked_fill(self._is_over, 0.0)
+        self._is_over |= (chosen == self._eos_id).view_as(self._is_over) | (self._last <= self.position)
+        for index in self._is_over.all(1).nonzero().flatten().tolist():
+            sentence = int(self.sentences[index])
+            if not self.results[sentence]:
+                self.results[sentence] = self._read(index, self._limits[sentence])
 
-    def retire(self, results: list[list[Hypothesis]], length_penalty: float) -> Tensor | None:
-        """Write the hypotheses of sentences that are over, once enough are; the places of the others."""
-        is_done = self._is_over.view(-1, self._num_rows).all(1)  # (B,)
-        num_done = int(is_done.sum())
-        if not worth_leaving(num_done, len(is_done)):
-            return None
-        done = is_done.nonzero().squeeze(1)
-        for sentence, hypotheses in zip(self.sentences[done].tolist(), self._read(done, length_penalty), strict=True):
-            results[sentence] = hypotheses
-        staying = places_of_staying(is_done)
-        self._select(staying)
+    def leave(self) -> Tensor | None:
+        """As `Rows.leave`."""
+        staying = super().leave()
+        if staying is not None:
+            self._is_over, self._last = self._is_over[staying], self._last[staying]
         return staying
 
-    def _read(self, done: Tensor, length_penalty: float) -> list[list[Hypothesis]]:
-        rows = self._rows_of(done)
-        columns = (self._ids[rows], self._log_probs[rows], self._limits[rows])
-        ranked = []
-        for ids, log_probs, limit in zip(*(column.tolist() for column in columns), strict=True):
-            finished = self._eos_id in ids[:limit]
-            length = ids.index(self._eos_id) + 1 if finished else limit
-            log_prob = sum(log_probs[:length])
-            score = normalized_score(log_prob, length, length_penalty)
-            ranked.append(Hypothesis(tuple(ids[: length - finished]), log_prob, score, finished))
-        groups = [ranked[start : start + self._num_rows] for start in range(0, len(ranked), self._num_rows)]
-        return [sorted(group, key=lambda hypothesis: -hypothesis.score) for group in groups]
-
-    def _select(self, sentences: Tensor) -> None:
-        rows = self._rows_of(sentences)
-        self.sentences = self.sentences[sentences]
-        for name in ("last_ids", "_limits", "_ids", "_log_probs", "_is_over"):
-            setattr(self, name, getattr(self, name)[rows])
-
-    def _rows_of(self, sentences: Tensor) -> Tensor:
-        offsets = torch.arange(self._num_rows, device=sentences.device)
-        return (sentences[:, None] * self._num_rows + offsets).flatten()
+    def _read(self, index: int, limit: int) -> list[Hypothesis]:
+        found = []
+        rows = self.ids[index, :, 1 : 1 + limit].tolist()
+        for ids, log_prob in zip(rows, self.log_probs[index].tolist(), strict=True):
+            finished = self._eos_id in ids
+            found.append(self.hypothesis(ids[: ids.index(self._eos_id)] if finished else ids, log_prob, finished))
+        return sorted(found, key=lambda hypothesis: -hypothesis.score)

@@ -1,4 +1,4 @@
-"""Checkpoints: everything a run needs to go on, in a folder that is whole or is not taken for one.
+"""Checkpoints: everything that a run needs to continue, in a folder that is complete or is not taken for one.
 
 The trainer saves and loads them; `latest_checkpoint` finds the newest that is undamaged. Model folders, which people
 use and copy, are `model_folder`'s.
@@ -16,7 +16,8 @@ from torch import Tensor
 
 from seq2seq import atomic
 from seq2seq.errors import CheckpointError
-from seq2seq.tensors import DamagedFile, read_object, read_tensors, record, verify, write_tensors
+from seq2seq.files import DamagedFile, read_object, record, verify
+from seq2seq.tensors import read_tensors, write_tensors
 
 FORMAT_VERSION = 1
 MANIFEST, STATE = "manifest.json", "state.json"
@@ -65,7 +66,7 @@ def load_checkpoint(folder: Path, verified: bool = False) -> Checkpoint:
         CheckpointError: something in it is missing or damaged.
     """
     try:
-        names = _files(folder) if verified else _verified_files(folder)
+        names = _listed_files(folder) if verified else _verified_files(folder)
         state = read_object(folder / STATE)
         tensors = {name.removesuffix(".safetensors"): read_tensors(folder / name) for name in names if name != STATE}
     except DamagedFile as error:
@@ -79,17 +80,16 @@ def latest_checkpoint(parent: Path) -> Path | None:
     Raises:
         CheckpointError: there are checkpoints, and all of them are damaged.
     """
-    steps = saved_steps(parent)
-    problem = ""
-    for step in reversed(steps):
+    problem = None
+    for step in reversed(saved_steps(parent)):
         folder = step_folder(parent, step)
         try:
             _verified_files(folder)
             return folder
         except DamagedFile as error:
-            problem = str(error)
+            problem = error
             log.warning("%s: damaged checkpoint, not used: %s", folder, error)
-    if steps:
+    if problem:
         raise CheckpointError(
             f"{parent}: every checkpoint is damaged (the oldest: {problem}); restore one from a copy, "
             "or begin again with --overwrite"
@@ -109,11 +109,9 @@ def step_folder(parent: Path, step: int) -> Path:
 
 
 def prune(parent: Path, keep: Iterable[int]) -> None:
-    """Delete the checkpoints of all other steps; a kill in the middle leaves none that is taken for whole."""
-    kept = set(keep)
-    for step in saved_steps(parent):
-        if step not in kept:
-            atomic.remove_folder(step_folder(parent, step))
+    """Delete the checkpoints of all other steps; a kill in the middle leaves none that is taken for complete."""
+    for step in set(saved_steps(parent)) - set(keep):
+        atomic.remove_folder(step_folder(parent, step))
 
 
 def prepare(parent: Path) -> None:
@@ -129,7 +127,7 @@ def prepare(parent: Path) -> None:
         raise CheckpointError(f"{parent}: cannot be written ({error.strerror}); choose another --run-dir") from error
 
 
-def _files(folder: Path) -> dict[str, Any]:
+def _listed_files(folder: Path) -> dict[str, Any]:
     manifest = read_object(folder / MANIFEST)
     files = manifest.get("files")
     if manifest.get("format_version") != FORMAT_VERSION or not isinstance(files, dict) or STATE not in files:
@@ -142,7 +140,7 @@ def _files(folder: Path) -> dict[str, Any]:
 
 
 def _verified_files(folder: Path) -> dict[str, Any]:
-    files = _files(folder)
+    files = _listed_files(folder)
     for name, recorded in files.items():
         verify(folder / name, recorded)
     step = read_object(folder / STATE).get("step")

@@ -3,7 +3,6 @@
 `tasks` composes one for each model that training keeps; people read it.
 """
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,81 +48,77 @@ def model_card(
     notes: Sequence[str] = (),
 ) -> str:
     """Markdown with front matter: languages, data, scores with signatures, and the command that made the model."""
-    languages = _languages(config)
-    kind = f"{' to '.join(languages)} translation" if config.task == "translation" else "text classification"
-    lines = [
-        *_front_matter(config, title, scores),
-        f"# {title}",
-        "",
+    description = ModelDescription.of(config)
+    kind = "text classification"
+    if config.task == "translation":
+        kind = f"{' to '.join(description.languages)} translation"
+    paragraphs = [
         f"A Transformer for {kind} with {num_parameters:,} parameters, taken at step {step:,}.",
-        "",
-        *_usage(config),
+        _usage(description),
         "## Made by",
-        "",
-        *_fenced(command),
+        _fenced(command),
         "with this configuration, where the files that it names lie beside it:",
-        "",
-        *_fenced(dump(_without_folders(config)), "yaml"),
+        _fenced(dump(_without_folders(config)), "yaml"),
     ]
     if data:
-        lines += ["## Data", "", "| role | corpus | examples | fingerprint |", "|---|---|---:|---|"]
-        lines += [f"| {_cell(d.role)} | {_cell(d.name)} | {d.examples:,} | `{d.fingerprint}` |" for d in data]
-        lines += [""]
+        rows = [f"| {_cell(d.role)} | {_cell(d.name)} | {d.examples:,} | `{d.fingerprint}` |" for d in data]
+        paragraphs += ["## Data", _lines("| role | corpus | examples | fingerprint |", "|---|---|---:|---|", *rows)]
     if scores:
-        lines += ["## Scores", "", "| data | metric | score | signature |", "|---|---|---:|---|"]
-        lines += [f"| {_cell(s.dataset)} | {_cell(s.metric)} | {s.value:.2f} | {_code(s.signature)} |" for s in scores]
-        lines += [""]
+        rows = [f"| {_cell(s.dataset)} | {_cell(s.metric)} | {s.value:.2f} | {_code(s.signature)} |" for s in scores]
+        paragraphs += ["## Scores", _lines("| data | metric | score | signature |", "|---|---|---:|---|", *rows)]
     if notes:
-        lines += ["## Notes", "", *(f"- {note}" for note in notes), ""]
-    return shown_name("\n".join(lines))
+        paragraphs += ["## Notes", _lines(*(f"- {note}" for note in notes))]
+    return _card(description, title, paragraphs, scores)
 
 
 def short_card(description: ModelDescription, title: str, paragraphs: Sequence[str]) -> str:
-    """Front matter, and in a few lines where a model comes from that no run of ours made."""
-    return shown_name(
-        "\n".join([*_front_matter(description, title, ()), f"# {title}", "", *_usage(description), *paragraphs, ""])
-    )
+    """The card of a model that no training run made: front matter, usage, and where the model comes from."""
+    return _card(description, title, [_usage(description), *paragraphs])
 
 
-def _front_matter(config: Config | ModelDescription, title: str, scores: Sequence[ScoreRecord]) -> list[str]:
-    lines = ["---"]
-    if languages := _languages(config):
-        lines += ["language:", *(f"- {_yaml(language)}" for language in dict.fromkeys(languages))]
-    task = "translation" if config.task == "translation" else "text-classification"
-    lines += ["library_name: seq2seq", f"pipeline_tag: {task}"]
-    if metrics := list(dict.fromkeys(score.metric for score in scores)):
-        lines += ["metrics:", *(f"- {_yaml(metric)}" for metric in metrics)]
-        lines += ["model-index:", f"- name: {_yaml(title)}", "  results:"]
-        for dataset in dict.fromkeys(score.dataset for score in scores):
-            lines += ["  - task:", f"      type: {task}", "    dataset:", f"      name: {_yaml(dataset)}"]
-            lines += [f"      type: {_yaml(dataset)}", "    metrics:"]
-            for score in scores:
-                if score.dataset == dataset:
-                    lines += [f"    - type: {_yaml(score.metric)}", f"      value: {_yaml(score.value)}"]
-    return [*lines, "---", ""]
+def front_matter(
+    description: ModelDescription, title: str, scores: Sequence[ScoreRecord] = (), **other: str | list[str]
+) -> str:
+    """The YAML block at the head of a card; `other` are further keys of `huggingface_hub.ModelCardData`."""
+    from huggingface_hub import EvalResult, ModelCardData
+
+    task = "translation" if description.task == "translation" else "text-classification"
+    results = [
+        EvalResult(task, shown_name(score.dataset), shown_name(score.dataset), score.metric, score.value)
+        for score in scores
+    ]
+    values: dict[str, Any] = {"library_name": "seq2seq", "pipeline_tag": task, **other}
+    if languages := list(dict.fromkeys(description.languages)):
+        values["language"] = languages
+    if results:
+        values["metrics"] = list(dict.fromkeys(score.metric for score in scores))
+        values |= {"eval_results": results, "model_name": shown_name(title)}
+    return f"---\n{ModelCardData(**values).to_yaml()}\n---\n"
 
 
-def _languages(config: Config | ModelDescription) -> list[str]:
-    return [language for language in (config.source_language, config.target_language) if language]
+def _card(
+    description: ModelDescription, title: str, paragraphs: Sequence[str], scores: Sequence[ScoreRecord] = ()
+) -> str:
+    text = "\n\n".join([f"# {title}", *paragraphs])
+    return front_matter(description, title, scores) + "\n" + shown_name(text) + "\n"
 
 
-def _usage(config: Config | ModelDescription) -> list[str]:
-    verb = "translate" if config.task == "translation" else "classify"
-    return ["```", f"s2s {verb} THIS_FOLDER < input.txt > output.txt", "```", ""]
+def _usage(description: ModelDescription) -> str:
+    verb = "translate" if description.task == "translation" else "classify"
+    return _fenced(f"s2s {verb} THIS_FOLDER < input.txt > output.txt")
 
 
-def _yaml(value: str | float) -> str:
-    """JSON scalars are YAML scalars, and quote what YAML would take for something else (the language `no`)."""
-    return json.dumps(shown_name(value) if isinstance(value, str) else value)
-
-
-def _fenced(text: str, kind: str = "") -> list[str]:
+def _fenced(text: str, kind: str = "") -> str:
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
-    return [fence + kind, text.rstrip("\n"), fence, ""]
+    return _lines(fence + kind, text.rstrip("\n"), fence)
+
+
+def _lines(*lines: str) -> str:
+    return "\n".join(lines)
 
 
 def _code(text: str) -> str:
-    """Of a table; a bar would end its cell in code as well."""
+    """In a table, where a bar ends the cell even within code."""
     return f"`{_cell(text)}`" if text else ""
 
 
@@ -132,7 +127,7 @@ def _cell(text: str) -> str:
 
 
 def _without_folders(value: Any) -> Any:
-    """A section of the configuration without folders of this machine, of which a card says nothing."""
+    """A section of the configuration without the folders of this machine, which a card does not name."""
     match value:
         case Path():
             return Path(value.name) if value.is_absolute() else value

@@ -4,7 +4,6 @@ Training writes `best/` through `save_model`; translation, classification and in
 `load_model`. Only the named files are read, none of them can hold code, and each is checked before it is believed.
 """
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,33 +19,23 @@ from seq2seq.config import Config
 from seq2seq.config_problems import describe, unwritable
 from seq2seq.description import ModelDescription
 from seq2seq.errors import CheckpointError, ModelError, UserError, did_you_mean, shown
+from seq2seq.files import DamagedFile, json_text, read_object, record, verify, write_object
 from seq2seq.interop.marian import is_marian, read_marian
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model.transformer import Transformer
-from seq2seq.tensors import (
-    DamagedFile,
-    as_weights,
-    distinct,
-    load_tied,
-    mismatch,
-    read_object,
-    read_shapes,
-    read_tensors,
-    record,
-    verify,
-    write_tensors,
-)
+from seq2seq.tensors import as_weights, distinct, load_tied, mismatch, read_shapes, read_tensors, write_tensors
 from seq2seq.text.marian_tokenizer import TARGET_VOCABULARY_FILE, VOCABULARY_FILE, load_tokenizers
-from seq2seq.text.tokenizer import TokenizerPair
+from seq2seq.text.tokenizer import SOURCE_FILE, TARGET_FILE, TokenizerPair
 
 FORMAT, FORMAT_VERSION = "seq2seq model", 1
 CONFIG, WEIGHTS, GENERATION, CARD = "config.json", "model.safetensors", "generation_config.json", "README.md"
-RUNS, RUN_CONFIG, RUN_METRICS = Path("runs"), "config.yaml", "metrics.jsonl"
-# What config.json leaves out: how to search stands in generation_config.json.
+RUNS, LATEST, BEST, RUN_CONFIG, RUN_METRICS = Path("runs"), "latest", "best", "config.yaml", "metrics.jsonl"
+# What config.json leaves out; the search settings stand in generation_config.json.
 NOT_IN_CONFIG = {
     "translation": {"search", "classifier", "labels", "label_names"},
     "classification": {"search", "source_language", "target_language"},
 }
+SIDES = {"translation": ("source", "target"), "classification": ("source",)}
 SPECIAL_IDS = ("start_id", "eos_id", "pad_id", "unk_id")
 
 
@@ -76,17 +65,25 @@ def save_model(
     Raises:
         CheckpointError: the disk is full or cannot be written; what was there before is untouched.
     """
+    task = description.task
     try:
         with atomic.new_folder(folder) as temporary:
             write_tensors(temporary / WEIGHTS, distinct(weights))
-            if description.task == "translation":
+            if task == "translation":
                 tokenizers.save(temporary)
             else:
-                tokenizers.source.save(temporary / "source.spm")
-            files = {path.name: record(path) for path in sorted(temporary.iterdir())}
-            (temporary / CONFIG).write_text(_json(_config_values(description, tokenizers, files)), encoding="utf-8")
-            (temporary / GENERATION).write_text(_json(_generation_values(description, tokenizers)), encoding="utf-8")
-            (temporary / CARD).write_text(card or f"# {description.task} model\n", encoding="utf-8")
+                tokenizers.source.save(temporary / SOURCE_FILE)
+            values = {
+                "format": FORMAT,
+                "format_version": FORMAT_VERSION,
+                **description.model_dump(mode="json", exclude=NOT_IN_CONFIG[task]),
+                "tokenizers": {side: getattr(tokenizers, side).fingerprint for side in SIDES[task]},
+                "files": {path.name: record(path) for path in sorted(temporary.iterdir())},
+            }
+            write_object(temporary / CONFIG, values)
+            ids = {name: getattr(tokenizers.target, name) for name in SPECIAL_IDS}
+            write_object(temporary / GENERATION, {**ids, **description.model_dump(mode="json", include={"search"})})
+            (temporary / CARD).write_text(card or f"# {task} model\n", encoding="utf-8")
     except OSError as error:
         raise CheckpointError(
             f"{folder}: the model cannot be written ({error.strerror}); free space or make the folder writable, "
@@ -96,8 +93,8 @@ def save_model(
 
 
 def update_settings(folder: Path, config: Config) -> None:
-    """Bring how a model searches, and how it names its labels, in line with `config`; one that is not there, or is
-    damaged, stays as it is."""
+    """Write the search settings and label names of `config` into a model folder; one that is missing or damaged is left
+    as it is."""
     changes: dict[str, dict[str, Any]] = {GENERATION: {"search": config.search.model_dump(mode="json")}}
     if config.task == "classification":
         changes[CONFIG] = {"label_names": dict(config.data.label_names)}
@@ -107,7 +104,7 @@ def update_settings(folder: Path, config: Config) -> None:
         except DamagedFile:
             return
         if values | changed != values:
-            atomic.write_file(folder / name, _json(values | changed).encode())
+            atomic.write_file(folder / name, json_text(values | changed).encode())
 
 
 def load_model(folder: str | Path) -> LoadedModel:
@@ -135,14 +132,13 @@ def load_model(folder: str | Path) -> LoadedModel:
 
 
 def load_marian(folder: Path, torch_file: bool = False) -> LoadedModel:
-    """Read a Marian folder as a model of ours; `torch_file` as in `read_marian`.
+    """Read a Marian folder; `torch_file` as in `read_marian`.
 
     Raises:
         ModelError: something is missing or damaged, or settings are not supported, all of which are named.
     """
     description, tokenizers, weights = read_marian(folder, torch_file)
-    with torch.random.fork_rng(devices=[]):
-        model = Transformer(description.model, tokenizers.source.vocab_size, tokenizers.target.vocab_size)
+    model = _new_module(description, tokenizers)
     load_tied(model, weights)
     files = {path.name: record(path) for path in sorted(folder.iterdir()) if path.suffix in (".safetensors", ".bin")}
     return LoadedModel(description, model.eval(), tokenizers, folder, files)
@@ -158,12 +154,11 @@ def find_model(path: str | Path | None) -> Path:
         ModelError: there is none.
     """
     if path is None:
-        latest = RUNS / "latest"
-        if not latest.exists():
+        if not (RUNS / LATEST).exists():
             raise ModelError(
                 "no model was named and there is no run under runs/; train one (s2s train) or name a MODEL"
             )
-        return find_model(latest.resolve())
+        return find_model((RUNS / LATEST).resolve())
     folder = atomic.standing(Path(path))
     if folder.is_file():
         raise ModelError(f"{path}: a file; name the model folder that it belongs to")
@@ -176,7 +171,7 @@ def find_model(path: str | Path | None) -> Path:
         )
     if (folder / CONFIG).is_file():
         return folder
-    best = atomic.standing(folder / "best")
+    best = atomic.standing(folder / BEST)
     if best.is_dir():
         return best
     if (folder / RUN_CONFIG).is_file() or (folder / "checkpoints").is_dir():
@@ -191,37 +186,7 @@ def _first_validation(run: Path) -> str:
         return "the first validation"
     if training.init_from:
         return "the first validation, at the start of training"
-    step = min(training.validate_every, training.max_steps or math.inf)
-    return f"the first validation, at step {step:,}{_latest(run / RUN_METRICS)}"
-
-
-def _latest(metrics: Path) -> str:
-    """Where a run is that has no validation yet, as far as it was logged."""
-    try:
-        record = json.loads(metrics.read_text(encoding="utf-8").splitlines()[-1])
-        return f" (now at step {record['step']:,}, loss {record['loss']:.3f})"
-    except (OSError, ValueError, LookupError, TypeError):
-        return ""
-
-
-def _config_values(description: ModelDescription, tokenizers: TokenizerPair, files: dict[str, Any]) -> dict[str, Any]:
-    sides = ("source", "target") if description.task == "translation" else ("source",)
-    return {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        **description.model_dump(mode="json", exclude=NOT_IN_CONFIG[description.task]),
-        "tokenizers": {side: getattr(tokenizers, side).fingerprint for side in sides},
-        "files": files,
-    }
-
-
-def _generation_values(description: ModelDescription, tokenizers: TokenizerPair) -> dict[str, Any]:
-    search = description.search.model_dump(mode="json")
-    return {**{name: getattr(tokenizers.target, name) for name in SPECIAL_IDS}, "search": search}
-
-
-def _json(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    return f"the first validation, at step {min(training.validate_every, training.max_steps or math.inf):,}"
 
 
 def _check_format(folder: Path, info: Mapping[str, Any]) -> None:
@@ -229,8 +194,7 @@ def _check_format(folder: Path, info: Mapping[str, Any]) -> None:
         raise ModelError(f"{folder}: a CTranslate2 folder, which only translates; name the model it was made from")
     if info.get("format") != FORMAT:
         raise ModelError(f"{folder}: {CONFIG} is not that of a seq2seq model (no 'format': '{FORMAT}')")
-    if info.get("format_version") != FORMAT_VERSION:
-        version = info.get("format_version")
+    if (version := info.get("format_version")) != FORMAT_VERSION:
         raise ModelError(f"{folder}: model format {shown(version)}, not {FORMAT_VERSION}; update seq2seq")
     if not (folder / WEIGHTS).exists():
         pickles = [path.name for kind in ("*.bin", "*.pt", "*.ckpt", "*.pkl") for path in sorted(folder.glob(kind))]
@@ -252,9 +216,9 @@ def _read_description(info: Mapping[str, Any], generation: Mapping[str, Any]) ->
 def _listed_files(info: Mapping[str, Any], task: str) -> dict[str, Any]:
     """What config.json says of the other files: exactly the names that a model of this task has.
 
-    Tokenizers that came from Marian have a vocabulary of their own, or two.
+    Tokenizers that came from Marian have one or two vocabulary files besides.
     """
-    expected = {WEIGHTS, "source.spm"} | ({"target.spm"} if task == "translation" else set())
+    expected = {WEIGHTS, SOURCE_FILE} | ({TARGET_FILE} if task == "translation" else set())
     files = info.get("files")
     if not isinstance(files, dict) or set(files) - {VOCABULARY_FILE, TARGET_VOCABULARY_FILE} != expected:
         raise DamagedFile(f"{CONFIG} does not list the files {', '.join(sorted(expected))}")
@@ -268,11 +232,8 @@ def _load_tokenizers(folder: Path, info: Mapping[str, Any], generation: Mapping[
         tokenizers = load_tokenizers(folder, info["files"])
     except UserError as error:
         raise DamagedFile(str(error)) from error
-    trained_with = info.get("tokenizers")
-    trained_with = trained_with if isinstance(trained_with, dict) else {}
-    for side in ("source", "target") if task == "translation" else ("source",):
-        if trained_with.get(side) != getattr(tokenizers, side).fingerprint:
-            raise DamagedFile(f"{side}.spm is not the tokenizer that this model was trained with")
+    if info.get("tokenizers") != {side: getattr(tokenizers, side).fingerprint for side in SIDES[task]}:
+        raise DamagedFile("the .spm files are not those of the tokenizers that this model was trained with")
     for name in SPECIAL_IDS:
         if generation.get(name) != getattr(tokenizers.target, name):
             raise DamagedFile(f"{GENERATION}: {name} {shown(generation.get(name))} is not the tokenizer's")
@@ -280,23 +241,23 @@ def _load_tokenizers(folder: Path, info: Mapping[str, Any], generation: Mapping[
 
 
 def _build(folder: Path, description: ModelDescription, tokenizers: TokenizerPair) -> nn.Module:
-    """The module with its weights; shapes are compared with the file before any memory is asked for."""
-    config = description.model
-    shapes = read_shapes(folder / WEIGHTS)
+    """The module with its weights; shapes are compared with the file before memory is allocated."""
+    config, shapes = description.model, read_shapes(folder / WEIGHTS)
     if config.num_encoder_layers + config.num_decoder_layers > len(shapes):
         raise DamagedFile(f"{CONFIG} describes a model far larger than {WEIGHTS}")
-
-    def make() -> nn.Module:
-        if description.task == "translation":
-            return Transformer(config, tokenizers.source.vocab_size, tokenizers.target.vocab_size)
-        labels = len(description.labels)
-        return EncoderClassifier(config, description.classifier, tokenizers.source.vocab_size, labels)
-
     with torch.device("meta"):
-        outline = distinct(make().state_dict(keep_vars=True))
-    if problem := mismatch(outline, shapes):
+        outline = _new_module(description, tokenizers).state_dict(keep_vars=True)
+    if problem := mismatch(distinct(outline), shapes):
         raise DamagedFile(f"{WEIGHTS} is not of the model that {CONFIG} describes: {problem}")
-    with torch.random.fork_rng(devices=[]):  # initial values are drawn and thrown away: no one else's draws change
-        model = make()
+    model = _new_module(description, tokenizers)
     load_tied(model, as_weights(read_tensors(folder / WEIGHTS)))
     return model
+
+
+def _new_module(description: ModelDescription, tokenizers: TokenizerPair) -> nn.Module:
+    """Its initial values are overwritten; drawing them leaves the random state of the process as it was."""
+    config, sizes = description.model, (tokenizers.source.vocab_size, tokenizers.target.vocab_size)
+    with torch.random.fork_rng(devices=[]):
+        if description.task == "translation":
+            return Transformer(config, *sizes)
+        return EncoderClassifier(config, description.classifier, sizes[0], len(description.labels))

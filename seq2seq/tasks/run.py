@@ -1,15 +1,11 @@
-"""One run from a configuration to a trained model: what translation and classification share.
-
-`cli.train` calls `train` and `describe`. What differs between the tasks is a `Work`.
-"""
+"""One run from a configuration to a trained model. `cli.train` calls `train` and `describe`."""
 
 import contextlib
 import json
-import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from logging import getLogger
 from pathlib import Path
-from types import ModuleType
 
 import torch
 from torch import Tensor
@@ -17,85 +13,69 @@ from torch import Tensor
 from seq2seq import atomic, config_file, runtime
 from seq2seq.config import Config
 from seq2seq.data.batches import BatchStream
-from seq2seq.data.sampler import TokenBudgetSampler
 from seq2seq.description import ModelDescription
 from seq2seq.errors import UserError, counted
 from seq2seq.runtime import Runtime
 from seq2seq.store.model_card import ScoreRecord, model_card
-from seq2seq.store.model_folder import CARD, LoadedModel, load_model, save_model, update_settings
-from seq2seq.tasks import classification, translation
-from seq2seq.tasks.identity import Sources, identity, makes_other_tokenizers, read_noted
-from seq2seq.tasks.initial import complete, load_initial
+from seq2seq.store.model_folder import CARD, load_model, save_model, update_settings
+from seq2seq.tasks.classification import ClassificationTask
+from seq2seq.tasks.inputs import Inputs
 from seq2seq.tasks.run_folder import (
     RunFolder,
-    alone_in,
-    check_place,
     differences,
     note_tokenizers,
-    open_folder,
+    open_run,
+    read_note,
     refusal,
-)
-from seq2seq.tasks.task import Work
+    stale_tokenizers,
+    write_note,
+)  # fmt: skip
+from seq2seq.tasks.task import Task, prepare_tokenizers
+from seq2seq.tasks.translation import TranslationTask
 from seq2seq.training.progress import estimate, waiting_for
 from seq2seq.training.signals import leaving_at_once
 from seq2seq.training.state import TrainingResult
-from seq2seq.training.trainer import SaveBest, Trainer
+from seq2seq.training.trainer import Trainer
 
-logger = logging.getLogger(__name__)
+logger = getLogger(__name__)
 
 
-def train(
-    config: Config,
-    path: Path,
-    command: str,
-    overwrite: bool = False,
-    on_validation: Callable[[], None] = lambda: None,
-) -> TrainingResult | None:
-    """Train, or go on training, in the run folder at `path`; None on other ranks than the main one.
+def train(config: Config, path: Path, command: str, overwrite: bool = False) -> TrainingResult | None:
+    """Train, or continue to train, in the run folder at `path`; None on other ranks than the main one.
 
     Args:
         config: resolved and checked.
         path: the run folder.
         command: what the user typed, for the model card.
         overwrite: begin again, deleting the run that is there.
-        on_validation: called on the main rank at each validation.
 
     Raises:
         UserError: something is wrong with the configuration, the data or the folder.
         RunError: training itself failed; the message names the last good checkpoint.
     """
     folder = RunFolder.at(path)
-    initial = load_initial(config)
-    config = complete(config, initial)
-    check_place(folder, config)
-    cache = folder.cache(config)
+    folder.check(config)
     with contextlib.ExitStack() as stack:
         with contextlib.closing(_started(config)) as here:
             with leaving_at_once(here, "stopping; the same command continues the preparation"):
-                sources = Sources.open(config, cache)
+                inputs = Inputs.open(config, folder.cache(config))
 
-                def take() -> None:
-                    stack.enter_context(alone_in(folder))
-                    open_folder(folder, config, overwrite, identity(config, sources, initial))
-
-                def note() -> None:
-                    note_tokenizers(folder, config)
-                    update_settings(folder.best, config)
-
-                _on_main(here, take)
-                work = _build(config, initial, sources, folder.tokenizer, cache, here)
-                _on_main(here, note)
-                sampler = training_sampler(config, work, here)
-                trainer = _trainer(config, work, sampler, folder, here, command, on_validation)
+                _on_main(here, lambda: stack.enter_context(folder.locked()))
+                _on_main(here, lambda: open_run(folder, inputs.config, overwrite, inputs.identity()))
+                run = _Run(build(inputs, folder.tokenizer, here), folder, here, command)
+                _on_main(here, lambda: note_tokenizers(folder, inputs.config))
+                _on_main(here, lambda: update_settings(folder.best, inputs.config))
+                trainer = run.trainer()
                 if here.is_main:
-                    for line in _figures(config, work, sampler, here):
+                    for line in run.figures():
                         logger.info("%s", line)
             result = trainer.run()
         if not here.is_main:
             return None
+        run.draw_curves()
         if result.status != "stopped" and config.data.test:
             with leaving_at_once(here, f"the test sets are not scored; the model is in {folder.best}"):
-                _score_test_sets(config, work, sources, folder, initial, command)
+                run.score_test_sets()
         return result
 
 
@@ -103,51 +83,154 @@ def describe(config: Config, path: Path) -> str:
     """What `train` would do: the resolved configuration, the figures of model, corpora and batches, and the time.
 
     The corpora are prepared and cached as for training; a few steps are made, and what they learned is thrown away.
-    Where the run in the folder could not go on like this, that is said too.
+    Where the run in the folder could not continue like this, that is logged.
     """
     folder = RunFolder.at(path)
-    initial = load_initial(config)
-    config = complete(config, initial)
-    check_place(folder, config)
+    folder.check(config)
     with contextlib.closing(_started(config)) as here:
-        cache = folder.cache(config)
-        sources = Sources.open(config, cache)
-        changed = differences(folder, config, identity(config, sources, initial))
+        inputs = Inputs.open(config, folder.cache(config))
+        changed = differences(folder, inputs.config, inputs.identity())
         if error := refusal(folder, changed):
             logger.warning("training would be refused:\n%s", error)
-        is_stale = not folder.tokenizer.is_dir() or any(makes_other_tokenizers(key) for key, _ in changed)
-        work = _build(config, initial, sources, None if is_stale else folder.tokenizer, cache, here)
-        sampler = training_sampler(config, work, here)
-        figures = _figures(config, work, sampler, here)
+        tokenizer = folder.tokenizer if folder.tokenizer.is_dir() and not stale_tokenizers(changed) else None
+        run = _Run(build(inputs, tokenizer, here), folder, here, command="")
+        figures = run.figures()
         with waiting_for("timing a few steps", shown=here.is_main):
-            trainer = _trainer(config, work, sampler, folder, here, command="", on_validation=lambda: None)
+            trainer = run.trainer()
             with contextlib.closing(trainer.stream):
                 a_step = trainer.time_steps()
         figures.append(f"time: {estimate(config.training, *a_step)}")
-        return "\n".join([config_file.dump(config), *(f"# {line}" for line in figures)])
+        return "\n".join([config_file.dump(inputs.config), *(f"# {line}" for line in figures)])
 
 
-def training_sampler(config: Config, work: Work, here: Runtime) -> TokenBudgetSampler:
-    """The batches of training, for this rank."""
-    corpus, training = work.corpus, config.training
-    return TokenBudgetSampler(
-        corpus.source_lengths,
-        corpus.target_lengths,
-        training.batch_tokens,
-        batch_sentences=training.batch_sentences,
-        seed=config.seed,
-        parts=corpus.parts,
-        rank=here.rank,
-        world_size=here.world_size,
-    )
+def build(inputs: Inputs, tokenizer_folder: Path | None, here: Runtime) -> Task:
+    """Tokenizers, corpora and model of a run; `tokenizer_folder` as in `prepare_tokenizers`.
+
+    Raises:
+        DataError: a corpus cannot be read, or nothing is left of it.
+        ConfigError: the tokenizer or the labels are not as the configuration says.
+    """
+    runtime.seed_everything(inputs.config.seed, here.rank)
+    tokenizers = prepare_tokenizers(inputs, tokenizer_folder, here)
+    kind = TranslationTask if inputs.config.task == "translation" else ClassificationTask
+    return kind(inputs, tokenizers, here)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A task in its folder: everything that is written there beside the trainer's files."""
+
+    task: Task
+    folder: RunFolder
+    here: Runtime
+    command: str
+
+    def trainer(self) -> Trainer:
+        task, sampler = self.task, self.task.sampler
+        return Trainer(
+            module=task.model.to(self.here.device),
+            stream=BatchStream(sampler, task.make_batch, pin_memory=self.here.device.type == "cuda"),
+            compute_loss=task.compute_loss,
+            validate=task.validate,
+            save_best=self.save_best,
+            config=task.config.training,
+            runtime=self.here,
+            folder=self.folder.path,
+            rehearsal=(task.make_batch(indices, 0) for indices in sampler.largest_batches()),
+            measure=task.measure,
+            judge_start=task.can_start,
+            before_validation=self.draw_curves,
+        )
+
+    def save_best(self, weights: Mapping[str, Tensor], metrics: Mapping[str, float]) -> None:
+        self.folder.test_scores.unlink(missing_ok=True)  # they are the scores of the model that is replaced
+        description = ModelDescription.of(self.task.config, self.task.labels, dict(metrics))
+        save_model(self.folder.best, weights, description, self.task.tokenizers, self.card(metrics))
+
+    def card(self, metrics: Mapping[str, float], tests: Sequence[ScoreRecord] = (), notes: Sequence[str] = ()) -> str:
+        """The model card for a validation with these metrics, and for test sets once they are scored."""
+        return model_card(
+            self.task.config,
+            title=self.folder.path.name,
+            command=self.command,
+            num_parameters=self.num_parameters,
+            step=int(metrics["step"]),
+            data=self.task.data,
+            scores=[*self.task.score_records(metrics), *tests],
+            notes=[*self.task.notes, *notes],
+        )
+
+    @property
+    def num_parameters(self) -> int:
+        return sum(parameter.numel() for parameter in self.task.model.parameters())
+
+    def score_test_sets(self) -> None:
+        """Score the best model, and the model it started from, in the log and in the model card.
+
+        What was scored already, on the same sets and in the same way, is not scored again.
+        """
+        config, folder, initial = self.task.config, self.folder, self.task.inputs.initial
+        tests = {name: source.fingerprint for name, source in self.task.inputs.tests.items()}
+        scored = {"tests": tests, "measure": self.task.measure, "label_names": dict(config.data.label_names)}
+        if read_note(folder.test_scores).get("scored") == scored:
+            return
+        logger.info("scoring the test sets: %s", ", ".join(config.data.test))
+        same_task = initial is not None and initial.description.task == config.task
+        try:
+            with waiting_for("scoring the test sets"):
+                scores = self.task.score_test_sets(folder.best)
+                initial_scores = self.task.score_test_sets(initial.folder) if same_task else []
+        except UserError as error:
+            logger.warning("the test sets are not scored: %s", error)
+            return
+        before = {(score.dataset, score.metric): score.value for score in initial_scores}
+        for score in scores:
+            old = before.get((score.dataset, score.metric))
+            change = "" if old is None else f" (initial model {old:.2f}, {score.value - old:+.2f})"
+            logger.info("%s: %s %.2f%s", score.dataset, score.metric, score.value, change)
+        notes = [f"The initial model on {name}: {metric} {value:.2f}." for (name, metric), value in before.items()]
+        card = self.card(load_model(folder.best).description.metrics, scores, notes)
+        atomic.write_file(folder.best / CARD, card.encode())
+        write_note(folder.test_scores, {"scored": scored, "scores": [asdict(score) for score in scores]})
+
+    def draw_curves(self) -> None:
+        """Bring curves.png up to date; a run does not fail for a picture."""
+        from seq2seq.plots import learning_curves
+
+        curves = self.folder.curves
+        try:
+            records = [json.loads(line) for line in self.folder.metrics.read_text(encoding="utf-8").splitlines()]
+            learning_curves(records, curves, title=self.folder.path.name)
+        except (UserError, FileNotFoundError):
+            return  # nothing was measured yet
+        except (OSError, ValueError) as error:
+            logger.warning("%s: not drawn (%s)", curves, error)
+
+    def figures(self) -> list[str]:
+        """Sizes of model, corpora and batches, and the device, a line each."""
+        task, sampler, here = self.task, self.task.sampler, self.here
+        batches, sections = len(sampler.plan(0)), sampler.num_sections
+        vocabularies = {task.tokenizers.source.vocab_size, task.tokenizers.target.vocab_size}
+        corpora = ", ".join(f"{record.role} {record.name} {record.examples:,}" for record in task.data)
+        side = "target" if task.config.task == "translation" else "source"
+        processes = " and process" if here.world_size > 1 else ""
+        return [
+            f"model: {self.num_parameters:,} parameters, "
+            f"vocabulary {' + '.join(f'{size:,}' for size in sorted(vocabularies))}",
+            f"data: {corpora}; training corpus: {task.corpus.counts}",
+            f"batches: {'about ' if sections > 1 else ''}{sections * batches:,} per epoch{processes}, each up to "
+            f"{task.config.training.batch_tokens:,} {side} tokens, {100 * sampler.padding(0):.1f} % padding",
+            f"device: {here.device}, {str(here.precision).removeprefix('torch.')}, "
+            f"{counted(torch.get_num_threads(), 'thread')}, {here.world_size} process{'es' * (here.world_size > 1)}",
+        ]
 
 
 def _started(config: Config) -> Runtime:
     return runtime.start(config.training.device, config.training.precision, config.training.threads)
 
 
-def _on_main(here: Runtime, action: Callable[[], None]) -> None:
-    """Do something on the main rank while the others wait; where it fails, the main one says why and all end."""
+def _on_main(here: Runtime, action: Callable[[], object]) -> None:
+    """Do something on the main rank while the others wait; if it fails, the main one says why and all end."""
     problem = None
     if here.is_main:
         try:
@@ -156,130 +239,3 @@ def _on_main(here: Runtime, action: Callable[[], None]) -> None:
             problem = error
     if any(here.gather(problem is not None)):
         raise problem or SystemExit(UserError.exit_code)
-
-
-def _task(config: Config) -> ModuleType:
-    return translation if config.task == "translation" else classification
-
-
-def _build(
-    config: Config,
-    initial: LoadedModel | None,
-    sources: Sources,
-    tokenizer_folder: Path | None,
-    cache: Path,
-    here: Runtime,
-) -> Work:
-    runtime.seed_everything(config.seed, here.rank)
-    return _task(config).build(config, initial, sources, tokenizer_folder, cache, here)
-
-
-def _trainer(
-    config: Config,
-    work: Work,
-    sampler: TokenBudgetSampler,
-    folder: RunFolder,
-    here: Runtime,
-    command: str,
-    on_validation: Callable[[], None],
-) -> Trainer:
-    def before_validation() -> None:
-        if folder.metrics.exists():
-            on_validation()
-
-    return Trainer(
-        module=work.model.to(here.device),
-        stream=BatchStream(sampler, work.make_batch, pin_memory=here.device.type == "cuda"),
-        compute_loss=work.compute_loss,
-        validate=work.validate,
-        save_best=_best_saver(config, work, folder, command),
-        config=config.training,
-        runtime=here,
-        folder=folder.path,
-        rehearsal=(work.make_batch(indices, 0) for indices in sampler.largest_batches()),
-        measure=work.measure,
-        judge_start=work.can_start,
-        before_validation=before_validation,
-    )
-
-
-def _best_saver(config: Config, work: Work, folder: RunFolder, command: str) -> SaveBest:
-    def save(state: Mapping[str, Tensor], metrics: Mapping[str, float]) -> None:
-        folder.test_scores.unlink(missing_ok=True)  # they are the scores of the model that is replaced
-        card = _card(config, work, folder, command, metrics)
-        description = ModelDescription.of(config, work.labels, dict(metrics))
-        save_model(folder.best, state, description, work.tokenizers, card)
-
-    return save
-
-
-def _card(
-    config: Config,
-    work: Work,
-    folder: RunFolder,
-    command: str,
-    metrics: Mapping[str, float],
-    tests: Sequence[ScoreRecord] = (),
-    notes: Sequence[str] = (),
-) -> str:
-    """The model card of a validation with these metrics, and of test sets where they are scored."""
-    return model_card(
-        config,
-        title=folder.path.name,
-        command=command,
-        num_parameters=sum(parameter.numel() for parameter in work.model.parameters()),
-        step=int(metrics["step"]),
-        data=work.data,
-        scores=[*work.score_records(metrics), *tests],
-        notes=[*work.notes, *notes],
-    )
-
-
-def _score_test_sets(
-    config: Config, work: Work, sources: Sources, folder: RunFolder, initial: LoadedModel | None, command: str
-) -> None:
-    """Score the best model, and beside it the model it started from: told, and written into the model card.
-
-    What was scored already, on the same sets and in the same way, is not scored again.
-    """
-    tests = {name: source.fingerprint for name, source in sources.tests.items()}
-    scored = {"tests": tests, "measure": work.measure, "label_names": dict(config.data.label_names)}
-    if read_noted(folder.test_scores).get("scored") == scored:
-        return
-    logger.info("scoring the test sets: %s", ", ".join(config.data.test))
-    try:
-        with waiting_for("scoring the test sets"):
-            scores = work.score_test_sets(folder.best)
-            before = work.score_test_sets(initial.folder) if initial and initial.description.task == config.task else []
-    except UserError as error:
-        logger.warning("the test sets are not scored: %s", error)
-        return
-    was = {(score.dataset, score.metric): score.value for score in before}
-    for score in scores:
-        old = was.get((score.dataset, score.metric))
-        change = "" if old is None else f" (initial model {old:.2f}, {score.value - old:+.2f})"
-        logger.info("%s: %s %.2f%s", score.dataset, score.metric, score.value, change)
-    notes = [f"The initial model on {score.dataset}: {score.metric} {score.value:.2f}." for score in before]
-    metrics = load_model(folder.best).description.metrics
-    card = _card(config, work, folder, command, metrics, scores, notes)
-    atomic.write_file(folder.best / CARD, card.encode())
-    noted = {"scored": scored, "scores": [asdict(score) for score in scores]}
-    atomic.write_file(folder.test_scores, (json.dumps(noted, indent=1) + "\n").encode())
-
-
-def _figures(config: Config, work: Work, sampler: TokenBudgetSampler, here: Runtime) -> list[str]:
-    """What a person wants to know before training starts."""
-    parameters = sum(parameter.numel() for parameter in work.model.parameters())
-    batches, sections = len(sampler.plan(0)), sampler.num_sections
-    vocabularies = {work.tokenizers.source.vocab_size, work.tokenizers.target.vocab_size}
-    corpora = ", ".join(f"{record.role} {record.name} {record.examples:,}" for record in work.data)
-    budget = "target" if config.task == "translation" else "source"
-    processes = " and process" if here.world_size > 1 else ""
-    return [
-        f"model: {parameters:,} parameters, vocabulary {' + '.join(f'{size:,}' for size in sorted(vocabularies))}",
-        f"data: {corpora}; training corpus: {work.corpus.counts}",
-        f"batches: {'about ' if sections > 1 else ''}{sections * batches:,} per epoch{processes}, each up to "
-        f"{config.training.batch_tokens:,} {budget} tokens, {100 * sampler.padding(0):.1f} % padding",
-        f"device: {here.device}, {str(here.precision).removeprefix('torch.')}, "
-        f"{counted(torch.get_num_threads(), 'thread')}, {here.world_size} process{'es' * (here.world_size > 1)}",
-    ]

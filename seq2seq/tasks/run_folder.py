@@ -1,39 +1,54 @@
-"""The folder of one run: what is where in it, whether a run may go on in it, and which run is the newest.
+"""The folder of one run: its paths, who may train in it, whether the run in it may continue, and which is the newest.
 
-`tasks.run` opens it before anything heavy starts. What the trainer keeps in it (checkpoints, metrics) is the trainer's.
+Beside `config.yaml` it has `identity.json`, the fingerprints of the corpora, the tokenizers and the initial model that
+the run began with. `tasks.run` compares both with what it is started with; checkpoints and metrics are the trainer's.
 """
 
 import contextlib
-import logging
+import hashlib
+import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from logging import getLogger
 from pathlib import Path
+from typing import Any
 
 from seq2seq import atomic, config_file
-from seq2seq.config import Config
+from seq2seq.config import Config, SourceConfig
 from seq2seq.errors import ConfigError, UserError
-from seq2seq.tasks.identity import (
-    TOKENIZER,
-    config_changes,
-    content_changes,
-    fingerprint_of,
-    makes_other_tokenizers,
-    may_change,
-    read_identity,
-    write_identity,
+from seq2seq.store.model_folder import LATEST, RUN_CONFIG, RUN_METRICS, RUNS
+
+logger = getLogger(__name__)
+
+# The keys, or sections, that may have another value when a run continues. `data.test`: the test sets are scored again,
+# also where the run had finished. `search` and `evaluation`: the best model is measured again. Limits: the run becomes
+# longer or shorter, and the schedule follows. `keep_*`, `average*`: from now on. The others do not change what is
+# learned, but for rounding (`device`, `threads`, `shard`).
+CHANGEABLE = (
+    *("data.test", "data.label_names", "data.cache_dir", "data.num_workers", "search", "evaluation"),
+    *("training.max_steps", "training.max_epochs", "training.max_minutes", "training.patience"),
+    *("training.validate_every", "training.checkpoint_every", "training.keep_last", "training.keep_best"),
+    *("training.average", "training.average_count", "training.log_every", "training.num_samples"),
+    *("training.max_bad_steps", "training.max_rollbacks", "training.device", "training.threads", "training.shard"),
 )
+# What tokenizers are trained from: these keys, and the content of the corpora or of the initial model.
+MAKES_TOKENIZERS = ("task", "seed", "tokenizer", "data.train", "data.filters", "training.init_from")
+TOKENIZER = "tokenizer"
 
-RUNS, LATEST = "runs", "latest"
 
-logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
 class RunFolder:
     """The paths of a run; `at` makes one of what a user typed."""
 
-    path: Path
+    def __init__(self, path: Path):
+        self.path = path
+        self.config = path / RUN_CONFIG  # the resolved configuration
+        self.identity = path / "identity.json"  # fingerprints of what the run is trained with
+        self.tokenizer = path / "tokenizer"
+        self.checkpoints = path / "checkpoints"
+        self.best = path / "best"  # the model folder of the best model so far
+        self.metrics = path / RUN_METRICS  # one JSON object a line
+        self.curves = path / "curves.png"
+        self.test_scores = path / "test_scores.json"  # of the best model, and what they were measured with
 
     @classmethod
     def at(cls, path: Path) -> "RunFolder":
@@ -42,7 +57,7 @@ class RunFolder:
         Raises:
             UserError: a link leads nowhere.
         """
-        is_latest = path.name == LATEST and path.parent.resolve() == Path(RUNS).resolve()
+        is_latest = path.name == LATEST and path.parent.resolve() == RUNS.resolve()
         if is_latest and not path.is_symlink() and not path.exists():
             raise UserError(f"{path}: is the link to the newest run, and there is none yet; choose another --run-dir")
         try:
@@ -54,71 +69,110 @@ class RunFolder:
         return cls(resolved.relative_to(here) if here in resolved.parents else resolved)
 
     @property
-    def config(self) -> Path:
-        """The resolved configuration."""
-        return self.path / "config.yaml"
-
-    @property
-    def identity(self) -> Path:
-        """Fingerprints of what the run is trained with."""
-        return self.path / "identity.json"
-
-    @property
-    def tokenizer(self) -> Path:
-        """The tokenizers that the run was started with."""
-        return self.path / "tokenizer"
-
-    @property
-    def best(self) -> Path:
-        """The model folder of the best model so far."""
-        return self.path / "best"
-
-    @property
-    def metrics(self) -> Path:
-        """What was measured, one JSON object a line."""
-        return self.path / "metrics.jsonl"
-
-    @property
-    def curves(self) -> Path:
-        """The learning curves."""
-        return self.path / "curves.png"
-
-    @property
-    def checkpoints(self) -> Path:
-        """What the run goes on from."""
-        return self.path / "checkpoints"
-
-    @property
-    def test_scores(self) -> Path:
-        """The scores of the best model on the test sets, and what they were measured with."""
-        return self.path / "test_scores.json"
-
-    @property
     def has_learned(self) -> bool:
-        """Whether there is something to go on from, or a model to lose."""
+        """Whether there is something to continue from, or a model to lose."""
         return any(self.checkpoints.glob("step_*")) or self.best.is_dir()
 
     def cache(self, config: Config) -> Path:
-        """Where tokenised corpora are kept: beside the runs, so that they share them."""
+        """Where tokenised corpora are kept: beside the runs, which share them."""
         return config.data.cache_dir or self.path.parent / "cache"
 
+    def check(self, config: Config) -> None:
+        """Whether there may be a run in this folder; changes nothing.
 
-def differences(folder: RunFolder, config: Config, now: Mapping[str, str]) -> list[tuple[str, str]]:
-    """(key, what happened to it) of what is not as the run in the folder began; without a run there, nothing.
+        Raises:
+            UserError: the folder holds something other than a run, or is used for something else.
+        """
+        path, initial = self.path.resolve(), config.training.init_from
+        problem = ""
+        if path == self.cache(config).resolve():
+            problem = "is where tokenised corpora are kept"
+        elif initial and path in (initial.resolve(), *initial.resolve().parents):
+            problem = "holds the model of training.init_from"
+        elif path.exists() and not path.is_dir():
+            problem = "is a file"
+        elif path.exists() and not self.config.exists() and any(path.glob("[!.]*")):
+            problem = "not empty and not a run folder"
+        if problem:
+            raise UserError(f"{self.path}: {problem}; choose another --run-dir")
 
-    `now` are the fingerprints of what the configuration names, as far as they are known.
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes of this machine from training in the folder at the same time.
+
+        Raises:
+            UserError: one does so already.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        # beside the folder: the lock outlives whatever happens to its content
+        with atomic.locked(self.path.parent / f".{self.path.name}.lock", wait=False) as is_free:
+            if not is_free:
+                raise UserError(
+                    f"{self.path}: another process trains in this folder; wait for it, or choose another --run-dir"
+                )
+            yield
+
+    def empty(self) -> None:
+        """Delete the content and keep the folder: it may be the current one, or a mount point.
+
+        The checkpoints are deleted first, so that after a kill no run can continue from the rest.
+
+        Raises:
+            UserError: a folder in it is not writable.
+        """
+        for folder in (self.path, *self.path.rglob("*")):
+            if folder.is_dir() and not os.access(folder, os.W_OK):
+                raise UserError(f"{folder}: is not writable; make it writable, or choose another --run-dir")
+        for entry in sorted(self.path.iterdir(), key=lambda entry: (entry != self.checkpoints, entry != self.best)):
+            if entry.is_dir() and not entry.is_symlink():
+                atomic.remove_folder(entry)
+            else:
+                entry.unlink()
+
+    def make_newest(self) -> None:
+        """Let `runs/latest` name the run if it has a name in `runs/`, as a folder or as a link."""
+        names = [entry.name for entry in sorted(RUNS.glob("*")) if entry.name != LATEST and entry.exists()]
+        name = next((name for name in names if (RUNS / name).samefile(self.path)), None)
+        latest, temporary = RUNS / LATEST, RUNS / f".{LATEST}.{os.getpid()}"
+        if name is None or (latest.is_symlink() and os.readlink(latest) == name):
+            return
+        try:
+            temporary.unlink(missing_ok=True)
+            temporary.symlink_to(name, target_is_directory=True)
+            os.replace(temporary, latest)
+        except OSError as error:  # a file system without links, or a folder of this name
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            logger.warning("%s: not made the newest run (%s); name it as MODEL", self.path, error.strerror)
+
+
+def may_change(key: str) -> bool:
+    """Whether a run that has learned something continues when this key has another value."""
+    return _is_in(key, CHANGEABLE)
+
+
+def differences(folder: RunFolder, config: Config, now: Mapping[str, str]) -> dict[str, str]:
+    """By key, what is not as it was when the run in the folder began; empty where no run is.
+
+    `now` is the identity of the configuration.
     """
     if not folder.config.exists():
-        return []
-    found = config_changes(config_file.reread(folder.config), config)
+        return {}
     if folder.tokenizer.is_dir():
-        now = {**now, TOKENIZER: fingerprint_of(folder.tokenizer)}
-    return found + content_changes(read_identity(folder.identity) or {}, config, now)
+        now = {**now, TOKENIZER: _fingerprint_of(folder.tokenizer)}
+    before = read_note(folder.identity)
+    content = {
+        key: f"{_named(key, config)} changed since the run began"
+        for key, fingerprint in now.items()
+        if before.get(key, fingerprint) != fingerprint
+    }
+    settings = config_file.changes(config_file.reread(folder.config), config)
+    return content | {key: f"was {_shown(old)}, now {_shown(new)}" for key, old, new in settings}
 
 
-def refusal(folder: RunFolder, changed: Sequence[tuple[str, str]]) -> ConfigError | None:
-    """Why a run that has learned something cannot go on when this changed, and what else can be done; or None."""
-    frozen = [f"{key}: {what}" for key, what in changed if not may_change(key)]
+def refusal(folder: RunFolder, changed: Mapping[str, str]) -> ConfigError | None:
+    """Why a run that has learned something cannot continue after these changes, and what else can be done; or None."""
+    frozen = [f"{key}: {what}" for key, what in changed.items() if not may_change(key)]
     if not frozen or not folder.has_learned:
         return None
     ways = ["put it back", "start over with --overwrite", "choose another --run-dir"]
@@ -127,125 +181,92 @@ def refusal(folder: RunFolder, changed: Sequence[tuple[str, str]]) -> ConfigErro
     return ConfigError(str(folder.config), [*frozen, f"{folder.path} was trained otherwise; {', or '.join(ways)}"])
 
 
-def check_place(folder: RunFolder, config: Config) -> None:
-    """Say whether there may be a run in this folder; changes nothing.
+def stale_tokenizers(changed: Iterable[str]) -> list[str]:
+    """The changed keys for which tokenizers have to be trained again."""
+    return [key for key in changed if _is_in(key, MAKES_TOKENIZERS)]
+
+
+def open_run(folder: RunFolder, config: Config, overwrite: bool, now: Mapping[str, str]) -> None:
+    """Make the folder, or continue in it: delete what is stale, and write down what the run is trained with.
+
+    `now` is the identity of the configuration. The folder becomes the newest run.
 
     Raises:
-        UserError: the folder holds something else than a run, or is for something else.
-    """
-    if folder.path.resolve() == folder.cache(config).resolve():
-        raise UserError(f"{folder.path}: is where tokenised corpora are kept; choose another --run-dir")
-    initial = config.training.init_from.resolve() if config.training.init_from else None
-    if initial and folder.path.resolve() in (initial, *initial.parents):
-        raise UserError(f"{folder.path}: holds the model of training.init_from; choose another --run-dir")
-    if not folder.path.exists():
-        return
-    if not folder.path.is_dir():
-        raise UserError(f"{folder.path}: a file is in the way of the run folder; choose another --run-dir")
-    if not folder.config.exists() and any(not entry.name.startswith(".") for entry in folder.path.iterdir()):
-        raise UserError(f"{folder.path}: not empty and not a run folder; choose another --run-dir")
-
-
-def open_folder(folder: RunFolder, config: Config, overwrite: bool, now: Mapping[str, str]) -> None:
-    """Make the folder, or go on in it: what is stale is deleted, what the run is trained with is written down.
-
-    `now` are the fingerprints of what the configuration names. The folder becomes the newest run.
-
-    Raises:
-        ConfigError: the run there has learned from something else; each thing that differs has a line.
-        UserError: it is to be emptied, and may not be.
+        ConfigError: the run there has learned from something else; one line for each difference.
+        UserError: it is to be emptied, and is not writable.
     """
     if folder.path.is_dir():
         atomic.remove_leftovers(folder.path)
     if overwrite and folder.config.exists():
-        _empty(folder)
+        folder.empty()
     changed = differences(folder, config, now)
     if error := refusal(folder, changed):
         raise error
-    before = read_identity(folder.identity)
-    if before is None and folder.has_learned:
+    before = read_note(folder.identity)
+    if folder.has_learned and not before:
         logger.warning(
             "%s: begun by an earlier version, which kept no fingerprints of the data; whether they are the same is not "
             "known", folder.path,
         )  # fmt: skip
-    elif folder.tokenizer.is_dir() and not folder.has_learned:
-        stale = [key for key, _ in changed if makes_other_tokenizers(key)]
-        if stale or before is None:
-            reason = f"{', '.join(stale)} changed" if stale else "what they were made from is not known"
-            logger.info("making the tokenizers again: %s, and nothing was learned yet", reason)
-            atomic.remove_folder(folder.tokenizer)
-            before = None
+    stale = stale_tokenizers(changed) or ([] if before else [folder.identity.name])
+    if folder.tokenizer.is_dir() and stale and not folder.has_learned:
+        logger.info("making the tokenizers again, for another %s; nothing was learned yet", ", ".join(stale))
+        atomic.remove_folder(folder.tokenizer)
+        before = {}
     folder.path.mkdir(parents=True, exist_ok=True)
     atomic.write_file(folder.config, config_file.dump(config).encode())
-    tokenizers = {key: value for key, value in (before or {}).items() if key == TOKENIZER}
-    write_identity(folder.identity, {**now, **tokenizers})
-    _make_newest(folder.path)
+    write_note(folder.identity, {**now, **{key: before[key] for key in before.keys() & {TOKENIZER}}})
+    folder.make_newest()
 
 
 def note_tokenizers(folder: RunFolder, config: Config) -> None:
-    """Write down which tokenizers the run has; those of a run that goes on are the ones that it began with.
+    """Write down which tokenizers the run has.
 
     Raises:
-        ConfigError: they are not.
+        ConfigError: the run continues, and began with others.
     """
-    noted, now = read_identity(folder.identity) or {}, {TOKENIZER: fingerprint_of(folder.tokenizer)}
-    if error := refusal(folder, content_changes(noted, config, now)):
+    if error := refusal(folder, differences(folder, config, {})):
         raise error
-    write_identity(folder.identity, noted | now)
+    write_note(folder.identity, read_note(folder.identity) | {TOKENIZER: _fingerprint_of(folder.tokenizer)})
 
 
-@contextlib.contextmanager
-def alone_in(folder: RunFolder) -> Iterator[None]:
-    """Keep other processes of this machine from training in the folder at the same time.
-
-    Raises:
-        UserError: one does so already.
-    """
-    folder.path.parent.mkdir(parents=True, exist_ok=True)
-    # beside the folder: the lock outlives whatever happens to what is in it
-    with atomic.locked(folder.path.parent / f".{folder.path.name}.lock", wait=False) as is_free:
-        if not is_free:
-            raise UserError(
-                f"{folder.path}: another process trains in this folder; wait for it, or choose another --run-dir"
-            )
-        yield
-
-
-def _empty(folder: RunFolder) -> None:
-    """Delete what is in the folder, and not the folder: it may be where the user is, or where a disk is mounted.
-
-    The checkpoints go first, so that a kill in the middle leaves nothing that could be gone on with.
-    """
-    for place in (folder.path, *folder.path.rglob("*")):
-        if place.is_dir() and not os.access(place, os.W_OK):
-            raise UserError(f"{place}: may not be changed; make it writable, or choose another --run-dir")
-    for entry in sorted(folder.path.iterdir(), key=lambda entry: (entry != folder.checkpoints, entry != folder.best)):
-        if entry.is_dir() and not entry.is_symlink():
-            atomic.remove_folder(entry)
-        else:
-            entry.unlink()
-
-
-def _make_newest(path: Path) -> None:
-    """Let `runs/latest` name the run, where it has a name in `runs/`, be it a link."""
-    runs = Path(RUNS)
-    entries = sorted(runs.iterdir()) if runs.is_dir() else []
-    name = next((entry.name for entry in entries if entry.name != LATEST and _is_same(entry, path)), None)
-    latest, temporary = runs / LATEST, runs / f".{LATEST}.{os.getpid()}"
-    if name is None or (latest.is_symlink() and os.readlink(latest) == name):
-        return
+def read_note(path: Path) -> dict[str, Any]:
+    """The JSON object in a file that can be made again; an empty one where there is none, or it is damaged."""
     try:
-        temporary.unlink(missing_ok=True)
-        temporary.symlink_to(name, target_is_directory=True)
-        os.replace(temporary, latest)
-    except OSError as error:  # a file system without links, or something that is none under this name
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        logger.warning("%s: not made the newest run (%s); name it as MODEL", path, error.strerror)
+        values = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) else {}
 
 
-def _is_same(entry: Path, path: Path) -> bool:
-    try:
-        return entry.samefile(path)
-    except OSError:  # a link that leads nowhere
-        return False
+def write_note(path: Path, values: Mapping[str, Any]) -> None:
+    """Write it whole or not at all."""
+    atomic.write_file(path, (json.dumps(values, indent=1) + "\n").encode())
+
+
+def _fingerprint_of(folder: Path) -> str:
+    """Of the names and contents of all files in a folder."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        digest.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _named(key: str, config: Config) -> str:
+    """What a key of an identity names, for a message."""
+    if key == TOKENIZER:
+        return "a file in the run's folder of tokenizers"
+    value: Any = config
+    for part in key.split("."):
+        value = value[int(part)] if part.isdigit() else getattr(value, part)
+    if isinstance(value, SourceConfig):
+        return " or ".join(str(path) for _, path in value.files()) or str(value.hub)
+    return str(value)
+
+
+def _is_in(key: str, keys: Iterable[str]) -> bool:
+    return any(key == one or key.startswith(f"{one}.") for one in keys)
+
+
+def _shown(value: object) -> str:
+    return "unset" if value is None else str(value)

@@ -1,105 +1,139 @@
-"""What a task hands to a run, and what the tasks prepare in the same way: tokenizers and records.
+"""What a task is to a run: its corpora, model, loss, validation and test scores.
 
-`translation.build` and `classification.build` make a `Work`; `tasks.run` trains it.
+`tasks.run` builds a `TranslationTask` or a `ClassificationTask` and trains it.
 """
 
-import contextlib
 import hashlib
 import json
-import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
 from itertools import chain
+from logging import getLogger
 from pathlib import Path
+from typing import Any, ClassVar, Protocol, TypeVar
 
+import torch
 from torch import nn
 
 from seq2seq import atomic
-from seq2seq.config import Config, SourceConfig
-from seq2seq.data.batches import MakeBatch
+from seq2seq.config import FilterConfig, SourceConfig
+from seq2seq.data.batches import MakeBatch, validation_batches
 from seq2seq.data.corpus import TokenCorpus
+from seq2seq.data.filters import PairFilter
+from seq2seq.data.sampler import TokenBudgetSampler
 from seq2seq.data.sources import Source
 from seq2seq.errors import ModelError
-from seq2seq.inspection.overlap import find_overlap, overlap_warning
+from seq2seq.inspection.overlap import find_overlap, overlap_warning, texts_of
+from seq2seq.memory import in_parts
 from seq2seq.runtime import Runtime
 from seq2seq.store.model_card import DataRecord, ScoreRecord
 from seq2seq.store.model_folder import LoadedModel
+from seq2seq.tasks.inputs import Inputs, max_pieces
+from seq2seq.tasks.run_folder import read_note, write_note
 from seq2seq.text.marian_tokenizer import load_tokenizers
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.training.loss import LossSum
 from seq2seq.training.progress import waiting_for
 from seq2seq.training.state import Validation
-from seq2seq.training.step import ComputeLoss
 
-logger = logging.getLogger(__name__)
+logger = getLogger(__name__)
+Measured = TypeVar("Measured")
 
 
-@dataclass(frozen=True)
-class Work:
-    """All that differs between the tasks."""
+class Task(Protocol):
+    """The corpora and the model of one run, shared by its two subclasses; what differs between them are methods."""
 
-    model: nn.Module
-    """On the processor, with the weights to start from."""
-    tokenizers: TokenizerPair
-    labels: tuple[str, ...]
-    corpus: TokenCorpus
-    """Of training."""
-    make_batch: MakeBatch
-    compute_loss: ComputeLoss
-    validate: Callable[[nn.Module], Validation]
-    data: tuple[DataRecord, ...]
-    """For the model card."""
-    notes: tuple[str, ...]
-    score_records: Callable[[Mapping[str, float]], Sequence[ScoreRecord]]
-    """The scores of a validation, with signatures, for the model card."""
-    score_test_sets: Callable[[Path], Sequence[ScoreRecord]]
-    """The scores of the model in a folder on each of `data.test`."""
-    measure: str = ""
+    examples: ClassVar[str]
+    """What the model card calls the training examples."""
+    measure = ""
     """Changes when the scores of equal models would: values of different measures cannot be compared."""
-    can_start: bool = False
-    """Whether the weights to start from are those of a model that already does the task."""
+    labels: tuple[str, ...] = ()
+
+    def __init__(self, inputs: Inputs, tokenizers: TokenizerPair, runtime: Runtime):
+        """Prepare the corpora and the model, with the weights to start from, on the CPU.
+
+        Raises:
+            DataError: a corpus cannot be read, or nothing is left of it.
+            ConfigError: the labels are not as the configuration says.
+        """
+        self.inputs, self.config, self.tokenizers, self._runtime = inputs, inputs.config, tokenizers, runtime
+        self.corpus = self._prepare(inputs.train, self.config.data.filters)
+        self.labels = self.corpus.labels
+        self._check_corpora()
+        self._valid_corpus, self._valid = self._prepare([inputs.valid], None), list(inputs.valid)
+        self.make_batch = self._batches(self.corpus, self.config.tokenizer, self.config.seed)
+        self.model = self._new_model()
+        # Whether the weights to start from are those of a model that already does the task.
+        self.can_start = inputs.initial is not None and self._load_weights(inputs.initial)
+        self.notes = (f"Training {self.examples}: {self.corpus.counts}.", *overlap_notes(inputs, runtime))
+
+    def compute_loss(self, model: nn.Module, batch: Any) -> LossSum:
+        """The loss of a training batch."""
+
+    def validate(self, model: nn.Module) -> Validation:
+        """Measure `model`, which is in evaluation mode, on the validation set; the same figures on every rank."""
+
+    def score_records(self, metrics: Mapping[str, float]) -> list[ScoreRecord]:
+        """The scores of a validation, with signatures, for the model card."""
+
+    def score_test_sets(self, folder: Path) -> list[ScoreRecord]:
+        """The scores of the model in `folder` on each of `data.test`, in float32; a DataError where there are none."""
+
+    def _prepare(self, sources: Sequence[Source], filters: FilterConfig | None) -> TokenCorpus: ...
+    def _check_corpora(self) -> None: ...
+    def _batches(self, corpus: TokenCorpus, *sampling: Any, max_pieces: int | None = None) -> MakeBatch: ...
+    def _new_model(self) -> nn.Module: ...
+    def _load_weights(self, initial: LoadedModel) -> bool:
+        """Take over what fits; whether that is the whole model."""
+
+    @cached_property
+    def sampler(self) -> TokenBudgetSampler:
+        """The batches of training, for this rank; one object, so that the first epoch is planned once."""
+        corpus, training, here = self.corpus, self.config.training, self._runtime
+        return TokenBudgetSampler(
+            corpus.source_lengths,
+            corpus.target_lengths,
+            training.batch_tokens,
+            batch_sentences=training.batch_sentences,
+            seed=self.config.seed,
+            parts=corpus.parts,
+            rank=here.rank,
+            world_size=here.world_size,
+        )
+
+    @property
+    def data(self) -> list[DataRecord]:
+        """The corpora, for the model card."""
+        data, sizes = self.config.data, [stop - start for start, stop, _ in self.corpus.parts]
+        corpora = zip(data.train_sources, self.inputs.train, sizes, strict=True)
+        records = [_data_record("train", *corpus) for corpus in corpora]
+        return [*records, _data_record("valid", data.valid, self.inputs.valid, len(self._valid_corpus))]
+
+    @torch.no_grad()
+    def _measured(self, measure: Callable[[Any], Measured], batch_tokens: int) -> list[Measured]:
+        """What `measure` finds in each batch of the validation set, in evaluation mode; of all ranks, on every rank."""
+        make = self._batches(self._valid_corpus, max_pieces=max_pieces(self.config))
+        here, own = self._runtime, []
+        for batch in validation_batches(self._valid_corpus, batch_tokens, make, here.rank, here.world_size):
+            with here.autocast():
+                own += in_parts(lambda part: measure(part.to(here.device)), batch)
+        return list(chain.from_iterable(here.gather(own)))
 
 
-def max_pieces(config: Config) -> int:
-    """Pieces of a text for which the model has positions: beside an end, and a start where a text is classified."""
-    return max(1, config.model.max_length - (1 if config.task == "translation" else 2))
-
-
-def prepare_tokenizers(
-    config: Config,
-    folder: Path | None,
-    initial: LoadedModel | None,
-    texts: Callable[[], tuple[Iterable[str], Iterable[str]]],
-    runtime: Runtime,
-) -> TokenizerPair:
-    """The tokenizers of a run: those that it has already, else the initial model's, or new ones.
-
-    Args:
-        config: of the run.
-        folder: where the run keeps them; None keeps them nowhere.
-        initial: the model that training starts from.
-        texts: the training text of the source side and of the target side.
-        runtime: the main rank trains, the others wait and read.
+def prepare_tokenizers(inputs: Inputs, folder: Path | None, runtime: Runtime) -> TokenizerPair:
+    """The tokenizers of a run: those in its `folder`, else the initial model's, or new ones, kept there.
 
     Raises:
         ModelError: the run's tokenizers are not, or no longer, those of the initial model.
     """
-
-    def made() -> TokenizerPair:
-        if initial is None:
-            return _train_tokenizers(config, texts)
-        unused = [key for key in sorted(config.tokenizer.model_fields_set) if not key.startswith("sampling")]
-        if unused and runtime.is_main:
-            logger.warning(
-                "tokenizer.%s: not used; the tokenizers come from training.init_from", ", tokenizer.".join(unused)
-            )
-        return initial.tokenizers
-
     if folder is None:
-        return made()
+        return _new_tokenizers(inputs, runtime)
     if runtime.is_main and not folder.is_dir():
-        save_tokenizers(made(), folder)
+        with atomic.new_folder(folder) as temporary:
+            _new_tokenizers(inputs, runtime).save(temporary)
     runtime.barrier()
-    tokenizers = load_tokenizers(folder, [path.name for path in folder.iterdir()])
+    tokenizers, initial = load_tokenizers(folder), inputs.initial
     if initial is not None and initial.tokenizers.fingerprint != tokenizers.fingerprint:
         raise ModelError(
             f"training.init_from: {initial.folder} has another vocabulary than {folder}, with which this run began; "
@@ -108,71 +142,57 @@ def prepare_tokenizers(
     return tokenizers
 
 
-def save_tokenizers(tokenizers: TokenizerPair, folder: Path) -> None:
-    """Write both tokenizers, or neither."""
-    with atomic.new_folder(folder) as temporary:
-        tokenizers.save(temporary)
+def _new_tokenizers(inputs: Inputs, runtime: Runtime) -> TokenizerPair:
+    config, settings = inputs.config, inputs.config.tokenizer
+    if inputs.initial is not None:
+        unused = [key for key in sorted(settings.model_fields_set) if not key.startswith("sampling")]
+        if unused and runtime.is_main:
+            keys = ", tokenizer.".join(unused)
+            logger.warning("tokenizer.%s: not used; the tokenizers come from training.init_from", keys)
+        return inputs.initial.tokenizers
+    logger.info("training the tokenizer (%s, %s pieces)", settings.kind, f"{settings.vocab_size:,}")
+    rules = PairFilter(config.data.filters)
+
+    def texts(side: int) -> Iterator[str]:
+        """Of the examples that the text filters keep."""
+        for example in chain.from_iterable(inputs.train):
+            if rules.rejects_text(example) is None:
+                yield texts_of(example)[side]
+
+    sides = [texts(0)] if config.task == "classification" else [texts(0), texts(1)]
+    with waiting_for("training the tokenizer"):
+        if settings.shared or len(sides) == 1:
+            sides = [chain(*sides)]
+        tokenizers = [Tokenizer.train(side, settings, config.seed) for side in sides]
+    return TokenizerPair(tokenizers[0], tokenizers[-1])
 
 
-def data_record(role: str, config: SourceConfig, source: Source, examples: int) -> DataRecord:
-    """A corpus for the model card, without the folders of the machine that it lies on."""
+def overlap_notes(inputs: Inputs, runtime: Runtime) -> list[str]:
+    """What training shares with the sets it is judged by: warned about, and returned for the model card.
+
+    The answer is kept in the cache under the fingerprints of all corpora: a run that continues does not search again.
+    """
+    if not runtime.is_main:
+        return []
+    held_out = {"valid": inputs.valid, **inputs.tests}
+    fingerprints = {name: source.fingerprint for name, source in held_out.items()}
+    identity = json.dumps([[source.fingerprint for source in inputs.train], fingerprints])
+    path = inputs.cache / f"overlap-{hashlib.sha256(identity.encode()).hexdigest()[:32]}.json"
+    with atomic.locked_if_possible(path.with_suffix(".lock")):
+        found = read_note(path)
+        if "warning" not in found:
+            with waiting_for("comparing the training corpus with the validation and test sets"):
+                found = {"warning": overlap_warning(find_overlap(chain.from_iterable(inputs.train), held_out))}
+            with suppress(OSError):  # where nothing can be kept, the next run searches again
+                write_note(path, found)
+    if found["warning"]:
+        logger.warning("%s", found["warning"])
+        return [found["warning"]]
+    return ["No training example is equal to one of the validation and test sets without case, punctuation and space."]
+
+
+def _data_record(role: str, config: SourceConfig, source: Source, examples: int) -> DataRecord:
+    """A corpus for the model card, without the folders of this machine."""
     path = config.source or config.tsv or config.jsonl
     name = path.name if path else " ".join(filter(None, (config.hub, config.subset, config.split)))
     return DataRecord(role, name, examples, source.fingerprint[:16])
-
-
-def overlap_notes(train: Sequence[Source], held_out: Mapping[str, Source], cache: Path, runtime: Runtime) -> list[str]:
-    """What training shares with the sets it is judged by: warned about, and returned for the model card.
-
-    The answer is kept in the cache under the fingerprints of all corpora: a run that goes on need not look again.
-    """
-    identity = [
-        [source.fingerprint for source in train],
-        {name: source.fingerprint for name, source in held_out.items()},
-    ]
-    path = cache / f"overlap-{hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32]}.json"
-    if not runtime.is_main:
-        return []
-    with atomic.locked_if_possible(path.with_suffix(".lock")):
-        notes = _stored_notes(path)
-        if notes is None:
-            with waiting_for("comparing the training corpus with the validation and test sets"):
-                found = overlap_warning(find_overlap(chain.from_iterable(train), held_out))
-            notes = [found] if found else []
-            with contextlib.suppress(OSError):  # where nothing can be kept, the next run looks again
-                atomic.write_file(path, json.dumps(notes).encode())
-    for note in notes:
-        logger.warning("%s", note)
-    return notes or [
-        "No training example is equal to one of the validation and test sets without case, punctuation and space."
-    ]
-
-
-def _stored_notes(path: Path) -> list[str] | None:
-    """What was found before; None where nothing is stored, or something else than notes."""
-    try:
-        notes = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return None
-    return notes if isinstance(notes, list) and all(isinstance(note, str) for note in notes) else None
-
-
-def _train_tokenizers(config: Config, texts: Callable[[], tuple[Iterable[str], Iterable[str]]]) -> TokenizerPair:
-    logger.info("training the tokenizer (%s, %s pieces)", config.tokenizer.kind, f"{config.tokenizer.vocab_size:,}")
-    source, target = texts()
-    with waiting_for("training the tokenizer"):
-        return _trained_on(source, target, config)
-
-
-def _trained_on(source: Iterable[str], target: Iterable[str], config: Config) -> TokenizerPair:
-    if config.task == "classification" or config.tokenizer.shared:
-        shared = Tokenizer.train(_both(source, target), config.tokenizer, config.seed)
-        return TokenizerPair(shared, shared)
-    return TokenizerPair(
-        Tokenizer.train(source, config.tokenizer, config.seed), Tokenizer.train(target, config.tokenizer, config.seed)
-    )
-
-
-def _both(*sides: Iterable[str]) -> Iterable[str]:
-    for side in sides:
-        yield from side

@@ -1,13 +1,12 @@
-"""A text that is too long for a model, in parts that are not; put together again, nothing is missing.
+"""Texts that are too long for a model are cut into parts; joined again, nothing is missing.
 
-`Translator` cuts lines with `split_text`. Cuts stand behind white space, so that a part can be translated without its
-ends and the ends put back.
+`Translator` cuts lines with `split_text`, after white space: it translates a part stripped, and restores the ends.
 """
 
 import re
 from collections.abc import Callable
 
-# Looked for at the start of a run of marks alone: a long run without a space behind it is read once.
+# Matches at the start of a run of marks alone, so that a long run without a space after it is read once.
 SENTENCE_END = re.compile(r"""(?<![.!?…])[.!?…]++["'”’»)\]]*+\s+|[。！？｡]+[」』）”’]*\s*""")
 SPACE = re.compile(r"\s+")
 # What a text for a model of several target languages begins with, such as >>deu<<, >>zho_Hans<< or >>pt_BR<<.
@@ -15,7 +14,7 @@ LANGUAGE_TAG = re.compile(r">>[a-z]{2,3}(?:[_-]\w+)*<<\s*")
 
 
 def language_tag(text: str) -> tuple[str, str]:
-    """The language tag that a text begins with, and the space behind it; and the rest, each part of which needs it."""
+    """The language tag that a text begins with, and the space after it; and the rest, whose parts all need the tag."""
     found = LANGUAGE_TAG.match(text)
     end = found.end() if found else 0
     return text[:end], text[end:]
@@ -33,15 +32,14 @@ def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:
         if len(part) < 2 or fits(part):
             parts.append(part)
         else:
-            place = _place_to_cut(part)
-            waiting += [part[place:], part[:place]]
+            cut = _where_to_cut(part)
+            waiting += [part[cut:], part[:cut]]
     return parts
 
 
-def _place_to_cut(text: str) -> int:
+def _where_to_cut(text: str) -> int:
     middle = len(text) // 2
     for pattern in (SENTENCE_END, SPACE):
-        ends = [end for match in pattern.finditer(text) if (end := match.end()) < len(text)]
-        if ends:
+        if ends := [match.end() for match in pattern.finditer(text) if match.end() < len(text)]:
             return min(ends, key=lambda end: abs(end - middle))
     return middle

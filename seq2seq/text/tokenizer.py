@@ -23,11 +23,11 @@ from seq2seq.lines import as_one_line, read_regular
 logger = logging.getLogger(__name__)
 
 SOURCE_FILE, TARGET_FILE = "source.spm", "target.spm"
-META_SYMBOL = "\u2581"  # SentencePiece writes a space so; the character itself must not be taken for one
+META_SYMBOL = "\u2581"  # what SentencePiece writes for a space; the character itself is spelled as bytes
 SURROGATES = re.compile("[\ud800-\udfff]")
 # SentencePiece leaves out training lines above a limit of bytes; ours are cut before they reach it.
 LONGEST_TRAINING_TEXT = 2_000
-# The result of EM depends on how the corpus is dealt out to threads, so their number is not the machine's.
+# The result of EM depends on how the corpus is split among threads, so their number is not the machine's.
 TRAINER_THREADS = 16
 LARGEST_FILE = 2**28  # bytes of a .spm file: some hundred times a vocabulary of 32,000
 
@@ -47,31 +47,26 @@ class Tokenizer:
         self.vocab_size: int = self._processor.vocab_size()
         self.unk_id: int = self._processor.unk_id()
         self.bos_id: int = self._processor.bos_id()
+        self.start_id = self.bos_id
+        """What a decoder starts from."""
         self.eos_id: int = self._processor.eos_id()
         self.pad_id: int = self._processor.pad_id()
         self._silent_ids = {self.bos_id, self.eos_id, self.pad_id}
         self._scores: list[float] = self._processor.get_score(list(range(self.vocab_size)))
         self._splits: dict[int, list[tuple[int, int]]] = {}
-        self._has_nbest = _has_nbest(self._processor)
+        self._has_nbest = self._lists_segmentations()
         self._has_bytes = self._processor.is_byte(self._processor.piece_to_id("<0x00>"))
 
     def __reduce__(self):
         return Tokenizer, (self.model_bytes,)
 
-    @property
-    def start_id(self) -> int:
-        """What a decoder starts from."""
-        return self.bos_id
-
     def encode(self, text: str) -> list[int]:
         """The ids of `text`, without special ids."""
-        if META_SYMBOL in text and self._has_bytes:
-            return self._encode_meta_symbol(text)
-        return self._processor.encode(_encodable(text))
+        return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
         """`encode` for many texts in one call, on `threads` threads."""
-        ids = self._processor.encode([_encodable(text) for text in texts], num_threads=threads)
+        ids = self._processor.encode([encodable(text) for text in texts], num_threads=threads)
         if self._has_bytes:
             for row, text in enumerate(texts):
                 if META_SYMBOL in text:
@@ -89,7 +84,7 @@ class Tokenizer:
             return self.encode(text)
         if not self._has_nbest:
             return list(self._undo_merges(self.encode(text), draw, min(alpha, 1.0)))
-        candidates = self._processor.nbest_encode_as_ids(_encodable(text), nbest)
+        candidates = self._processor.nbest_encode_as_ids(encodable(text), nbest)
         if len(candidates) < 2:
             return candidates[0] if candidates else []
         scores = [alpha * sum(self._scores[piece] for piece in candidate) for candidate in candidates]
@@ -97,7 +92,7 @@ class Tokenizer:
         return draw.choices(candidates, weights=[math.exp(score - best) for score in scores])[0]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """One line of text for any ids: start, end and padding say nothing, broken bytes become U+FFFD."""
+        """One line of text for any ids: start, end and padding are left out, broken bytes become U+FFFD."""
         known = [int(i) for i in ids if 0 <= i < self.vocab_size and i not in self._silent_ids]
         return as_one_line(self._processor.decode(known))
 
@@ -105,17 +100,10 @@ class Tokenizer:
         """The piece behind each id, for people."""
         return [self._processor.id_to_piece(int(i)) for i in ids]
 
-    @classmethod
-    def from_bytes(cls, model_bytes: bytes, origin: str = "tokenizer") -> "Tokenizer":
-        """A tokenizer from the bytes of a .spm file; `origin` names them in the error.
-
-        Raises:
-            ModelError: the bytes are not a SentencePiece model.
-        """
-        try:
-            return cls(model_bytes)
-        except (RuntimeError, ValueError, TypeError) as error:
-            raise ModelError(f"{origin}: not a SentencePiece model; copy the model folder again") from error
+    @property
+    def vocabulary(self) -> dict[str, int]:
+        """The id of each piece."""
+        return {piece: id_ for id_, piece in enumerate(self.pieces(range(self.vocab_size)))}
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
@@ -125,16 +113,16 @@ class Tokenizer:
             ModelError: the file is missing or not a SentencePiece model.
         """
         try:
-            model_bytes = read_regular(Path(path), LARGEST_FILE)
+            return cls(read_regular(path, LARGEST_FILE))
         except OSError as error:
-            raise ModelError(
-                f"{path}: cannot be read ({error.strerror}); a model folder holds its tokenizer"
-            ) from error
-        return cls.from_bytes(model_bytes, origin=str(path))
+            problem = f"cannot be read ({error.strerror}); a model folder holds its tokenizer"
+            raise ModelError(f"{path}: {problem}") from error
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise ModelError(f"{path}: not a SentencePiece model; copy the model folder again") from error
 
     def save(self, path: Path) -> None:
         """Write the .spm file."""
-        Path(path).write_bytes(self.model_bytes)
+        path.write_bytes(self.model_bytes)
 
     @classmethod
     def train(cls, texts: Iterable[str], config: TokenizerConfig, seed: int) -> "Tokenizer":
@@ -148,9 +136,9 @@ class Tokenizer:
             ConfigError: the vocabulary does not even hold the characters.
         """
         lines = _draw_evenly(texts, config.sample_lines, random.Random(seed))
-        # Tabs are reserved by the trainer, which would leave the whole line out; a space at the end of every line would
-        # be taken for a part of the last words, which are then too rare each to be pieces.
-        lines = [part.replace("\t", " ").strip() for line in lines for part in _cut(_encodable(line)) if part.strip()]
+        # Tabs are reserved by the trainer, which would leave the whole line out; a space at the end of each line would
+        # become a part of the last word, and words with it are too rare to be pieces.
+        lines = [part.replace("\t", " ").strip() for line in lines for part in _cut(encodable(line)) if part.strip()]
         if not lines:
             raise DataError(
                 "no text to train a tokenizer on; the training corpus is empty or all of it was filtered out"
@@ -160,15 +148,29 @@ class Tokenizer:
         except RuntimeError as error:
             return cls(_train_model(lines, config, _possible_size(error, config)))
 
+    def _lists_segmentations(self) -> bool:
+        # SentencePiece does not name a model's kind; only unigram models list their best segmentations
+        try:
+            self._processor.nbest_encode_as_ids("a", 2)
+        except RuntimeError:
+            return False
+        return True
+
     def _encode_meta_symbol(self, text: str) -> list[int]:
-        """Encode text that holds U+2581, by letting a character stand in for it that is spelled as bytes."""
+        """Encode text that holds U+2581: another character is encoded in its place, and its bytes are replaced."""
         stand_in = next(
             character
             for character in map(chr, range(0x10FFFF, 0xFFFFF, -1))
             if character not in text and self._processor.piece_to_id(character) == self.unk_id
         )
-        ids = self._processor.encode(_encodable(text.replace(META_SYMBOL, stand_in)))
-        return _replace_run(ids, self._byte_ids(stand_in), self._byte_ids(META_SYMBOL))
+        ids = self._processor.encode(encodable(text.replace(META_SYMBOL, stand_in)))
+        old, new = self._byte_ids(stand_in), self._byte_ids(META_SYMBOL)
+        replaced, position = [], 0
+        while position < len(ids):
+            found = ids[position : position + len(old)] == old
+            replaced += new if found else ids[position : position + 1]
+            position += len(old) if found else 1
+        return replaced
 
     def _byte_ids(self, text: str) -> list[int]:
         return [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in text.encode("utf-8")]
@@ -224,36 +226,13 @@ class TokenizerPair:
 
     def save(self, folder: Path) -> None:
         """Write `source.spm` and `target.spm`."""
-        self.source.save(Path(folder) / SOURCE_FILE)
-        self.target.save(Path(folder) / TARGET_FILE)
-
-    @classmethod
-    def load(cls, folder: Path) -> "TokenizerPair":
-        """The pair of a model folder; a folder with only `source.spm` (a classifier's) has it on both sides.
-
-        Raises:
-            ModelError: a file is missing or not a SentencePiece model, or one without the special pieces of ours.
-        """
-        source = Tokenizer.load(Path(folder) / SOURCE_FILE)
-        target_path = Path(folder) / TARGET_FILE
-        target = Tokenizer.load(target_path) if target_path.exists() else source
-        return cls(source, source if target.model_bytes == source.model_bytes else target)
+        self.source.save(folder / SOURCE_FILE)
+        self.target.save(folder / TARGET_FILE)
 
 
-def _encodable(text: str) -> str:
+def encodable(text: str) -> str:
+    """`text` with U+FFFD in place of lone surrogates, which are no characters."""
     return text if text.isascii() else SURROGATES.sub("\ufffd", text)
-
-
-def _replace_run(ids: list[int], old: list[int], new: list[int]) -> list[int]:
-    replaced, position = [], 0
-    while position < len(ids):
-        if ids[position : position + len(old)] == old:
-            replaced += new
-            position += len(old)
-        else:
-            replaced.append(ids[position])
-            position += 1
-    return replaced
 
 
 def _draw_evenly(texts: Iterable[str], count: int, draw: random.Random) -> list[str]:
@@ -262,8 +241,8 @@ def _draw_evenly(texts: Iterable[str], count: int, draw: random.Random) -> list[
     for index, text in enumerate(texts):
         if index < count:
             kept.append(text)
-        elif (place := int(draw.random() * (index + 1))) < count:
-            kept[place] = text
+        elif (replaced := int(draw.random() * (index + 1))) < count:
+            kept[replaced] = text
     return kept
 
 
@@ -300,26 +279,13 @@ def _train_model(lines: Sequence[str], config: TokenizerConfig, vocab_size: int)
 
 
 def _possible_size(error: RuntimeError, config: TokenizerConfig) -> int:
-    """The largest vocabulary that the trainer says is possible, warned about; other failures are errors."""
+    """The largest vocabulary that the trainer calls possible; other failures are errors."""
     message = " ".join(str(error).split())
     if found := re.search(r"set it to a value <= (\d+)", message):
-        possible = int(found.group(1))
-        logger.warning(
-            "tokenizer.vocab_size: the corpus is too small for %s pieces; using %s",
-            f"{config.vocab_size:,}",
-            f"{possible:,}",
-        )
-        return possible
+        size = f"{config.vocab_size:,}", f"{int(found[1]):,}"
+        logger.warning("tokenizer.vocab_size: the corpus is too small for %s pieces; using %s", *size)
+        return int(found[1])
     if found := re.search(r"required_chars\. \d+ vs (\d+)", message):
-        problem = f"{config.vocab_size} is too small for the characters alone; raise it to more than {found.group(1)}"
+        problem = f"{config.vocab_size} is too small for the characters alone; raise it to more than {found[1]}"
         raise ConfigError("tokenizer.vocab_size", [f"{problem}, or lower tokenizer.character_coverage"]) from error
     raise ConfigError("tokenizer", [f"SentencePiece cannot train on this text ({message})"]) from error
-
-
-def _has_nbest(processor: sentencepiece.SentencePieceProcessor) -> bool:
-    # SentencePiece does not tell a model's kind; only unigram models list their best segmentations
-    try:
-        processor.nbest_encode_as_ids("a", 2)
-    except RuntimeError:
-        return False
-    return True

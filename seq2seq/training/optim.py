@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.config import TrainingConfig
-from seq2seq.model.attention import CrossAttention, SelfAttention
 from seq2seq.training.muon import Muon
 
 
@@ -68,12 +67,8 @@ def build_optimizer(
 
 def _hidden_matrices(module: nn.Module) -> dict[nn.Parameter, int]:
     """The matrices of the layers that are trained, and how many each of them consists of, one above another."""
-    joined: dict[nn.Parameter, int] = {}
-    for layer in module.modules():
-        if isinstance(layer, SelfAttention | CrossAttention):
-            joined |= layer.joined()
     return {
-        layer.weight: joined.get(layer.weight, 1)
+        layer.weight: getattr(layer, "parts", 1)
         for name, layer in module.named_modules()
         if isinstance(layer, nn.Linear) and ".layers." in name and layer.weight.requires_grad
     }

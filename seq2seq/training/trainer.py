@@ -16,10 +16,11 @@ from torch import Tensor, nn
 from seq2seq import atomic
 from seq2seq.config import TrainingConfig
 from seq2seq.errors import RunError
+from seq2seq.files import DamagedFile
 from seq2seq.runtime import Runtime
 from seq2seq.store import checkpoint as checkpoints
 from seq2seq.store.model_folder import WEIGHTS
-from seq2seq.tensors import DamagedFile, average, distinct, load_tied, read_tensors
+from seq2seq.tensors import average, distinct, load_tied, read_tensors
 from seq2seq.training.monitor import Monitor
 from seq2seq.training.optim import ExponentialMovingAverage, learning_rate
 from seq2seq.training.ranks import naming_lost_ranks, share_weights

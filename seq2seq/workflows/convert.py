@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seq2seq import atomic, hub
+from seq2seq.description import ModelDescription
 from seq2seq.errors import CheckpointError, DataError, ModelError, RunError, UserError
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine
 from seq2seq.inference.loading import load_engine
@@ -20,7 +21,7 @@ from seq2seq.interop.argos import SUFFIX, ArgosLanguages, argos_obstacles, write
 from seq2seq.interop.ctranslate2 import DESCRIPTION, write_ctranslate2
 from seq2seq.interop.marian import marian_obstacles, read_marian, write_marian
 from seq2seq.lines import read_lines
-from seq2seq.store.model_card import short_card
+from seq2seq.store.model_card import front_matter, short_card
 from seq2seq.store.model_folder import LoadedModel, find_model, load_marian, load_model, save_model
 from seq2seq.tensors import distinct
 from seq2seq.workflows.probe import Comparison, builtin_sentences, compare, least_chrf
@@ -80,7 +81,7 @@ def export_marian(model: Path, output: Path) -> Path:
     weights = distinct(loaded.model.state_dict(keep_vars=True))
     with _writing(output) as folder:
         write_marian(folder, loaded.description, loaded.tokenizers, weights)
-        (folder / "README.md").write_text(_card(loaded), encoding="utf-8")
+        (folder / "README.md").write_text(_marian_card(loaded.description, output.name), encoding="utf-8")
         description, tokenizers, _ = read_marian(folder)
         same_search = description.search == loaded.description.search
         if not same_search or tokenizers.fingerprint != loaded.tokenizers.fingerprint:
@@ -184,8 +185,6 @@ def _writing(output: Path) -> Iterator[Path]:
         raise CheckpointError(f"{output}: cannot be written ({error.strerror}); name another place with -o") from error
 
 
-def _card(loaded: LoadedModel) -> str:
-    languages = loaded.description.languages
-    front = ["---", *(["language:", *(f'- "{language}"' for language in languages)] if languages else [])]
-    front += ["library_name: transformers", "pipeline_tag: translation", "tags:", "- marian", "---", ""]
-    return "\n".join([*front, "# Marian model", "", "Load it with `AutoTokenizer` and `MarianMTModel`.", ""])
+def _marian_card(description: ModelDescription, title: str) -> str:
+    front = front_matter(description, title, library_name="transformers", tags=["marian"])
+    return f"{front}\n# Marian model\n\nLoad it with `AutoTokenizer` and `MarianMTModel`.\n"

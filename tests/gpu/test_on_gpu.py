@@ -13,6 +13,7 @@ from seq2seq.cli import main
 from seq2seq.config import ModelConfig, SearchConfig, TrainingConfig
 from seq2seq.inference.translator import Translator
 from seq2seq.model.attention import attend, key_bias
+from seq2seq.model.decoding import DecoderCache, decode_step
 from seq2seq.model.transformer import Transformer
 from seq2seq.training.loss import label_smoothed_cross_entropy
 from seq2seq.training.optim import build_optimizer
@@ -57,8 +58,8 @@ def test_logits_are_those_of_the_processor(norm_position, positions):
 def test_cached_steps_equal_the_full_decode():
     model, (source, mask, target) = build().eval().to(DEVICE), (each.to(DEVICE) for each in example())
     full = model(source, mask, target)
-    cache = model.new_cache(model.encode(source, mask), mask, beam_size=1, max_length=target.size(1))
-    steps = torch.stack([model.decode_step(target[:, t], cache) for t in range(target.size(1))], dim=1)
+    cache = DecoderCache(model, model.encode(source, mask), mask, beam_size=1, max_length=target.size(1))
+    steps = torch.stack([decode_step(model, target[:, t], cache) for t in range(target.size(1))], dim=1)
     torch.testing.assert_close(steps, full, atol=1e-4, rtol=1e-3)
 
 

@@ -1,0 +1,82 @@
+"""Files of folders that travel: JSON objects, and size and SHA-256 of every other file; nothing here needs torch.
+
+`store`, `interop` and `data` check through here what they are about to read.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from seq2seq.lines import read_regular
+
+
+class DamagedFile(Exception):
+    """A stored file that is missing, shortened or changed; the message says which of these."""
+
+
+def record(path: Path) -> dict[str, str | int]:
+    """Size and SHA-256 of a file, as manifests hold them."""
+    with open(path, "rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    return {"sha256": digest, "size": path.stat().st_size}
+
+
+def verify(path: Path, recorded: Mapping[str, str | int]) -> None:
+    """Compare a file with what `record` noted when it was written.
+
+    Raises:
+        DamagedFile: it is missing, shorter or longer, or its content changed.
+    """
+    check_regular(path)
+    try:
+        size = path.stat().st_size
+        if size != recorded["size"]:
+            raise DamagedFile(f"{path.name} has {size} bytes where {recorded['size']} were written")
+        if record(path)["sha256"] != recorded["sha256"]:
+            raise DamagedFile(f"{path.name} changed after it was written (SHA-256 differs)")
+    except OSError as error:
+        raise DamagedFile(f"{path.name} cannot be read ({error.strerror})") from error
+
+
+def read_object(path: Path, largest: int = 64 * 2**20) -> dict[str, Any]:
+    """A JSON object from a file of at most `largest` bytes.
+
+    Raises:
+        DamagedFile: it is missing, too large, or not one JSON object.
+    """
+    try:
+        value = json.loads(read_regular(path, largest).decode("utf-8"))
+    except OSError as error:
+        raise DamagedFile(f"{path.name} cannot be read ({error.strerror})") from error
+    except (ValueError, RecursionError) as error:
+        raise DamagedFile(f"{path.name} is not JSON ({first_line(error)})") from error
+    if not isinstance(value, dict):
+        raise DamagedFile(f"{path.name} is not a JSON object")
+    return value
+
+
+def json_text(value: Mapping[str, Any]) -> str:
+    """A JSON object as files of folders that people open hold it."""
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+
+
+def write_object(path: Path, value: Mapping[str, Any]) -> None:
+    """Write a JSON object."""
+    path.write_text(json_text(value), encoding="utf-8")
+
+
+def check_regular(path: Path) -> None:
+    """Refuse a pipe, which blocks, and a device, which never ends.
+
+    Raises:
+        DamagedFile: `path` exists and is no regular file.
+    """
+    if path.exists() and not path.is_file():
+        raise DamagedFile(f"{path.name} is not a regular file")
+
+
+def first_line(error: Exception) -> str:
+    """The message of an error of another library, for the middle of a line."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

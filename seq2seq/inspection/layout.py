@@ -1,0 +1,130 @@
+"""The report of `s2s check` as text."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from seq2seq.errors import counted, some_of
+from seq2seq.inspection.advice import Advice
+from seq2seq.inspection.blocks import Finding
+from seq2seq.inspection.check import CheckReport
+from seq2seq.inspection.oddities import ODDITIES
+from seq2seq.inspection.overlap import Overlap
+from seq2seq.inspection.report import CorpusReport, SideReport
+
+
+def as_text(report: CheckReport, examples: int, config: Path | None) -> Iterator[str]:
+    """The lines of the report.
+
+    Args:
+        report: what to show.
+        examples: lines shown of each kind.
+        config: the checked config, for the command that trains with the advised sizes.
+    """
+    for corpus in report.corpora:
+        yield from _corpus_lines(corpus, examples)
+        if corpus.name not in report.overlaps.get("train", ()):  # held-out sets are not filtered
+            yield f"  the filters{'' if report.lengths_are_exact else ', by estimated lengths'}: {corpus.filters}"
+        yield ""
+    if report.overlaps:
+        yield "overlap"
+        for first, others in report.overlaps.items():
+            for second, overlap in others.items():
+                found = [f"{count:,} {kind.replace('_', ' ')}" for kind, count in overlap.counts().items()]
+                yield f"  {second} in {first}: {', '.join(found) or 'none'} of {overlap.size:,}"
+                yield from _overlap_lines(overlap, first, second, examples)
+        yield ""
+    if report.advice:
+        yield from _advice_lines(report.advice, config)
+        yield ""
+    yield from (f"{problem.level}: {problem.corpus}: {problem.message}" for problem in report.problems)
+    errors = sum(problem.level == "error" for problem in report.problems)
+    yield f"{counted(errors, 'error')}, {counted(len(report.problems) - errors, 'warning')}"
+
+
+def wrapped(line: str, width: int | None) -> str:
+    """`line` broken between words where a terminal is narrower; what follows is indented below it."""
+    if width is None or len(line) <= width or "\n" in line:
+        return line
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    return textwrap.fill(
+        line, max(width, 40), subsequent_indent=indent, break_on_hyphens=False, replace_whitespace=False,
+        drop_whitespace=True, break_long_words=False,
+    )  # fmt: skip
+
+
+def _corpus_lines(corpus: CorpusReport, examples: int) -> Iterator[str]:
+    yield f"{corpus.name}: {counted(corpus.examples, 'example')} ({', '.join(corpus.files)})"
+    for name, side in corpus.sides.items():
+        yield (
+            f"  {name}: {side.words:,} words, {side.characters:,} characters ({side.distinct_characters:,} distinct, "
+            f"mostly {side.script}), about {side.mean_pieces} pieces per line, longest line {side.longest:,} characters"
+            f"{_unseen(side)}"
+        )
+        yield from _finding_lines(side.findings, examples)
+    if corpus.findings:
+        yield "  pairs:" if len(corpus.sides) == 2 else "  examples:"
+        yield from _finding_lines(corpus.findings, examples)
+    if corpus.contradictions.count:
+        what, others = ("text", "labels") if corpus.labels else ("source", "targets")
+        yield f"  {counted(corpus.contradictions.count, what)} with several {others}"
+        yield from _example_lines(corpus.contradictions.examples[:examples])
+    if corpus.drift_context:
+        yield "  where the sides drift apart:"
+        yield from _example_lines(corpus.drift_context)
+    if corpus.labels:
+        most = sorted(corpus.labels, key=lambda label: -corpus.labels[label])
+        labels = some_of([f"{some_of([label])} {corpus.labels[label]:,}" for label in most])
+        yield f"  {counted(len(most), 'label')}: {labels}"
+
+
+def _unseen(side: SideReport) -> str:
+    if not side.unseen_characters and not side.unseen_word_share:
+        return ""
+    characters = " ".join(map(_visible, side.unseen_characters))
+    number = counted(len(side.unseen_characters), "character")
+    words = f"; not in training: {side.unseen_word_share:.1%} of the words"
+    return words + (f", and {number} ({characters})" if characters else "")
+
+
+def _finding_lines(findings: dict[str, Finding], examples: int) -> Iterator[str]:
+    for kind, finding in findings.items():
+        yield f"    {kind} {finding.count:,}: {ODDITIES[kind].meaning}"
+        yield from _example_lines(finding.examples[:examples])
+
+
+def _example_lines(examples: Sequence[tuple[int, tuple[str, ...]]]) -> Iterator[str]:
+    for number, texts in examples:
+        yield f"      {number:,}: {_joined(texts)}"
+
+
+def _overlap_lines(overlap: Overlap, first: str, second: str, examples: int) -> Iterator[str]:
+    for kind in overlap.counts():
+        for match in [match for match in overlap.examples if match.kind == kind][:examples]:
+            yield f"    {kind.replace('_', ' ')} ({match.similarity:.2f})"
+            yield f"      {second} {match.held_out_number:,}: {_joined(match.held_out)}"
+            yield f"      {first} {match.train_number:,}: {_joined(match.train)}"
+
+
+def _advice_lines(advice: Advice, config: Path | None) -> Iterator[str]:
+    settings = [f"{key} {value if isinstance(value, str) else f'{value:,}'}" for key, value in advice.settings.items()]
+    size = f"{counted(advice.examples, 'example')} with {counted(advice.source_words, 'source word')}"
+    yield f"for {size}: {', '.join(settings)}"
+    yield (
+        f"  {counted(advice.needed_characters, 'character')} with pieces of their own; "
+        f"{counted(advice.rare_characters, 'rare one')} spelled as bytes (tokenizer.character_coverage)"
+    )
+    yield from (f"  {note}" for note in advice.notes)
+    if config is not None and advice.notes:
+        options = [f"--set {key}={value}" for key, value in advice.settings.items()]
+        pairs = map(" ".join, zip(options[::2], options[1::2], strict=True))
+        yield "  try: " + " \\\n    ".join([f"s2s train {config}", *pairs])
+
+
+def _joined(texts: Sequence[str]) -> str:
+    """One line that a terminal shows as it is: what is invisible or a control character is spelled out."""
+    return " ||| ".join(map(_visible, texts))
+
+
+def _visible(text: str) -> str:
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -1,0 +1,85 @@
+"""One step of decoding: the states of the newest position, over what a `DecoderCache` keeps of those before it.
+
+`inference.steps` steps through it. A step gives what `Decoder.forward` gives for its last position.
+
+Shapes: B sentences, N rows (hypotheses) of a sentence, R = B * N, S source length, T most positions, t positions so
+far, D d_model, L layers, H heads, K head_dim.
+"""
+
+import torch
+from torch import Tensor
+
+from seq2seq.model.attention import SelfAttention, attend
+from seq2seq.model.transformer import Transformer, padding_bias
+
+
+class DecoderCache:
+    """The keys and values of a batch: self-attention's for each row, cross-attention's for each sentence.
+
+    Self-attention's are in one preallocated tensor, positions first: to reorder rows is one copy of all positions and
+    layers into a second such tensor, and the two swap.
+
+    Args:
+        model: whose decoder steps.
+        memory: (B, S, D).
+        source_mask: (B, S), True at real tokens.
+        beam_size: rows of each sentence after `spread`; one until then.
+        max_length: T.
+    """
+
+    def __init__(self, model: Transformer, memory: Tensor, source_mask: Tensor, beam_size: int, max_length: int):
+        layers = model.decoder.layers
+        self.length = 0
+        self.beam_size = beam_size
+        self.cross = torch.stack([torch.stack(layer.cross_attention.project(memory)) for layer in layers])
+        """(L, 2, B, H, S, K)"""
+        self.bias = padding_bias(source_mask)
+        self._num_rows = num_sentences = memory.size(0)
+        _, _, _, num_heads, _, head_dim = self.cross.shape
+        shape = (max_length, len(layers), 2, num_sentences * beam_size, num_heads, head_dim)
+        self._stored = self.cross.new_empty(shape)  # (T, L, 2, R, H, K)
+        self._spare: Tensor | None = None  # until rows are first moved
+
+    def append(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Store a layer's key and value of position `length`, (R, H, 1, K) each; all there are, (R, H, t, K) each."""
+        stored = self._stored[: self.length + 1, layer, :, : self._num_rows]  # (t, 2, R, H, K)
+        stored[-1, 0], stored[-1, 1] = key.squeeze(2), value.squeeze(2)
+        return stored.permute(1, 2, 3, 0, 4).unbind(0)
+
+    def spread(self) -> None:
+        """From here on each sentence has `beam_size` rows, which all continue the one that it had."""
+        sentences = torch.arange(self._num_rows, device=self._stored.device)
+        self.reorder(sentences.repeat_interleave(self.beam_size))
+
+    def reorder(self, rows: Tensor, sentences: Tensor | None = None) -> None:
+        """As `StepModel.reorder`."""
+        if self._spare is None:
+            self._spare = torch.empty_like(self._stored)
+        before = self._stored[: self.length, :, :, : self._num_rows]
+        self._stored, self._spare, self._num_rows = self._spare, self._stored, len(rows)
+        torch.index_select(before, 3, rows, out=self._stored[: self.length, :, :, : self._num_rows])
+        if sentences is not None:
+            self.cross = self.cross.index_select(2, sentences)
+            self.bias = None if self.bias is None else self.bias.index_select(0, sentences)
+
+
+def decode_step(model: Transformer, token_ids: Tensor, cache: DecoderCache) -> Tensor:
+    """The ids of position `cache.length`, (R,), to hidden states (R, D); the cache grows by this position."""
+    decoder, num_sentences = model.decoder, cache.cross.size(2)
+    states = decoder.embedding(token_ids[:, None], cache.length)  # (R, 1, D)
+    for number, layer in enumerate(decoder.layers):
+        states = layer.attention_residual(states, _attend_stored, layer.attention, number, cache)
+        states = states.view(num_sentences, -1, states.size(2))  # (B, N, D)
+        states = layer.cross_residual(states, layer.cross_attention.attend_projected, *cache.cross[number], cache.bias)
+        states = layer.feed_forward_residual(states, layer.feed_forward).view(len(token_ids), 1, -1)  # (R, 1, D)
+    cache.length += 1
+    return decoder.norm(states).squeeze(1)
+
+
+def _attend_stored(states: Tensor, attention: SelfAttention, layer: int, cache: DecoderCache) -> Tensor:
+    """`SelfAttention.forward` for the newest position alone, (R, 1, D) -> (R, 1, D)."""
+    query, key, value = attention.query_key_value.split(states)  # (R, H, 1, K) each
+    if attention.rotary is not None:
+        query, key = attention.rotary(query, cache.length), attention.rotary(key, cache.length)
+    context = attend(query, *cache.append(layer, key, value))  # (R, H, 1, K)
+    return attention.output(context.transpose(1, 2).flatten(2))

@@ -1,0 +1,120 @@
+"""What a run is made from: its completed configuration, the model that it starts from, and its corpora.
+
+`tasks.run` opens them before anything else is made. Whatever the configuration does not write out is as in the initial
+model (`training.init_from`): its architecture, its dropout, and how it searches.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from seq2seq.config import FREE_MODEL_KEYS, Config, ModelConfig, SearchConfig, SourceConfig
+from seq2seq.data.sources import Source, open_labelled, open_pairs
+from seq2seq.errors import ConfigError
+from seq2seq.presets import PRESETS
+from seq2seq.store.model_folder import LoadedModel, load_model
+
+# What only a decoder has: a classifier ignores it.
+DECODER_KEYS = frozenset({"num_decoder_layers", "tied_embeddings", "output_bias"})
+# How a model searches for the best translation; how many are returned, or drawn, is not taken over.
+SEARCH_KEYS = frozenset(
+    {"beam_size", "length_penalty", "early_stopping", "max_length_ratio", "max_length_offset", "min_length",
+     "no_repeat_ngram", "renormalize"}
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Corpora are opened: their fingerprints are known, and nothing of them is in memory."""
+
+    config: Config
+    """As `complete` gives it."""
+    initial: LoadedModel | None
+    cache: Path
+    """The folder of tokenised corpora, and of what is known about large files."""
+    train: tuple[Source, ...]
+    valid: Source
+    tests: Mapping[str, Source]
+
+    @classmethod
+    def open(cls, config: Config, cache: Path) -> "Inputs":
+        """What the configuration names.
+
+        Raises:
+            ModelError: the initial model is missing or damaged.
+            ConfigError: a key that was written out differs from the initial model, or that has no decoder.
+            DataError: a corpus cannot be read as what the configuration says it is.
+        """
+
+        def opened(source: SourceConfig) -> Source:
+            if config.task == "classification":
+                return open_labelled(source, cache)
+            return open_pairs(source, config.source_language or "", config.target_language or "", cache)
+
+        initial = load_model(config.training.init_from) if config.training.init_from else None
+        config = complete(config, initial)
+        tests = {name: opened(source) for name, source in config.data.test.items()}
+        return cls(
+            config, initial, cache, tuple(map(opened, config.data.train_sources)), opened(config.data.valid), tests
+        )
+
+    def identity(self) -> dict[str, str]:
+        """By key of the configuration, the fingerprint of what a run learns from."""
+        train = self.config.data.train
+        keys = ["data.train"] if isinstance(train, SourceConfig) else [f"data.train.{i}" for i in range(len(train))]
+        found = {key: source.fingerprint for key, source in zip(keys, self.train, strict=True)}
+        found["data.valid"] = self.valid.fingerprint
+        if self.initial is not None:
+            content = json.dumps([self.initial.files, self.initial.tokenizers.fingerprint], sort_keys=True)
+            found["training.init_from"] = hashlib.sha256(content.encode()).hexdigest()
+        return found
+
+
+def complete(config: Config, initial: LoadedModel | None) -> Config:
+    """The configuration with what is not written out taken from the initial model, if there is one.
+
+    Training examples that are longer than the model has positions are filtered out, whatever `data.filters` says.
+
+    Raises:
+        ConfigError: a key that was written out differs from the initial model, or that has no decoder.
+    """
+    if initial is not None:
+        if config.task == "translation" and initial.description.task != "translation":
+            raise ConfigError("config", ["training.init_from: a classifier has no decoder; name a translation model"])
+        changes = {"model": _model(config, initial.description.model)}
+        if config.task == "translation":
+            changes["search"] = _search(config.search, initial.description.search)
+        config = config.model_copy(update=changes)
+    filters, most = config.data.filters, max_pieces(config)
+    if filters.max_length <= most:
+        return config
+    filters = filters.model_copy(update={"max_length": most})
+    return config.model_copy(update={"data": config.data.model_copy(update={"filters": filters})})
+
+
+def max_pieces(config: Config) -> int:
+    """The longest text that the model has positions for, in pieces: without the end, and a classifier's start."""
+    return max(1, config.model.max_length - (1 if config.task == "translation" else 2))
+
+
+def _model(config: Config, initial: ModelConfig) -> ModelConfig:
+    given = config.model.model_fields_set
+    preset = config.model.preset if "preset" in given else None
+    written = {key: getattr(config.model, key) for key in given | PRESETS.get(preset or "", {}).keys()}
+    free = FREE_MODEL_KEYS - ({"max_length"} if initial.positions == "learned" else set())
+    fixed = written.keys() - free - (DECODER_KEYS if config.task == "classification" else set())
+    problems = []
+    for key in sorted(fixed):
+        if written[key] != (value := getattr(initial, key)):
+            named = f"{key}: {written[key]}" if key in given else f"preset: {preset} has {key} {written[key]}"
+            problems.append(f"model.{named}, but the model of training.init_from has {value}; leave the key out")
+    if problems:
+        raise ConfigError("config", problems)
+    return ModelConfig.model_validate({**dict(initial), **written, "preset": None})
+
+
+def _search(config: SearchConfig, initial: SearchConfig) -> SearchConfig:
+    taken = {key: getattr(initial, key) for key in SEARCH_KEYS - config.model_fields_set}
+    return SearchConfig.model_validate({**dict(config), **taken})
