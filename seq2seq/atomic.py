@@ -1,7 +1,7 @@
-"""Folders and files that are there whole or not at all, whatever kills the process that writes them.
+"""Folders and files that appear complete or not at all, whatever kills the process that writes them.
 
-Both are written beside their place under a hidden name, brought to the disk, and renamed. The hidden name holds the
-process that made it, so no two writers meet, and `remove_leftovers` takes nothing but what a dead process of ours left.
+Both are written beside their target under a hidden name, synced to the disk, and renamed. The hidden name holds the
+process that made it, so no two writers meet, and `remove_leftovers` deletes only what a dead process of ours left.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ WRITING, OLD, DELETING = ".writing", ".old", ".deleting"
 # A process is known by its machine or container and its number, and by a token where a later one got the same number.
 _HOST = f"{zlib.crc32(platform.node().encode()):08x}"
 _TOKEN = os.urandom(4).hex()
-OTHER_HOSTS_SECONDS = 24 * 3600.0  # whether a process of another machine still runs cannot be asked
+OTHER_HOSTS_SECONDS = 24 * 3600.0  # after which a process of another machine, which cannot be asked, is taken for dead
 _count = itertools.count()
 _TEMPORARY = re.compile(
     r"\.(?P<name>.+)\.(?P<process>\d+)-(?P<host>[0-9a-f]{8})(?P<token>[0-9a-f]{8})-\d+"
@@ -31,12 +31,12 @@ _TEMPORARY = re.compile(
 
 @contextlib.contextmanager
 def new_folder(target: Path, goes_on: bool = False) -> Iterator[Path]:
-    """Yield an empty folder that takes the place of `target` when the block ends, and vanishes when it raises.
+    """Yield an empty folder that replaces `target` when the block ends, and is deleted when it raises.
 
-    Where work `goes_on`, the folder is `unfinished(target)`, as the last block that was killed or raised left it; the
-    caller keeps other processes away from it.
+    With `goes_on`, the folder is `unfinished(target)`, as the last block that was killed or raised left it; the caller
+    keeps other processes away from it.
 
-    A `target` that exists is moved aside first and deleted last, so that at every moment one of the two is whole; a
+    A `target` that exists is moved aside first and deleted last, so that at every moment one of the two is complete; a
     kill between the two renames is repaired by `restore`.
 
     Raises:
@@ -45,16 +45,15 @@ def new_folder(target: Path, goes_on: bool = False) -> Iterator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = unfinished(target) if goes_on else _beside(target, WRITING)
     if not temporary.is_dir():
-        _delete(temporary)  # a file that has no business there
+        _delete(temporary)  # a stray file
         temporary.mkdir()
     try:
         yield temporary
-        for path in temporary.rglob("*"):
+        for path in (*temporary.rglob("*"), temporary):
             sync(path)
-        sync(temporary)
         _swap(temporary, target)
     except BaseException as error:
-        _name_place(error, target)
+        _name_file(error, target)
         if not goes_on:
             shutil.rmtree(temporary, ignore_errors=True)
         raise
@@ -62,7 +61,7 @@ def new_folder(target: Path, goes_on: bool = False) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def new_file(path: Path) -> Iterator[BinaryIO]:
-    """Yield an open file that takes the place of `path` when the block ends, and vanishes when it raises.
+    """Yield an open file that replaces `path` when the block ends, and is deleted when it raises.
 
     Raises:
         OSError: as of `new_folder`.
@@ -77,37 +76,40 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
         sync(path.parent)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
-        _name_place(error, path)
+        _name_file(error, path)
         raise
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write one file whole or not at all."""
+    """Write one file completely or not at all."""
     with new_file(path) as file:
         file.write(content)
 
 
 @contextlib.contextmanager
 def locked(path: Path, wait: bool = True) -> Iterator[bool]:
-    """Alone among the processes of this machine that ask for the lock file `path`; True, or False where another has it
-    and `wait` is not asked for."""
-    with open(_open_lock(path), "rb") as file:
-        try:
+    """Hold the lock file `path` against other processes of this machine; without `wait`, False where another has it."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except PermissionError:
+        if not path.exists():
+            raise
+        descriptor = os.open(path, os.O_RDONLY)  # another user's, which can be locked as well
+    with open(descriptor, "rb") as file:
+        is_held = True
+        with contextlib.suppress(ImportError):  # on Windows, where nothing is locked
             import fcntl
-        except ImportError:  # not on Windows
-            yield True
-            return
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
+
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                is_held = False
+        yield is_held
 
 
 @contextlib.contextmanager
 def locked_if_possible(path: Path) -> Iterator[None]:
-    """`locked`, or not where no lock file can be made, as in a folder that may only be read."""
+    """`locked`, or unlocked where no lock file can be made, as in a read-only folder."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -144,9 +146,7 @@ def restore(target: Path) -> None:
 
 def remove_leftovers(parent: Path) -> None:
     """Delete what killed writes and deletions left in `parent`, and bring back what they had moved aside."""
-    for entry in list(parent.iterdir()):
-        if not _is_abandoned(entry):
-            continue
+    for entry in filter(_is_abandoned, list(parent.iterdir())):
         if entry.name.endswith(OLD):
             restore(parent / _TEMPORARY.fullmatch(entry.name)["name"])
         else:
@@ -155,7 +155,7 @@ def remove_leftovers(parent: Path) -> None:
 
 
 def unfinished(target: Path) -> Path:
-    """Where work on `target` that goes on after a kill is kept."""
+    """Where work on `target` that continues after a kill is kept."""
     return target.parent / f".{target.name}{WRITING}"
 
 
@@ -170,46 +170,28 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _name_place(error: BaseException, path: Path) -> None:
-    """A full disk does not say of itself which file it was."""
+def _name_file(error: BaseException, path: Path) -> None:
+    """The error of a full disk does not name the file."""
     if isinstance(error, OSError) and error.filename is None:
         error.filename = str(path)
 
 
-def _open_lock(path: Path) -> int:
-    """A lock file that another user made can be read, which is all that locking needs."""
-    try:
-        return os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    except PermissionError:
-        if not path.exists():
-            raise
-        return os.open(path, os.O_RDONLY)
-
-
 def _swap(temporary: Path, target: Path) -> None:
     old = _beside(target, OLD)
-    replaced = _move_aside(target, old)
+    with contextlib.suppress(FileNotFoundError):  # nothing to replace
+        os.rename(target, old)
     try:
         os.rename(temporary, target)
     except OSError:
-        if replaced:
+        if old.exists():
             os.rename(old, target)
         raise
     sync(target.parent)
-    if replaced:
-        _delete(old)
-
-
-def _move_aside(target: Path, old: Path) -> bool:
-    try:
-        os.rename(target, old)
-    except FileNotFoundError:
-        return False
-    return True
+    _delete(old)
 
 
 def _beside(target: Path, kind: str) -> Path:
-    """A name for what this process writes, moves aside or deletes; no other has it."""
+    """A name that no other process and no other call uses."""
     return target.parent / f".{target.name}.{os.getpid()}-{_HOST}{_TOKEN}-{next(_count)}{kind}"
 
 
@@ -224,7 +206,7 @@ def _moved_aside(target: Path) -> list[Path]:
 
 
 def _is_abandoned(entry: Path) -> bool:
-    """Whether a process of ours that is no more left `entry`."""
+    """Whether a process of ours that has ended left `entry`."""
     match = _TEMPORARY.fullmatch(entry.name)
     if match is None:
         return False
@@ -238,13 +220,13 @@ def _is_abandoned(entry: Path) -> bool:
 
 def _runs(process: int) -> bool:
     if os.name == "nt":
-        return False  # where it does, what it holds open cannot be deleted
+        return False  # what a running process holds open cannot be deleted there
     try:
         os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
     except PermissionError:
         return True  # another user's
+    except (ProcessLookupError, OverflowError):
+        return False
     return True
 
 

@@ -13,6 +13,11 @@ from seq2seq.errors import ModelError
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 PATTERNS = ("*.json", "*.safetensors", "*.spm", "README.md")
 TORCH_FILE = "pytorch_model.bin"
+REASONS = {
+    "RepositoryNotFoundError": "there is none of this name, or it is not public",
+    "GatedRepoError": "it asks for a login; run `hf auth login`",
+    **dict.fromkeys(("LocalEntryNotFoundError", "ConnectError", "ConnectionError", "ConnectTimeout"), "no network?"),
+}
 
 
 def is_hub_name(name: str | Path) -> bool:
@@ -30,8 +35,8 @@ def fetch_model(name: str | Path, torch_file: bool = False) -> Path:
     import huggingface_hub
 
     name = Path(name).as_posix()
-    patterns = [*PATTERNS, *([TORCH_FILE] if torch_file else [])]
     try:
+        patterns = [*PATTERNS, TORCH_FILE] if torch_file else list(PATTERNS)
         return Path(huggingface_hub.snapshot_download(name, allow_patterns=patterns))
     except Exception as error:  # a dozen kinds, from the network, the server and the cache
         raise ModelError(
@@ -42,12 +47,5 @@ def fetch_model(name: str | Path, torch_file: bool = False) -> Path:
 def _reason(error: Exception) -> str:
     if os.environ.get("HF_HUB_OFFLINE"):
         return "HF_HUB_OFFLINE is set; unset it to download"
-    match type(error).__name__:
-        case "RepositoryNotFoundError":
-            return "there is none of this name, or it is not public"
-        case "GatedRepoError":
-            return "it asks for a login; run `hf auth login`"
-        case "LocalEntryNotFoundError" | "ConnectError" | "ConnectionError" | "ConnectTimeout":
-            return "no network?"
-        case name:
-            return f"{name}; try again later"
+    kind = type(error).__name__
+    return REASONS.get(kind, f"{kind}; try again later")

@@ -64,3 +64,8 @@ TOP_P = Range(1e-6, 1.0, whole=False)
 # A table of positions, the one part of a model whose size its weights do not confirm, has so many numbers: 1 GiB in
 # float64. A model has so many parameters: 400 GB in float32.
 MOST_POSITION_NUMBERS, MOST_PARAMETERS = 2**27, 10**11
+
+# Number formats of the weights of a CTranslate2 folder.
+QUANTIZATIONS = (
+    "float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16",
+)  # fmt: skip

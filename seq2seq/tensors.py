@@ -76,7 +76,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """Every tensor of a safetensors file.
 
     Raises:
-        DamagedFile: it is not a whole safetensors file.
+        DamagedFile: it is not a complete safetensors file.
     """
     with _damage_named(path):
         return load_file(path) if _has_utf8_name(path) else load(path.read_bytes())
@@ -86,7 +86,7 @@ def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """Shapes by name, read from the header alone.
 
     Raises:
-        DamagedFile: it is not a whole safetensors file.
+        DamagedFile: it is not a complete safetensors file.
     """
     if not _has_utf8_name(path):
         return {name: tuple(tensor.shape) for name, tensor in read_tensors(path).items()}

@@ -12,7 +12,7 @@ from our_models import make_ours, our_tokenizers
 
 from seq2seq import atomic
 from seq2seq.errors import ModelError, UserError
-from seq2seq.interop.argos import ArgosLanguages, argos_obstacles, write_argos
+from seq2seq.interop.argos import argos_obstacles, write_argos
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 from seq2seq.workflows.convert import Probe, export_argos
 
@@ -118,12 +118,12 @@ def test_a_full_disk_names_the_place_and_leaves_nothing(tmp_path):
     folder.mkdir()
     (folder / "model.bin").write_bytes(os.urandom(200_000))
     path = tmp_path / "package.argosmodel"
-    pair, languages = our_tokenizers(shared=True), ArgosLanguages("en", "de")
+    pair = our_tokenizers(shared=True)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
     try:
         with pytest.raises(OSError) as failure, atomic.new_file(path) as file:  # noqa: PT011
-            write_argos(file, folder, pair, languages, ("model.bin",))
+            write_argos(file, folder, pair, ("en", "de"))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert failure.value.filename == str(path)

@@ -80,6 +80,8 @@ def test_a_model_comes_back_as_it_was(tmp_path, tokenizer, tied):
     assert loaded.tokenizers.source.fingerprint == tokenizer.fingerprint
     assert loaded.tokenizers.shared
     assert not loaded.model.training
+    stored = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert (stored["format"], stored["format_version"]) == ("seq2seq model", 1), "folders of today are read tomorrow"
     expected, found = module.state_dict(), loaded.model.state_dict()
     assert list(expected) == list(found)
     assert all(torch.equal(expected[name], found[name]) for name in expected)

@@ -39,7 +39,8 @@ def place(tmp_path, monkeypatch) -> Path:
     for name, count in (("text", 120), ("valid", 9)):
         Path(name).write_text("".join(f"{line} {number}\n" for number in range(count) for line in TEXTS))
     Path("run.yaml").write_text(CONFIG.replace("valid: {source: text, target: text}", "valid: {tsv: valid.tsv}"))
-    Path("valid.tsv").write_text("en\tde\n" + "".join(f"{line}\t{line} x\n" for line in TEXTS))
+    shared = f"{TEXTS[0]} 0\t{TEXTS[0]} 0\n"  # with the training text, so that there is an overlap to note
+    Path("valid.tsv").write_text("en\tde\n" + shared + "".join(f"{line}\t{line} x\n" for line in TEXTS))
     return tmp_path
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from seq2seq import ranges
-from seq2seq.cli.options import ANY_PATH, EXISTING, QUANTIZATIONS, Number, chosen_model, computing_options
-from seq2seq.ranges import Range
+from seq2seq.cli.options import ANY_PATH, EXISTING, Number, chosen_model, computing_options
+from seq2seq.ranges import QUANTIZATIONS, Range
 
 if TYPE_CHECKING:
     from seq2seq.bench.report import Report

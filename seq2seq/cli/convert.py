@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seq2seq.cli.options import ANY_PATH, EXISTING, NAMED_PLACE, QUANTIZATIONS
+from seq2seq.cli.options import ANY_PATH, EXISTING, NAMED_PLACE
+from seq2seq.ranges import QUANTIZATIONS
 
 if TYPE_CHECKING:
     from seq2seq.workflows.probe import Comparison

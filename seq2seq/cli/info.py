@@ -3,17 +3,12 @@
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from seq2seq.cli.options import ANY_PATH, chosen_model
 from seq2seq.errors import some_of
-
-if TYPE_CHECKING:
-    from seq2seq.description import ModelDescription
-    from seq2seq.store.model_folder import LoadedModel
-    from seq2seq.text.tokenizer import TokenizerPair
 
 
 @click.command("info", short_help="Say what a model is.", epilog="Example: s2s info runs/demo --format json")
@@ -21,11 +16,7 @@ if TYPE_CHECKING:
 @click.option("-f", "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def command(model: Path | None, form: str) -> None:
     """Say what MODEL [default: the newest run's best] is: architecture, parameters, vocabulary, languages, scores."""
-    from seq2seq.interop.ctranslate2 import is_ctranslate2
-    from seq2seq.store.model_folder import load_model
-
-    folder = chosen_model(model)
-    described = _describe_converted(folder) if is_ctranslate2(folder) else _describe(load_model(folder))
+    described = _describe(chosen_model(model))
     if form == "json":
         click.echo(json.dumps(described, indent=2, ensure_ascii=False))
         return
@@ -35,46 +26,41 @@ def command(model: Path | None, form: str) -> None:
         click.echo(f"{name:<{width}}  {value}")
 
 
-def _describe(loaded: "LoadedModel") -> dict[str, Any]:
-    description = loaded.description
-    weights = loaded.files["model.safetensors"]
-    values = _of_any_model(loaded.folder, description, loaded.tokenizers)
-    if description.task == "classification":
-        values["labels"] = list(description.displayed_labels)
-        values["vocabulary"] = {"source": loaded.tokenizers.source.vocab_size}
-        values["classifier"] = description.classifier.model_dump(mode="json")
-    return values | {
-        "parameters": sum(parameter.numel() for parameter in loaded.model.parameters()),
-        "bytes": sum(parameter.numel() * parameter.element_size() for parameter in loaded.model.parameters()),
-        "weights_sha256": weights["sha256"],
-    }
-
-
-def _describe_converted(folder: Path) -> dict[str, Any]:
+def _describe(folder: Path) -> dict[str, Any]:
+    """What there is to say, as plain values."""
     from seq2seq.files import record
-    from seq2seq.interop.ctranslate2 import WEIGHTS, read_description
+    from seq2seq.interop.ctranslate2 import WEIGHTS, is_ctranslate2, read_description
+    from seq2seq.store.model_folder import load_model
 
-    description, tokenizers, quantization = read_description(folder)
-    weights = record(folder / WEIGHTS)
-    return _of_any_model(folder, description, tokenizers) | {
-        "format": "CTranslate2",
-        "quantization": quantization,
-        "bytes": weights["size"],
-        "weights_sha256": weights["sha256"],
-    }
-
-
-def _of_any_model(folder: Path, description: "ModelDescription", tokenizers: "TokenizerPair") -> dict[str, Any]:
-    """What there is to say of every model, as plain values."""
-    values: dict[str, Any] = {"folder": str(folder), "task": description.task}
+    if is_ctranslate2(folder):
+        description, tokenizers, quantization = read_description(folder)
+        weights = record(folder / WEIGHTS)
+        sizes = {"format": "CTranslate2", "quantization": quantization, "bytes": weights["size"]}
+    else:
+        loaded = load_model(folder)
+        description, tokenizers, weights = loaded.description, loaded.tokenizers, loaded.files["model.safetensors"]
+        parameters = list(loaded.model.parameters())
+        sizes = {
+            "parameters": sum(parameter.numel() for parameter in parameters),
+            "bytes": sum(parameter.numel() * parameter.element_size() for parameter in parameters),
+        }
+    vocabulary: dict[str, int | bool] = {"source": tokenizers.source.vocab_size}
     if description.task == "translation":
-        values |= description.model_dump(mode="json", include={"source_language", "target_language", "search"})
-    sizes = {"source": tokenizers.source.vocab_size, "target": tokenizers.target.vocab_size}
-    return values | {
-        "vocabulary": {"shared": tokenizers.shared, **sizes},
+        own = description.model_dump(mode="json", include={"source_language", "target_language", "search"})
+        vocabulary |= {"target": tokenizers.target.vocab_size, "shared": tokenizers.shared}
+    else:
+        own = description.model_dump(mode="json", include={"classifier"})
+        own["labels"] = list(description.displayed_labels)
+    return {
+        "folder": str(folder),
+        "task": description.task,
+        **own,
+        "vocabulary": vocabulary,
         "tokenizer_fingerprint": tokenizers.fingerprint,
         "model": description.model.model_dump(mode="json"),
+        **sizes,
         "metrics": description.metrics,
+        "weights_sha256": weights["sha256"],
     }
 
 
@@ -90,7 +76,7 @@ def _rows(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     else:
         yield "parameters", f"{described['parameters']:,} ({size})"
     yield "architecture", _architecture(described["model"], described["task"])
-    yield "vocabulary", _vocabulary(described["vocabulary"])
+    yield "vocabulary", _vocabulary(**described["vocabulary"])
     yield "tokenizer", described["tokenizer_fingerprint"]
     for name, value in described["metrics"].items():
         yield name, f"{value:.4g}" if isinstance(value, float) else str(value)
@@ -98,19 +84,18 @@ def _rows(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _architecture(model: Mapping[str, Any], task: str) -> str:
-    layers = [model["num_encoder_layers"]] + ([model["num_decoder_layers"]] if task == "translation" else [])
-    head_dim = model["head_dim"] or model["d_model"] // model["num_heads"]
+    layers, tied = f"{model['num_encoder_layers']}", ""
+    if task == "translation":
+        layers, tied = f"{layers}+{model['num_decoder_layers']}", f", embeddings tied: {model['tied_embeddings']}"
     return (
-        f"{'+'.join(map(str, layers))} layers, d_model {model['d_model']}, "
-        f"{model['num_heads']} heads of {head_dim}, d_ff {model['d_ff']}, {model['activation']}, "
-        f"{model['norm_position']}-norm ({model['norm']}), {model['positions']} positions"
-        + (f", embeddings tied: {model['tied_embeddings']}" if task == "translation" else "")
+        f"{layers} layers, d_model {model['d_model']}, "
+        f"{model['num_heads']} heads of {model['head_dim'] or model['d_model'] // model['num_heads']}, "
+        f"d_ff {model['d_ff']}, {model['activation']}, "
+        f"{model['norm_position']}-norm ({model['norm']}), {model['positions']} positions{tied}"
     )
 
 
-def _vocabulary(sizes: Mapping[str, Any]) -> str:
-    if "target" not in sizes:
-        return f"{sizes['source']:,} pieces"
-    if sizes["shared"]:
-        return f"{sizes['source']:,} pieces, shared"
-    return f"{sizes['source']:,} source and {sizes['target']:,} target pieces"
+def _vocabulary(source: int, target: int | None = None, shared: bool = False) -> str:
+    if target is None or shared:
+        return f"{source:,} pieces" + ", shared" * shared
+    return f"{source:,} source and {target:,} target pieces"

@@ -15,17 +15,13 @@ import click
 from seq2seq import atomic, ranges
 from seq2seq.errors import DataError, shown
 from seq2seq.lines import OnInvalid
-from seq2seq.ranges import Range
+from seq2seq.ranges import QUANTIZATIONS, Range
 
 logger = logging.getLogger("seq2seq.cli")
 
 EXISTING = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 ANY_PATH = click.Path(path_type=Path)
-# Number formats of CTranslate2.
-QUANTIZATIONS = (
-    "float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16", "int16",
-)  # fmt: skip
 
 
 class _Named(click.Path):

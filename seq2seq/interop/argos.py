@@ -1,23 +1,23 @@
 """Argos Translate packages (.argosmodel), which LibreTranslate serves: a zip of one folder with a CTranslate2 model.
 
-`conversion` writes them. The folder holds `metadata.json`, `sentencepiece.model`, `README.md` and `model/`; sentences
-are found by what Argos Translate brings along, since no model for that is packed.
+`workflows.convert` writes them. The folder holds `metadata.json`, `sentencepiece.model`, `README.md` and `model/`; no
+sentence splitter is packed, so that Argos Translate uses its own.
 """
 
 import json
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from seq2seq.errors import ModelError
-from seq2seq.text.marian_tokenizer import MarianTokenizer
-from seq2seq.text.tokenizer import TokenizerPair
+from seq2seq.interop.ctranslate2 import DESCRIPTION
+from seq2seq.text.marian_tokenizer import TARGET_VOCABULARY_FILE, VOCABULARY_FILE, MarianTokenizer
+from seq2seq.text.tokenizer import SOURCE_FILE, TARGET_FILE, TokenizerPair
 
 SUFFIX = ".argosmodel"
-# Argos Translate adds what its own sentence splitting needs from this version on.
+# From this version on, Argos Translate splits sentences without a packed model.
 ARGOS_VERSION = "1.10"
-# A package is named by what its users choose from.
+# What users choose packages by.
 LANGUAGE_NAMES = {
     "ar": "Arabic", "bg": "Bulgarian", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek",
     "en": "English", "eo": "Esperanto", "es": "Spanish", "et": "Estonian", "fa": "Persian", "fi": "Finnish",
@@ -29,65 +29,54 @@ LANGUAGE_NAMES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class ArgosLanguages:
-    """From which language to which, by their two-letter codes."""
-
-    source: str
-    target: str
-
-    @property
-    def folder(self) -> str:
-        """Of the package within the archive."""
-        return f"translate-{self.source}_{self.target}-1_0"
+# What `write_ctranslate2` adds to the files that CTranslate2 itself reads.
+OURS = {DESCRIPTION, SOURCE_FILE, TARGET_FILE, VOCABULARY_FILE, TARGET_VOCABULARY_FILE}
 
 
 def argos_obstacles(tokenizers: TokenizerPair) -> list[str]:
     """Each reason why an Argos package cannot hold a model; none where it can.
 
-    Argos Translate encodes and decodes with one SentencePiece model, so the target's pieces have to be such that the
-    source's model puts them together rightly: all but bytes that only the target knows.
+    Argos Translate encodes and decodes with one SentencePiece model, so the source's model has to join the target's
+    pieces rightly: it does all but bytes that it lacks.
     """
     source, target = tokenizers.source, tokenizers.target
     if source.model_bytes == target.model_bytes or isinstance(source, MarianTokenizer):
         return []
-    known = set(source.pieces(range(source.vocab_size)))
-    bytes_alone = [
-        piece for piece in target.pieces(range(target.vocab_size)) if piece.startswith("<0x") and piece not in known
-    ]
-    return ["the target's vocabulary has bytes that the source's has not"] if bytes_alone else []
+    if any(piece.startswith("<0x") for piece in target.vocabulary.keys() - source.vocabulary.keys()):
+        return ["the target's vocabulary has bytes that the source's has not"]
+    return []
 
 
-def write_argos(
-    file: BinaryIO, converted: Path, tokenizers: TokenizerPair, languages: ArgosLanguages, files: tuple[str, ...]
-) -> None:
+def write_argos(file: BinaryIO, converted: Path, tokenizers: TokenizerPair, languages: tuple[str, str]) -> None:
     """Pack a CTranslate2 folder.
 
     Args:
         file: the .argosmodel file, open for writing.
         converted: a folder that `write_ctranslate2` wrote.
         tokenizers: of the model.
-        languages: of the model.
-        files: the files of `converted` that CTranslate2 itself reads.
+        languages: of source and target, by their two-letter codes.
 
     Raises:
         ModelError: the model does not fit the format; the message names each obstacle.
     """
     if obstacles := argos_obstacles(tokenizers):
         raise ModelError(f"an Argos package cannot hold this model: {'; '.join(obstacles)}")
+    source, target = languages
     metadata = {
         "package_version": "1.0",
         "argos_version": ARGOS_VERSION,
-        "from_code": languages.source,
-        "from_name": LANGUAGE_NAMES.get(languages.source, languages.source),
-        "to_code": languages.target,
-        "to_name": LANGUAGE_NAMES.get(languages.target, languages.target),
+        "from_code": source,
+        "from_name": LANGUAGE_NAMES.get(source, source),
+        "to_code": target,
+        "to_name": LANGUAGE_NAMES.get(target, target),
         "type": "translate",
     }
     readme = f"# {metadata['from_name']} to {metadata['to_name']}\n\nA translation package for Argos Translate.\n"
+    root = f"translate-{source}_{target}-1_0"
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(f"{languages.folder}/metadata.json", json.dumps(metadata, indent=2, ensure_ascii=False))
-        archive.writestr(f"{languages.folder}/README.md", readme)
-        archive.writestr(f"{languages.folder}/sentencepiece.model", tokenizers.source.model_bytes)
-        for name in files:
-            archive.write(converted / name, f"{languages.folder}/model/{name}")
+        archive.writestr(f"{root}/metadata.json", json.dumps(metadata, indent=2, ensure_ascii=False))
+        archive.writestr(f"{root}/README.md", readme)
+        archive.writestr(f"{root}/sentencepiece.model", tokenizers.source.model_bytes)
+        for path in sorted(converted.iterdir()):
+            if path.name not in OURS:
+                archive.write(path, f"{root}/model/{path.name}")

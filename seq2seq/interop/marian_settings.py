@@ -137,7 +137,7 @@ def read_search_config(given: Mapping[str, Any], ids: SpecialIds, problems: list
         problems.append(f"bad_words_ids: {shown(unwanted)} (only padding and the start are kept from coming out)")
     least = [0 if given.get(key) is None else given[key] for key in ("min_length", "min_new_tokens")]
     if not all(type(number) is int for number in least):
-        problems.append("min_length or min_new_tokens is not a whole number")
+        problems.append("min_length or min_new_tokens is not an integer")
     if len(problems) > before:
         return None
     found = {our_key: given[key] for our_key, key in SEARCH_KEYS.items() if given.get(key) is not None}

@@ -1,4 +1,4 @@
-"""The names of a Marian model's weights, and how they become ours and ours become theirs.
+"""The names of a Marian model's weights, and the conversion to ours and back.
 
 One table serves both directions; projections that we stack in one matrix are separate in Marian. `interop.marian` reads
 and writes the files.
@@ -22,7 +22,7 @@ OUR_OUTPUT, OUR_BIAS = "output.weight", "output.bias"
 POSITION_TOLERANCE = 2e-3
 
 
-# (our part of a layer, theirs that are stacked in it, whether only decoders have it).
+# (our part of a layer, Marian's parts that are stacked in it, whether only decoders have it)
 PARTS = (
     ("attention.query_key_value", ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), False),
     ("attention.output", ("self_attn.out_proj",), False),
@@ -38,7 +38,7 @@ PARTS = (
 
 
 def layer_table(config: ModelConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """(our name, their names) of each tensor of the layers; several of theirs are stacked in one of ours."""
+    """(our name, Marian's names) of each tensor of the layers; several of Marian's are stacked in one of ours."""
     for side, count in (("encoder", config.num_encoder_layers), ("decoder", config.num_decoder_layers)):
         parts = [part[:2] for part in PARTS if side == "decoder" or not part[2]]
         for number, (our_part, their_parts), kind in itertools.product(range(count), parts, ("weight", "bias")):
@@ -46,9 +46,9 @@ def layer_table(config: ModelConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
             yield f"{layer}.{our_part}.{kind}", tuple(f"model.{layer}.{part}.{kind}" for part in their_parts)
 
 
-def from_marian(theirs: Mapping[str, Tensor], config: ModelConfig, problems: list[str]) -> dict[str, Tensor]:
+def from_marian(marian: Mapping[str, Tensor], config: ModelConfig, problems: list[str]) -> dict[str, Tensor]:
     """Our weights, float32, tied ones once under our first name; what is missing or too much goes to `problems`."""
-    left = {name: tensor.float() for name, tensor in theirs.items()}
+    left = {name: tensor.float() for name, tensor in marian.items()}
     ours: dict[str, Tensor] = {}
     for our_name, names in layer_table(config):
         parts = [left.pop(name, None) for name in names]
@@ -67,22 +67,22 @@ def from_marian(theirs: Mapping[str, Tensor], config: ModelConfig, problems: lis
 
 
 def to_marian(ours: Mapping[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:
-    """Their weights, tied ones once; interleaved sinusoids become all sines and then all cosines."""
-    theirs: dict[str, Tensor] = {}
+    """Marian's weights, tied ones once; interleaved sinusoids become all sines and then all cosines."""
+    marian: dict[str, Tensor] = {}
     for our_name, names in layer_table(config):
-        theirs.update(zip(names, ours[our_name].chunk(len(names)), strict=True))
+        marian.update(zip(names, ours[our_name].chunk(len(names)), strict=True))
     match config.tied_embeddings:
         case "all":
-            theirs[SHARED] = ours[OUR_SOURCE]
+            marian[SHARED] = ours[OUR_SOURCE]
         case "decoder":
-            theirs |= {ENCODER: ours[OUR_SOURCE], DECODER: ours[OUR_TARGET]}
+            marian |= {ENCODER: ours[OUR_SOURCE], DECODER: ours[OUR_TARGET]}
         case "none":
-            theirs |= {ENCODER: ours[OUR_SOURCE], DECODER: ours[OUR_TARGET], OUTPUT: ours[OUR_OUTPUT]}
+            marian |= {ENCODER: ours[OUR_SOURCE], DECODER: ours[OUR_TARGET], OUTPUT: ours[OUR_OUTPUT]}
     if config.output_bias:
-        theirs[BIAS] = ours[OUR_BIAS][None]  # (1, V)
+        marian[BIAS] = ours[OUR_BIAS][None]  # (1, V)
     if config.position_layout == "interleaved":
-        theirs = {name: _in_halves(name, tensor, config) for name, tensor in theirs.items()}
-    return {name: tensor.detach().clone().contiguous() for name, tensor in theirs.items()}
+        marian = {name: _in_halves(name, tensor, config) for name, tensor in marian.items()}
+    return {name: tensor.detach().clone().contiguous() for name, tensor in marian.items()}
 
 
 def _embeddings(left: dict[str, Tensor], config: ModelConfig, problems: list[str]) -> dict[str, Tensor]:

@@ -60,7 +60,7 @@ def save_model(
     tokenizers: TokenizerPair,
     card: str = "",
 ) -> Path:
-    """Write a model folder; one that is there already is replaced as a whole.
+    """Write a model folder; one that exists is replaced.
 
     Raises:
         CheckpointError: the disk is full or cannot be written; what was there before is untouched.

@@ -62,7 +62,9 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The ids of `text`, without special ids."""
-        return self.encode_all([text])[0]
+        if META_SYMBOL in text and self._has_bytes:
+            return self._encode_meta_symbol(text)
+        return self._processor.encode(encodable(text))
 
     def encode_all(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
         """`encode` for many texts in one call, on `threads` threads."""

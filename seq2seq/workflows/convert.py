@@ -1,7 +1,7 @@
 """Models from other toolkits and for other toolkits: what `s2s convert` does.
 
-A foreign folder is read or written by `interop`; here are the model folders around it, and the proof that an export
-says what the model says.
+`interop` reads and writes foreign folders; here are the model folders around them, and the proof that an export
+translates as the model does.
 """
 
 import contextlib
@@ -12,17 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seq2seq import atomic, hub
-from seq2seq.description import ModelDescription
 from seq2seq.errors import CheckpointError, DataError, ModelError, RunError, UserError
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine
 from seq2seq.inference.loading import load_engine
 from seq2seq.inference.translator import Translator
-from seq2seq.interop.argos import SUFFIX, ArgosLanguages, argos_obstacles, write_argos
-from seq2seq.interop.ctranslate2 import DESCRIPTION, write_ctranslate2
+from seq2seq.interop.argos import SUFFIX, argos_obstacles, write_argos
+from seq2seq.interop.ctranslate2 import write_ctranslate2
 from seq2seq.interop.marian import marian_obstacles, read_marian, write_marian
 from seq2seq.lines import read_lines
 from seq2seq.store.model_card import front_matter, short_card
-from seq2seq.store.model_folder import LoadedModel, find_model, load_marian, load_model, save_model
+from seq2seq.store.model_folder import CARD, LoadedModel, load_marian, load_model, save_model
 from seq2seq.tensors import distinct
 from seq2seq.workflows.probe import Comparison, builtin_sentences, compare, least_chrf
 
@@ -43,7 +42,7 @@ class Probe:
         """
         if lines is None:
             return cls()
-        texts = tuple(line for line in read_lines(lines))
+        texts = tuple(read_lines(lines))
         if not any(text.strip() for text in texts):
             raise DataError(f"{lines}: there is nothing to translate; name another file with --probe")
         gold = None if references is None else tuple(read_lines(references))
@@ -59,11 +58,9 @@ def import_marian(folder: Path, output: Path, torch_file: bool = False) -> Path:
         ModelError: it cannot be read, or `output` is there already.
     """
     _check_new(output)
-    name = folder
-    if not folder.is_dir() and hub.is_hub_name(folder):
-        folder = hub.fetch_model(folder, torch_file)
-    loaded = load_marian(folder, torch_file)
-    card = short_card(loaded.description, output.name, [f"Converted from the Marian folder `{name.name}`."])
+    on_hub = not folder.is_dir() and hub.is_hub_name(folder)
+    loaded = load_marian(hub.fetch_model(folder, torch_file) if on_hub else folder, torch_file)
+    card = short_card(loaded.description, output.name, [f"Converted from the Marian folder `{folder.name}`."])
     return save_model(output, loaded.model.state_dict(keep_vars=True), loaded.description, loaded.tokenizers, card)
 
 
@@ -76,25 +73,26 @@ def export_marian(model: Path, output: Path) -> Path:
     """
     _check_new(output)
     loaded = _load_translation(model)
-    if obstacles := marian_obstacles(loaded.description.model, loaded.tokenizers):
+    description, tokenizers = loaded.description, loaded.tokenizers
+    if obstacles := marian_obstacles(description.model, tokenizers):
         raise ModelError(f"{loaded.folder}: a Marian folder cannot hold this model: {'; '.join(obstacles)}")
-    weights = distinct(loaded.model.state_dict(keep_vars=True))
     with _writing(output) as folder:
-        write_marian(folder, loaded.description, loaded.tokenizers, weights)
-        (folder / "README.md").write_text(_marian_card(loaded.description, output.name), encoding="utf-8")
-        description, tokenizers, _ = read_marian(folder)
-        same_search = description.search == loaded.description.search
-        if not same_search or tokenizers.fingerprint != loaded.tokenizers.fingerprint:
+        write_marian(folder, description, tokenizers, distinct(loaded.model.state_dict(keep_vars=True)))
+        front = front_matter(description, output.name, library_name="transformers", tags=["marian"])
+        text = f"{front}\n# Marian model\n\nLoad it with `AutoTokenizer` and `MarianMTModel`.\n"
+        (folder / CARD).write_text(text, encoding="utf-8")
+        written, written_tokenizers, _ = read_marian(folder)
+        if (written.search, written_tokenizers.fingerprint) != (description.search, tokenizers.fingerprint):
             raise RunError(f"{output}: the tokenizers or search settings did not come back; the export is not kept")
     return output
 
 
 def export_ctranslate2(model: Path, output: Path, quantization: str, probe: Probe, force: bool = False) -> Comparison:
-    """Write a model as a CTranslate2 folder that says what the model says.
+    """Write a model as a CTranslate2 folder that translates as the model does.
 
     Raises:
         ModelError: CTranslate2 cannot run the model, or `output` is there already.
-        RunError: on the probe the export says something else; nothing is kept, unless `force` says so.
+        RunError: on the probe the export translates otherwise; it is kept only with `force`.
     """
     _check_new(output)
     loaded = _load_translation(model)
@@ -106,7 +104,7 @@ def export_ctranslate2(model: Path, output: Path, quantization: str, probe: Prob
 def export_argos(
     model: Path, output: Path, quantization: str, languages: tuple[str | None, str | None], probe: Probe, force: bool
 ) -> Comparison:
-    """Write a model as a package of Argos Translate; `languages` come before those that the model names.
+    """Write a model as a package of Argos Translate; `languages` override those that the model names.
 
     Raises:
         ModelError, RunError: as `export_ctranslate2`.
@@ -116,7 +114,7 @@ def export_argos(
         raise UserError(f"{output}: Argos Translate takes files that end in {SUFFIX}; name it {output.stem}{SUFFIX}")
     _check_new(output)
     loaded = _load_translation(model)
-    description = loaded.description
+    description, tokenizers = loaded.description, loaded.tokenizers
     source, target = languages[0] or description.source_language, languages[1] or description.target_language
     if not source or not target:
         raise UserError(f"{loaded.folder}: does not name its languages; give --source-language and --target-language")
@@ -124,36 +122,35 @@ def export_argos(
         raise UserError(
             f"{odd[0]!r} is not a language code such as de; name others with --source-language and --target-language"
         )
-    if obstacles := argos_obstacles(loaded.tokenizers):
+    if obstacles := argos_obstacles(tokenizers):
         raise ModelError(f"{loaded.folder}: an Argos package cannot hold this model: {'; '.join(obstacles)}")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        write_ctranslate2(folder, loaded.model, loaded.description, loaded.tokenizers, quantization)
+        write_ctranslate2(folder, loaded.model, description, tokenizers, quantization)
         comparison = _verified(loaded, folder, quantization, probe, force)
-        own = {DESCRIPTION, "source.spm", "target.spm", "vocab.json", "target_vocab.json"}
-        files = tuple(sorted(path.name for path in folder.iterdir() if path.name not in own))
         with atomic.new_file(output) as file:
-            write_argos(file, folder, loaded.tokenizers, ArgosLanguages(source, target), files)
+            write_argos(file, folder, tokenizers, (source, target))
     return comparison
 
 
 def _verified(loaded: LoadedModel, folder: Path, quantization: str, probe: Probe, force: bool) -> Comparison:
-    exported = load_engine([folder])
+    exported, description = load_engine([folder]), loaded.description
     assert isinstance(exported.engine, CTranslate2Engine)
     comparison = compare(
         _texts(Translator.load(loaded.folder, engine="torch")),
         _texts(Translator(exported.engine, exported.tokenizers, exported.search)),
-        probe.lines or builtin_sentences(loaded.description.source_language),
+        probe.lines or builtin_sentences(description.source_language),
         least_chrf(quantization, builtin=probe.lines is None),
         probe.references,
-        loaded.description.target_language,
+        description.target_language,
         exported.engine.compute_type,
     )
     if not comparison.is_good and not force:
         report = "; ".join(comparison.lines_of_report())
         better = "--probe takes sentences of the model's own domain, and " if probe.lines is None else ""
-        remedy = f"{better}--force keeps it"
-        raise RunError(f"not kept, because it translates too differently from the original: {report}; {remedy}")
+        raise RunError(
+            f"not kept, because it translates too differently from the original: {report}; {better}--force keeps it"
+        )
     return comparison
 
 
@@ -162,29 +159,22 @@ def _texts(translator: Translator) -> Callable[[Sequence[str]], list[str]]:
 
 
 def _load_translation(model: Path) -> LoadedModel:
-    loaded = load_model(find_model(model))
-    if loaded.description.task != "translation":
-        raise ModelError(
-            f"{loaded.folder}: a {loaded.description.task} model; only translation models can be converted"
-        )
+    loaded = load_model(model)
+    if (task := loaded.description.task) != "translation":
+        raise ModelError(f"{loaded.folder}: a {task} model; only translation models can be converted")
     return loaded
 
 
 def _check_new(output: Path) -> None:
     if output.exists() and not (output.is_dir() and not any(output.iterdir())):
-        raise ModelError(f"{output}: exists already; name a new place with -o")
+        raise ModelError(f"{output}: exists already; choose another name with -o")
 
 
 @contextlib.contextmanager
 def _writing(output: Path) -> Iterator[Path]:
-    """`atomic.new_folder`, whose failures are one line."""
+    """`atomic.new_folder` with one-line errors."""
     try:
         with atomic.new_folder(output) as folder:
             yield folder
     except OSError as error:
-        raise CheckpointError(f"{output}: cannot be written ({error.strerror}); name another place with -o") from error
-
-
-def _marian_card(description: ModelDescription, title: str) -> str:
-    front = front_matter(description, title, library_name="transformers", tags=["marian"])
-    return f"{front}\n# Marian model\n\nLoad it with `AutoTokenizer` and `MarianMTModel`.\n"
+        raise CheckpointError(f"{output}: cannot be written ({error.strerror}); choose another name with -o") from error

@@ -1,6 +1,6 @@
-"""Whether two engines say the same: what an exported model is measured by before it is called good.
+"""Whether two engines translate alike: what an exported model is measured by before it is kept.
 
-`conversion` translates a probe set with the model and with what it became, and asks `compare` for the difference.
+`convert` translates a probe set with the model and with its export, and asks `compare` for the difference.
 """
 
 import time
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from seq2seq.evaluation.text import score_texts
 from seq2seq.languages import language_code
 
-# What is translated where no --probe is given: plain sentences of different length, for models from these languages.
+# What is translated without --probe: plain sentences of different lengths, by source language.
 SENTENCES = {
     "en": (
         "The train to the coast leaves at seven in the morning.", "Where is the station?", "A man rides a bicycle.",
@@ -45,24 +45,24 @@ SENTENCES = {
     ),
 }  # fmt: skip
 
-# How much of a model's text has to stay, by chrF against what the model itself says. The built-in sentences are few and
-# may be nothing that a model was trained for, so that it wavers between translations and small changes show.
+# The least chrF of an export with the model as the reference. The built-in sentences are few and may be far from what
+# a model was trained for, so that small changes of its weights show.
 LEAST_CHRF = {"float32": 97.0, "float16": 95.0, "bfloat16": 90.0}
 LEAST_CHRF_QUANTIZED, LEAST_CHRF_BUILTIN = 85.0, 60.0
 # How many points of BLEU and of chrF may be lost against references.
 MOST_LOST = 1.0
-# Fewer lines are over before an engine is at its speed.
+# Fewer lines end before an engine has reached its speed.
 LEAST_TIMED_LINES, WARM_UP_LINES = 100, 16
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a probe set found."""
+    """How an export translates a probe set beside the model that it was made from."""
 
     lines: int
     identical: int
     bleu: float
-    """Of the export, with what the model says as the reference."""
+    """Of the export, with the model's translations as references."""
     chrf: float
     bleu_change: float | None
     """Against references, where there are any: the export's score less the model's."""
@@ -77,9 +77,8 @@ class Comparison:
     @property
     def is_good(self) -> bool:
         """Whether the export may be called the same model."""
-        kept = self.chrf >= self.least_chrf
-        lost = [-change for change in (self.bleu_change, self.chrf_change) if change is not None]
-        return kept and all(points <= MOST_LOST for points in lost)
+        changes = (self.bleu_change, self.chrf_change)
+        return self.chrf >= self.least_chrf and all(change is None or change >= -MOST_LOST for change in changes)
 
     def lines_of_report(self) -> list[str]:
         """The figures, for people."""
@@ -87,14 +86,12 @@ class Comparison:
             f"{self.identical:,} of {self.lines:,} translations identical; against the original's "
             f"chrF {self.chrf:.2f} ({self.least_chrf:g} is required), BLEU {self.bleu:.2f}",
         ]
-        if self.bleu_change is not None and self.chrf_change is not None:
+        if self.bleu_change is not None:
             report.append(
                 f"against the references BLEU changes by {self.bleu_change:+.2f} and chrF by {self.chrf_change:+.2f} "
                 f"(at most {MOST_LOST:g} may be lost)",
             )
-        if self.computed_in:
-            report.append(f"this machine computes the export in {self.computed_in}")
-        return report
+        return [*report, f"this machine computes the export in {self.computed_in}"] if self.computed_in else report
 
     def speed(self) -> str | None:
         """Lines per second of both; None of too few lines to say."""
@@ -110,7 +107,7 @@ def builtin_sentences(source_language: str | None) -> tuple[str, ...]:
 
 
 def least_chrf(quantization: str, builtin: bool) -> float:
-    """What an export with this number format has to keep, on sentences of its domain or on the built-in ones."""
+    """The least chrF of an export with this number format, on sentences of its domain or on the built-in ones."""
     return LEAST_CHRF.get(quantization, LEAST_CHRF_BUILTIN if builtin else LEAST_CHRF_QUANTIZED)
 
 
@@ -124,25 +121,24 @@ def compare(
     computed_in: str = "",
 ) -> Comparison:
     """Translate `lines` with a model and with its export, and measure the difference."""
-    if len(lines) >= LEAST_TIMED_LINES:  # what is made at the first call is no part of the speed
+    if len(lines) >= LEAST_TIMED_LINES:  # what is made at the first call does not count
         for engine in (translate, translate_exported):
             engine(lines[:WARM_UP_LINES])
-    start = time.perf_counter()
+    times = [time.perf_counter()]
     texts = translate(lines)
-    middle = time.perf_counter()
+    times.append(time.perf_counter())
     exported = translate_exported(lines)
-    end = time.perf_counter()
+    times.append(time.perf_counter())
 
-    def scores(hypotheses: Sequence[str], gold: Sequence[str]) -> tuple[float, float]:
-        bleu, chrf = score_texts(hypotheses, gold, ("bleu", "chrf"), target_language=target_language)
-        return bleu.score, chrf.score
+    def scores(hypotheses: Sequence[str], gold: Sequence[str]) -> list[float]:
+        found = score_texts(hypotheses, gold, ("bleu", "chrf"), target_language=target_language)
+        return [score.score for score in found]
 
     identical = sum(one == other for one, other in zip(texts, exported, strict=True))
     bleu, chrf = (100.0, 100.0) if identical == len(lines) else scores(exported, texts)
-    changes: tuple[float | None, float | None] = (None, None)
+    changes: list[float | None] = [None, None]
     if references is not None:
         pairs = zip(scores(exported, references), scores(texts, references), strict=True)
-        bleu_change, chrf_change = (after - before for after, before in pairs)
-        changes = (bleu_change, chrf_change)
-    times = middle - start, end - middle
-    return Comparison(len(lines), identical, bleu, chrf, *changes, *times, least, computed_in)
+        changes = [after - before for after, before in pairs]
+    seconds = times[1] - times[0], times[2] - times[1]
+    return Comparison(len(lines), identical, bleu, chrf, *changes, *seconds, least, computed_in)
