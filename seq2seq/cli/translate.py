@@ -5,7 +5,6 @@ import json
 import logging
 import math
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -199,20 +198,8 @@ def _progress(source: BinaryIO, total: int | None, output_path: Path | None) -> 
         return
     from tqdm import tqdm
 
-    stop = threading.Event()
     with tqdm(total=total, unit=" lines", dynamic_ncols=True) as bar:
-        clock = threading.Thread(target=_refresh, args=(bar, stop), name="s2s-clock", daemon=True)
-        clock.start()
-        try:
-            yield bar.update
-        finally:
-            stop.set()
-            clock.join()
-
-
-def _refresh(bar: Any, stop: threading.Event) -> None:
-    while not stop.wait(1.0):
-        bar.refresh()
+        yield bar.update
 
 
 def _is_terminal(stream: Any) -> bool:

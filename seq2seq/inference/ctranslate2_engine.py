@@ -231,5 +231,5 @@ def _options(config: SearchConfig) -> dict[str, Any]:
 
 
 def _length_penalty(config: SearchConfig) -> float:
-    # At 0 CTranslate2 goes on until its best hypothesis ends; any number makes it stop as our search does.
+    # At 0 CTranslate2 searches on until its best hypothesis ends; any number makes it stop as our search does.
     return config.length_penalty or 1e-9

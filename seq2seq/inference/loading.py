@@ -72,33 +72,29 @@ def load_engine(
         RunError: `engine` is ctranslate2, and the cache of converted models cannot be written.
     """
     folders, search = [find_model(path) for path in paths], search or {}
-    exported = [folder for folder in folders if ctranslate2.is_ctranslate2(folder)]
-    if exported:
-        _check_exported(exported[0], len(folders), engine, quantization=quantization, precision=precision)
+    is_export = any(map(ctranslate2.is_ctranslate2, folders))
+    if is_export:
+        _check_export(folders, engine, quantization=quantization, precision=precision)
     elif engine == "ctranslate2" and len(folders) > 1:
         raise UserError("an ensemble runs in torch alone; leave out --engine ctranslate2, or name one model")
     if engine != "torch" and quantization and precision:
         raise UserError("--quantization and --precision both name a number format; leave one out")
     runtime = runtimes.start(device, precision, threads)
-    reason = "" if exported or engine == "ctranslate2" else _reason_for_torch(engine, folders, runtime, search)
+    has_choice = not is_export and engine != "ctranslate2"
+    reason = _reason_for_torch(engine, folders, runtime, search) if has_choice else ""
     if not reason:
-        source = _exported(exported[0]) if exported else converted(folders[0], quantization or _name(runtime.precision))
+        source = _exported(folders[0]) if is_export else converted(folders[0], quantization or _name(runtime.precision))
         try:
             with source as (folder, description, tokenizers):
                 config = override_search(description.search, search)
-                reason = "" if exported or engine == "ctranslate2" else _different(vars(config))
+                reason = _different(vars(config)) if has_choice else ""
                 if not reason:
                     _check_draws(folders[0], config, search)
-                    opened = CTranslate2Engine(
-                        folder,
-                        tokenizers,
-                        description.model.max_length,
-                        str(runtime.device),
-                        threads or usable_processors(),
-                    )
+                    length, workers = description.model.max_length, threads or usable_processors()
+                    opened = CTranslate2Engine(folder, tokenizers, length, str(runtime.device), workers)
                     return Loaded(opened, tokenizers, config, f"CTranslate2, {opened.compute_type}")
         except (RunError, ctranslate2.Obstacles) as error:
-            if exported or engine == "ctranslate2":
+            if not has_choice:
                 raise
             logger.warning("%s", error)
             reason = "no converted model"
@@ -107,13 +103,12 @@ def load_engine(
     models = [load_model(folder) for folder in folders]
     _check_models(models)
     config = override_search(models[0].description.search, search)
-    return Loaded(
-        _torch_engine(models, runtime), models[0].tokenizers, config, f"PyTorch on {runtime.device} ({reason})"
-    )
+    note = f"PyTorch on {runtime.device} ({reason})"
+    return Loaded(_torch_engine(models, runtime), models[0].tokenizers, config, note)
 
 
 def override_search(config: SearchConfig, changes: Mapping[str, Any]) -> SearchConfig:
-    """`config` with other values for some keys.
+    """`config` with `changes`.
 
     Raises:
         UserError: a key that does not exist, or a value that is not possible.
@@ -128,15 +123,15 @@ def override_search(config: SearchConfig, changes: Mapping[str, Any]) -> SearchC
         raise UserError(problem) from error
 
 
-def _check_exported(folder: Path, num_models: int, engine: EngineName, **formats: str | None) -> None:
-    for name, value in formats.items():
-        if value is not None:
-            raise UserError(
-                f"--{name}: a CTranslate2 folder has the number format that it was converted to; leave the option "
-                "out, or convert the model again with --quantization"
-            )
-    if num_models > 1 or engine == "torch":
-        reason = "an ensemble" if num_models > 1 else "--engine torch"
+def _check_export(folders: Sequence[Path], engine: EngineName, **formats: str | None) -> None:
+    if given := [name for name, value in formats.items() if value is not None]:
+        raise UserError(
+            f"--{given[0]}: a CTranslate2 folder has the number format that it was converted to; leave the option "
+            "out, or convert the model again with --quantization"
+        )
+    if len(folders) > 1 or engine == "torch":
+        folder = next(folder for folder in folders if ctranslate2.is_ctranslate2(folder))
+        reason = "an ensemble" if len(folders) > 1 else "--engine torch"
         raise UserError(f"{folder}: a CTranslate2 folder, not for {reason}; name the model that it was made from")
 
 

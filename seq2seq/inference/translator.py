@@ -156,7 +156,7 @@ class Translator:
         """`translate` for each batch of a stream of lines as it comes, so that memory does not grow with the stream.
 
         Raises:
-            DataError: `prefixes`, an iterator beside the lines, ends before them or goes on behind them.
+            DataError: `prefixes`, an iterator beside the lines, has fewer or more lines than they.
         """
         count = 0
         for lines in batches:
