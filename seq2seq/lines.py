@@ -1,8 +1,8 @@
 """Lines of text: the only reader and writer of text files and pipes in the toolkit.
 
-A line ends at `\\n` and nowhere else (one `\\r` before it goes), so U+2028, U+0085 or `\\f` inside a sentence never
-shift the lines that follow. Text is UTF-8, and a byte order mark before it is no part of it; bytes that are not UTF-8
-are replaced, and reported with the line number. UTF-16 and files that are not text are refused.
+A line ends at `\\n` alone (one `\\r` before it is dropped), so U+2028, U+0085 or `\\f` inside a sentence never shift
+the lines that follow. Text is UTF-8; a byte order mark is skipped; other bytes are replaced and reported with the
+line number. UTF-16 and files that are not text are refused.
 """
 
 import codecs
@@ -22,12 +22,12 @@ from typing import BinaryIO
 
 from seq2seq.errors import DataError
 
-# What no line of UTF-8 text holds: control characters, line ends of any kind, and what stands for bytes that are none.
+# Never in a line of output: control characters, line ends of any kind, and surrogates for invalid bytes.
 UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 OnInvalid = Callable[[int], None]
 
-# What reading raises where a file, or the gzip stream in it, is damaged.
+# Errors of reading a damaged file or gzip stream.
 DAMAGE = (OSError, EOFError, zlib.error)
 BOM = b"\xef\xbb\xbf"
 GZIP = b"\x1f\x8b"
@@ -46,11 +46,11 @@ _OTHER_BOMS = {
     codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16",
 }  # fmt: skip
 _WITHOUT_BOM = ("UTF-32LE", "UTF-32BE", "UTF-16LE", "UTF-16BE")
-_FEWEST_BYTES = 24  # that show an encoding without a byte order mark; a few control characters can look like anything
+_FEWEST_BYTES = 24  # to recognise an encoding without a byte order mark; fewer can look like anything
 
 
 def open_bytes(path: Path, offset: int = 0, keeps_bom: bool = False) -> BinaryIO:
-    """Open a plain or gzip text file for reading bytes, from the one behind `offset` bytes of text.
+    """Open a plain or gzip text file for reading bytes, after `offset` bytes of (unpacked) text.
 
     Raises:
         DataError: the file is missing, a folder, not readable, or not what `text_bytes` takes.
@@ -72,23 +72,23 @@ def open_bytes(path: Path, offset: int = 0, keeps_bom: bool = False) -> BinaryIO
 
 
 def damaged(path: Path, number: int, error: Exception) -> DataError:
-    """The error for a file that broke off after line `number` with one of DAMAGE."""
+    """The error for a file where reading failed after line `number` with one of DAMAGE."""
     return DataError(f"{path}: damaged after line {number:,} ({error}); fetch or pack the file again")
 
 
 def text_bytes(stream: BinaryIO, name: str, keeps_bom: bool = False) -> BinaryIO:
-    """What follows in a stream as the bytes of a text: unpacked (gzip is known by its first two bytes, not by the name
-    of a file), and without a byte order mark.
+    """The rest of a stream as bytes of text: unpacked (gzip is known by its first two bytes, not by a file name), and
+    without a byte order mark.
 
-    The stream is looked ahead in, never wound back, since it may be a pipe.
+    It may be a pipe: it is peeked, never rewound.
 
     Raises:
-        DataError: it is UTF-16 or UTF-32, or it is no text but a spreadsheet, a PDF or an archive.
+        DataError: it is UTF-16 or UTF-32, or not text but a spreadsheet, a PDF or an archive.
     """
     if not hasattr(stream, "peek"):
         stream = io.BufferedReader(stream)  # type: ignore[type-var]
     if not (start := stream.peek(2)[:2]):
-        return io.BytesIO()  # a terminal would be asked again
+        return io.BytesIO()  # a second read would wait for the terminal again
     if start == GZIP:
         stream = io.BufferedReader(gzip.GzipFile(fileobj=stream))  # type: ignore[type-var]
     head = stream.peek(3)
@@ -100,7 +100,7 @@ def text_bytes(stream: BinaryIO, name: str, keeps_bom: bool = False) -> BinaryIO
 
 
 def _problem(head: bytes) -> str | None:
-    """Why what begins with `head` cannot be read as UTF-8 text; broken characters here and there are no reason."""
+    """Why a file that begins with `head` cannot be read as UTF-8 text; a few invalid bytes are no reason."""
     for magic, problem in _NO_TEXT.items():
         if head.startswith(magic):
             return problem
@@ -111,7 +111,7 @@ def _problem(head: bytes) -> str | None:
 
 
 def _is_in(head: bytes, encoding: str) -> bool:
-    """Whether bytes with zeros among them are text of this encoding, rather than UTF-8 with some zeros in it."""
+    """Whether bytes that include zeros are text of this encoding, rather than UTF-8 that contains zeros."""
     try:
         text = codecs.getincrementaldecoder(encoding)().decode(head)
     except UnicodeDecodeError:
@@ -121,7 +121,7 @@ def _is_in(head: bytes, encoding: str) -> bool:
     if encoding.startswith("UTF-32"):
         return True
     zeros = head[1::2].count(0) if encoding.endswith("LE") else head[::2].count(0)
-    num_control = sum(byte < 32 and byte not in b"\t\n\r" for byte in head)  # high bytes of alphabets are such, too
+    num_control = sum(byte < 32 and byte not in b"\t\n\r" for byte in head)  # such as the high bytes of alphabets
     has_its_lines = 2 * text.count("\n") > head.count(b"\n") and not _is_utf8(head)  # ideographs leave few zeros
     return zeros == head.count(0) and (4 * num_control > len(head) or has_its_lines)
 
@@ -135,10 +135,10 @@ def _is_utf8(head: bytes) -> bool:
 
 
 def read_regular(path: Path, largest: int) -> bytes:
-    """All bytes of a regular file, known to be one before it is read: a pipe would be waited for, a device never end.
+    """All bytes of a regular file; never waits for a pipe or reads a device.
 
     Raises:
-        OSError: it is missing, not readable, no regular file, or larger than `largest` bytes.
+        OSError: it is missing, not readable, not a regular file, or larger than `largest` bytes.
     """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0))
     with open(descriptor, "rb") as file:
@@ -154,7 +154,7 @@ def read_regular(path: Path, largest: int) -> bytes:
 
 
 def decode_line(raw: bytes, number: int, on_invalid: OnInvalid | None = None) -> str:
-    """One raw line as text, without its `\\n` or `\\r\\n`; `on_invalid(number)` is called where UTF-8 was broken."""
+    """One raw line as text, without its `\\n` or `\\r\\n`; `on_invalid(number)` is called for invalid UTF-8."""
     raw = raw.removesuffix(b"\n").removesuffix(b"\r")
     try:
         return raw.decode("utf-8")
@@ -174,7 +174,7 @@ def read_lines(path: Path, on_invalid: OnInvalid | None = None, keeps_bom: bool 
     """The lines of a text file, plain or gzip.
 
     Raises:
-        DataError: the file cannot be read, is no text, or its gzip stream is damaged (the line of the break is named).
+        DataError: the file cannot be read, is not text, or its gzip stream is damaged (the message names the line).
     """
     number = 0
     try:
@@ -187,7 +187,7 @@ def read_lines(path: Path, on_invalid: OnInvalid | None = None, keeps_bom: bool 
 
 @contextlib.contextmanager
 def readable_again(path: Path) -> Iterator[Path]:
-    """`path`, or while the block lasts a copy of what it gives where that is a pipe, which can be read only once."""
+    """`path`, or for a pipe, which can be read only once, a temporary copy of its content."""
     if not path.is_fifo():
         yield path
         return
@@ -199,10 +199,10 @@ def readable_again(path: Path) -> Iterator[Path]:
 
 
 def as_one_line(text: str) -> str:
-    """`text` fit for one line of output: a line feed or carriage return that a model made becomes a space."""
+    """`text` in one line: line feeds and carriage returns become spaces."""
     return text.replace("\r", " ").replace("\n", " ")
 
 
 def shown_name(name: str) -> str:
-    """A file name as text: bytes in it that are no UTF-8, which Python keeps as lone surrogates, become U+FFFD."""
+    """A file name as text: bytes that are not UTF-8, which Python keeps as lone surrogates, become U+FFFD."""
     return re.sub("[\ud800-\udfff]", "\ufffd", name)

@@ -1,6 +1,6 @@
-"""Work on many items by several processes, in order: what tokenising, checking and comparing corpora share.
+"""One function over many items in several processes, in order: used to tokenise, check and compare corpora.
 
-Nothing depends on the number of processes but the time it takes, and items that wait take little memory.
+Results do not depend on the number of processes, and only a few items wait in memory.
 """
 
 import multiprocessing
@@ -23,7 +23,7 @@ ITEMS_AHEAD = 3  # waiting for each process: enough to keep it busy, few enough 
 
 
 def usable_processors() -> int:
-    """Processors that this process may run on."""
+    """CPUs that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -33,8 +33,8 @@ def in_processes(
     """`work(item)` for every item, in their order.
 
     Args:
-        work: sent to each process once; with what it holds it can be pickled.
-        items: sent to a process each; so are the results back.
+        work: sent to each process once, so it can be pickled.
+        items: each is sent to one process, and its result back.
         num_workers: processes; 0 is one per CPU.
         worth_it: with fewer items no process is started.
 
@@ -43,14 +43,13 @@ def in_processes(
     """
     iterator = iter(items)
     workers = num_workers or usable_processors()
-    first = list(islice(iterator, worth_it))
-    if workers == 1 or len(first) < worth_it:
-        return map(work, chain(first, iterator))
-    return _in_pool(work, chain(first, iterator), workers)
+    first = list(islice(iterator, worth_it)) if workers > 1 else []
+    items = chain(first, iterator)
+    return _in_pool(work, items, workers) if first and len(first) == worth_it else map(work, items)
 
 
-def _in_pool(work: Callable[[Item], Result], items: Iterator[Item], workers: int) -> Iterator[Result]:
-    # spawned, not forked: a fork copies the locks of threads (torch's, the prefetcher's) that it does not have
+def _in_pool(work: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
+    # spawned, not forked: a fork copies the locks of threads (torch's, the stream's) without the threads
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(work,))
     waiting: deque[Future[Result]] = deque()
@@ -80,7 +79,7 @@ def _start_worker(work: Callable[[Any], Any]) -> None:
 
 
 def _end_with(parent: multiprocessing.process.BaseProcess) -> None:
-    # a parent that was killed cannot tell its workers to end
+    # a killed parent cannot stop its workers
     parent.join()
     os._exit(1)
 

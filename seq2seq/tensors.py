@@ -5,7 +5,7 @@ under their first name and tied again by the model that reads them.
 """
 
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -51,6 +51,13 @@ def mismatch(expected: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...
         if tuple(tensor.shape) != tuple(shapes[name]):
             return f"tensor {name} has shape {tuple(shapes[name])} where {tuple(tensor.shape)} belongs"
     return None
+
+
+def misfit(make: Callable[[], nn.Module], shapes: Mapping[str, tuple[int, ...]]) -> str | None:
+    """`mismatch` of the module that `make` makes, found before memory is allocated for it."""
+    with torch.device("meta"):
+        outline = make()
+    return mismatch(distinct(outline.state_dict(keep_vars=True)), shapes)
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:

@@ -11,17 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq.config import SourceConfig, TokenizerConfig
-from seq2seq.data.batches import (
-    BatchStream,
-    ClassificationBatches,
-    TranslationBatches,
-    collate_classification,
-    collate_translation,
-    validation_batches,
-)
+from seq2seq.data.collate import collate_classification, collate_translation
 from seq2seq.data.corpus import prepare_corpus, prepare_labelled_corpus
 from seq2seq.data.sampler import TokenBudgetSampler
 from seq2seq.data.sources import open_labelled, open_pairs
+from seq2seq.data.stream import BatchStream, ClassificationBatches, TranslationBatches, validation_batches
 from seq2seq.errors import CheckpointError
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
@@ -291,16 +285,16 @@ def test_the_thread_works_a_bounded_way_ahead_and_ends_when_closed(corpus):
 
     def count(indices, epoch):
         made.append(indices)
-        if len(made) == 6:
+        if len(made) == 5:
             ahead.set()
         return indices
 
     before = threading.active_count()
     stream = make_stream(corpus, count)
     next(stream)
-    assert ahead.wait(10)  # one consumed, four waiting, one in hand
+    assert ahead.wait(10)  # one consumed, four ahead
     assert not threading.Event().wait(0.2)
-    assert len(made) == 6
+    assert len(made) == 5
     stream.close()
     assert threading.active_count() == before
 

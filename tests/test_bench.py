@@ -21,7 +21,7 @@ from seq2seq.bench.measure import Spread, peak_memory, speed_ratio
 from seq2seq.bench.training_peers import HandLoop, MarianLogits, TorchLogits
 from seq2seq.cli import main
 from seq2seq.config import ModelConfig, TrainingConfig
-from seq2seq.data.batches import collate_translation
+from seq2seq.data.collate import collate_translation
 from seq2seq.errors import UserError
 from seq2seq.model.transformer import Transformer
 from seq2seq.training.loss import translation_loss

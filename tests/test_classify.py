@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from seq2seq.cli import main
 from seq2seq.config import Config
-from seq2seq.data.batches import collate_classification
+from seq2seq.data.collate import collate_classification
 from seq2seq.description import ModelDescription
 from seq2seq.errors import ModelError
 from seq2seq.evaluation.classification import classification_report

@@ -11,7 +11,7 @@ import pytest
 
 from seq2seq import processes
 from seq2seq.config import FilterConfig, SourceConfig, TokenizerConfig
-from seq2seq.data import encoding, spans
+from seq2seq.data import building, encoding, text_files
 from seq2seq.data.corpus import prepare_corpus, prepare_labelled_corpus
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import DataError, RunError
@@ -103,8 +103,8 @@ def test_several_sources_are_parts_with_weights_and_share_their_duplicates(tmp_p
 
 
 def test_processes_change_nothing_but_the_time(tmp_path, tokenizers, monkeypatch):
-    monkeypatch.setattr(spans, "SPAN_EXAMPLES", 7)
-    monkeypatch.setattr(encoding, "SPANS_WORTH_A_POOL", 3)
+    monkeypatch.setattr(text_files, "CHUNK_BYTES", 250)
+    monkeypatch.setattr(building, "CHUNKS_WORTH_A_POOL", 3)
     source, target = sentences(200) * 2, sentences(200, 3) * 2
     opened = pairs_source(tmp_path, source, target)
     alone = prepare_corpus([opened], tokenizers, LOOSE, tmp_path / "1", num_workers=1)
@@ -129,8 +129,8 @@ class Shifted(Tokenizer):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_ids_are_those_of_the_tokenizer_not_of_its_model_file(workers, tmp_path, tokenizers, monkeypatch):
-    monkeypatch.setattr(spans, "SPAN_EXAMPLES", 5)
-    monkeypatch.setattr(encoding, "SPANS_WORTH_A_POOL", 3)
+    monkeypatch.setattr(text_files, "CHUNK_BYTES", 250)
+    monkeypatch.setattr(building, "CHUNKS_WORTH_A_POOL", 3)
     shifted = Shifted(tokenizers.source.model_bytes)
     opened = pairs_source(tmp_path, sentences(30), sentences(30, 3))
     pair = TokenizerPair(shifted, tokenizers.target)
@@ -138,10 +138,10 @@ def test_the_ids_are_those_of_the_tokenizer_not_of_its_model_file(workers, tmp_p
     assert corpus.source(20) == [i + 1 for i in tokenizers.source.encode(sentences(30)[20])]
 
 
-def test_the_block_size_changes_nothing(tmp_path, tokenizers, monkeypatch):
+def test_the_chunk_size_changes_nothing(tmp_path, tokenizers, monkeypatch):
     opened = pairs_source(tmp_path, sentences(60) * 2, sentences(60, 3) * 2)
     whole = prepare_corpus([opened], tokenizers, LOOSE, tmp_path / "1")
-    monkeypatch.setattr(spans, "SPAN_BYTES", 100)
+    monkeypatch.setattr(text_files, "CHUNK_BYTES", 100)
     cut = prepare_corpus([opened], tokenizers, LOOSE, tmp_path / "2", num_workers=1)
     assert content(cut) == content(whole)
 

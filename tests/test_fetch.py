@@ -4,8 +4,9 @@ import pytest
 
 import seq2seq.data.fetch as fetching
 from seq2seq.config import SourceConfig
+from seq2seq.data.examples import LabelledText, Pair
 from seq2seq.data.fetch import fetch
-from seq2seq.data.sources import LabelledText, Pair, open_labelled, open_pairs
+from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import DataError
 
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seq2seq.config import FilterConfig
+from seq2seq.data.examples import LabelledText, Pair
 from seq2seq.data.filters import FilterCounts, PairFilter, SeenBefore, example_key
-from seq2seq.data.sources import LabelledText, Pair
 
 
 @pytest.mark.parametrize(

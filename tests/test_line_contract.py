@@ -66,7 +66,7 @@ def models(tmp_path_factory) -> Path:
     pair = TokenizerPair(tokenizer, tokenizer)
     folder = tmp_path_factory.mktemp("models")
     transformer = Transformer(config.model, tokenizer.vocab_size, tokenizer.vocab_size)
-    transformer.output_bias.data[tokenizer.eos_id] = 6.0  # most translations end before their limit
+    transformer.output.bias.data[tokenizer.eos_id] = 6.0  # most translations end before their limit
     save_model(folder / "translate", transformer.state_dict(), ModelDescription.of(config), pair)
     config = Config.model_validate({**common, "task": "classification"})
     classifier = EncoderClassifier(config.model, config.classifier, tokenizer.vocab_size, 3)

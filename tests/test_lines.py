@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq.data.spans import read_together
+from seq2seq.data.text_files import read_together
 from seq2seq.errors import DataError
 from seq2seq.inference.streaming import open_input, read_idle_batches
 from seq2seq.lines import BOM, open_bytes, read_lines
@@ -42,13 +42,14 @@ def test_a_byte_order_mark_is_no_part_of_the_text(write):
 
 
 def test_reading_goes_on_where_it_was_behind_a_byte_order_mark(write, monkeypatch):
-    monkeypatch.setattr("seq2seq.data.spans.SPAN_EXAMPLES", 1)
+    monkeypatch.setattr("seq2seq.data.text_files.CHUNK_BYTES", 1)
     path = write(BOM + TEXT.encode())
-    spans = list(read_together([path], None))
-    for texts, first, _ in spans:
-        assert texts == [LINES[first - 1]]
-    for place in range(len(spans) - 1):
-        assert next(read_together([path], spans[place][2])) == spans[place + 1]
+    chunks = list(read_together([path], None))
+    assert len(chunks) > 2
+    for (text,), first, end in chunks:
+        assert text.split("\n") == LINES[first - 1 : end[0]]
+    for place in range(len(chunks) - 1):
+        assert next(read_together([path], chunks[place][2])) == chunks[place + 1]
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"])

@@ -13,7 +13,7 @@ from foreign_models import LANGUAGES, SOURCE, TARGET, drawn_settings, make_maria
 
 from seq2seq import hub
 from seq2seq.config import SearchConfig
-from seq2seq.data.batches import collate_translation
+from seq2seq.data.collate import collate_translation
 from seq2seq.errors import ModelError
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps

@@ -18,7 +18,7 @@ from wrong_files import save
 
 from seq2seq import memory, runtime
 from seq2seq.config import Config, DataConfig, SourceConfig, TrainingConfig
-from seq2seq.data.batches import collate_translation
+from seq2seq.data.collate import collate_translation
 from seq2seq.inference.classifier import Classifier
 from seq2seq.inference.scorer import Scorer
 from seq2seq.inference.translator import Translator
@@ -65,7 +65,10 @@ def validation(models: Path) -> Work:
         path = models / f"{len(lines)}.tsv"
         path.write_text("sentence\tlabel\n" + "".join(f"{line}\t{len(line) % 2}\n" for line in lines))
         source = SourceConfig(tsv=path)
-        config = Config(task="classification", data=DataConfig(train=source, valid=source, num_workers=1))
+        both = models / "both.tsv"
+        both.write_text("sentence\tlabel\na man\t0\ntwo dogs\t1\n")
+        data = DataConfig(train=SourceConfig(tsv=both), valid=source, num_workers=1)
+        config = Config(task="classification", data=data)
         task = ClassificationTask(Inputs.open(config, models / "cache"), loaded.tokenizers, CPU)
         return list(task.validate(loaded.model).metrics.values())
 

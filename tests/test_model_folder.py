@@ -87,7 +87,7 @@ def test_a_model_comes_back_as_it_was(tmp_path, tokenizer, tied):
     assert all(torch.equal(expected[name], found[name]) for name in expected)
     stored = load_file(tmp_path / "model" / "model.safetensors")
     assert len(stored) == len(distinct(expected))
-    same = loaded.model.output_weight.data_ptr() == loaded.model.decoder.embedding.tokens.weight.data_ptr()
+    same = loaded.model.output.weight.data_ptr() == loaded.model.decoder.embedding.tokens.weight.data_ptr()
     assert same == (tied != "none")
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == [
         "README.md", "config.json", "generation_config.json", "model.safetensors", "source.spm", "target.spm",

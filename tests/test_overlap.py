@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq.data.sources import LabelledText, Pair
+from seq2seq.data.examples import LabelledText, Pair
 from seq2seq.inspection.near_duplicates import NEAR_SIMILARITY, NearDuplicates
 from seq2seq.inspection.overlap import HeldOut, Matches, find_overlap, normalise, overlap_warning, texts_of
 from seq2seq.lines import read_lines
@@ -141,7 +141,7 @@ def test_memory_does_not_grow_with_the_training_corpus():
     code = """
 import resource, random
 from seq2seq.inspection.overlap import find_overlap
-from seq2seq.data.sources import Pair
+from seq2seq.data.examples import Pair
 words = [f"{a}{b}" for a in "abcdefghij" for b in "klmnopqrst"]
 def pairs(count, seed):
     draw = random.Random(seed)

@@ -17,7 +17,7 @@ import pytest
 
 from seq2seq import atomic
 from seq2seq.config import FilterConfig, SourceConfig, TokenizerConfig
-from seq2seq.data import building, corpus, hub, spans
+from seq2seq.data import building, corpus, examples, hub, text_files
 from seq2seq.data.corpus import prepare_corpus, prepare_labelled_corpus
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import DataError
@@ -42,10 +42,10 @@ def tokenizers() -> TokenizerPair:
 
 
 @pytest.fixture(autouse=True)
-def noted_at_every_block(monkeypatch):
+def noted_at_every_chunk(monkeypatch):
     monkeypatch.setattr(building, "NOTE_SECONDS", 0.0)
-    monkeypatch.setattr(spans, "SPAN_EXAMPLES", 20)
-    monkeypatch.setattr(hub, "ROWS_A_BLOCK", 20)
+    monkeypatch.setattr(text_files, "CHUNK_BYTES", 700)
+    monkeypatch.setattr(hub, "CHUNK_ROWS", 20)
 
 
 def write_lines(path, lines, compress=False):
@@ -142,7 +142,7 @@ def killed_at(number, prepare):
 def test_a_kill_at_any_write_costs_nothing_but_time(labelled, tmp_path, tokenizers, caplog, monkeypatch):
     """At every single one in turn: what is there is never taken for whole, and it is finished to the same bytes."""
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(spans, "SPAN_EXAMPLES", 45)
+    monkeypatch.setattr(text_files, "CHUNK_BYTES", 1500)
     if labelled:
         lines = [f"{text}\t{9 - place % 5}" for place, text in enumerate(sentences(60) + sentences(20))]
         sources = [open_labelled(SourceConfig(tsv=write_lines(tmp_path / "x.tsv", ["text\tlabel", *lines])))]
@@ -159,7 +159,7 @@ def test_a_kill_at_any_write_costs_nothing_but_time(labelled, tmp_path, tokenize
     number, cache = 1, tmp_path / "1"
     while killed_at(number, functools.partial(prepare, cache)):
         for folder in whole_folders(cache):  # killed after it was finished
-            assert corpus._read_manifest(folder, folder.name)
+            assert corpus._read_manifest(folder)
         again = prepare(cache)
         assert content(again) == content(expected), f"killed at write {number}"
         assert again.counts == expected.counts
@@ -180,10 +180,10 @@ def test_every_kind_of_source_is_gone_on_with_in_its_middle(kind, tmp_path, toke
     class Stopped(BaseException):
         pass
 
-    def write(builder, block, origin):
+    def write(builder, chunk, origin):
         if builder._progress.counts.total >= 40:
             raise Stopped
-        return plain(builder, block, origin)
+        return plain(builder, chunk, origin)
 
     plain = building.CorpusBuilder._write
     with monkeypatch.context() as patch:
@@ -192,11 +192,8 @@ def test_every_kind_of_source_is_gone_on_with_in_its_middle(kind, tmp_path, toke
             prepare_corpus([open_pairs(config, "en", "de")], tokenizers, LOOSE, tmp_path / "part", num_workers=1)
     assert not whole_folders(tmp_path / "part")
     read = []
-    span_examples = [getattr(spans, name).examples for name in ("PairSpan", "LineSpan", "RowSpan")]
-    for name, examples in zip(("PairSpan", "LineSpan", "RowSpan"), span_examples, strict=True):
-        monkeypatch.setattr(
-            getattr(spans, name), "examples", lambda span, examples=examples: read.append(examples(span)) or read[-1]
-        )
+    parsed = examples.Chunk.examples
+    monkeypatch.setattr(examples.Chunk, "examples", lambda chunk: read.append(parsed(chunk)) or read[-1])
     source = open_pairs(config, "en", "de")
     read.clear()
     again = prepare_corpus([source], tokenizers, LOOSE, tmp_path / "part", num_workers=1)
@@ -245,20 +242,20 @@ SCRIPT = """
 import logging, sys, time
 from pathlib import Path
 from seq2seq.config import FilterConfig, SourceConfig
-from seq2seq.data import building, encoding, spans
+from seq2seq.data import building, text_files
 from seq2seq.data.corpus import prepare_corpus
 from seq2seq.data.sources import open_pairs
 from seq2seq.text.marian_tokenizer import load_tokenizers
 
-def slow(builder, block, origin):
-    plain(builder, block, origin)
+def slow(builder, chunk, origin):
+    plain(builder, chunk, origin)
     print("written", flush=True)
     time.sleep(0.01)
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO)
     folder, workers = Path(sys.argv[1]), int(sys.argv[2])
-    building.NOTE_SECONDS, spans.SPAN_EXAMPLES, encoding.SPANS_WORTH_A_POOL = 0.05, 20, 5
+    building.NOTE_SECONDS, text_files.CHUNK_BYTES, building.CHUNKS_WORTH_A_POOL = 0.05, 700, 5
     plain, building.CorpusBuilder._write = building.CorpusBuilder._write, slow
     source = open_pairs(SourceConfig(source=folder / "train.en", target=folder / "train.de"), "en", "de")
     prepare_corpus([source], load_tokenizers(folder), FilterConfig(max_ratio=100.0), folder / "cache", workers)

@@ -9,7 +9,7 @@ from test_line_contract import NASTY
 
 from seq2seq.cli import main
 from seq2seq.config import Config, DataConfig, ModelConfig, SearchConfig, SourceConfig, TokenizerConfig
-from seq2seq.data.sources import Pair
+from seq2seq.data.examples import Pair
 from seq2seq.description import ModelDescription
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.scorer import Scorer
@@ -49,8 +49,8 @@ def model(tmp_path_factory) -> Path:
     )
     for piece_id, piece in enumerate(tokenizer.pieces(range(tokenizer.vocab_size))):
         # Whole words, so that the text of a translation has the same pieces again, and an end now and then.
-        transformer.output_bias.data[piece_id] = 4.0 if piece.startswith("\u2581") and len(piece) > 2 else -3.0
-    transformer.output_bias.data[tokenizer.eos_id] = 4.5
+        transformer.output.bias.data[piece_id] = 4.0 if piece.startswith("\u2581") and len(piece) > 2 else -3.0
+    transformer.output.bias.data[tokenizer.eos_id] = 4.5
     state = transformer.state_dict()
     folder = tmp_path_factory.mktemp("models") / "best"
     return save_model(folder, state, ModelDescription.of(config), TokenizerPair(tokenizer, tokenizer))

@@ -13,7 +13,7 @@ from torch import Tensor
 from seq2seq.config import SearchConfig
 from seq2seq.search.base import Sentence, normalized_score
 from seq2seq.search.beam import beam_search
-from seq2seq.search.candidates import largest_candidates, most_likely_ids
+from seq2seq.search.candidates import largest_candidates
 from seq2seq.search.greedy import draw_ids, greedy_search, sample_search
 from seq2seq.search.rules import Rules, forbid_repeated_ngrams
 from seq2seq.search.search import search
@@ -278,22 +278,6 @@ def test_largest_candidates_are_the_largest(seed, num_sentences, num_rows, vocab
     for sentence in range(num_sentences):
         chosen = places[sentence][possible[sentence]].tolist()
         assert len(set(chosen)) == len(chosen)
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    seed=st.integers(0, 10**6),
-    num_rows=st.sampled_from([1, 5, 500]),  # few scores, and more than are looked at without blocks
-    vocab_size=st.one_of(st.integers(1, 40), st.integers(900, 1100)),
-    levels=st.sampled_from([3, 10**6]),
-)
-def test_most_likely_ids_have_the_largest_logit(seed, num_rows, vocab_size, levels):
-    generator = torch.Generator().manual_seed(seed)
-    logits = torch.randint(levels, (num_rows, vocab_size), generator=generator).float()
-    logits[torch.rand(logits.shape, generator=generator) < 0.3] = -torch.inf
-    ids = most_likely_ids(logits)
-    assert ((ids >= 0) & (ids < vocab_size)).all()  # even where nothing is possible
-    assert torch.equal(logits.gather(1, ids[:, None]).squeeze(1), logits.amax(1))
 
 
 @pytest.mark.parametrize("renormalize", [False, True])

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 from seq2seq import runtime
 from seq2seq.config import ModelConfig, SearchConfig, TokenizerConfig, TrainingConfig
-from seq2seq.data.batches import collate_translation
+from seq2seq.data.collate import collate_translation
 from seq2seq.errors import UserError
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.model.transformer import Transformer

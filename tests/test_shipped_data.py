@@ -1,4 +1,4 @@
-"""Laws of the corpus in data/: aligned, clean, without overlap, and exactly what its generator writes."""
+"""Laws of the corpora in data/: aligned, clean, without overlap, and exactly what their generator writes."""
 
 import os
 import re
@@ -8,6 +8,10 @@ import unicodedata
 from pathlib import Path
 
 import pytest
+from seq2seq.data.spans import LabelledText, Pair
+
+from seq2seq.inspection.near_duplicates import NearDuplicates
+from seq2seq.inspection.overlap import HeldOut, Matches, normalise, texts_of
 
 DATA = Path(__file__).resolve().parent.parent / "data"
 SPLITS = ("train", "valid", "test")
@@ -45,6 +49,30 @@ def test_both_sides_have_as_many_lines_as_promised():
 def test_no_sentence_comes_twice_in_any_split(language):
     everything = [line for split in SPLITS for line in lines_of(f"phrasebook/{split}.{language}")]
     assert len(set(everything)) == len(everything)
+
+
+@pytest.mark.parametrize("corpus", ["phrasebook", "reviews"])
+def test_no_split_overlaps_with_another(corpus):
+    """No pair, no side and no near-duplicate is shared, so that training on them starts without a warning."""
+    if corpus == "phrasebook":
+        examples = {
+            split: [
+                Pair(*pair)
+                for pair in zip(*(lines_of(f"phrasebook/{split}.{language}") for language in LANGUAGES), strict=True)
+            ]
+            for split in SPLITS
+        }
+    else:
+        examples = {split: [LabelledText(*row) for row in reviews_of(split)] for split in SPLITS}
+    for split, held_out in (("train", ("valid", "test")), ("valid", ("test",))):
+        sets = HeldOut({name: examples[name] for name in held_out})
+        near_duplicates = NearDuplicates(sets, examples["train"][:8192])
+        matches = Matches()
+        for number, example in enumerate(examples[split], start=1):
+            texts = texts_of(example)
+            for finder in (sets, near_duplicates):
+                matches.add(finder.matches(number, texts, tuple(map(normalise, texts))))
+        assert not list(matches)
 
 
 @pytest.mark.parametrize("name", CORPUS_FILES)
@@ -101,12 +129,12 @@ def test_held_out_words_are_known_from_train():
 def test_regeneration_is_the_identity(tmp_path):
     """Whatever the hash seed, the generator writes the committed bytes."""
     environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONUTF8": "0"}
-    command = [sys.executable, "-B", str(DATA / "generate.py"), str(tmp_path)]
+    command = [sys.executable, "-B", str(DATA / "make" / "generate.py"), str(tmp_path)]
     subprocess.run(command, check=True, env=environment, timeout=120)
     written = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert written == set(CORPUS_FILES)
     for name in CORPUS_FILES:
-        assert (tmp_path / name).read_bytes() == (DATA / name).read_bytes(), f"{name}: run python data/generate.py"
+        assert (tmp_path / name).read_bytes() == (DATA / name).read_bytes(), f"{name}: run python data/make/generate.py"
 
 
 def test_the_corpus_stays_small():

@@ -9,7 +9,8 @@ import logging
 import pytest
 
 from seq2seq.config import SourceConfig
-from seq2seq.data.sources import LabelledText, Pair, Source, open_labelled, open_pairs
+from seq2seq.data.examples import LabelledText, Pair, Source
+from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import DataError
 from seq2seq.lines import read_lines
 

@@ -84,7 +84,7 @@ def test_a_row_of_padding_alone_stays_finite():
 @pytest.mark.parametrize(("tied", "storages"), [("none", 3), ("decoder", 2), ("all", 1)])
 def test_tied_embeddings_are_one_storage(tied, storages):
     model = build(tied_embeddings=tied)
-    matrices = (model.encoder.embedding.tokens.weight, model.decoder.embedding.tokens.weight, model.output_weight)
+    matrices = (model.encoder.embedding.tokens.weight, model.decoder.embedding.tokens.weight, model.output.weight)
     assert len({matrix.data_ptr() for matrix in matrices}) == storages
     count = sum(parameter.numel() for parameter in model.parameters())
     assert (

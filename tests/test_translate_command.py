@@ -41,7 +41,7 @@ def model(tmp_path_factory) -> Path:
         search=SearchConfig(max_length_ratio=1.0, max_length_offset=2),
     )
     with torch.no_grad():
-        transformer.output_weight.mul_(3)  # an untrained model is nearly indifferent: its choices would be coin tosses
+        transformer.output.weight.mul_(3)  # an untrained model is nearly indifferent: its choices would be coin tosses
     folder = tmp_path_factory.mktemp("models") / "best"
     return save_model(
         folder, transformer.state_dict(), ModelDescription.of(config), TokenizerPair(tokenizer, tokenizer)

@@ -100,7 +100,7 @@ def make_transformer(tokenizers: TokenizerPair, seed: int = 0, **shape) -> Trans
     config = ModelConfig(**{"preset": "tiny", "d_model": 32, "d_ff": 64, "max_length": 64, **shape})
     model = Transformer(config, tokenizers.source.vocab_size, tokenizers.target.vocab_size).eval()
     with torch.no_grad():
-        model.output_weight.mul_(3)  # an untrained model is nearly indifferent: its choices would be coin tosses
+        model.output.weight.mul_(3)  # an untrained model is nearly indifferent: its choices would be coin tosses
     return model
 
 

@@ -17,7 +17,7 @@ import torch
 from test_train import WORDS, sentences
 
 from seq2seq.cli import main
-from seq2seq.data.batches import BatchStream
+from seq2seq.data.stream import BatchStream
 from seq2seq.tensors import read_tensors
 from seq2seq.training import snapshots
 from seq2seq.training.optim import ExponentialMovingAverage

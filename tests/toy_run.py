@@ -18,8 +18,8 @@ from torch import Tensor, nn
 
 from seq2seq import atomic, runtime
 from seq2seq.config import TrainingConfig
-from seq2seq.data.batches import BatchStream
 from seq2seq.data.sampler import TokenBudgetSampler
+from seq2seq.data.stream import BatchStream
 from seq2seq.tensors import write_tensors
 from seq2seq.training.loss import LossSum
 from seq2seq.training.state import Sample, Validation

@@ -21,6 +21,7 @@ DATA = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(DATA.parent))  # the package, installed or not
 
 from seq2seq.data.spans import Example, LabelledText, Pair  # noqa: E402
+
 from seq2seq.inspection.near_duplicates import NearDuplicates  # noqa: E402
 from seq2seq.inspection.overlap import HeldOut, normalise, texts_of  # noqa: E402
 

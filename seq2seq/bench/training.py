@@ -21,7 +21,8 @@ from seq2seq.bench.measure import MATMUL_SIZES, Spread, matmul_rate, peak_memory
 from seq2seq.bench.report import Column, LeftOut, Report, machine, rounds_of
 from seq2seq.bench.training_peers import PEERS, open_training_peer
 from seq2seq.config import Config, ModelConfig, TrainingConfig
-from seq2seq.data.batches import BatchStream, TranslationBatch
+from seq2seq.data.collate import TranslationBatch
+from seq2seq.data.stream import BatchStream
 from seq2seq.errors import UserError
 from seq2seq.runtime import Runtime
 from seq2seq.tasks.inputs import Inputs

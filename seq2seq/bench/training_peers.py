@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seq2seq.config import ModelConfig, TrainingConfig
-from seq2seq.data.batches import TranslationBatch
+from seq2seq.data.collate import TranslationBatch
 from seq2seq.errors import MissingDependency, UserError
 from seq2seq.interop.marian_settings import SpecialIds, model_values
 from seq2seq.model.positions import sinusoids

@@ -136,8 +136,8 @@ def _from_files(files: Sequence[Path], source_language: str | None, target_langu
 def _columns_of(path: Path, kind: str) -> "tuple[SourceConfig, tuple[str, str] | None]":
     """How one file is read whose columns were not named: labelled texts if it says so, else its first two columns."""
     from seq2seq.config import SourceConfig
-    from seq2seq.data.sources import LABEL_COLUMN, NESTED, TEXT_COLUMNS
-    from seq2seq.data.tables import LABEL_WORDS, header, looks_like_header
+    from seq2seq.data.columns import LABEL_COLUMN, LABEL_WORDS, NESTED, TEXT_COLUMNS, looks_like_header
+    from seq2seq.data.tables import header
 
     if kind != ".jsonl":
         names = header(path)

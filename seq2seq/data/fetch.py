@@ -1,19 +1,19 @@
 """Public corpora by name: read through `datasets`, written as plain files under the names that the configs read.
 
-`s2s fetch` calls `fetch`. The folder comes into being whole or not at all, and one that is there is never overwritten.
+`s2s fetch` calls `fetch`. The folder appears complete or not at all, and an existing one is never overwritten.
 """
 
 import contextlib
 import filecmp
 import hashlib
 import tempfile
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
 from seq2seq import atomic
-from seq2seq.data.hub import dataset_columns, dataset_rows, open_dataset
+from seq2seq.data.hub import dataset_chunks, dataset_columns, open_dataset
 from seq2seq.errors import DataError, RunError, did_you_mean
 from seq2seq.lines import as_one_line
 
@@ -27,7 +27,7 @@ class PublicCorpus:
     columns: dict[str, str]  # file suffix (a language), or column of the TSV -> column of the dataset
     splits: dict[str, str]  # file stem -> split of the dataset
     tsv: bool = False
-    held_out: dict[str, int] | None = None  # file stem -> how many in 1,000 go there, for a corpus with one split
+    held_out: dict[str, int] = field(default_factory=dict)  # file stem -> examples in 1,000, from the only split
 
 
 ENGLISH_GERMAN = {"en": "en", "de": "de"}
@@ -54,7 +54,7 @@ CORPORA = {
 
 
 def fetch(name: str, destination: Path, dataset_path: str | None = None) -> list[Path]:
-    """Bring the corpus `name` into the folder `destination` and return its files.
+    """Write the corpus `name` into the folder `destination` and return its files.
 
     `dataset_path` names the dataset to read instead: a local folder, or another dataset of the hub, with the same
     columns and splits. A folder that already holds the same files is left as it is.
@@ -83,52 +83,45 @@ def fetch(name: str, destination: Path, dataset_path: str | None = None) -> list
 
 def _write(corpus: PublicCorpus, folder: Path, dataset_path: str | None) -> list[str]:
     """Write the files of a corpus; returns their names."""
-    names: list[str] = []
+    suffixes, names = ["tsv"] if corpus.tsv else list(corpus.columns), []
     for stem, split in corpus.splits.items():
-        rows = _rows(corpus, split, dataset_path)
-        names += _write_tsv(corpus, folder, stem, rows) if corpus.tsv else _write_texts(corpus, folder, stem, rows)
+        stems = [stem, *corpus.held_out]
+        names += [f"{part}.{suffix}" for part in stems for suffix in suffixes]
+        with contextlib.ExitStack() as stack:
+            files = {
+                part: [stack.enter_context(_text_file(folder / f"{part}.{suffix}")) for suffix in suffixes]
+                for part in stems
+            }
+            if corpus.tsv:
+                files[stem][0].write("\t".join(corpus.columns) + "\n")
+            for values in _rows(corpus, split, dataset_path):
+                part = _part_of(values[0], stem, corpus.held_out)
+                texts = ["\t".join(value.replace("\t", " ") for value in values)] if corpus.tsv else values
+                for file, text in zip(files[part], texts, strict=True):
+                    file.write(text + "\n")
     return names
 
 
 def _rows(corpus: PublicCorpus, split: str, dataset_path: str | None) -> Iterator[list[str]]:
     dataset = open_dataset(dataset_path or corpus.hub, corpus.subset if dataset_path is None else None, split)
     origin, present = f"{dataset_path or corpus.hub} ({split})", dataset_columns(dataset)
-    for column in corpus.columns.values():
+    wanted = list(corpus.columns.values())
+    for column in wanted:
         if column not in present:
             raise DataError(f"{origin}: no column {column!r}; it has {', '.join(present)}")
-    for values in dataset_rows(dataset, list(corpus.columns.values()), origin, label_names=False):
-        yield [as_one_line(str(value)) for value in values]
+    for columns, _ in dataset_chunks(dataset, wanted, origin, label_names=False):
+        for values in zip(*columns, strict=True):
+            yield [as_one_line(str(value)) for value in values]
 
 
-def _write_texts(corpus: PublicCorpus, folder: Path, stem: str, rows: Iterable[list[str]]) -> list[str]:
-    stems = [stem, *(corpus.held_out or {})]
-    with contextlib.ExitStack() as stack:
-        files = {
-            part: [stack.enter_context(_text_file(folder / f"{part}.{suffix}")) for suffix in corpus.columns]
-            for part in stems
-        }
-        for values in rows:
-            for file, value in zip(files[_part_of(values[0], stem, corpus.held_out)], values, strict=True):
-                file.write(value + "\n")
-    return [f"{part}.{suffix}" for part in stems for suffix in corpus.columns]
-
-
-def _write_tsv(corpus: PublicCorpus, folder: Path, stem: str, rows: Iterable[list[str]]) -> list[str]:
-    with _text_file(folder / f"{stem}.tsv") as file:
-        file.write("\t".join(corpus.columns) + "\n")
-        for values in rows:
-            file.write("\t".join(value.replace("\t", " ") for value in values) + "\n")
-    return [f"{stem}.tsv"]
-
-
-def _part_of(sentence: str, stem: str, held_out: dict[str, int] | None) -> str:
-    """Where a pair goes, decided by its first side alone, so that no sentence stands in two parts."""
+def _part_of(sentence: str, stem: str, held_out: Mapping[str, int]) -> str:
+    """The part of a pair, decided by its first side alone, so that no sentence is in two parts."""
     key = " ".join(sentence.lower().split()).encode("utf-8", "replace")
-    place = int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little") % 1000
-    for part, share in (held_out or {}).items():
-        if place < share:
+    number = int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little") % 1000
+    for part, share in held_out.items():
+        if number < share:
             return part
-        place -= share
+        number -= share
     return stem
 
 

@@ -1,7 +1,7 @@
 """What is known of a file's content: its SHA-256 and its number of lines.
 
-Sources ask when they are opened. A large file is read for it once: the answer is kept in the cache of corpora for as
-long as the file system says that nobody has written to the file.
+Sources ask when they are opened. A large file is read once for it: the answer stays in the cache of corpora while the
+file system reports no change of the file.
 """
 
 import contextlib
@@ -11,14 +11,15 @@ import os
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from seq2seq import atomic
 from seq2seq.errors import DataError
 from seq2seq.lines import DAMAGE, damaged, open_bytes
 
-BLOCK = 1 << 20
-MEMORY = "files"  # folder of the cache
-# Clocks of file systems move in steps: a file that was just written may change once more and look the same.
+READ_BYTES = 1 << 20
+CACHE_FOLDER = "files"
+# The clocks of file systems are coarse: a file that was just written may change again and keep its times.
 SETTLED_SECONDS = 2.0
 
 
@@ -29,45 +30,56 @@ class FileFacts:
     sha256: str
     lines: int
     state: list[int]
-    """Device, inode, size, and the times of the last change of content and of anything, in nanoseconds.
+    """Device, inode, size, and in nanoseconds the times of the last change of content (mtime) and of anything (ctime).
 
-    No program can set the last one: a file that is written, replaced or copied over differs in it.
+    No program can set ctime: it differs after every write, replacement or copy.
     """
 
 
 def file_facts(path: Path, cache: Path | None = None, is_text: bool = True) -> FileFacts:
-    """The facts of `path`, remembered in the folder `cache` if there is one; of several processes one reads the file.
+    """The facts of `path`, kept in the folder `cache` if there is one; of several processes only one reads the file.
 
-    Only of a text the lines are counted.
+    Lines are counted where the file `is_text`.
 
     Raises:
-        DataError: the file cannot be read, its gzip stream is damaged, or what should be text is none.
+        DataError: the file cannot be read, its gzip stream is damaged, or it should be text and is not.
     """
     if cache is None:
         return _read(path, is_text)
     key = os.fsencode(path.resolve()) + b"\0" * (not is_text)
-    note = cache / MEMORY / f"{hashlib.sha256(key).hexdigest()[:32]}.json"
-    with atomic.locked_if_possible(note.with_suffix(".lock")):  # the ranks of a run wait for the first
-        facts = _remembered(note)
-        if facts is None or not is_unchanged(path, facts):
-            settled = time.time() - SETTLED_SECONDS
-            facts = _read(path, is_text)
-            if max(facts.state[-2:]) < settled * 1e9:
-                with contextlib.suppress(OSError):  # a cache that cannot be written is the corpus's to report
-                    atomic.write_file(note, json.dumps(asdict(facts)).encode())
+    cached = cache / CACHE_FOLDER / f"{hashlib.sha256(key).hexdigest()[:32]}.json"
+    with atomic.locked_if_possible(cached.with_suffix(".lock")):  # the ranks of a run wait for the first
+        with contextlib.suppress(OSError, ValueError, TypeError):  # without a valid entry the file is read again
+            facts = FileFacts(**json.loads(cached.read_bytes()))
+            if facts.state == _state(path):
+                return facts
+        settled = time.time() - SETTLED_SECONDS
+        facts = _read(path, is_text)
+        if max(facts.state[-2:]) < settled * 1e9:
+            with contextlib.suppress(OSError):  # a cache that cannot be written is reported where the corpus is built
+                atomic.write_file(cached, json.dumps(asdict(facts)).encode())
     return facts
 
 
-def is_unchanged(path: Path, facts: FileFacts) -> bool:
-    """Whether the file is still the one that was read, as far as the file system knows."""
-    return _state(path) == facts.state
+def check_unchanged(path: Path, facts: FileFacts) -> None:
+    """Compare a file with its state when it was read.
+
+    Raises:
+        DataError: the file system reports a change.
+    """
+    if _state(path) != facts.state:
+        raise DataError(f"{path}: changed while it was read; start again when it is complete")
+
+
+def combined_fingerprint(*parts: Any) -> str:
+    """Of values whose `repr` says all about them."""
+    return hashlib.sha256(repr(parts).encode("utf-8", "backslashreplace")).hexdigest()
 
 
 def _read(path: Path, is_text: bool) -> FileFacts:
     state = _state(path)
     facts = FileFacts(_hash(path), _count_lines(path) if is_text else 0, state)
-    if not is_unchanged(path, facts):
-        raise DataError(f"{path}: changed while it was read; start again when it is complete")
+    check_unchanged(path, facts)
     return facts
 
 
@@ -88,20 +100,13 @@ def _hash(path: Path) -> str:
 
 
 def _count_lines(path: Path) -> int:
-    """Lines of a file as `read_lines` gives them, many times faster."""
+    """As many as `read_lines` gives, many times faster."""
     count, last = 0, b"\n"
     try:
         with open_bytes(path) as stream:
-            while block := stream.read(BLOCK):
+            while block := stream.read(READ_BYTES):
                 count += block.count(b"\n")
                 last = block[-1:]
     except DAMAGE as error:
         raise damaged(path, count, error) from error
     return count + (last != b"\n")
-
-
-def _remembered(note: Path) -> FileFacts | None:
-    try:
-        return FileFacts(**json.loads(note.read_bytes()))
-    except (OSError, ValueError, TypeError):
-        return None  # the file is read again

@@ -1,17 +1,20 @@
-"""Which examples are left out of training: rules over the text and over its length in pieces, each counting its drops.
+"""Which examples are left out of training: rules for the text and for its length in pieces, with counts of drops.
 
-`corpus` applies a filter while it tokenises (in several processes, so everything here can be sent to one), and its
-counts are shown to the user and kept with the corpus.
+`encoding` applies a filter in worker processes, so everything here can be pickled; the counts are shown to the user
+and kept with the corpus.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
 from seq2seq.config import FilterConfig
-from seq2seq.data.sources import LabelledText, Pair
+from seq2seq.data.examples import Example, LabelledText, Pair
+
+Item = TypeVar("Item")
 
 # Below this many pieces a ratio says little: "Yes ." may well be three words in another language.
 RATIO_FROM = 10
@@ -29,8 +32,18 @@ class FilterCounts:
         if count:
             self.dropped[rule] = self.dropped.get(rule, 0) + count
 
+    def keep(self, items: Iterable[Item], rules: Iterable[str | None]) -> list[Item]:
+        """The items without a rule that drops them; counts the others."""
+        kept = []
+        for item, rule in zip(items, rules, strict=False):
+            if rule is None:
+                kept.append(item)
+            else:
+                self.drop(rule)
+        return kept
+
     def add(self, other: "FilterCounts") -> None:
-        """Add the counts of another part of the corpus."""
+        """Add the counts of another chunk of the corpus."""
         self.kept += other.kept
         for rule, count in other.dropped.items():
             self.drop(rule, count)
@@ -47,7 +60,7 @@ class FilterCounts:
 
 @dataclass(frozen=True)
 class PairFilter:
-    """The rules of a `FilterConfig`, for sentence pairs and labelled texts alike.
+    """The rules of a `FilterConfig`, for sentence pairs and labelled texts.
 
     The rules are tried in the order empty, copy, length, ratio, duplicate, and the first that holds is counted. All but
     the last look at one example; duplicates are found by `SeenBefore`, in the order of the corpus.
@@ -55,7 +68,7 @@ class PairFilter:
 
     config: FilterConfig
 
-    def rejects_text(self, example: Pair | LabelledText) -> str | None:
+    def rejects_text(self, example: Example) -> str | None:
         """The rule by which the text alone is dropped, or None."""
         if isinstance(example, LabelledText):
             return None if example.text.strip() else "empty"
@@ -73,8 +86,8 @@ class PairFilter:
         return "ratio" if longer > RATIO_FROM and longer > self.config.max_ratio * shorter else None
 
 
-def example_key(example: Pair | LabelledText) -> int:
-    """64 bits that tell examples apart.
+def example_key(example: Example) -> int:
+    """64 bits of a hash, as identity of an example.
 
     Among 10 million different ones, two have the same key with a chance of 1 in 300,000.
     """
@@ -90,24 +103,17 @@ class SeenBefore:
         self._runs: list[np.ndarray] = []  # sorted, each more than twice as long as the next
 
     def first_time(self, keys: Sequence[int] | np.ndarray) -> np.ndarray:
-        """True where a key comes for the first time, here and in all calls before; remembers all of them."""
+        """True where a key is new, among these keys and all earlier ones; adds all of them."""
         keys = np.asarray(keys, dtype=np.uint64)
         is_new = np.zeros(len(keys), dtype=bool)
-        unique, first_places = np.unique(keys, return_index=True)
-        is_new[first_places] = True
+        unique, first_indices = np.unique(keys, return_index=True)
+        is_new[first_indices] = True
         for run in self._runs:
-            is_new &= ~_contains(run, keys)
-        self._remember(unique[is_new[first_places]])
-        return is_new
-
-    def _remember(self, run: np.ndarray) -> None:
+            is_new &= run[np.minimum(np.searchsorted(run, keys), len(run) - 1)] != keys
+        run = unique[is_new[first_indices]]
         while self._runs and 2 * len(run) >= len(self._runs[-1]):
             run = np.concatenate([self._runs.pop(), run])
-            run.sort(kind="stable")  # two sorted halves are merged, not sorted anew
-        self._runs.append(run)
-
-
-def _contains(run: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    if len(run) == 0:
-        return np.zeros(len(keys), dtype=bool)
-    return run[np.minimum(np.searchsorted(run, keys), len(run) - 1)] == keys
+            run.sort(kind="stable")  # merges two sorted halves
+        if len(run):
+            self._runs.append(run)
+        return is_new

@@ -1,21 +1,50 @@
-"""Datasets through the `datasets` package: opened by hub name or from a local folder, read in blocks.
+"""Datasets through the `datasets` package: opened by hub name or from a local folder, read some rows at a time.
 
-`sources` and `fetch` read them; every failure of the package becomes one line that names the dataset and the remedy.
+`sources` and `fetch` read them; every failure of the package becomes one line with the dataset and the remedy.
 """
 
 import contextlib
+import functools
 import hashlib
 import logging
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from seq2seq.data.file_facts import file_facts
+from seq2seq.config import SourceConfig
+from seq2seq.data.columns import NESTED, Columns, flattened
+from seq2seq.data.examples import Chunk, Example, Position, Source
+from seq2seq.data.file_facts import combined_fingerprint, file_facts
 from seq2seq.errors import DataError, did_you_mean
 
-ROWS_A_BLOCK = 4000
-NESTED = "translation"
+CHUNK_ROWS = 4000
+
+
+class HubSource(Source):
+    """A dataset by hub name or from a local folder; a stream is read shard after shard."""
+
+    def __init__(self, config: SourceConfig, columns: Columns, cache: Path | None):
+        self._config, self._columns = config, columns
+        dataset = self._open()
+        self.name, self.weight = f"{config.hub} ({config.split})", config.weight
+        self._names = columns.choose(dataset_columns(dataset), self.name)
+        self.size = None if config.streaming else len(dataset)
+        origin = (config.hub, config.subset, config.split)
+        content = _fingerprint(dataset, str(config.hub), cache)
+        self.fingerprint = combined_fingerprint("hub", origin, self._names, content)
+
+    def chunks(self, start: Position = None) -> Iterator[Chunk]:
+        """Some rows at a time."""
+        number, place = start or (0, None)
+        parse = functools.partial(_parse_rows, self._columns, self._names, self.name)
+        for values, end in dataset_chunks(self._open(), self._names, self.name, place):
+            first, number = number + 1, number + len(values[0])
+            yield Chunk(values, first, parse, [number, end])
+
+    def _open(self) -> Any:
+        config = self._config
+        return open_dataset(str(config.hub), config.subset, config.split, config.streaming)
 
 
 def open_dataset(name: str, subset: str | None, split: str, streaming: bool = False) -> Any:
@@ -24,102 +53,92 @@ def open_dataset(name: str, subset: str | None, split: str, streaming: bool = Fa
     Raises:
         DataError: it cannot be reached, is not a dataset, or has no such subset or split.
     """
+    import datasets
+
     folder = Path(name).expanduser()
     try:
+        if any((folder / file).exists() for file in ("dataset_dict.json", "state.json")):
+            return _load_saved(folder, split, streaming)
         if folder.is_dir():
-            return _open_folder(folder, subset, split, streaming)
-        return _load(name, subset, split, streaming)
+            name = str(folder)
+            if not any(entry.is_file() and not entry.name.startswith(".") for entry in folder.rglob("*")):
+                raise DataError(f"{folder}: an empty folder, not a dataset")
+        with _quiet(datasets):
+            return datasets.load_dataset(name, subset, split=split, streaming=streaming)
     except DataError:
         raise
-    except Exception as error:  # the package raises many kinds, from its own to pyarrow's
+    except Exception as error:  # the package raises many kinds, its own and pyarrow's
         raise DataError(_describe(error, name, subset, split)) from error
 
 
 def dataset_columns(dataset: Any) -> list[str]:
-    """Names of the columns, those inside `translation` among them."""
+    """Names of the columns, including those inside `translation`."""
     features = dataset.features
-    if features is None:  # a stream tells its columns with its first row
-        return list(_flat(next(iter(dataset.take(1)), {})))
+    if features is None:  # the columns of a stream are known with its first row
+        return list(flattened(next(iter(dataset.take(1)), {})))
     inner = features.get(NESTED)
     languages = getattr(inner, "languages", None) or (list(inner) if isinstance(inner, dict) else [])
     return [*features, *languages]
 
 
-def dataset_blocks(
-    dataset: Any, names: Sequence[str], origin: str, start: Any = None, label_names: bool = True
-) -> Iterator[tuple[tuple[list[Any], ...], Any]]:
-    """The values of columns `names`, some rows at a time, each with the place behind them, where `start` goes on.
+def dataset_chunks(
+    dataset: Any, names: Sequence[str], origin: str, start: Position = None, label_names: bool = True
+) -> Iterator[tuple[tuple[list[Any], ...], Position]]:
+    """The values of columns `names`, some rows at a time, each with its end position.
 
-    A class label is its name, or its number without `label_names`. The place in a stream is the shard and what was read
-    of it, so that shards before it are not fetched again.
+    A class label is its name, or its number without `label_names`. The position in a stream is the shard and how much
+    of it was read, so that earlier shards are not fetched again.
 
     Raises:
-        DataError: a row has no label (the hidden test sets of the hub have -1), or the data cannot be read on.
+        DataError: a row has no label (hidden test sets have -1), or reading fails.
     """
-    readers = [_reader(dataset, name, origin, label_names) for name in names]
+    is_stream, position = hasattr(dataset, "state_dict"), start or 0
     try:
-        for block, place in _blocks(dataset, start):
-            yield tuple(read(_column(block, name)) for name, read in zip(names, readers, strict=True)), place
+        if not is_stream:
+            dataset = dataset.select(range(position, len(dataset)))
+        elif start is not None:
+            dataset.load_state_dict(start)
+        for rows in dataset.iter(batch_size=CHUNK_ROWS):
+            columns = tuple(_values(dataset, rows, name, origin, label_names) for name in names)
+            position = dataset.state_dict() if is_stream else position + CHUNK_ROWS
+            yield columns, position
     except DataError:
         raise
     except Exception as error:  # see open_dataset
         raise DataError(f"{origin}: cannot be read on ({_one_line(error)}); fetch the dataset again") from error
 
 
-def dataset_rows(dataset: Any, names: Sequence[str], origin: str, label_names: bool = True) -> Iterator[tuple]:
-    """`dataset_blocks` row by row."""
-    for columns, _ in dataset_blocks(dataset, names, origin, label_names=label_names):
-        yield from zip(*columns, strict=True)
+def _values(dataset: Any, rows: dict[str, list[Any]], name: str, origin: str, label_names: bool) -> list[Any]:
+    values = rows[name] if name in rows else [(row or {}).get(name) for row in rows[NESTED]]
+    feature = (dataset.features or {}).get(name)
+    if not hasattr(feature, "int2str"):
+        return values
+    if any(value is None or value < 0 for value in values):
+        raise DataError(f"{origin}: has examples without a label; use another split, such as validation")
+    return [feature.int2str(value) for value in values] if label_names else values
 
 
-def dataset_fingerprint(dataset: Any, name: str, cache: Path | None = None) -> str:
-    """Changes with the content of a local folder, or with the version of a hub dataset.
-
-    What has to be known of large files is kept in the folder `cache`.
-    """
-    folder = Path(name).expanduser()
-    if folder.is_dir():
-        return _folder_hash(folder, cache)
-    sizes = {split: info.num_examples for split, info in (dataset.info.splits or {}).items()}
-    return repr((str(dataset.info.version), sizes, sorted(dataset.info.download_checksums or {})))
+def _parse_rows(
+    columns: Columns, names: Sequence[str], origin: str, values: tuple[list[Any], ...], first: int
+) -> list[Example]:
+    rows = enumerate(zip(*values, strict=True), start=first)
+    return [columns.example(names, row, f"{origin}: row {number}") for number, row in rows]
 
 
-def _blocks(dataset: Any, start: Any) -> Iterator[tuple[dict[str, list[Any]], Any]]:
-    if hasattr(dataset, "state_dict"):
-        if start is not None:
-            dataset.load_state_dict(start)
-        for block in dataset.iter(batch_size=ROWS_A_BLOCK):
-            yield block, dataset.state_dict()
-    else:
-        for row in range(start or 0, len(dataset), ROWS_A_BLOCK):
-            yield dataset[row : row + ROWS_A_BLOCK], row + ROWS_A_BLOCK
-
-
-def _open_folder(folder: Path, subset: str | None, split: str, streaming: bool) -> Any:
+def _load_saved(folder: Path, split: str, streaming: bool) -> Any:
     import datasets
 
-    if (folder / "dataset_dict.json").exists() or (folder / "state.json").exists():
-        saved = datasets.load_from_disk(str(folder))
-        if isinstance(saved, datasets.DatasetDict):
-            if split not in saved:
-                raise DataError(f"{folder}: no split {split!r}; it has {', '.join(saved)}{did_you_mean(split, saved)}")
-            saved = saved[split]
-        return saved.to_iterable_dataset() if streaming else saved
-    if not any(entry.is_file() and not entry.name.startswith(".") for entry in folder.rglob("*")):
-        raise DataError(f"{folder}: an empty folder, not a dataset")
-    return _load(str(folder), subset, split, streaming)
-
-
-def _load(name: str, subset: str | None, split: str, streaming: bool) -> Any:
-    import datasets
-
-    with _quiet(datasets):
-        return datasets.load_dataset(name, subset, split=split, streaming=streaming)
+    saved = datasets.load_from_disk(str(folder))
+    if isinstance(saved, datasets.DatasetDict):
+        if split not in saved:
+            raise DataError(f"{folder}: no split {split!r}; it has {', '.join(saved)}{did_you_mean(split, saved)}")
+        saved = saved[split]
+    return saved.to_iterable_dataset() if streaming else saved
 
 
 @contextlib.contextmanager
 def _quiet(datasets: Any) -> Iterator[None]:
-    """Keep bars off what is not a terminal, and the retries of an unreachable hub to ourselves."""
+    """Silence progress bars outside terminals, and warnings of retries."""
     hub_logger = logging.getLogger("huggingface_hub")
     level, hide_bars = hub_logger.level, not sys.stderr.isatty() and not datasets.are_progress_bars_disabled()
     hub_logger.setLevel(logging.ERROR)
@@ -144,30 +163,12 @@ def _describe(error: Exception, name: str, subset: str | None, split: str) -> st
     return f"{asked}: {_one_line(error)}"
 
 
-def _reader(dataset: Any, name: str, origin: str, label_names: bool) -> Callable[[list[Any]], list[Any]]:
-    """What turns the stored values of column `name` into those that are read."""
-    feature = (dataset.features or {}).get(name)
-    if not hasattr(feature, "int2str"):
-        return lambda values: values
-
-    def read_labels(values: list[int | None]) -> list[str | int]:
-        if any(value is None or value < 0 for value in values):
-            raise DataError(f"{origin}: has examples without a label; use another split, such as validation")
-        return [feature.int2str(value) if label_names else value for value in values]
-
-    return read_labels
-
-
-def _column(block: dict[str, list[Any]], name: str) -> list[Any]:
-    return block[name] if name in block else [(row or {}).get(name) for row in block[NESTED]]
-
-
-def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    inner = row.get(NESTED)
-    return {**row, **inner} if isinstance(inner, dict) else row
-
-
-def _folder_hash(folder: Path, cache: Path | None) -> str:
+def _fingerprint(dataset: Any, name: str, cache: Path | None) -> str:
+    """Changes with the content of a local folder, or with the version of a hub dataset."""
+    folder = Path(name).expanduser()
+    if not folder.is_dir():
+        sizes = {split: info.num_examples for split, info in (dataset.info.splits or {}).items()}
+        return repr((str(dataset.info.version), sizes, sorted(dataset.info.download_checksums or {})))
     digest = hashlib.sha256()
     for path in sorted(entry for entry in folder.rglob("*") if entry.is_file()):
         digest.update(str(path.relative_to(folder)).encode("utf-8", "surrogateescape") + b"\0")

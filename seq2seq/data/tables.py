@@ -1,9 +1,10 @@
-"""Tables in text files: how a line becomes fields, and whether the first line names the columns.
+"""Sources with named columns in text files: TSV and CSV, which may have a header, and JSONL.
 
-`sources` reads TSV and CSV by a `TableFormat`; `check` asks the same of the files that it is given.
+`sources` opens them; `check` asks for the header of the files that it is given.
 """
 
 import csv
+import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -11,73 +12,20 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from seq2seq.lines import open_bytes, read_lines
+from seq2seq.data.columns import LABEL_WORDS, Columns, flattened, listed, looks_like_header
+from seq2seq.data.examples import Example, LabelledText
+from seq2seq.data.file_facts import combined_fingerprint
+from seq2seq.data.text_files import LineFile
+from seq2seq.errors import DataError, counted
+from seq2seq.lines import as_one_line, open_bytes, read_lines
 
-# What a language is called: its codes, then its name in English and in itself, as heads of columns have them.
-_LANGUAGES = [
-    line.split()
-    for line in """
-    ar ara arabic العربية
-    bg bul bulgarian български
-    ca cat catalan català
-    cs ces cze czech čeština česky
-    da dan danish dansk
-    de deu ger german deutsch allemand alemán
-    el ell gre greek ελληνικά
-    en eng english englisch anglais inglés engels
-    es spa spanish español castellano spanisch espagnol
-    et est estonian eesti
-    fa fas per persian farsi فارسی
-    fi fin finnish suomi
-    fr fra fre french français französisch francés
-    ga gle irish gaeilge
-    he heb hebrew עברית
-    hi hin hindi हिन्दी
-    hr hrv croatian hrvatski
-    hu hun hungarian magyar
-    id ind indonesian indonesia
-    is isl ice icelandic íslenska
-    it ita italian italiano italienisch italien
-    ja jpn japanese 日本語 japanisch japonais
-    ko kor korean 한국어
-    lt lit lithuanian lietuvių
-    lv lav latvian latviešu
-    nb nob no nor norwegian norsk bokmål
-    nl nld dut dutch nederlands niederländisch
-    pl pol polish polski polnisch
-    pt por portuguese português portugiesisch
-    ro ron rum romanian română
-    ru rus russian русский russisch russe
-    sk slk slo slovak slovenčina
-    sl slv slovenian slovenščina
-    sr srp serbian српски srpski
-    sv swe swedish svenska
-    th tha thai ไทย
-    tr tur turkish türkçe
-    uk ukr ukrainian українська
-    vi vie vietnamese
-    zh zho chi cmn chinese mandarin 中文 chinesisch chinois
-    """.strip().splitlines()
-]
-LABEL_WORDS = {
-    "label", "labels", "class", "category", "sentiment", "polarity", "rating", "stars", "score", "topic", "intent",
-    "target", "gold", "emotion",
-}  # fmt: skip
-_TEXT_WORDS = {
-    "source", "src", "target", "tgt", "trg", "input", "output", "text", "texts", "sentence", "sentences", "sentence1",
-    "sentence2", "original", "translation", "source_text", "target_text", "source_language", "target_language",
-    "review", "reviews", "comment", "document", "tweet", "utterance", "message", "reference", "hypothesis", "id", "idx",
-    "index",
-}  # fmt: skip
-_IN_QUOTES = r'"(?:[^"]|"")*"'
-_RECORD, _ALL_IN_QUOTES = (
-    re.compile(rf"(?:{field})(?:\t(?:{field}))*") for field in (rf'{_IN_QUOTES}|[^"\t]*', rf"{_IN_QUOTES}|\d*")
+_QUOTED = r'"(?:[^"]|"")*"'
+_RECORD, _ALL_QUOTED = (
+    re.compile(rf"(?:{field})(?:\t(?:{field}))*") for field in (rf'{_QUOTED}|[^"\t]*', rf"{_QUOTED}|\d*")
 )
-_LINES_LOOKED_AT = 200
-# A label that occurs in line 1 alone says little in a shorter file.
+_LINES_FOR_DELIMITER = 200
+# In a shorter file it means little that the label of line 1 is unique.
 _FEWEST_LINES = 50
-# Labels that a small corpus may have, however few examples there are of each.
-_MOST_LABELS = 20
 
 
 @dataclass(frozen=True)
@@ -86,10 +34,10 @@ class TableFormat:
 
     delimiter: str = "\t"
     is_quoted: bool = False
-    """Whether a field may stand in quotes, those inside doubled, as spreadsheets write them (RFC 4180)."""
+    """Whether a field may be quoted, with quotes inside it doubled, as spreadsheets do (RFC 4180)."""
 
     def fields(self, line: str) -> list[str]:
-        """The fields of a line, which is one record: a field that goes on in the next line is a `csv.Error`."""
+        """The fields of a line, which is one record: a field that continues in the next line is a `csv.Error`."""
         if not self.is_quoted:
             return line.split(self.delimiter)
         return next(csv.reader([line.replace("\r", " ")], delimiter=self.delimiter, strict=True), [""])
@@ -98,69 +46,124 @@ class TableFormat:
 def table_format(path: Path) -> TableFormat:
     """The format of a file: of a .csv by its first lines, else tabs, with quotes where a spreadsheet wrote them."""
     if path.name.lower().removesuffix(".gz").endswith(".csv"):
-        return TableFormat(_delimiter(list(islice(read_lines(path), _LINES_LOOKED_AT))), is_quoted=True)
+        return TableFormat(_delimiter(list(islice(read_lines(path), _LINES_FOR_DELIMITER))), is_quoted=True)
     return TableFormat(is_quoted=_has_spreadsheet_quotes(path))
 
 
 def header(path: Path) -> list[str]:
-    """The fields of the first line."""
+    """The fields of the first line, none where they cannot be read."""
     try:
         return table_format(path).fields(next(read_lines(path), ""))
     except csv.Error:
-        return []  # reading it will say so
+        return []
 
 
-def is_called(head: str, name: str) -> bool:
-    """Whether the head of a column says `name`, for a language in another of its names too."""
-    head, name = head.strip().casefold(), name.casefold()
-    codes = {_without_region(head), _without_region(name)}
-    return bool(head) and (head == name or any(codes <= set(row) for row in _LANGUAGES))
+class Table(LineFile):
+    """A TSV or CSV file, one record a line; the first line is a header where columns have names.
 
-
-def _without_region(language: str) -> str:
-    return re.split("[-_]", language)[0]
-
-
-def looks_like_header(fields: Sequence[str]) -> bool:
-    """Whether these fields are heads of columns rather than text: two languages by name, or such words as `source`."""
-    heads = [_head(field.strip().casefold()) for field in fields]
-    return len(heads) > 1 and None not in heads and len(set(heads)) == len(heads)
-
-
-def has_label_of_its_own(path: Path, form: TableFormat, text: str, label: str, place: int) -> bool:
-    """Whether line 1, of a short `text` and a `label`, has a label that no other line has, where all others are shared.
-
-    The label stands in column `place`. Read until the label comes again, which is soon where it is one.
+    Empty lines are skipped; a line with more or fewer columns than the header is an error.
     """
-    if len(text.split()) > 3 or not label.strip() or re.fullmatch(r"[\d.,+-]+", label.strip()):
-        return False
-    counts: Counter[str] = Counter()
-    for line in islice(read_lines(path), 1, None):
+
+    def __init__(self, path: Path, columns: Columns, weight: float, cache: Path | None):
+        super().__init__(path, weight, cache)
+        self._columns, self._format = columns, table_format(path)
+        first = self._fields(next(read_lines(path), ""), 1)
+        self._has_header, self._indices = self._find_columns(first)
+        self._width = len(first) if self._has_header else None
+        self.size = self._facts.lines - self._has_header
+        form = (self._format,) if self._format.is_quoted else ()
+        self.fingerprint = combined_fingerprint("tsv", self._facts.sha256, self._has_header, self._indices, *form)
+
+    def _example(self, line: str, number: int) -> Example | None:
+        if not line or (number == 1 and self._has_header):
+            return None
+        fields = self._fields(line, number)
+        if len(fields) <= max(self._indices) or (self._width is not None and len(fields) != self._width):
+            wanted = self._width or f"at least {max(self._indices) + 1}"
+            remedy = "a CSV needs a name that ends in .csv" if "," in line and len(fields) == 1 else "correct the line"
+            raise DataError(
+                f"{self._path}: line {number} has {counted(len(fields), 'column')} instead of {wanted}; {remedy}"
+            )
+        return self._columns.kind(*(as_one_line(fields[index]) for index in self._indices))
+
+    def _fields(self, line: str, number: int) -> list[str]:
         try:
-            other = form.fields(line)[place : place + 1]
-        except csv.Error:
-            return False  # reading it will say so
-        if other == [label]:
+            return self._format.fields(line)
+        except csv.Error as error:
+            raise DataError(
+                f"{self._path}: line {number}: not one record ({error}); write each record in one line, quotes inside "
+                "a quoted field doubled"
+            ) from error
+
+    def _find_columns(self, first: list[str]) -> tuple[bool, tuple[int, ...]]:
+        """Whether the first line is a header, and the indices of both columns."""
+        given = self._columns.given
+        named, numbered = (any(isinstance(name, kind) for name in given) for kind in (str, int))
+        if named and numbered:
+            raise DataError(f"{self._path}: name both columns, or number both (counted from 0) if there is no header")
+        if named or (not numbered and self._columns.are_in(first)):
+            return True, tuple(first.index(name) for name in self._columns.choose(first, str(self._path)))
+        indices = tuple(index if isinstance(index, int) else default for default, index in enumerate(given))
+        if indices[0] == indices[1]:
+            raise DataError(f"{self._path}: both columns are number {indices[0]}; number both, counted from 0")
+        if max(indices) < len(first):
+            self._refuse_header([first[index] for index in indices], indices[1])
+        return False, indices
+
+    def _refuse_header(self, heads: Sequence[str], label_index: int) -> None:
+        """An unknown header must not become an example, nor its word a class."""
+        is_labelled = self._columns.kind is LabelledText
+        if looks_like_header(heads) or (is_labelled and self._has_unique_label(*heads, label_index)):
+            is_swapped = is_labelled and heads[0].strip().casefold() in LABEL_WORDS
+            wanted = heads[::-1] if is_swapped else heads
+            named = ", ".join(f"{key}: {head}" for key, head in zip(self._columns.keys, wanted, strict=True))
+            raise DataError(
+                f"{self._path}: line 1 looks like a header ({listed(heads)}); name its columns ({named}), or remove it"
+            )
+
+    def _has_unique_label(self, text: str, label: str, index: int) -> bool:
+        """Whether line 1 is a short text and a word as label that no other line has, where all other labels repeat.
+
+        The file is read until the label repeats, which is soon where it is one.
+        """
+        if len(text.split()) > 3 or not label.strip() or re.fullmatch(r"[\d.,+-]+", label.strip()):
             return False
-        counts.update(other)
-    return sum(counts.values()) >= _FEWEST_LINES and min(counts.values()) > 1
+        counts: Counter[str] = Counter()
+        for number, line in enumerate(islice(read_lines(self._path), 1, None), start=2):
+            other = self._fields(line, number)[index : index + 1]
+            if other == [label]:
+                return False
+            counts.update(other)
+        return sum(counts.values()) >= _FEWEST_LINES and min(counts.values()) > 1
 
 
-def label_problem(labels: int, examples: int) -> str | None:
-    """The error message where there are too many labels to be classes: the columns are probably swapped."""
-    if labels <= _MOST_LABELS or 2 * labels <= examples:
-        return None
-    return f"{labels:,} labels for {examples:,} examples; are the columns swapped? (keys text_column, label_column)"
+class JsonLines(LineFile):
+    """One JSON object a line, flat or with both sides inside `translation`; blank lines are skipped."""
 
+    def __init__(self, path: Path, columns: Columns, weight: float, cache: Path | None):
+        super().__init__(path, weight, cache)
+        self._columns = columns
+        self.fingerprint = combined_fingerprint("jsonl", self._facts.sha256, columns.given, columns.defaults)
+        next(iter(self), None)  # a wrong file or column is found before anything heavy starts
 
-def _head(word: str) -> str | None:
-    """What the head of a column says, the same for all names of a language; a code of two letters is a word too."""
-    language = next((row[0] for row in _LANGUAGES if word in row and len(word) > 3), None)
-    return language or (word if word in LABEL_WORDS | _TEXT_WORDS else None)
+    def _example(self, line: str, number: int) -> Example | None:
+        if not line.strip():
+            return None
+        origin = f"{self._path}: line {number}"
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            reason = " ".join(str(error).split())
+            raise DataError(f"{origin}: not JSON ({reason}); write one object per line") from error
+        if not isinstance(record, dict):
+            raise DataError(f"{origin}: {type(record).__name__} instead of an object with the columns as keys")
+        record = flattened(record)
+        names = self._columns.choose(list(record), origin)
+        return self._columns.example(names, [record[name] for name in names], origin)
 
 
 def _delimiter(lines: Sequence[str]) -> str:
-    """What cuts all lines into equally many fields, of those that are in use."""
+    """The delimiter that cuts all lines into equally many fields, at least two."""
     for delimiter in (",", ";", "\t"):
         form = TableFormat(delimiter, is_quoted=True)
         try:
@@ -173,26 +176,17 @@ def _delimiter(lines: Sequence[str]) -> str:
 
 
 def _has_spreadsheet_quotes(path: Path) -> bool:
-    """Whether quotes stand nowhere but around fields, and all fields have them or some need them for what they hold.
+    """Whether quotes stand only around fields, and all fields have them or some need them for what they hold.
 
     Other TSV has no quoting: there a quote is a character of the text.
     """
-    if not _holds(path, b'"'):
-        return False
+    with open_bytes(path) as stream:
+        if not any(b'"' in block for block in iter(lambda: stream.read(1 << 20), b"")):
+            return False
     form, is_needed, is_everywhere = TableFormat(is_quoted=True), False, True
     for line in read_lines(path):
         if '"' in line and not _RECORD.fullmatch(line):
             return False
-        is_needed = is_needed or any('"' in field or "\t" in field for field in form.fields(line))
-        is_everywhere = is_everywhere and _ALL_IN_QUOTES.fullmatch(line) is not None
+        is_needed = is_needed or ('"' in line and any('"' in field or "\t" in field for field in form.fields(line)))
+        is_everywhere = is_everywhere and _ALL_QUOTED.fullmatch(line) is not None
     return is_needed or is_everywhere
-
-
-def _holds(path: Path, sought: bytes) -> bool:
-    last = b""
-    with open_bytes(path) as stream:
-        while block := stream.read(1 << 20):
-            if sought in last + block:
-                return True
-            last = block[1 - len(sought) :]
-    return False

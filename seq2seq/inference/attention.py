@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from seq2seq.data.batches import collate_classification, collate_translation
+from seq2seq.data.collate import collate_classification, collate_translation
 from seq2seq.errors import DataError
 from seq2seq.inference.translator import Translator
 from seq2seq.model.attention import capture_attention

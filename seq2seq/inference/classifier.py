@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from seq2seq.data.batches import ClassificationBatch, collate_classification
+from seq2seq.data.collate import ClassificationBatch, collate_classification
 from seq2seq.inference.batching import token_groups
 from seq2seq.inference.one_model import BATCH_TOKENS, OneModel
 from seq2seq.memory import in_parts

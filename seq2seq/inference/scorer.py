@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from seq2seq.data.batches import TranslationBatch, collate_translation
-from seq2seq.data.sources import Pair
+from seq2seq.data.collate import TranslationBatch, collate_translation
+from seq2seq.data.examples import Pair
 from seq2seq.inference.batching import token_groups
 from seq2seq.inference.one_model import BATCH_TOKENS, OneModel
 from seq2seq.lines import as_one_line

@@ -17,7 +17,7 @@ from seq2seq.model.transformer import Transformer
 from seq2seq.search.base import StepModel
 from seq2seq.text.tokenizer import TokenizerPair
 
-# Sentences that a CPU encodes at a time: enough for its products to be fast.
+# Sentences that a CPU encodes at a time: more are slower, by their padding and by what a cache holds.
 ENCODED_TOGETHER = 64
 
 
@@ -44,16 +44,12 @@ class TransformerSteps:
         return DecoderCache(self._model, self._encode(source, mask), mask, beam_size, max_length)
 
     def _encode(self, source: Tensor, mask: Tensor) -> Tensor:
-        """Memory (B, S, D); a CPU encodes some sentences at a time, those of about one length where they come
-        ordered, with no more padding than these need."""
-        if self.device.type != "cpu" or len(source) <= ENCODED_TOGETHER:
-            return self._model.encode(source, mask)
-        encoded = []
-        for some, real in zip(source.split(ENCODED_TOGETHER), mask.split(ENCODED_TOGETHER), strict=True):
-            width = int(real.sum(1).max())
-            memory = self._model.encode(some[:, :width], real[:, :width])
-            encoded.append(functional.pad(memory, (0, 0, 0, source.size(1) - width)))
-        return torch.cat(encoded)
+        """Memory (B, S, D); a CPU takes a few sentences at a time, with no more padding than these need."""
+        count = ENCODED_TOGETHER if self.device.type == "cpu" else len(source)
+        widths = [int(part.sum(1).max()) for part in mask.split(count)]
+        parts = zip(source.split(count), mask.split(count), widths, strict=True)
+        encoded = [self._model.encode(ids[:, :width], real[:, :width]) for ids, real, width in parts]
+        return torch.cat([functional.pad(memory, (0, 0, 0, source.size(1) - memory.size(1))) for memory in encoded])
 
     @torch.inference_mode()
     def step(self, token_ids: Tensor, state: DecoderCache) -> Tensor:

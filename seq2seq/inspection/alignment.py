@@ -15,7 +15,7 @@ from seq2seq.inspection.characters import TextBlock
 MARKS = ("?？؟", "!！", ".。", '"“”„«»「」', "()（）[]", ":;：；", "%％", "0123456789０１２３４５６７８９")
 WINDOWS = (64, 512, 4096)
 FURTHEST = 20
-# Log-odds that a window must gain by another offset: chance reaches 20 once in e^20 places.
+# Log-odds that a window must gain by another offset: chance reaches 20 once in e^20 lines.
 EVIDENCE = 20.0
 STRONG_EVIDENCE = 40.0
 ALIGNED_SPREAD = 0.3
@@ -24,7 +24,7 @@ LARGEST_SCORE = 3.0
 
 @dataclass(frozen=True)
 class LineShapes:
-    """What a line and its translation have alike."""
+    """What a line and its translation have in common."""
 
     lengths: np.ndarray
     """int32, characters."""
@@ -48,27 +48,28 @@ class Drift:
 def line_shapes(block: TextBlock) -> LineShapes:
     """The shapes of the lines of a block."""
     marks = np.bitwise_or.reduceat(_mark_table()[block.codes], block.starts)
-    anchors = np.array(list(map(_anchors, block.words)), np.uint64)
+    words, lines = block.words
+    bits = {word: _anchor_bit(word) for word in set(words)}
+    anchor_bits = np.fromiter(map(bits.__getitem__, words), np.uint64, len(words))
+    first = np.flatnonzero(np.diff(lines, prepend=-1))  # a first word has a capital letter anyway
+    anchor_bits[[index for index in first.tolist() if words[index][0].isupper()]] = 0
+    anchors = np.zeros(len(block), np.uint64)
+    np.bitwise_or.at(anchors, lines, anchor_bits)
     return LineShapes(block.lengths.astype(np.int32), marks, anchors)
 
 
-def _anchors(words: list[str]) -> int:
-    chosen = [word for word in words[:1] if word[0].isdigit()]
-    chosen += [word for word in words[1:] if word[0].isupper() or word[0].isdigit()]
-    bits = 0
-    for word in chosen:
-        bits |= 1 << crc32(word.encode()) % 64
-    return bits
+def _anchor_bit(word: str) -> int:
+    return 1 << crc32(word.encode()) % 64 if word[0].isdigit() or word[0].isupper() else 0
 
 
 def joined(parts: list[LineShapes]) -> LineShapes:
-    """The shapes of several blocks, one after the other."""
+    """The shapes of several blocks together."""
     names = ("lengths", "marks", "anchors")
     return LineShapes(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
 def find_drift(source: LineShapes, target: LineShapes, difference: int) -> Drift | None:
-    """The first place from where another offset fits better, or None.
+    """The first line from which another offset fits better, or None.
 
     `difference` is how many lines more the whole target has than the whole source. Where it is not 0 there is always an
     answer: the shorter side's end if the sides fit up to there.
@@ -83,14 +84,14 @@ def find_drift(source: LineShapes, target: LineShapes, difference: int) -> Drift
     wanted = EVIDENCE if difference else STRONG_EVIDENCE
     for window in WINDOWS:
         found = [
-            (place, offset)
+            (index, offset)
             for offset in offsets
             if abs(offset) < size
-            and (place := _first_gain(compare.scores(offset), straight, window, wanted)) is not None
+            and (index := _first_gain(compare.scores(offset), straight, window, wanted)) is not None
         ]
         if found:
-            first = min(place for place, _ in found)
-            near = [offset for place, offset in found if place <= first + window]
+            first = min(index for index, _ in found)
+            near = [offset for index, offset in found if index <= first + window]
             best = max(near, key=lambda offset: compare.scores(offset)[first : first + 2 * window].sum())
             begin, end = max(first - WINDOWS[-1], 0), min(first + 2 * window, size)
             return Drift(begin + _change(straight[begin:end], compare.scores(best)[begin:end], best) + 1, best)
@@ -131,7 +132,7 @@ class _Comparison:
 
 
 def _first_gain(scores: np.ndarray, straight: np.ndarray, window: int, wanted: float) -> int | None:
-    """The first place from where a window of lines fits by at least `wanted` better than straight ahead."""
+    """The first index from which a window of lines fits by at least `wanted` better than at offset 0."""
     if len(scores) < 8:
         return None
     window = min(window, len(scores))
@@ -141,10 +142,7 @@ def _first_gain(scores: np.ndarray, straight: np.ndarray, window: int, wanted: f
 
 
 def _change(before: np.ndarray, after: np.ndarray, offset: int) -> int:
-    """The place that splits best into `before` and `after`.
-
-    Lines without a counterpart, as many as the offset, fit neither: the place is where `before` ends.
-    """
+    """The index where `before` ends and `after`, or lines without a counterpart (as many as the offset), begin."""
     best = int(_sums(before - after).argmax())
     first = max(best - abs(offset), 0)
     return first + int(_sums(before[first:best]).argmax())

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from itertools import count, islice
 
 from seq2seq.config import SourceConfig
-from seq2seq.data.sources import Source, open_labelled, open_pairs
-from seq2seq.data.spans import Example, LabelledText, Pair
+from seq2seq.data.examples import Example, LabelledText, Pair, Source
+from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import DataError
 from seq2seq.lines import DAMAGE, decode_line, open_bytes, read_lines
 

@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
@@ -27,9 +28,10 @@ class TextBlock:
         return len(self.lines)
 
     @cached_property
-    def words(self) -> list[list[str]]:
-        """The runs of letters and digits of each line."""
-        return list(map(_WORD.findall, self.lines))
+    def words(self) -> tuple[list[str], np.ndarray]:
+        """The runs of letters and digits of all lines, and the line of each."""
+        words = list(map(_WORD.findall, self.lines))
+        return list(chain.from_iterable(words)), np.repeat(np.arange(len(words)), list(map(len, words)))
 
 
 def line_hashes(lines: Sequence[str]) -> np.ndarray:

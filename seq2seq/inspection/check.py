@@ -10,8 +10,8 @@ from itertools import islice
 from typing import Any
 
 from seq2seq.config import FilterConfig, SourceConfig, TokenizerConfig, TrainingConfig
+from seq2seq.data.examples import LabelledText, Pair
 from seq2seq.data.filters import PairFilter
-from seq2seq.data.spans import LabelledText, Pair
 from seq2seq.errors import UserError
 from seq2seq.inspection.advice import Advice, Problem, advise, judge
 from seq2seq.inspection.blocks import Block, CorpusReader, quiet

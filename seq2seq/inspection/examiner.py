@@ -1,7 +1,7 @@
 """What each block of a corpus shows, and the sum over the blocks.
 
 `check` has one `Examiner` in each process and gives it blocks; each `Tally` that comes back is small, and `report`
-reads the sum of those of a corpus.
+reads their sum over a corpus.
 """
 
 from collections import Counter
@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from seq2seq.config import FilterConfig
+from seq2seq.data.columns import looks_like_header
 from seq2seq.data.filters import PairFilter
-from seq2seq.data.tables import looks_like_header
 from seq2seq.inspection.alignment import LineShapes, line_shapes
 from seq2seq.inspection.blocks import Block, Finding
 from seq2seq.inspection.characters import TextBlock, line_hashes
@@ -93,7 +93,7 @@ class Tally(Sums):
 
 @dataclass(frozen=True)
 class PieceLengths:
-    """Lengths in pieces, by a tokenizer of the configured kind for each side, or by its pieces a character."""
+    """Lengths in pieces, of each side by a tokenizer of the configured kind, or estimated by characters."""
 
     tokenizers: Sequence[Tokenizer | None]
     pieces_per_character: Sequence[float]
@@ -204,5 +204,7 @@ class Examiner:
             texts = texts_of(example)
             normalised = tuple(map(normalise, texts))
             for finder in (self.held_out, self.near_duplicates):
-                matches.add(found for found in finder.matches(number, texts, normalised) if found[0] != skip)
+                for name, match in finder.matches(number, texts, normalised):
+                    if name != skip:
+                        matches.add([(name, match)])
         return matches

@@ -6,11 +6,10 @@ rarer runs of its source, a training example is looked up by every third of its 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from seq2seq.data.spans import Example
+from seq2seq.data.examples import Example
 from seq2seq.inspection.oddities import script_of
 from seq2seq.inspection.overlap import HeldOut, Match, normalise, texts_of
 
@@ -40,15 +39,17 @@ class NearDuplicates:
         self._held_out = [
             (name, i, texts) for name, examples in held_out.sets.items() for i, texts in enumerate(examples)
         ]
-        self._texts = [tuple(map(normalise, texts)) for _, _, texts in self._held_out]
+        normalised = [tuple(map(normalise, texts)) for _, _, texts in self._held_out]
         self._is_ideographic = [
-            script_of("".join(texts[side] for texts in self._texts if len(texts) > side)) == "Han or kana"
+            script_of("".join(texts[side] for texts in normalised if len(texts) > side)) == "Han or kana"
             for side in (0, 1)
         ]
+        self._lengths = [max(len("".join(texts)), 1) for texts in normalised]
+        self._held_out_ngrams = list(map(self._ngrams, normalised))
         frequencies = Counter(run for example in sample for run in self._runs(normalise(texts_of(example)[0]), STRIDE))
         entries = []
-        for owner, texts in enumerate(self._texts):
-            if sum(map(len, self._ngrams(texts))) >= FEWEST_NGRAMS:
+        for owner, (texts, ngrams) in enumerate(zip(normalised, self._held_out_ngrams, strict=True)):
+            if sum(map(len, ngrams)) >= FEWEST_NGRAMS:
                 entries += [(frequencies[run], run, owner) for run in set(self._runs(texts[0], 1))]
         matches_left = MATCHES_PER_EXAMPLE * max(len(sample), 1000)
         self._owners: dict[str, list[int]] = {}
@@ -58,30 +59,22 @@ class NearDuplicates:
                 break
             self._owners.setdefault(run, []).append(owner)
         num_indexed = Counter(chain.from_iterable(self._owners.values()))
-        self._least_shared = [int(LEAST_SHARED / STRIDE * num_indexed[owner]) for owner in range(len(self._texts))]
+        self._least_shared = [int(LEAST_SHARED / STRIDE * num_indexed[owner]) for owner in range(len(normalised))]
 
-    def matches(self, number: int, texts: tuple[str, ...], normalised: tuple[str, ...]) -> Iterable[tuple[str, Match]]:
+    def matches(self, number: int, texts: tuple[str, ...], normalised: tuple[str, ...]) -> Iterator[tuple[str, Match]]:
         """The held-out examples, equal ones among them, that are near training example `number`."""
         found = list(filter(None, map(self._owners.get, self._runs(normalised[0], STRIDE))))
-        return self._compare(number, texts, normalised, Counter(chain.from_iterable(found))) if found else ()
-
-    def _compare(
-        self, number: int, texts: tuple[str, ...], normalised: tuple[str, ...], candidates: Counter[int]
-    ) -> Iterator[tuple[str, Match]]:
-        for owner, shared in candidates.items():
-            if shared >= self._least_shared[owner] and (similarity := self._similarity(normalised, self._texts[owner])):
+        if not found:
+            return
+        length = len("".join(normalised))
+        ngrams: list[frozenset[str]] = []
+        for owner, shared in Counter(chain.from_iterable(found)).items():
+            if shared < self._least_shared[owner] or not 0.6 < length / self._lengths[owner] < 1 / 0.6:
+                continue
+            ngrams = ngrams or self._ngrams(normalised)
+            if (similarity := _similarity(ngrams, self._held_out_ngrams[owner])) >= NEAR_SIMILARITY:
                 name, index, held_out = self._held_out[owner]
                 yield name, Match("pair_near", index + 1, number, round(similarity, 3), held_out, texts)
-
-    def _similarity(self, texts: tuple[str, ...], held_out: tuple[str, ...]) -> float:
-        """Jaccard similarity of the n-grams, or 0 where it is too low."""
-        lengths = sorted((len("".join(texts)), len("".join(held_out))))
-        if lengths[0] < 0.6 * lengths[1]:
-            return 0.0
-        sides = list(zip(self._ngrams(texts), self._ngrams(held_out), strict=True))
-        shared = sum(len(first & second) for first, second in sides)
-        similarity = shared / (sum(len(first) + len(second) for first, second in sides) - shared)
-        return similarity if similarity >= NEAR_SIMILARITY else 0.0
 
     def _runs(self, source: str, stride: int) -> list[str]:
         size = IDEOGRAPHIC_RUN if self._is_ideographic[0] else RUN
@@ -89,11 +82,13 @@ class NearDuplicates:
 
     def _ngrams(self, texts: tuple[str, ...]) -> list[frozenset[str]]:
         return [
-            _ngrams(text, IDEOGRAPHIC_NGRAM if is_ideographic else NGRAM)
+            frozenset(text[first : first + size] for first in range(len(text) - size + 1))
             for text, is_ideographic in zip(texts, self._is_ideographic, strict=False)
+            for size in (IDEOGRAPHIC_NGRAM if is_ideographic else NGRAM,)
         ]
 
 
-@lru_cache(maxsize=1 << 14)
-def _ngrams(text: str, size: int) -> frozenset[str]:
-    return frozenset(text[first : first + size] for first in range(len(text) - size + 1))
+def _similarity(first: Sequence[frozenset[str]], second: Sequence[frozenset[str]]) -> float:
+    """The Jaccard similarity of the n-grams of both sides together."""
+    shared = sum(len(a & b) for a, b in zip(first, second, strict=True))
+    return shared / (sum(map(len, first)) + sum(map(len, second)) - shared)

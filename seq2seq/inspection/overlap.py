@@ -6,10 +6,10 @@ block by block. Only the held-out sets are kept in memory; training examples are
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from seq2seq.data.spans import Example, Pair
+from seq2seq.data.examples import Example, Pair
 from seq2seq.errors import counted
 
 # From the weakest to the strongest; of several matches the strongest counts.
@@ -98,14 +98,11 @@ class HeldOut:
                     if normalised := normalise(text):
                         by_text.setdefault(normalised, set()).add((name, index))
 
-    def matches(self, number: int, texts: tuple[str, ...], normalised: tuple[str, ...]) -> Iterable[tuple[str, Match]]:
+    def matches(self, number: int, texts: tuple[str, ...], normalised: tuple[str, ...]) -> Iterator[tuple[str, Match]]:
         """The held-out examples that training example `number` repeats, each with the name of its set."""
         equal = [by_text.get(text, _NONE) for by_text, text in zip(self._by_text, normalised, strict=False)]
-        return self._compare(number, texts, equal) if any(equal) else ()
-
-    def _compare(
-        self, number: int, texts: tuple[str, ...], equal: Sequence[set[tuple[str, int]]]
-    ) -> Iterator[tuple[str, Match]]:
+        if not any(equal):
+            return
         kinds = {"pair": (set.intersection(*equal), slice(None))}
         if len(texts) == 2:
             kinds |= {"source": (equal[0], slice(0, 1)), "target": (equal[1], slice(1, 2))}

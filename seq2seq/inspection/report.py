@@ -146,11 +146,12 @@ def _repeats(hashes: np.ndarray) -> tuple[int, list[int]]:
 
 
 def _contradictions(pair_hashes: np.ndarray, source_hashes: np.ndarray) -> tuple[int, list[int]]:
-    """How many distinct first sides have several second sides, and the indices of a few of them."""
-    _, first = np.unique(pair_hashes, return_index=True)
-    _, inverse, counts = np.unique(source_hashes[np.sort(first)], return_inverse=True, return_counts=True)
-    several = np.flatnonzero(counts > 1)
-    return len(several), np.sort(first)[np.isin(inverse, several[:1])][:EXAMPLES_KEPT].tolist()
+    """How many distinct first sides have several second sides, and the indices of the first such side."""
+    distinct = np.sort(np.unique(pair_hashes, return_index=True)[1])
+    _, inverse, counts = np.unique(source_hashes[distinct], return_inverse=True, return_counts=True)
+    several = counts > 1
+    earliest = inverse[several[inverse].argmax()]
+    return int(several.sum()), distinct[inverse == earliest][:EXAMPLES_KEPT].tolist() if several.any() else []
 
 
 def _filter_counts(tally: Tally, pair_hashes: np.ndarray, filters: FilterConfig) -> FilterCounts:

@@ -1,4 +1,4 @@
-"""Which words of the two sides go together, learned from a sample: how well line i translates line i, and where not.
+"""How well line i translates line i, by which words of the two sides occur together in a sample.
 
 `check` learns `WordPairs` from the first blocks of training, its processes ask `misfits` of every block, and
 `shifted_blocks` finds the runs of lines that fit other lines.
@@ -8,7 +8,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from zlib import crc32
 
 import numpy as np
@@ -17,20 +16,20 @@ from seq2seq.inspection.characters import TextBlock
 from seq2seq.inspection.oddities import script_of
 from seq2seq.inspection.overlap import normalise
 
-_HASH_FACTOR = 0x85EBCA6B  # of murmur3
+HASH_FACTOR = 0xC2B2AE35  # of murmur3
 TABLE_SIZE = 1024  # words are counted by their hashes modulo this
 MOST_WORDS = 12  # of a line
 LEAST_SAMPLE = 200
 # Pseudo-counts of a pair of words: a word that was seen rarely says little.
 PRIOR = 5.0
 LARGEST_GAIN = 3.0
-# Standard deviations that lines and wrong lines must lie apart for anything to be said.
+# How far the scores of pairs and of shifted lines must be apart, in standard deviations, to judge lines at all.
 LEAST_DISTANCE = 1.0
-# Log-odds against a run of lines, and against one line; chance reaches the first once in e^25 places.
+# Log-odds against a run of lines, and at most against one line; chance reaches the first once in e^25 lines.
 EVIDENCE, LARGEST_EVIDENCE = 25.0, 4.0
 FURTHEST = 20
 MOST_BLOCKS = 20
-# Of the cosine of how often words occur, and how many lines show it.
+# How much closer (cosine of word counts) the wrong side must be, and the lines that are counted.
 SWAP_MARGIN, SWAP_LINES = 0.2, 2000
 LINES_COMPARED = 400
 
@@ -48,7 +47,7 @@ class Shift:
 
 @dataclass(frozen=True)
 class WordPairs:
-    """How much more often a target word stands beside a source word than anywhere."""
+    """How much more often a target word occurs opposite a source word than elsewhere."""
 
     ratios: np.ndarray
     """(TABLE_SIZE, TABLE_SIZE) float32, source by target."""
@@ -61,15 +60,13 @@ class WordPairs:
 
     @staticmethod
     def learn(source: Texts, target: Texts) -> "WordPairs | None":
-        """From pairs, most of which translate each other; None where they are too few or tell nothing."""
+        """From pairs, most of which translate each other; None where they are too few or show nothing."""
         size = len(source)
         if size < LEAST_SAMPLE:
             return None
         sides = [_indices(TextBlock(lines)) for lines in (source, target)]
-        places, *_ = _crossed(*sides, size)
-        together = (
-            np.bincount(places, minlength=TABLE_SIZE * TABLE_SIZE).reshape(TABLE_SIZE, TABLE_SIZE).astype(np.float32)
-        )
+        pairs, _ = _crossed(*sides, size)
+        together = np.bincount(pairs, minlength=TABLE_SIZE**2).reshape(TABLE_SIZE, TABLE_SIZE).astype(np.float32)
         alone, expected = (np.bincount(words, minlength=TABLE_SIZE).astype(np.float32) for _, words in sides)
         expected = (expected + 0.5) / size
         ratios, ratios_without = (
@@ -80,8 +77,8 @@ class WordPairs:
         apart = _indices(TextBlock([*target[1:], target[0]]))
         scores, others = _scores(ratios_without, *sides, size), _scores(ratios, sides[0], apart, size)
         spread = float(np.sqrt((scores.var() + others.var()) / 2))
-        pairs = WordPairs(ratios, ratios_without, float(scores.mean()), float(others.mean()), spread)
-        return pairs if pairs.usual - pairs.chance > LEAST_DISTANCE * spread > 0 else None
+        learned = WordPairs(ratios, ratios_without, float(scores.mean()), float(others.mean()), spread)
+        return learned if learned.usual - learned.chance > LEAST_DISTANCE * spread > 0 else None
 
     def misfits(self, source: TextBlock, target: TextBlock, is_learned: bool) -> np.ndarray:
         """(N,) float32: log-odds that a line and its counterpart are no translations, of two normal distributions.
@@ -112,7 +109,7 @@ class WordPairs:
 def sides_are_swapped(train: Sequence[Texts], other: Sequence[Texts]) -> bool:
     """Whether each side of `other` has the words of the other side of `train` rather than of its own."""
     usual, counts = (
-        [Counter(chain.from_iterable(_words(TextBlock(side)))) for side in sides] for sides in (train, other)
+        [Counter(map(str.lower, _words(TextBlock(side))[0])) for side in sides] for sides in (train, other)
     )
     return all(
         _cosine(usual[1 - side], counts[side]) > _cosine(usual[side], counts[side]) + SWAP_MARGIN for side in (0, 1)
@@ -136,26 +133,24 @@ def shifted_blocks(
         numbers: of these lines in the file.
         read: gives the two sides of lines by number.
     """
-    runs = _runs(misfits)
-    compared = [range(max(first - FURTHEST, 0), min(first + LINES_COMPARED, last) + FURTHEST) for first, last in runs]
-    texts = read([int(numbers[place]) for some in compared for place in some if place < len(numbers)])
-    found = []
-    for first, last in runs:
-        inside = range(first, min(last, first + LINES_COMPARED))
-        source, target = ([_text(texts, numbers, place, side) for place in some] for side, some in enumerate(
-            (inside, range(first - FURTHEST, inside.stop + FURTHEST))
-        ))  # fmt: skip
-        if (offset := pairs.offset(source, target, FURTHEST)) is not None:
-            found.append(Shift(int(numbers[first]), int(numbers[last - 1]), offset))
-    return sorted(found, key=lambda shift: shift.first)
+    found = _runs(misfits)
+    runs = [range(first, min(end, first + LINES_COMPARED)) for first, end in found]
+    around = [range(run.start - FURTHEST, run.stop + FURTHEST) for run in runs]
+    known = range(len(numbers))
+    texts = read([int(numbers[i]) for indices in around for i in indices if i in known])
 
+    def lines(indices: range, side: int) -> list[str]:
+        return [texts.get(int(numbers[i]), ("", ""))[side] if i in known else "" for i in indices]
 
-def _text(texts: dict[int, Texts], numbers: np.ndarray, place: int, side: int) -> str:
-    return texts.get(int(numbers[place]), ("", ""))[side] if 0 <= place < len(numbers) else ""
+    shifts = []
+    for (first, end), run, near in zip(found, runs, around, strict=True):
+        if (offset := pairs.offset(lines(run, 0), lines(near, 1), FURTHEST)) is not None:
+            shifts.append(Shift(int(numbers[first]), int(numbers[end - 1]), offset))
+    return sorted(shifts, key=lambda shift: shift.first)
 
 
 def _runs(misfits: np.ndarray) -> list[tuple[int, int]]:
-    """The runs of places with the largest sums, those beyond EVIDENCE."""
+    """The runs (first index, end) with the largest sums, those beyond EVIDENCE."""
     rest, found = misfits.astype(np.float64), []
     while len(found) < MOST_BLOCKS and len(rest):
         sums = np.concatenate([[0.0], np.cumsum(rest)])
@@ -169,27 +164,29 @@ def _runs(misfits: np.ndarray) -> list[tuple[int, int]]:
     return found
 
 
-def _words(block: TextBlock) -> list[set[str]]:
-    """The words of each line in lower case; of ideographs each two that are adjacent."""
-    if script_of("".join(block.lines[:LINES_COMPARED])) == "Han or kana":
-        normalised = map(normalise, block.lines)
-        return [{text[first : first + 2] for first in range(len(text) - 1)} for text in normalised]
-    return [set(map(str.lower, words)) for words in block.words]
+def _words(block: TextBlock) -> tuple[list[str], np.ndarray]:
+    """The words of all lines, and the line of each; of ideographs each two that are adjacent."""
+    if script_of("".join(block.lines[:LINES_COMPARED])) != "Han or kana":
+        return block.words
+    texts = list(map(normalise, block.lines))
+    words = [text[first : first + 2] for text in texts for first in range(len(text) - 1)]
+    return words, np.repeat(np.arange(len(texts)), [max(len(text) - 1, 0) for text in texts])
 
 
 def _indices(block: TextBlock) -> tuple[np.ndarray, np.ndarray]:
-    """(line, index in the table) of words, at most MOST_WORDS of a line."""
-    words = _words(block)
-    indices = {word: _HASH_FACTOR * crc32(word.encode()) >> 16 & TABLE_SIZE - 1 for word in set().union(*words)}
-    chosen = [sorted({indices[word] for word in line})[:MOST_WORDS] for line in words]
-    lines = np.repeat(np.arange(len(chosen), dtype=np.int32), list(map(len, chosen)))
-    return lines, np.array(list(chain.from_iterable(chosen)), np.int32)
+    """(line, index in the table) of distinct words, at most MOST_WORDS of a line."""
+    words, lines = _words(block)
+    hashes = {word: HASH_FACTOR * crc32(word.lower().encode()) >> 16 & TABLE_SIZE - 1 for word in set(words)}
+    keys = np.unique(lines * TABLE_SIZE + np.fromiter(map(hashes.__getitem__, words), np.int64, len(words)))
+    lines, indices = keys // TABLE_SIZE, keys % TABLE_SIZE
+    kept = np.arange(len(lines)) - np.searchsorted(lines, lines) < MOST_WORDS
+    return lines[kept].astype(np.int32), indices[kept].astype(np.int32)
 
 
 def _crossed(
     source: tuple[np.ndarray, np.ndarray], target: tuple[np.ndarray, np.ndarray], size: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Each target word with each source word of its line: their place in a flat table, and the words' numbers."""
+    """Each target word with each source word of its line: index in the flat table, and index of the target word."""
     counts = np.bincount(source[0], minlength=size)
     firsts = np.concatenate([[0], np.cumsum(counts)])
     repeats = counts[target[0]]
@@ -202,9 +199,9 @@ def _crossed(
 def _scores(
     ratios: np.ndarray, source: tuple[np.ndarray, np.ndarray], target: tuple[np.ndarray, np.ndarray], size: int
 ) -> np.ndarray:
-    places, owners = _crossed(source, target, size)
+    pairs, owners = _crossed(source, target, size)
     num_words = len(target[0])
     counts = np.bincount(owners, minlength=num_words)
-    means = np.bincount(owners, weights=ratios.ravel()[places], minlength=num_words) / np.maximum(counts, 1)
+    means = np.bincount(owners, weights=ratios.ravel()[pairs], minlength=num_words) / np.maximum(counts, 1)
     gains = np.where(counts > 0, np.clip(np.log(np.maximum(means, 1e-3)), -1.0, LARGEST_GAIN), 0.0)
     return np.bincount(target[0], weights=gains, minlength=size).astype(np.float32)

@@ -131,7 +131,7 @@ def _specification(model: Transformer, tokenizers: TokenizerPair) -> Any:
         del encoder.position_encodings  # the decoder's specification has none then
     _fill_stack(encoder, encoder.embeddings[0], model.encoder, config)
     _fill_stack(decoder, decoder.embeddings, model.decoder, config)
-    decoder.projection.weight = _array(model.output_weight)
+    decoder.projection.weight = _array(model.output.weight)
     decoder.projection.bias = _output_bias(model, tokenizers)
     spec = specs.TransformerSpec(encoder, decoder)
     spec.config.layer_norm_epsilon = config.norm_epsilon
@@ -148,7 +148,7 @@ def _specification(model: Transformer, tokenizers: TokenizerPair) -> Any:
 
 def _output_bias(model: Transformer, tokenizers: TokenizerPair) -> np.ndarray:
     target = tokenizers.target
-    bias = model.output_bias
+    bias = model.output.bias
     bias = torch.zeros(target.vocab_size) if bias is None else bias.detach().clone().float()
     bias[list(tokenizers.never_generated)] = NEVER
     return _array(bias)

@@ -28,7 +28,7 @@ from seq2seq.interop.marian_settings import (
 from seq2seq.interop.marian_weights import BIAS, from_marian, to_marian
 from seq2seq.lines import UNWRITABLE
 from seq2seq.model.transformer import Transformer
-from seq2seq.tensors import as_weights, distinct, mismatch, read_tensors, write_tensors
+from seq2seq.tensors import as_weights, misfit, read_tensors, write_tensors
 from seq2seq.text.marian_tokenizer import (
     EOS,
     PAD,
@@ -87,7 +87,12 @@ def read_marian(folder: Path, torch_file: bool = False) -> tuple[ModelDescriptio
         if len(of_tensors) > MOST_TENSORS_NAMED:
             problems.append(f"and {len(of_tensors) - MOST_TENSORS_NAMED} more tensors")
     if config and tokenizers and not problems:
-        problems += _shape_problems(config, tokenizers, weights)
+        sizes = tokenizers.source.vocab_size, tokenizers.target.vocab_size
+        shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
+        if config.tied_embeddings == "all" and sizes[0] != sizes[1]:
+            problems.append("share_encoder_decoder_embeddings with two vocabularies of different size")
+        elif problem := misfit(lambda: Transformer(config, *sizes), shapes):
+            problems.append(problem)
     if problems or config is None or search is None or tokenizers is None:
         raise ModelError(f"{folder}: not a Marian model that can be read: {'; '.join(problems)}")
     source, target = (_text(named.get(key)) for key in ("source_lang", "target_lang"))
@@ -218,13 +223,3 @@ def _filled(vocabulary: Mapping[str, int], size: Any, most_rows: int) -> dict[st
     named = set(vocabulary.values())
     ids = range(size) if isinstance(size, int) and size <= most_rows else ()
     return {**vocabulary, **{f"<unused_{id_}>": id_ for id_ in ids if id_ not in named}}
-
-
-def _shape_problems(config: ModelConfig, tokenizers: TokenizerPair, weights: Mapping[str, Tensor]) -> list[str]:
-    if config.tied_embeddings == "all" and tokenizers.source.vocab_size != tokenizers.target.vocab_size:
-        return ["share_encoder_decoder_embeddings with two vocabularies of different size"]
-    with torch.device("meta"):
-        outline = Transformer(config, tokenizers.source.vocab_size, tokenizers.target.vocab_size)
-    expected = distinct(outline.state_dict(keep_vars=True))
-    problem = mismatch(expected, {name: tuple(tensor.shape) for name, tensor in weights.items()})
-    return [problem] if problem else []

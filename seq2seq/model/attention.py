@@ -26,11 +26,14 @@ LIKENESS = 0.5
 Observer = Callable[[Tensor], None]
 
 
-def key_bias(mask: Tensor) -> Tensor:
+def key_bias(mask: Tensor) -> Tensor | None:
     """Added to the scores of each key, (B, 1, 1, S): 0 for a real token, a large negative number for padding.
 
-    The number is finite, so that a row of padding alone gets uniform weights rather than NaN.
+    The number is finite, so that a row of padding alone gets uniform weights rather than NaN. None where nothing is
+    padded and the mask is on a CPU; to ask a GPU would mean to wait for it.
     """
+    if mask.device.type == "cpu" and not torch.compiler.is_compiling() and bool(mask.all()):
+        return None
     bias = torch.zeros(mask.shape, dtype=torch.float32, device=mask.device)
     return bias.masked_fill_(~mask, -1e4)[:, None, None, :]
 
@@ -71,24 +74,16 @@ def attend(
 
 def attention_weights(query: Tensor, key: Tensor, bias: Tensor | None = None, causal: bool = False) -> Tensor:
     """softmax(query key^T / sqrt(K) + bias) over the keys, (B, H, T, S); arguments as in `attend`."""
-    # one product over sentences and heads together
-    products = torch.baddbmm(
-        query.new_empty(()),  # beta 0: not read
-        query.flatten(0, 1),
-        key.flatten(0, 1).transpose(1, 2),
-        beta=0,
-        alpha=1 / math.sqrt(query.size(-1)),
-    )  # (B*H, T, S)
-    scores = products.unflatten(0, query.shape[:2])  # (B, H, T, S)
+    queries, keys = query.flatten(0, 1), key.flatten(0, 1).transpose(1, 2)  # (B*H, T, K), (B*H, K, S)
+    unread = query.new_empty(())  # beta is 0
+    scores = torch.baddbmm(unread, queries, keys, beta=0, alpha=1 / math.sqrt(query.size(-1)))
+    scores = scores.unflatten(0, query.shape[:2])  # (B, H, T, S)
     if bias is not None:
         scores = scores + bias
     if causal:
-        scores = scores + _causal_bias(query.size(-2), query.device)
+        length = query.size(-2)
+        scores = scores + torch.full((length, length), -1e4, device=query.device).triu_(1)  # (T, T)
     return scores.softmax(dim=-1)
-
-
-def _causal_bias(length: int, device: torch.device) -> Tensor:
-    return torch.full((length, length), -1e4, device=device).triu_(1)  # (T, T)
 
 
 class HeadProjections(nn.Linear):

@@ -9,8 +9,8 @@ far, D d_model, L layers, H heads, K head_dim.
 import torch
 from torch import Tensor
 
-from seq2seq.model.attention import SelfAttention, attend
-from seq2seq.model.transformer import Transformer, padding_bias
+from seq2seq.model.attention import SelfAttention, attend, key_bias
+from seq2seq.model.transformer import Transformer
 
 
 class DecoderCache:
@@ -33,7 +33,7 @@ class DecoderCache:
         self.beam_size = beam_size
         self.cross = torch.stack([torch.stack(layer.cross_attention.project(memory)) for layer in layers])
         """(L, 2, B, H, S, K)"""
-        self.bias = padding_bias(source_mask)
+        self.bias = key_bias(source_mask)
         self._num_rows = num_sentences = memory.size(0)
         _, _, _, num_heads, _, head_dim = self.cross.shape
         shape = (max_length, len(layers), 2, num_sentences * beam_size, num_heads, head_dim)

@@ -6,7 +6,6 @@ embedding, so a classifier loads the encoder half of a translation model unchang
 Shapes: B sentences, S source length, T target length, D d_model, V vocabulary.
 """
 
-import torch
 from torch import Tensor, nn
 
 from seq2seq.config import ModelConfig
@@ -26,7 +25,7 @@ class Encoder(nn.Module):
 
     def forward(self, source_ids: Tensor, source_mask: Tensor) -> Tensor:
         """(B, S) ids and mask (True = real) -> memory (B, S, D)."""
-        bias = padding_bias(source_mask)
+        bias = key_bias(source_mask)
         states = self.embedding(source_ids)
         for layer in self.layers:
             states = layer(states, bias)
@@ -72,16 +71,6 @@ class Transformer(nn.Module):
         if self.output.bias is not None:
             nn.init.zeros_(self.output.bias)
 
-    @property
-    def output_weight(self) -> Tensor:
-        """(V, D)."""
-        return self.output.weight
-
-    @property
-    def output_bias(self) -> Tensor | None:
-        """(V,) or None."""
-        return self.output.bias
-
     def forward(self, source_ids: Tensor, source_mask: Tensor, target_input: Tensor) -> Tensor:
         """Teacher forcing, up to the output layer, which the loss applies to real tokens alone.
 
@@ -101,18 +90,11 @@ class Transformer(nn.Module):
 
     def decode(self, target_ids: Tensor, memory: Tensor, source_mask: Tensor) -> Tensor:
         """(B, T) ids over a memory (B, S, D) -> hidden states (B, T, D); position t sees ids 0 ... t."""
-        return self.decoder(target_ids, memory, padding_bias(source_mask))
+        return self.decoder(target_ids, memory, key_bias(source_mask))
 
     def project(self, hidden: Tensor) -> Tensor:
         """(..., D) -> logits (..., V)."""
         return self.output(hidden)
-
-
-def padding_bias(mask: Tensor) -> Tensor | None:
-    """`key_bias`, or None where a CPU sees at once that nothing is padded; asking a GPU would make it wait."""
-    if mask.device.type == "cpu" and not torch.compiler.is_compiling() and bool(mask.all()):
-        return None
-    return key_bias(mask)
 
 
 def initialize(module: nn.Module, config: ModelConfig) -> None:

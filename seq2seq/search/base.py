@@ -73,11 +73,7 @@ def normalized_score(log_prob: float, length: int, length_penalty: float) -> flo
     return log_prob / max(length, 1) ** length_penalty
 
 
-def length_limits(
-    sentences: Sequence[Sentence],
-    config: SearchConfig,
-    max_length: int,
-) -> list[int]:
+def length_limits(sentences: Sequence[Sentence], config: SearchConfig, max_length: int) -> list[int]:
     """For each sentence the most tokens of its translation, end included.
 
     It is max_length_ratio * source length + max_length_offset, at least what a forced prefix and the minimum length

@@ -1,32 +1,16 @@
-"""The largest scores of each row or sentence, found block by block. Shapes as in `base`."""
+"""The largest scores of each sentence, found block by block. Shapes as in `base`."""
 
 import math
 
 import torch
 from torch import Tensor
 
-# Up to so many scores the largest is found faster without blocks.
-BLOCKS_ABOVE = 2**14
-
-
-def most_likely_ids(scores: Tensor) -> Tensor:
-    """The id of the largest score of each row, (R, V) -> (R,), by the blocks of `largest_candidates`."""
-    vocab_size = scores.shape[1]
-    if scores.numel() <= BLOCKS_ABOVE:
-        return scores.argmax(1)
-    width = _block_width(vocab_size)
-    block = _block_maxima(scores, width).argmax(1, keepdim=True)  # (R, 1)
-    ids = block * width + torch.arange(width, device=scores.device)  # (R, W)
-    ids.clamp_(max=vocab_size - 1)
-    return ids.gather(1, scores.gather(1, ids).argmax(1, keepdim=True)).squeeze(1)  # (R,)
-
 
 def largest_candidates(scores: Tensor, offsets: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """The largest `scores + offset of the row` of each sentence, best first, exactly.
 
-    Sorting out 5 * 8,000 candidates is slow where taking the maximum is fast, so the vocabulary is cut into blocks of
-    W ids. What is among the `count` largest of all stands in one of the `count` blocks with the largest maxima, and
-    only those are looked at.
+    Top-k of 5 * 8,000 scores is slow and a maximum fast, so the vocabulary is cut into blocks of W ids. The `count`
+    largest of all are in the `count` blocks with the largest maxima, and only those are looked at.
 
     Args:
         scores: (R, V)
@@ -37,7 +21,7 @@ def largest_candidates(scores: Tensor, offsets: Tensor, count: int) -> tuple[Ten
         values, row within the sentence, id: each (B, count)
     """
     vocab_size, num_rows = scores.shape[1], offsets.shape[1]
-    width = _block_width(vocab_size)
+    width = 1 << math.ceil(math.log2(vocab_size) / 2)
     num_blocks = math.ceil(vocab_size / width)
     if count > num_rows * num_blocks:
         width, num_blocks = 1, vocab_size
@@ -51,16 +35,12 @@ def largest_candidates(scores: Tensor, offsets: Tensor, count: int) -> tuple[Ten
     values = scores.view(-1, num_rows * vocab_size).gather(1, flat.flatten(1)).view_as(ids)
     row_offsets = offsets.gather(1, row)  # (B, count)
     values = (values + row_offsets[:, :, None]).masked_fill_(~exists, -torch.inf)
-    values, place = values.flatten(1).topk(count, dim=-1)  # (B, count)
-    return values, row.gather(1, place // width), ids.flatten(1).gather(1, place)
-
-
-def _block_width(vocab_size: int) -> int:
-    return 1 << math.ceil(math.log2(vocab_size) / 2)
+    values, index = values.flatten(1).topk(count, dim=-1)  # (B, count)
+    return values, row.gather(1, index // width), ids.flatten(1).gather(1, index)
 
 
 def _block_maxima(scores: Tensor, width: int) -> Tensor:
-    """The largest of every `width` scores, the last of what is left: (R, V) -> (R, blocks)."""
+    """(R, V) -> (R, blocks); the last block may be narrower."""
     whole = scores.shape[1] // width * width
     maxima = scores[:, :whole].unflatten(1, (-1, width)).amax(2)
     if whole == scores.shape[1]:

@@ -32,7 +32,9 @@ class Rules:
             self._rules.append(partial(forbid_repeated_ngrams, config.no_repeat_ngram))
         self._renormalize = config.renormalize
         self._num_rows = num_rows
-        self._prefixes = pad_prefixes([sentence.prefix for sentence in sentences], model.device)  # (B, P)
+        width = max(len(sentence.prefix) for sentence in sentences)
+        prefixes = [[*one.prefix, *[NOT_FORCED] * (width - len(one.prefix))] for one in sentences]
+        self._prefixes = torch.tensor(prefixes, dtype=torch.long, device=model.device)  # (B, P)
 
     def apply(self, log_probs: Tensor, history: Tensor) -> Tensor:
         """`log_probs` (R, V) of what follows history (R, t), written into: -inf for what is forbidden.
@@ -60,13 +62,6 @@ class Rules:
         if position >= self._prefixes.shape[1]:
             return None
         return self._prefixes[:, position].repeat_interleave(self._num_rows)  # (R,)
-
-
-def pad_prefixes(prefixes: Sequence[Sequence[int]], device: torch.device) -> Tensor:
-    """Prefixes as (B, P), padded with `NOT_FORCED`."""
-    width = max((len(prefix) for prefix in prefixes), default=0)
-    rows = [[*prefix, *[NOT_FORCED] * (width - len(prefix))] for prefix in prefixes]
-    return torch.tensor(rows, dtype=torch.long, device=device).view(len(prefixes), width)
 
 
 def forbid_ids(ids: Tensor, scores: Tensor, history: Tensor) -> None:

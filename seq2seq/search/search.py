@@ -10,6 +10,8 @@ from seq2seq.search.greedy import greedy_search, sample_search
 
 def search(model: StepModel, sentences: Sequence[Sentence], config: SearchConfig) -> list[list[Hypothesis]]:
     """Sample, search greedily or keep a beam, as `config` says; see the three functions."""
+    if not sentences:
+        return []
     if config.sample:
         return sample_search(model, sentences, config)
     if config.beam_size == 1:

@@ -23,7 +23,7 @@ from seq2seq.files import DamagedFile, json_text, read_object, record, verify, w
 from seq2seq.interop.marian import is_marian, read_marian
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model.transformer import Transformer
-from seq2seq.tensors import as_weights, distinct, load_tied, mismatch, read_shapes, read_tensors, write_tensors
+from seq2seq.tensors import as_weights, distinct, load_tied, misfit, read_shapes, read_tensors, write_tensors
 from seq2seq.text.marian_tokenizer import TARGET_VOCABULARY_FILE, VOCABULARY_FILE, load_tokenizers
 from seq2seq.text.tokenizer import SOURCE_FILE, TARGET_FILE, TokenizerPair
 
@@ -245,9 +245,7 @@ def _build(folder: Path, description: ModelDescription, tokenizers: TokenizerPai
     config, shapes = description.model, read_shapes(folder / WEIGHTS)
     if config.num_encoder_layers + config.num_decoder_layers > len(shapes):
         raise DamagedFile(f"{CONFIG} describes a model far larger than {WEIGHTS}")
-    with torch.device("meta"):
-        outline = _new_module(description, tokenizers).state_dict(keep_vars=True)
-    if problem := mismatch(distinct(outline), shapes):
+    if problem := misfit(lambda: _new_module(description, tokenizers), shapes):
         raise DamagedFile(f"{WEIGHTS} is not of the model that {CONFIG} describes: {problem}")
     model = _new_module(description, tokenizers)
     load_tied(model, as_weights(read_tensors(folder / WEIGHTS)))

@@ -5,7 +5,6 @@ The encoder may come from a translation model (`training.init_from`).
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +13,21 @@ from torch import nn
 
 from seq2seq.config import FilterConfig
 from seq2seq.config_values import displayed_labels
-from seq2seq.data.batches import ClassificationBatch, ClassificationBatches
+from seq2seq.data.collate import ClassificationBatch
 from seq2seq.data.corpus import TokenCorpus, prepare_labelled_corpus
-from seq2seq.data.sources import Source
+from seq2seq.data.examples import LabelledText, Source
+from seq2seq.data.stream import ClassificationBatches
+from seq2seq.description import ModelDescription
 from seq2seq.errors import ConfigError, DataError, some_of
 from seq2seq.evaluation.classification import classification_report
 from seq2seq.inference.classifier import Classifier
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.store.model_card import ScoreRecord
-from seq2seq.store.model_folder import LoadedModel, load_model
+from seq2seq.store.model_folder import LoadedModel
 from seq2seq.tasks.task import Task
 from seq2seq.training.loss import LossSum, classification_loss
-from seq2seq.training.state import Sample, Validation
 
 MEASURES = ("accuracy", "precision", "recall", "f1")
-MOST_TOKENS = 8192  # of a validation batch
 
 
 class ClassificationTask(Task):
@@ -36,40 +35,25 @@ class ClassificationTask(Task):
 
     examples = "texts"
 
-    def compute_loss(self, model: nn.Module, batch: ClassificationBatch) -> LossSum:
-        return classification_loss(model, batch, self.config.training.label_smoothing)
+    def _loss(self, model: nn.Module, batch: ClassificationBatch, smoothing: float) -> LossSum:
+        return classification_loss(model, batch, smoothing)
 
-    def validate(self, model: nn.Module) -> Validation:
-        def measure(batch: ClassificationBatch) -> tuple[float, list[int], list[int]]:
-            logits = model(batch.source_ids, batch.source_mask).float()  # (B, C)
-            total = float(nn.functional.cross_entropy(logits, batch.labels, reduction="sum"))
-            return total, batch.indices.tolist(), logits.argmax(dim=1).tolist()
+    def _answers(self, model: nn.Module, examples: Sequence[LabelledText]) -> list[str]:
+        described = ModelDescription.of(self.config, self.labels).model_copy(update={"label_names": {}})
+        loaded = LoadedModel(described, model, self.tokenizers, Path(), {})
+        classifier = Classifier(loaded, replace(self._runtime, precision=torch.float32))
+        return [answer.label for answer in classifier.classify([text.text for text in examples])]
 
-        losses, indices, found = zip(
-            *self._measured(measure, min(self.config.training.batch_tokens, MOST_TOKENS)), strict=True
-        )
-        predicted = dict(zip(chain.from_iterable(indices), chain.from_iterable(found), strict=True))
-        answers = [self.labels[predicted[index]] for index in range(len(self._valid))]
-        report = classification_report([text.label for text in self._valid], answers, self.labels)
-        metrics = {"valid_loss": sum(losses) / len(answers)} | {name: getattr(report, name) for name in MEASURES}
-        shown = zip(self._valid[: self.config.training.num_samples], answers, strict=False)
-        return Validation(metrics, [Sample(text.text, text.label, answer) for text, answer in shown])
+    def _scores(self, answers: Sequence[str], examples: Sequence[LabelledText]) -> dict[str, float]:
+        gold = [text.label for text in examples]
+        if unknown := sorted(set(gold) - set(self.labels)):
+            known, first = some_of(self.labels), some_of(unknown[:1])
+            raise DataError(f"data.test: the model has no label {first!r}; its labels are {known}")
+        report = classification_report(gold, answers, self.labels)
+        return {name: getattr(report, name) for name in MEASURES}
 
-    def score_records(self, metrics: Mapping[str, float]) -> list[ScoreRecord]:
-        return _records("valid", metrics)
-
-    def score_test_sets(self, folder: Path) -> list[ScoreRecord]:
-        classifier = Classifier(load_model(folder), replace(self._runtime, precision=torch.float32))
-        records = []
-        for name, source in self.inputs.tests.items():
-            texts = list(source)
-            gold = [classifier.name_of(text.label) for text in texts]
-            if unknown := sorted(set(gold) - set(classifier.labels)):
-                known, first = some_of(classifier.labels), some_of(unknown[:1])
-                raise DataError(f"data.test.{name}: the model has no label {first!r}; its labels are {known}")
-            answers = [answer.label for answer in classifier.classify([text.text for text in texts])]
-            records += _records(name, vars(classification_report(gold, answers, classifier.labels)))
-        return records
+    def score_records(self, dataset: str, scores: Mapping[str, float]) -> list[ScoreRecord]:
+        return [ScoreRecord(dataset, name, 100 * scores[name], "percent") for name in MEASURES if name in scores]
 
     def _prepare(self, sources: Sequence[Source], filters: FilterConfig | None) -> TokenCorpus:
         workers, labels = self.config.data.num_workers, self.labels or None
@@ -106,7 +90,3 @@ class ClassificationTask(Task):
             problems.append(f"data.label_names: {error}")
         if problems:
             raise ConfigError("config", problems)
-
-
-def _records(dataset: str, metrics: Mapping[str, Any]) -> list[ScoreRecord]:
-    return [ScoreRecord(dataset, name, 100 * metrics[name], "percent") for name in MEASURES if name in metrics]

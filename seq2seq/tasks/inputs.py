@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seq2seq.config import FREE_MODEL_KEYS, Config, ModelConfig, SearchConfig, SourceConfig
-from seq2seq.data.sources import Source, open_labelled, open_pairs
+from seq2seq.data.examples import Source
+from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import ConfigError
 from seq2seq.presets import PRESETS
 from seq2seq.store.model_folder import LoadedModel, load_model
@@ -85,7 +86,10 @@ def complete(config: Config, initial: LoadedModel | None) -> Config:
             raise ConfigError("config", ["training.init_from: a classifier has no decoder; name a translation model"])
         changes = {"model": _model(config, initial.description.model)}
         if config.task == "translation":
-            changes["search"] = _search(config.search, initial.description.search)
+            taken = {
+                key: getattr(initial.description.search, key) for key in SEARCH_KEYS - config.search.model_fields_set
+            }
+            changes["search"] = SearchConfig.model_validate({**dict(config.search), **taken})
         config = config.model_copy(update=changes)
     filters, most = config.data.filters, max_pieces(config)
     if filters.max_length <= most:
@@ -113,8 +117,3 @@ def _model(config: Config, initial: ModelConfig) -> ModelConfig:
     if problems:
         raise ConfigError("config", problems)
     return ModelConfig.model_validate({**dict(initial), **written, "preset": None})
-
-
-def _search(config: SearchConfig, initial: SearchConfig) -> SearchConfig:
-    taken = {key: getattr(initial, key) for key in SEARCH_KEYS - config.model_fields_set}
-    return SearchConfig.model_validate({**dict(config), **taken})

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from seq2seq import atomic, config_file, runtime
 from seq2seq.config import Config
-from seq2seq.data.batches import BatchStream
+from seq2seq.data.stream import BatchStream
 from seq2seq.description import ModelDescription
 from seq2seq.errors import UserError, counted
 from seq2seq.runtime import Runtime
@@ -43,11 +43,7 @@ logger = getLogger(__name__)
 def train(config: Config, path: Path, command: str, overwrite: bool = False) -> TrainingResult | None:
     """Train, or continue to train, in the run folder at `path`; None on other ranks than the main one.
 
-    Args:
-        config: resolved and checked.
-        path: the run folder.
-        command: what the user typed, for the model card.
-        overwrite: begin again, deleting the run that is there.
+    `command` is what the user typed, for the model card; `overwrite` deletes the run that is there first.
 
     Raises:
         UserError: something is wrong with the configuration, the data or the folder.
@@ -59,7 +55,6 @@ def train(config: Config, path: Path, command: str, overwrite: bool = False) -> 
         with contextlib.closing(_started(config)) as here:
             with leaving_at_once(here, "stopping; the same command continues the preparation"):
                 inputs = Inputs.open(config, folder.cache(config))
-
                 _on_main(here, lambda: stack.enter_context(folder.locked()))
                 _on_main(here, lambda: open_run(folder, inputs.config, overwrite, inputs.identity()))
                 run = _Run(build(inputs, folder.tokenizer, here), folder, here, command)
@@ -156,7 +151,7 @@ class _Run:
             num_parameters=self.num_parameters,
             step=int(metrics["step"]),
             data=self.task.data,
-            scores=[*self.task.score_records(metrics), *tests],
+            scores=[*self.task.score_records("valid", metrics), *tests],
             notes=[*self.task.notes, *notes],
         )
 
@@ -171,15 +166,15 @@ class _Run:
         """
         config, folder, initial = self.task.config, self.folder, self.task.inputs.initial
         tests = {name: source.fingerprint for name, source in self.task.inputs.tests.items()}
-        scored = {"tests": tests, "measure": self.task.measure, "label_names": dict(config.data.label_names)}
+        scored = {"tests": tests, "measure": self.task.measure}
         if read_note(folder.test_scores).get("scored") == scored:
             return
         logger.info("scoring the test sets: %s", ", ".join(config.data.test))
-        same_task = initial is not None and initial.description.task == config.task
+        is_comparable = initial is not None and initial.description.labels == self.task.labels
         try:
             with waiting_for("scoring the test sets"):
                 scores = self.task.score_test_sets(folder.best)
-                initial_scores = self.task.score_test_sets(initial.folder) if same_task else []
+                initial_scores = self.task.score_test_sets(initial.folder) if is_comparable else []
         except UserError as error:
             logger.warning("the test sets are not scored: %s", error)
             return

@@ -6,7 +6,6 @@ the run began with. `tasks.run` compares both with what it is started with; chec
 
 import contextlib
 import hashlib
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from logging import getLogger
@@ -16,7 +15,8 @@ from typing import Any
 from seq2seq import atomic, config_file
 from seq2seq.config import Config, SourceConfig
 from seq2seq.errors import ConfigError, UserError
-from seq2seq.store.model_folder import LATEST, RUN_CONFIG, RUN_METRICS, RUNS
+from seq2seq.files import DamagedFile, json_text, read_object
+from seq2seq.store.model_folder import BEST, LATEST, RUN_CONFIG, RUN_METRICS, RUNS
 
 logger = getLogger(__name__)
 
@@ -45,7 +45,7 @@ class RunFolder:
         self.identity = path / "identity.json"  # fingerprints of what the run is trained with
         self.tokenizer = path / "tokenizer"
         self.checkpoints = path / "checkpoints"
-        self.best = path / "best"  # the model folder of the best model so far
+        self.best = path / BEST  # the model folder of the best model so far
         self.metrics = path / RUN_METRICS  # one JSON object a line
         self.curves = path / "curves.png"
         self.test_scores = path / "test_scores.json"  # of the best model, and what they were measured with
@@ -233,15 +233,14 @@ def note_tokenizers(folder: RunFolder, config: Config) -> None:
 def read_note(path: Path) -> dict[str, Any]:
     """The JSON object in a file that can be made again; an empty one where there is none, or it is damaged."""
     try:
-        values = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        return read_object(path)
+    except DamagedFile:
         return {}
-    return values if isinstance(values, dict) else {}
 
 
 def write_note(path: Path, values: Mapping[str, Any]) -> None:
     """Write it whole or not at all."""
-    atomic.write_file(path, (json.dumps(values, indent=1) + "\n").encode())
+    atomic.write_file(path, json_text(values).encode())
 
 
 def _fingerprint_of(folder: Path) -> str:

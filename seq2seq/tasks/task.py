@@ -5,40 +5,40 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import astuple
 from functools import cached_property
 from itertools import chain
 from logging import getLogger
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol
 
 import torch
 from torch import nn
 
 from seq2seq import atomic
-from seq2seq.config import FilterConfig, SourceConfig
-from seq2seq.data.batches import MakeBatch, validation_batches
+from seq2seq.config import FilterConfig
 from seq2seq.data.corpus import TokenCorpus
+from seq2seq.data.examples import Source
 from seq2seq.data.filters import PairFilter
 from seq2seq.data.sampler import TokenBudgetSampler
-from seq2seq.data.sources import Source
+from seq2seq.data.stream import MakeBatch, validation_batches
 from seq2seq.errors import ModelError
 from seq2seq.inspection.overlap import find_overlap, overlap_warning, texts_of
 from seq2seq.memory import in_parts
 from seq2seq.runtime import Runtime
 from seq2seq.store.model_card import DataRecord, ScoreRecord
-from seq2seq.store.model_folder import LoadedModel
+from seq2seq.store.model_folder import LoadedModel, load_model
 from seq2seq.tasks.inputs import Inputs, max_pieces
 from seq2seq.tasks.run_folder import read_note, write_note
 from seq2seq.text.marian_tokenizer import load_tokenizers
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 from seq2seq.training.loss import LossSum
 from seq2seq.training.progress import waiting_for
-from seq2seq.training.state import Validation
+from seq2seq.training.state import Sample, Validation
 
 logger = getLogger(__name__)
-Measured = TypeVar("Measured")
 
 
 class Task(Protocol):
@@ -68,24 +68,61 @@ class Task(Protocol):
         self.can_start = inputs.initial is not None and self._load_weights(inputs.initial)
         self.notes = (f"Training {self.examples}: {self.corpus.counts}.", *overlap_notes(inputs, runtime))
 
-    def compute_loss(self, model: nn.Module, batch: Any) -> LossSum:
-        """The loss of a training batch."""
-
-    def validate(self, model: nn.Module) -> Validation:
-        """Measure `model`, which is in evaluation mode, on the validation set; the same figures on every rank."""
-
-    def score_records(self, metrics: Mapping[str, float]) -> list[ScoreRecord]:
-        """The scores of a validation, with signatures, for the model card."""
-
-    def score_test_sets(self, folder: Path) -> list[ScoreRecord]:
-        """The scores of the model in `folder` on each of `data.test`, in float32; a DataError where there are none."""
-
     def _prepare(self, sources: Sequence[Source], filters: FilterConfig | None) -> TokenCorpus: ...
     def _check_corpora(self) -> None: ...
     def _batches(self, corpus: TokenCorpus, *sampling: Any, max_pieces: int | None = None) -> MakeBatch: ...
     def _new_model(self) -> nn.Module: ...
     def _load_weights(self, initial: LoadedModel) -> bool:
         """Take over what fits; whether that is the whole model."""
+
+    def _loss(self, model: nn.Module, batch: Any, smoothing: float) -> LossSum: ...
+    def _answers(self, model: nn.Module, examples: Sequence[Any]) -> list[str]:
+        """What users get for the examples, in float32."""
+
+    def _scores(self, answers: Sequence[str], examples: Sequence[Any]) -> dict[str, float]: ...
+    def score_records(self, dataset: str, scores: Mapping[str, float]) -> list[ScoreRecord]:
+        """The scores of a set with their signatures; `scores` may hold other figures too."""
+
+    def compute_loss(self, model: nn.Module, batch: Any) -> LossSum:
+        """The loss of a training batch."""
+        return self._loss(model, batch, self.config.training.label_smoothing)
+
+    @torch.no_grad()
+    def validate(self, model: nn.Module) -> Validation:
+        """Measure `model`, which is in evaluation mode, on the validation set; the same figures on every rank."""
+        here, examples, sums = self._runtime, self._valid, [0.0, 0.0, 0.0]
+        make = self._batches(self._valid_corpus, max_pieces=max_pieces(self.config))
+
+        def measure(batch: Any) -> tuple[float, float, int]:
+            with here.autocast():
+                found = self._loss(model, batch.to(here.device), smoothing=0.0)
+            return float(found.total), float(found.correct), found.count
+
+        budget = self.config.training.batch_tokens
+        for batch in validation_batches(self._valid_corpus, budget, make, here.rank, here.world_size):
+            for found in in_parts(measure, batch):
+                sums = [total + part for total, part in zip(sums, found, strict=True)]
+        loss, correct, count = here.all_reduce(sums)
+        answers = [""] * len(examples)
+        for index, part in enumerate(here.gather(self._answers(model, examples[here.rank :: here.world_size]))):
+            answers[index :: here.world_size] = part
+        metrics = {"valid_loss": loss / count} | self._scores(answers, examples)
+        if "accuracy" not in metrics:  # of tokens; a class is one target, whose accuracy is measured already
+            metrics["valid_accuracy"] = correct / count
+        shown = zip(examples[: self.config.training.num_samples], answers, strict=False)
+        return Validation(metrics, [Sample(*astuple(example), answer) for example, answer in shown])
+
+    def score_test_sets(self, folder: Path) -> list[ScoreRecord]:
+        """The scores on each of `data.test` of the model in `folder`, which has the tokenizers and labels of the run.
+
+        Raises:
+            DataError: a test set cannot be read, or has other labels.
+        """
+        model, records = load_model(folder).model.to(self._runtime.device), []
+        for name, source in self.inputs.tests.items():
+            examples = list(source)
+            records += self.score_records(name, self._scores(self._answers(model, examples), examples))
+        return records
 
     @cached_property
     def sampler(self) -> TokenBudgetSampler:
@@ -105,20 +142,17 @@ class Task(Protocol):
     @property
     def data(self) -> list[DataRecord]:
         """The corpora, for the model card."""
-        data, sizes = self.config.data, [stop - start for start, stop, _ in self.corpus.parts]
-        corpora = zip(data.train_sources, self.inputs.train, sizes, strict=True)
-        records = [_data_record("train", *corpus) for corpus in corpora]
-        return [*records, _data_record("valid", data.valid, self.inputs.valid, len(self._valid_corpus))]
-
-    @torch.no_grad()
-    def _measured(self, measure: Callable[[Any], Measured], batch_tokens: int) -> list[Measured]:
-        """What `measure` finds in each batch of the validation set, in evaluation mode; of all ranks, on every rank."""
-        make = self._batches(self._valid_corpus, max_pieces=max_pieces(self.config))
-        here, own = self._runtime, []
-        for batch in validation_batches(self._valid_corpus, batch_tokens, make, here.rank, here.world_size):
-            with here.autocast():
-                own += in_parts(lambda part: measure(part.to(here.device)), batch)
-        return list(chain.from_iterable(here.gather(own)))
+        inputs, sizes = self.inputs, [stop - start for start, stop, _ in self.corpus.parts]
+        corpora = [
+            ("train", *corpus) for corpus in zip(self.config.data.train_sources, inputs.train, sizes, strict=True)
+        ]
+        corpora += [("valid", self.config.data.valid, inputs.valid, len(self._valid_corpus))]
+        records = []
+        for role, named, source, examples in corpora:
+            path = named.source or named.tsv or named.jsonl  # without the folders of this machine
+            name = path.name if path else " ".join(filter(None, (named.hub, named.subset, named.split)))
+            records.append(DataRecord(role, name, examples, source.fingerprint[:16]))
+        return records
 
 
 def prepare_tokenizers(inputs: Inputs, folder: Path | None, runtime: Runtime) -> TokenizerPair:
@@ -189,10 +223,3 @@ def overlap_notes(inputs: Inputs, runtime: Runtime) -> list[str]:
         logger.warning("%s", found["warning"])
         return [found["warning"]]
     return ["No training example is equal to one of the validation and test sets without case, punctuation and space."]
-
-
-def _data_record(role: str, config: SourceConfig, source: Source, examples: int) -> DataRecord:
-    """A corpus for the model card, without the folders of this machine."""
-    path = config.source or config.tsv or config.jsonl
-    name = path.name if path else " ".join(filter(None, (config.hub, config.subset, config.split)))
-    return DataRecord(role, name, examples, source.fingerprint[:16])

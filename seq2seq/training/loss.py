@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seq2seq.data.batches import ClassificationBatch, TranslationBatch
+from seq2seq.data.collate import ClassificationBatch, TranslationBatch
 
 # Rows of logits held at a time, on a CPU as many as make so many logits: fewer make slow products, all together
 # would fill memory.
@@ -37,7 +37,7 @@ def translation_loss(model: nn.Module, batch: TranslationBatch, smoothing: float
     real = _positions(batch.target_mask, batch.num_targets)  # (N,)
     hidden = hidden.flatten(0, 1).index_select(0, real)  # (N, D): padding costs no output layer
     targets = batch.target_output.flatten().index_select(0, real)  # (N,)
-    return label_smoothed_cross_entropy(hidden, model.output_weight, model.output_bias, targets, smoothing)
+    return label_smoothed_cross_entropy(hidden, model.output.weight, model.output.bias, targets, smoothing)
 
 
 def classification_loss(model: nn.Module, batch: ClassificationBatch, smoothing: float) -> LossSum:

@@ -81,7 +81,7 @@ def test_a_step_is_that_of_the_processor(optimizer):
         hidden = model(*(each.to(device) for each in (source, mask, target[:, :-1])))
         real = torch.ones(5, 22, dtype=torch.bool, device=device)
         sums = label_smoothed_cross_entropy(
-            hidden[real], model.output_weight, model.output_bias, target[:, 1:].to(device)[real], 0.1
+            hidden[real], model.output.weight, model.output.bias, target[:, 1:].to(device)[real], 0.1
         )
         (sums.total / sums.count).backward()
         build_optimizer(model, config).step()

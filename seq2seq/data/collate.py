@@ -1,0 +1,125 @@
+"""The tensors of one step: shift, padding, start and end ids, and token counts happen here and nowhere else.
+
+`stream` collates for training and validation, `inference` for scoring and classification. Shapes: B sentences, S source
+length, T target length.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
+
+
+class _Batch:
+    """What batches share: tensors with a row for each example, and two counts."""
+
+    indices: Tensor
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
+        """The batch on `device`."""
+        return self._map(lambda _, tensor: tensor.to(device, non_blocking=non_blocking))
+
+    def pin_memory(self) -> Self:
+        """The batch in page-locked memory, from where a GPU copies it without waiting."""
+        return self._map(lambda _, tensor: tensor.pin_memory())
+
+    def split(self) -> tuple[Self, Self]:
+        """The first and the second half of the rows, each without needless padding."""
+        middle = len(self) // 2
+        return self._rows(slice(0, middle)), self._rows(slice(middle, None))
+
+    def _rows(self, rows: slice) -> Self:
+        def cut(name: str, tensor: Tensor) -> Tensor:
+            if tensor.dim() == 1:
+                return tensor[rows]
+            mask = getattr(self, f"{name.split('_')[0]}_mask")[rows]
+            return tensor[rows, : int(mask.sum(dim=1).max())]
+
+        return self._map(cut)._counted()
+
+    def _map(self, change: Callable[[str, Tensor], Tensor]) -> Self:
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+        tensors = {name: change(name, value) for name, value in fields.items() if isinstance(value, Tensor)}
+        return dataclasses.replace(self, **tensors)  # type: ignore[type-var]
+
+    def _counted(self) -> Self:
+        """The batch with the counts of its tensors."""
+        masks: list[Tensor] = [getattr(self, name) for name in ("source_mask", "target_mask") if hasattr(self, name)]
+        tokens = [int(mask.sum()) for mask in masks]
+        num_targets = tokens[1] if len(tokens) > 1 else len(self)
+        return dataclasses.replace(self, num_targets=num_targets, num_tokens=sum(tokens))  # type: ignore[type-var]
+
+
+@dataclass(frozen=True)
+class TranslationBatch(_Batch):
+    """Sentence pairs, padded; masks are True at real tokens."""
+
+    source_ids: Tensor  # (B, S) int64, eos included
+    source_mask: Tensor  # (B, S) bool
+    target_input: Tensor  # (B, T) int64, the start id and then the target
+    target_output: Tensor  # (B, T) int64, the target and then eos
+    target_mask: Tensor  # (B, T) bool
+    indices: Tensor  # (B,) int64, rows of the corpus
+    num_targets: int  # target tokens, eos included
+    num_tokens: int  # source and target tokens without padding
+
+
+@dataclass(frozen=True)
+class ClassificationBatch(_Batch):
+    """Labelled texts, padded; the mask is True at real tokens."""
+
+    source_ids: Tensor  # (B, S) int64, bos and eos included
+    source_mask: Tensor  # (B, S) bool
+    labels: Tensor  # (B,) int64
+    indices: Tensor  # (B,) int64, rows of the corpus
+    num_targets: int  # B
+    num_tokens: int  # source tokens without padding
+
+
+def collate_translation(
+    source: Sequence[Sequence[int]], target: Sequence[Sequence[int]], tokenizers: TokenizerPair, indices: Sequence[int]
+) -> TranslationBatch:
+    """A batch from ids without special ids, on the CPU."""
+    source_ids, source_mask = _pad(source, tokenizers.source.pad_id, after=tokenizers.source.eos_id)
+    target_output, target_mask = _pad(target, tokenizers.target.pad_id, after=tokenizers.target.eos_id)
+    target_input, _ = _pad(target, tokenizers.target.pad_id, before=tokenizers.target.start_id)
+    num_targets = int(target_mask.sum())
+    arrays = (source_ids, source_mask, target_input, target_output, target_mask, np.asarray(indices, dtype=np.int64))
+    tensors = map(torch.from_numpy, arrays)
+    return TranslationBatch(*tensors, num_targets=num_targets, num_tokens=int(source_mask.sum()) + num_targets)
+
+
+def collate_classification(
+    texts_ids: Sequence[Sequence[int]], labels: Sequence[int], tokenizer: Tokenizer, indices: Sequence[int]
+) -> ClassificationBatch:
+    """A batch from ids without special ids: bos in front, whose state may stand for the text, and eos at the end."""
+    source_ids, source_mask = _pad(texts_ids, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id)
+    arrays = (source_ids, source_mask, np.asarray(labels, dtype=np.int64), np.asarray(indices, dtype=np.int64))
+    tensors = map(torch.from_numpy, arrays)
+    return ClassificationBatch(*tensors, num_targets=len(texts_ids), num_tokens=int(source_mask.sum()))
+
+
+def _pad(
+    rows: Sequence[Sequence[int]], pad_id: int, before: int | None = None, after: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """(ids, mask), each (B, longest), of rows with a special id before or after each."""
+    start, specials = int(before is not None), (before is not None) + (after is not None)
+    lengths = np.fromiter((len(row) + specials for row in rows), dtype=np.int64, count=len(rows))
+    width = int(lengths.max())
+    ids = np.full((len(rows), width), pad_id, dtype=np.int64)  # (B, L)
+    for row, row_ids in enumerate(rows):
+        ids[row, start : start + len(row_ids)] = row_ids
+    if before is not None:
+        ids[:, 0] = before
+    if after is not None:
+        ids[np.arange(len(rows)), lengths - 1] = after
+    return ids, np.arange(width) < lengths[:, None]  # (B, L)

@@ -1,0 +1,69 @@
+"""What a corpus is made of: examples, chunks of them as they are read, and the sources that give chunks.
+
+`sources` opens a source, `corpus` tokenises it, `tasks` reads references from it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A sentence and its translation, each one line."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledText:
+    """A text, one line, and its label as the data spell it."""
+
+    text: str
+    label: str
+
+
+Example = Pair | LabelledText
+Position = Any
+"""Where reading continues, as plain JSON values; None is the beginning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Consecutive lines or rows as they were read, which is cheap; a worker process parses them, which is not."""
+
+    raw: Any
+    first: int
+    """Number of the first line or row, from 1."""
+    parse: Callable[[Any, int], list[Example]]
+    """Called with `raw` and `first`; can be pickled."""
+    end: Position
+    """Of the next chunk."""
+
+    def examples(self) -> list[Example]:
+        """The parsed examples.
+
+        Raises:
+            DataError: a line or row is not an example; the message has its number.
+        """
+        return self.parse(self.raw, self.first)
+
+
+class Source(ABC):
+    """Examples that can be read any number of times; the fingerprint changes when they do."""
+
+    name: str
+    weight: float
+    fingerprint: str
+    size: int | None
+    """Number of examples, where it is known without reading them."""
+
+    @abstractmethod
+    def chunks(self, start: Position = None) -> Iterator[Chunk]:
+        """The examples from the beginning, or from the end of an earlier chunk."""
+
+    def __iter__(self) -> Iterator[Example]:
+        for chunk in self.chunks():
+            yield from chunk.examples()

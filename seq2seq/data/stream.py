@@ -1,0 +1,188 @@
+"""Batches of a corpus: an endless stream in an exact, resumable order for training, one pass for validation.
+
+`tasks` builds the streams, the trainer consumes them.
+"""
+
+import random
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from seq2seq.config import TokenizerConfig
+from seq2seq.data.collate import ClassificationBatch, TranslationBatch, collate_classification, collate_translation
+from seq2seq.data.corpus import TokenCorpus
+from seq2seq.data.sampler import TokenBudgetSampler, moved_position
+from seq2seq.errors import CheckpointError
+from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
+
+Batch = TypeVar("Batch", TranslationBatch, ClassificationBatch)
+Tokenizers = TypeVar("Tokenizers", TokenizerPair, Tokenizer)
+
+
+class MakeBatch(Protocol[Batch]):
+    """Turns the indices of a plan into a batch; the epoch decides random segmentations."""
+
+    def __call__(self, indices: np.ndarray, epoch: int) -> Batch: ...
+
+
+class _CorpusBatches(Generic[Tokenizers]):
+    """Makes batches of a corpus; with `sampling`, a share of the sentences is segmented at random.
+
+    A random segmentation is decided by (seed, epoch, index, side) alone, so a resumed run repeats it. One that is
+    longer than the longest sentence of its batch is not used, so that no batch exceeds its budget. A side with more
+    than `max_pieces` is truncated: validation leaves no pair out, and a model has only so many positions.
+    """
+
+    def __init__(
+        self,
+        corpus: TokenCorpus,
+        tokenizers: Tokenizers,
+        sampling: TokenizerConfig | None = None,
+        seed: int = 0,
+        max_pieces: int | None = None,
+    ):
+        self._corpus, self._tokenizers, self._seed, self._max_pieces = corpus, tokenizers, seed, max_pieces
+        self._sampling = sampling if sampling and sampling.sampling > 0 else None
+
+    def _ids(self, side: str, tokenizer: Tokenizer, indices: np.ndarray, epoch: int) -> list[list[int]]:
+        stored = self._corpus.source if side == "source" else self._corpus.target
+        rows = [stored(index)[: self._max_pieces] for index in indices]
+        if self._sampling is None:
+            return rows
+        width = max(map(len, rows))
+        keys = (f"{self._seed} {epoch} {index} {side}" for index in indices)
+        return [_resegmented(row, tokenizer, self._sampling, width, key) for row, key in zip(rows, keys, strict=True)]
+
+
+class TranslationBatches(_CorpusBatches[TokenizerPair]):
+    """Makes the batches of a translation corpus."""
+
+    def __call__(self, indices: np.ndarray, epoch: int) -> TranslationBatch:
+        source = self._ids("source", self._tokenizers.source, indices, epoch)
+        target = self._ids("target", self._tokenizers.target, indices, epoch)
+        return collate_translation(source, target, self._tokenizers, indices)
+
+
+class ClassificationBatches(_CorpusBatches[Tokenizer]):
+    """Makes the batches of a labelled corpus."""
+
+    def __call__(self, indices: np.ndarray, epoch: int) -> ClassificationBatch:
+        texts = self._ids("source", self._tokenizers, indices, epoch)
+        return collate_classification(texts, [self._corpus.label(i) for i in indices], self._tokenizers, indices)
+
+
+class BatchStream:
+    """This rank's batches, epoch after epoch without end; made ahead in a thread, counted when they are consumed.
+
+    `state_dict()` is the position of the next batch, whatever the thread has already made; a stream that loads it
+    continues with exactly that batch. With another number of ranks it continues with the first batch that a rank has
+    not seen. Batches count within a section of the sampler's epoch; the next section is planned while one is read.
+    """
+
+    def __init__(
+        self, sampler: TokenBudgetSampler, make_batch: MakeBatch, *, prefetch: int = 4, pin_memory: bool = False
+    ):
+        self._sampler, self._make_batch = sampler, make_batch
+        self._prefetch, self._pin_memory = prefetch, pin_memory
+        self._epoch, self._section, self._batch, self._num_batches = 0, 0, 0, 0
+        self._thread: ThreadPoolExecutor | None = None
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "batches")
+            self._made = self._batches()
+            self._ahead: deque[Future] = deque()
+        while len(self._ahead) <= self._prefetch:
+            self._ahead.append(self._thread.submit(next, self._made))
+        epoch, section, batch, num_batches, made = self._ahead[0].result()  # an error stays for every later read
+        self._check_length(num_batches)
+        self._ahead.popleft()
+        self._epoch, self._section, self._batch, self._num_batches = epoch, section, batch + 1, num_batches
+        if self._batch == num_batches:
+            self._epoch, self._section = self._following(epoch, section)
+            self._batch = self._num_batches = 0
+        return made
+
+    @property
+    def position(self) -> tuple[int, int, int]:
+        """(epoch, section, batch) of the next batch."""
+        return self._epoch, self._section, self._batch
+
+    @property
+    def epoch(self) -> float:
+        """Epochs consumed, with the fraction of the current one."""
+        done = self._batch / self._num_batches if self._num_batches else 0.0
+        return self._epoch + (self._section + done) / self._sampler.num_sections
+
+    def state_dict(self) -> dict[str, int]:
+        """The position of the next batch, as plain numbers."""
+        return {
+            "epoch": self._epoch,
+            "section": self._section,
+            "batch": self._batch,
+            "num_batches": self._num_batches,
+            "world_size": self._sampler.world_size,
+        }
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Continue where `state` was taken."""
+        self.close()
+        self._epoch, self._section = state["epoch"], state.get("section", 0)
+        self._batch, self._num_batches = state["batch"], state["num_batches"]
+        if state["world_size"] != self._sampler.world_size:
+            self._batch = moved_position(self._batch, state["world_size"], self._sampler.world_size)
+            self._num_batches = 0
+
+    def close(self) -> None:
+        """Stop the thread; the next read starts it again."""
+        if self._thread is not None:
+            self._thread.shutdown(cancel_futures=True)
+            self._made.close()
+            self._thread = None
+
+    def _batches(self) -> Iterator[tuple[int, int, int, int, Any]]:
+        epoch, section, start = self.position
+        with ThreadPoolExecutor(1, "plans") as ahead:
+            planned = ahead.submit(self._sampler.plan, epoch, section)
+            while True:
+                plan = planned.result()
+                following = self._following(epoch, section)
+                planned = ahead.submit(self._sampler.plan, *following)
+                for batch in range(start, len(plan)):
+                    made = self._make_batch(plan[batch], epoch)
+                    yield epoch, section, batch, len(plan), made.pin_memory() if self._pin_memory else made
+                (epoch, section), start = following, 0
+
+    def _following(self, epoch: int, section: int) -> tuple[int, int]:
+        return (epoch, section + 1) if section + 1 < self._sampler.num_sections else (epoch + 1, 0)
+
+    def _check_length(self, num_batches: int) -> None:
+        if self._num_batches and num_batches != self._num_batches:
+            raise CheckpointError(
+                f"the epoch has {num_batches} batches but had {self._num_batches} when the checkpoint was written; the "
+                "corpus changed: bring it back, or start a new run with --run-dir or --overwrite"
+            )
+
+
+def validation_batches(
+    corpus: TokenCorpus, batch_tokens: int, make: MakeBatch, rank: int = 0, world_size: int = 1
+) -> Iterator[Any]:
+    """This rank's share of the corpus, every example once, sorted by length; over-long examples stay whole."""
+    sampler = TokenBudgetSampler(corpus.source_lengths, corpus.target_lengths, batch_tokens, seed=0)
+    for indices in sampler.sorted_batches()[rank::world_size]:
+        yield make(indices, 0)
+
+
+def _resegmented(row: list[int], tokenizer: Tokenizer, config: TokenizerConfig, width: int, key: str) -> list[int]:
+    """`row`, or for a share of the keys a random segmentation of its text that is not longer than `width`."""
+    draw = random.Random(key)
+    if draw.random() >= config.sampling:
+        return row
+    sampled = tokenizer.sample(tokenizer.decode(row), draw, config.sampling_nbest, config.sampling_alpha)
+    return sampled if len(sampled) <= width else row
