@@ -311,7 +311,7 @@ def test_interrupt_is_quiet(model, tmp_path):
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         assert process.wait() == 130
-        assert process.stderr.read() == b"s2s: engine: CTranslate2, float32\n"
+        assert process.stderr.read() in (b"", b"s2s: engine: CTranslate2, float32\n")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -112,7 +112,6 @@ def command(
     translator = Translator.load(
         *(models or [chosen_model(None)]), **{key: value for key, value in loading.items() if value is not None}
     )
-    logger.info("engine: %s", translator.engine_note)
     batches = read_idle_batches(source, BATCH_LINES, on_invalid=warn_invalid(input_path))
     with open_output(output_path) as sink, _progress(source, total, output_path) as advance:
         _write(translator, translator.translate_stream(batches, prefixes), form, sink, advance)
@@ -136,6 +135,8 @@ def _write(
     flags: Counter[tuple[str, ...]] = Counter()
     count = 0
     for translations in stream:
+        if not count:
+            logger.info("engine: %s", translator.engine_note)
         for index, translation in enumerate(translations, start=count):
             text = _as_json(translation) if form == "jsonl" else _as_text(index, translation, translator.config.n_best)
             sink.write(text.encode("utf-8", errors="replace") + b"\n")
