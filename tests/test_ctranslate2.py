@@ -68,6 +68,12 @@ def ours(tmp_path_factory):
     return make_ours(tmp_path_factory.mktemp("ours") / "model", ending=6.0, search=SearchConfig(early_stopping=True))
 
 
+@pytest.fixture(scope="module")
+def long_winded(tmp_path_factory):
+    """Many of its translations reach their limits."""
+    return make_ours(tmp_path_factory.mktemp("long") / "model", ending=4.0, search=SearchConfig(early_stopping=True))
+
+
 def torch_engine(model):
     return TorchEngine(TransformerSteps(model.model, model.tokenizers, torch.device("cpu")))
 
@@ -211,11 +217,11 @@ def many_sentences(model, count, most_words=16):
 @pytest.mark.slow
 @pytest.mark.parametrize("quantization", ["float32", "int8"])
 @pytest.mark.parametrize("values", [dict(beam_size=1), dict(beam_size=4, n_best=3)], ids=["greedy", "beam"])
-def test_each_of_20_000_sentences_is_translated_as_if_alone(ours, values, quantization, tmp_path):
+def test_each_of_20_000_sentences_is_translated_as_if_alone(long_winded, values, quantization, tmp_path):
     """20,000 sentences of a plain folder, whose limits are so tight that many end behind their own."""
     search = SearchConfig(max_length_ratio=0.7, max_length_offset=2, min_length=1, batch_tokens=2000, **values)
-    engine = converted_engine(ours, tmp_path / "export", quantization=quantization)
-    asked = many_sentences(ours, 20_000)
+    engine = converted_engine(long_winded, tmp_path / "export", quantization=quantization)
+    asked = many_sentences(long_winded, 20_000)
     together = engine.translate(asked, search)
     for sentence, hypotheses in zip(asked, together, strict=True):
         assert len(hypotheses) == search.n_best
@@ -231,10 +237,10 @@ def test_each_of_20_000_sentences_is_translated_as_if_alone(ours, values, quanti
 
 @pytest.mark.parametrize("values", [dict(beam_size=1), dict(beam_size=4, n_best=4)], ids=["greedy", "beam"])
 @pytest.mark.parametrize("prefixed", [False, True], ids=["free", "prefixed"])
-def test_neighbours_change_nothing_where_limits_are_tight(ours, values, prefixed, tmp_path):
-    engine = converted_engine(ours, tmp_path / "export")
+def test_neighbours_change_nothing_where_limits_are_tight(long_winded, values, prefixed, tmp_path):
+    engine = converted_engine(long_winded, tmp_path / "export")
     search = SearchConfig(max_length_ratio=1.0, max_length_offset=2, min_length=1, **values)
-    asked, draw = many_sentences(ours, 300), random.Random(5)
+    asked, draw = many_sentences(long_winded, 300), random.Random(5)
     prefixes = [[draw.randrange(4, 90) for _ in range(draw.choice([0, 1, 3, 20]) * prefixed)] for _ in asked]
     asked = [replace(sentence, prefix=prefix) for sentence, prefix in zip(asked, prefixes, strict=True)]
     together = engine.translate(asked, search)
