@@ -28,6 +28,14 @@ def _seeded():
     return
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory):
+    """Converted models go to a cache of the tests' own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder of real corpora that S2S_DATA names; tests that measure on them skip without it."""

@@ -15,9 +15,13 @@ from seq2seq.cli import main
 from seq2seq.config import Config
 from seq2seq.config_file import shipped_folder
 from seq2seq.data.collate import collate_translation
+from seq2seq.description import ModelDescription
+from seq2seq.inference import ctranslate2_engine
+from seq2seq.inference.batching import Engine
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.inference.translator import Translator
+from seq2seq.interop.ctranslate2 import write_ctranslate2
 from seq2seq.model.transformer import Transformer
 from seq2seq.tasks.inputs import Inputs
 from seq2seq.tasks.translation import TranslationTask
@@ -76,7 +80,7 @@ def briefly_trained() -> tuple[Transformer, TokenizerPair, Config]:
 class Batches:
     """An engine that searches exactly `size` sentences at a time, in the order they come or the longest first."""
 
-    def __init__(self, engine: TorchEngine, size: int, by_length: bool):
+    def __init__(self, engine: Engine, size: int, by_length: bool):
         self._engine, self._size, self._by_length = engine, size, by_length
         self.max_length = engine.max_length
 
@@ -94,9 +98,20 @@ class Batches:
         return found
 
 
+@pytest.fixture(params=["torch", "ctranslate2"])
+def trained(request, briefly_trained, tmp_path, monkeypatch) -> tuple[Engine, TokenizerPair, Config]:
+    """Each engine over the same model."""
+    model, pair, config = briefly_trained
+    if request.param == "torch":
+        return TorchEngine(TransformerSteps(model, pair, torch.device("cpu")), workers=1), pair, config
+    write_ctranslate2(tmp_path, model, ModelDescription.of(config), pair, "float32")
+    for name in ("SMALLEST_GROUP", "LARGEST_GROUP"):  # it makes no groups of its own
+        monkeypatch.setattr(ctranslate2_engine, name, 10**9)
+    return ctranslate2_engine.CTranslate2Engine(tmp_path, pair, model.config.max_length), pair, config
+
+
 def answers(trained, lines: list[str], mode: dict, size: int, by_length: bool = False) -> list[tuple[str, ...]]:
-    model, pair, config = trained
-    engine = TorchEngine(TransformerSteps(model, pair, torch.device("cpu")), workers=1)
+    engine, pair, config = trained
     search = type(config.search).model_validate({**config.search.model_dump(), **mode})
     found = Translator(Batches(engine, size, by_length), pair, search).translate(lines)
     return [(line.text, *(other.text for other in line.alternatives)) for line in found]
@@ -123,15 +138,15 @@ def compare(trained, lines: list[str], mode: dict, crowd: int) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES, ids=MODE_NAMES)
-def test_the_batch_does_not_matter(briefly_trained, mode):
-    compare(briefly_trained, phrasebook()[:21], mode, crowd=22)
+def test_the_batch_does_not_matter(trained, mode):
+    compare(trained, phrasebook()[:21], mode, crowd=22)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES, ids=MODE_NAMES)
-def test_the_batch_does_not_matter_to_a_thousand_sentences(briefly_trained, mode, request):
+def test_the_batch_does_not_matter_to_a_thousand_sentences(trained, mode, request):
     """Of Multi30k's test set where it is there, else of the phrasebook."""
-    compare(briefly_trained, _thousand(request), mode, crowd=64)
+    compare(trained, _thousand(request), mode, crowd=64)
 
 
 def _thousand(request) -> list[str]:
@@ -168,7 +183,7 @@ def test_validation_and_the_command_give_the_same_figures_to_the_last_digit(run,
     capfd.readouterr()
     assert 0 < measured["bleu"] < 100
     for metric in ("bleu", "chrf"):
-        assert main(["bleu", "--model", str(run), "-m", metric, "-f", "json", "-w", "10"]) == 0
+        assert main(["bleu", "--model", str(run), "--engine", "torch", "-m", metric, "-f", "json", "-w", "10"]) == 0
         out, err = capfd.readouterr()
         (record,) = json.loads(out)
         assert record["score"] == round(measured[metric], 10)

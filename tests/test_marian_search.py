@@ -102,10 +102,9 @@ def test_given_translations_are_scored_without_padding_too(renormalizing):
 
 
 def test_ctranslate2_leaves_padding_out_as_well(renormalizing, tmp_path):
-    pytest.importorskip("ctranslate2")
     _, _, ours = renormalizing
     interop.write_ctranslate2(tmp_path, ours.model, ours.description, ours.tokenizers, "float32")
-    engine = CTranslate2Engine(tmp_path, ours.tokenizers, 64, fallback=lambda: torch_engine(ours))
+    engine = CTranslate2Engine(tmp_path, ours.tokenizers, 64)
     config = ours.description.search.model_copy(update={"early_stopping": True})
     sentences = [Sentence(ids) for ids in ours.tokenizers.source.encode_all(SOURCE)]
     for one, other in zip(

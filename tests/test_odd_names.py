@@ -10,7 +10,6 @@ import pytest
 from wrong_files import CONFIG, TEXTS
 
 from seq2seq.cli import main
-from seq2seq.interop.ctranslate2 import is_installed
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="names are bytes on Linux")
 
@@ -56,8 +55,7 @@ def test_names_that_are_no_utf8_work_from_training_to_pictures(tmp_path, monkeyp
     assert Path(RUN, "attention.png").stat().st_size
     assert not list(Path().rglob("*\ufffd*")), "a library wrote beside the place"
     Path(RUN, "best", "README.md").read_text(encoding="utf-8")
-    if is_installed():
-        code, err = s2s("convert", RUN, "--to", "ctranslate2", "-o", f"{ODD}.ct2", "--force")
-        assert (code, len(err.splitlines())) == (2, 1)
-        assert "name is not UTF-8; rename it" in err
-        assert not os.path.exists(f"{ODD}.ct2")
+    code, err = s2s("convert", RUN, "--to", "ctranslate2", "-o", f"{ODD}.ct2", "--force")
+    assert (code, len(err.splitlines())) == (2, 1)
+    assert "name is not UTF-8; rename it" in err
+    assert not os.path.exists(f"{ODD}.ct2")

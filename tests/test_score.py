@@ -115,7 +115,7 @@ def test_equals_the_log_prob_of_the_beam_that_found_the_translation(model, score
 
 def test_equals_the_score_of_the_translator(model, scorer):
     tokenizers = load_model(model).tokenizers
-    translator = Translator.load(model, device="cpu", beam_size=8, n_best=8, max_length_ratio=0.5)
+    translator = Translator.load(model, engine="torch", beam_size=8, n_best=8, max_length_ratio=0.5)
     found = {
         (translation.source, answer.text): answer
         for translation in translator.translate([f"A man rides {i}" for i in range(30)])

@@ -22,8 +22,7 @@ from wrong_files import CONFIG, TEXTS
 
 from seq2seq import atomic
 from seq2seq.cli import main
-from seq2seq.inference.ctranslate2_engine import cached_folder
-from seq2seq.interop.ctranslate2 import is_installed
+from seq2seq.inference.loading import load_engine
 from seq2seq.store import model_folder
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -99,7 +98,7 @@ def test_runs_and_conversions_may_start_together_on_one_cache(place):
         runs[-1] = s2s(
             "train", "run.yaml", f"--set=data.cache_dir={cache}", f"--set=seed={seeds[-1]}", f"--run-dir=runs/{number}"
         )
-        conversions = [lambda: cached_folder(ours, "float32")] * 2 if is_installed() and number % 2 else []
+        conversions = [lambda: load_engine([ours.folder], "ctranslate2", threads=1)] * 2 if number % 2 else []
         assert together(*runs, *conversions) == []
         assert hidden(cache) + hidden(user_cache) == []
 

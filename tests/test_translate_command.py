@@ -186,6 +186,19 @@ def test_output_file_is_whole_or_not_there(model, lines, tmp_path, capfd):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["input.txt", "out.txt", "short.txt"]
 
 
+@pytest.mark.parametrize(
+    ("options", "note"),
+    [
+        ([], "CTranslate2, float32"),
+        (["--engine", "torch"], "PyTorch on cpu (--engine torch)"),
+        (["--sample"], "PyTorch on cpu (search.sample)"),
+    ],
+)
+def test_one_line_says_which_engine_and_why(model, lines, capfd, options, note):
+    assert translate(model, "-i", lines, *options) == 0
+    assert [line for line in capfd.readouterr().err.splitlines() if "engine" in line] == [f"s2s: engine: {note}"]
+
+
 def test_newest_run_is_used_and_said(model, lines, tmp_path, monkeypatch, capfd):
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "latest").symlink_to(model.parent)
@@ -241,7 +254,7 @@ def test_reader_that_goes_away_ends_it_quietly(model):
         process.stdin.close()
         assert process.wait() == 0
         errors = process.stderr.read()
-        assert all(b"degenerate" in line for line in errors.splitlines()), errors
+        assert all(b"degenerate" in line or b"engine: " in line for line in errors.splitlines()), errors
 
 
 def on_a_terminal(*arguments: object, stdin, seconds: float = 60.0) -> str:
@@ -298,7 +311,7 @@ def test_interrupt_is_quiet(model, tmp_path):
             time.sleep(0.05)
         process.send_signal(signal.SIGINT)
         assert process.wait() == 130
-        assert process.stderr.read() == b""
+        assert process.stderr.read() in (b"", b"s2s: engine: CTranslate2, float32\n")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -401,7 +401,7 @@ def save(folder, tokenizers: TokenizerPair, seed: int = 0, search: dict | None =
 def test_loaded_model_translates_as_the_one_saved(tokenizers, tmp_path):
     search = dict(beam_size=3, max_length_ratio=1.0, max_length_offset=3)
     folder = save(tmp_path / "model", tokenizers, search=search)
-    loaded = Translator.load(folder, device="cpu")
+    loaded = Translator.load(folder, engine="torch", device="cpu")
     assert loaded.config.beam_size == 3
     made = make_translator(make_transformer(tokenizers), tokenizers)
     assert [t.text for t in loaded.translate(TEXTS)] == [t.text for t in made.translate(TEXTS)]
@@ -422,7 +422,7 @@ def test_overrides_are_checked(tokenizers, tmp_path):
 
 def test_ensemble_of_a_model_with_itself_is_the_model(tokenizers, tmp_path):
     one, two = save(tmp_path / "one", tokenizers, 1), save(tmp_path / "two", tokenizers, 2)
-    search = dict(device="cpu", max_length_ratio=1.0, max_length_offset=3)
+    search = dict(engine="torch", device="cpu", max_length_ratio=1.0, max_length_offset=3)
     single = [t.text for t in Translator.load(one, **search).translate(TEXTS)]
     assert [t.text for t in Translator.load(one, one, **search).translate(TEXTS)] == single
     assert [t.text for t in Translator.load(one, two, **search).translate(TEXTS)] != single

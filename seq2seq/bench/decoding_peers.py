@@ -15,7 +15,6 @@ import torch
 
 from seq2seq.bench.training_peers import transformers_package
 from seq2seq.config import SearchConfig
-from seq2seq.errors import MissingDependency
 from seq2seq.interop import ctranslate2
 from seq2seq.interop.marian import write_marian
 from seq2seq.runtime import Runtime
@@ -60,8 +59,6 @@ def open_decoding_peers(
         transformers_package()
         yield f"transformers {_short(runtime.precision)}", lambda: MarianGenerate(model, runtime, batch_size, folder)
         return
-    if not ctranslate2.is_installed():
-        raise MissingDependency("ctranslate2", "bench", "this peer")
     possible = ctranslate2.package().get_supported_compute_types(runtime.device.type)
     for kind in dict.fromkeys((_short(runtime.precision), "float32", "int8")):
         if kind in possible:

@@ -21,6 +21,7 @@ from seq2seq.cli.options import (
     Number,
     check_output,
     computing_options,
+    engine_options,
     open_output,
     warn_invalid,
 )
@@ -72,6 +73,7 @@ Result = tuple[str | None, "Sequence[Score]", Mapping[str, Any]]
 )
 @click.option("--batch-tokens", type=Number(ranges.COUNT), help="With --model: source tokens decoded together.")
 @click.option("-o", "--output", type=NAMED_FILE, help="With --model: keep the translations in this file.")
+@engine_options
 @computing_options
 def command(
     reference: Path | None,
@@ -222,6 +224,7 @@ def _translate(
     from seq2seq.inference.translator import Translator
 
     translator = Translator.load(folder, **{key: value for key, value in loading.items() if value is not None})
+    logger.info("%s: engine: %s", folder, translator.engine_note)
     translated = []
     for (_, sources, _), output in zip(test_sets, outputs, strict=True):
         translated.append(translator.translate(sources))

@@ -15,7 +15,7 @@ import click
 from seq2seq import atomic, ranges
 from seq2seq.errors import DataError, shown
 from seq2seq.lines import OnInvalid
-from seq2seq.ranges import Range
+from seq2seq.ranges import QUANTIZATIONS, Range
 
 logger = logging.getLogger("seq2seq.cli")
 
@@ -62,6 +62,27 @@ def computing_options(command: Callable) -> Callable:
             help="Number format of matrix products [default: float32].",
         ),
         click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1 or mps."),
+    ):
+        command = option(command)
+    return command
+
+
+def engine_options(command: Callable) -> Callable:
+    """`--engine` and `--quantization`."""
+    for option in (
+        click.option(
+            "--quantization",
+            type=click.Choice(QUANTIZATIONS),
+            help="Number format of weights in CTranslate2 [default: float32]. A CTranslate2 folder has its own.",
+        ),
+        click.option(
+            "--engine",
+            type=click.Choice(["auto", "torch", "ctranslate2"]),
+            default="auto",
+            show_default=True,
+            help="auto: CTranslate2 on a CPU where it can run MODEL and the search, else PyTorch. A few lines in a "
+            "hundred may differ, because their beam searches stop by different rules.",
+        ),
     ):
         command = option(command)
     return command

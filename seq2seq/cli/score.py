@@ -66,8 +66,8 @@ def command(model: Path, source: Path, target: Path, output: Path | None, batch_
 
 def _write(scorer: "Scorer", pairs: Iterator[tuple[str, str]], sink: BinaryIO) -> None:
     number = 0
-    while some := list(islice(pairs, BATCH_LINES)):
-        for score in scorer.score(some):
+    while batch := list(islice(pairs, BATCH_LINES)):
+        for score in scorer.score(batch):
             number += 1
             if score.parts > 1:
                 logger.warning("line %d is too long for the model; scored in %d parts", number, score.parts)

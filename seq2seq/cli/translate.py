@@ -5,7 +5,6 @@ import json
 import logging
 import math
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -21,11 +20,11 @@ from seq2seq.cli.options import (
     check_output,
     chosen_model,
     computing_options,
+    engine_options,
     open_output,
     warn_invalid,
 )
 from seq2seq.errors import DataError
-from seq2seq.ranges import QUANTIZATIONS
 
 if TYPE_CHECKING:
     from seq2seq.inference.translator import Translation, Translator
@@ -33,14 +32,13 @@ if TYPE_CHECKING:
 logger = logging.getLogger("seq2seq.cli")
 
 BATCH_LINES = 4096
-ENGINES = ("auto", "torch", "ctranslate2")
 
 
 def search_options(command: Callable) -> Callable:
     """Overrides of the model's own search settings; those that are not given stay as the model has them."""
     for option in (
         click.option("--batch-tokens", type=Number(ranges.COUNT), help="Source tokens decoded together."),
-        click.option("--seed", type=Number(ranges.SEED), help="Seed of --sample; not for CTranslate2 folders."),
+        click.option("--seed", type=Number(ranges.SEED), help="Seed of --sample, in PyTorch."),
         click.option("--top-p", type=Number(ranges.TOP_P), help="Draw from the likeliest pieces of this total."),
         click.option("--top-k", type=Number(ranges.TOP_K), help="Draw from the K likeliest pieces; 0 is all."),
         click.option("--temperature", type=Number(ranges.TEMPERATURE), help="Below 1 favours likely pieces."),
@@ -83,17 +81,7 @@ def search_options(command: Callable) -> Callable:
     "/ length^a; jsonl: one object per line.",
 )
 @search_options
-@click.option(
-    "--engine",
-    type=click.Choice(ENGINES),
-    help="auto is ctranslate2 where it is installed and can run MODEL [default: torch, or what MODEL is for]. "
-    "The two may differ in a few lines of a hundred, because their beam searches stop by different rules.",
-)
-@click.option(
-    "--quantization",
-    type=click.Choice(QUANTIZATIONS),
-    help="Number format of weights, in ctranslate2. A CTranslate2 folder has its own.",
-)
+@engine_options
 @computing_options
 def command(
     models: tuple[Path, ...],
@@ -147,6 +135,8 @@ def _write(
     flags: Counter[tuple[str, ...]] = Counter()
     count = 0
     for translations in stream:
+        if not count:
+            logger.info("engine: %s", translator.engine_note)
         for index, translation in enumerate(translations, start=count):
             text = _as_json(translation) if form == "jsonl" else _as_text(index, translation, translator.config.n_best)
             sink.write(text.encode("utf-8", errors="replace") + b"\n")
@@ -209,20 +199,8 @@ def _progress(source: BinaryIO, total: int | None, output_path: Path | None) -> 
         return
     from tqdm import tqdm
 
-    stop = threading.Event()
     with tqdm(total=total, unit=" lines", dynamic_ncols=True) as bar:
-        clock = threading.Thread(target=_refresh, args=(bar, stop), name="s2s-clock", daemon=True)
-        clock.start()
-        try:
-            yield bar.update
-        finally:
-            stop.set()
-            clock.join()
-
-
-def _refresh(bar: Any, stop: threading.Event) -> None:
-    while not stop.wait(1.0):
-        bar.refresh()
+        yield bar.update
 
 
 def _is_terminal(stream: Any) -> bool:

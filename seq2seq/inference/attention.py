@@ -60,7 +60,7 @@ def sentence_attention(
     if not translates:
         return _of_text(loaded, sentence, layer, num_layers)
     if target is None:
-        target = Translator.load(folder, device="cpu").translate([sentence])[0].text
+        target = Translator.load(folder, engine="torch", device="cpu").translate([sentence])[0].text
     _check_length(loaded.tokenizers.target.encode(target), config.max_length, "translation")
     return _of_translation(loaded, sentence, target, layer, num_layers)
 

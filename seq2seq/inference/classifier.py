@@ -94,8 +94,8 @@ class Classifier(OneModel):
             return logits.float().softmax(dim=-1).double().cpu()
 
         for indices in token_groups([len(part) + SPECIAL_IDS for part in parts], self.batch_tokens):
-            some = [parts[index] for index in indices]
-            batch = collate_classification(some, [0] * len(indices), self._tokenizer, indices)
+            texts = [parts[index] for index in indices]
+            batch = collate_classification(texts, [0] * len(indices), self._tokenizer, indices)
             answers[torch.tensor(indices)] = torch.cat(in_parts(compute, batch))
         return answers
 

@@ -1,4 +1,4 @@
-"""Translations that are no translations: how they are told, and what is tried once against them.
+"""Degenerate translations: how they are detected, and how the one second search is set.
 
 `Translator` asks for the symptoms of each translation and searches again where there is a remedy. The thresholds are
 such that a good translation of ordinary text has no symptom.
@@ -98,7 +98,7 @@ def summary(flags: Counter[tuple[str, ...]]) -> str:
 
 
 def has_loop(ids: Sequence[int]) -> bool:
-    """Whether some run of ids is a period of at most 8 ids, at least 4 times over and 10 ids long."""
+    """Whether a run of at least 10 ids repeats a period of at most 8 ids at least 4 times."""
     for period in range(1, min(LONGEST_PERIOD, len(ids) // MIN_REPETITIONS) + 1):
         wanted = max(MIN_REPETITIONS * period, MIN_LOOP_PIECES) - period
         run = 0

@@ -4,21 +4,24 @@ A MODEL is a model folder, a run folder, a Marian folder, a CTranslate2 folder t
 the Hugging Face hub; several are an ensemble.
 """
 
-import functools
+import contextlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from pydantic import ValidationError
 
 from seq2seq import runtime as runtimes
 from seq2seq.config import SearchConfig
 from seq2seq.config_problems import describe
-from seq2seq.errors import ModelError, UserError, did_you_mean
+from seq2seq.description import ModelDescription
+from seq2seq.errors import ModelError, RunError, UserError, did_you_mean
 from seq2seq.inference.batching import Engine
-from seq2seq.inference.ctranslate2_engine import CTranslate2Engine, cached_folder
+from seq2seq.inference.conversion_cache import converted
+from seq2seq.inference.ctranslate2_engine import DIFFERENT, CTranslate2Engine
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import EnsembleSteps, TransformerSteps
 from seq2seq.interop import ctranslate2
@@ -39,11 +42,13 @@ class Loaded:
     engine: Engine
     tokenizers: TokenizerPair
     search: SearchConfig
+    note: str
+    """Which engine it is and, where that is PyTorch, why; for people."""
 
 
 def load_engine(
     paths: Sequence[str | Path | None],
-    engine: EngineName | None = None,
+    engine: EngineName = "auto",
     quantization: str | None = None,
     device: str = "auto",
     precision: str | None = None,
@@ -54,48 +59,56 @@ def load_engine(
 
     Args:
         paths: the models; None is the newest run.
-        engine: `auto` is ctranslate2 where it is installed and can run the model, else torch; None is what a folder is
-            for, which is ctranslate2 for one that was converted and torch for all others.
+        engine: `auto` is ctranslate2 on a CPU where it can run the model and the search, else torch.
         quantization: number format of the weights in ctranslate2, before `precision`.
         device: auto, cpu, cuda, cuda:1 or mps.
         precision: number format of matrix products; None is float32.
-        threads: processor threads; None is all.
+        threads: CPU threads; None is all.
         search: keys that override the model's own search settings.
 
     Raises:
         ModelError: there is no model, it is damaged, is no translation model, or does not fit the others.
         UserError: a device, precision, engine or search setting that does not exist or is not possible.
+        RunError: `engine` is ctranslate2, and the cache of converted models cannot be written.
     """
-    folders = [find_model(path) for path in paths]
-    if any(map(ctranslate2.is_ctranslate2, folders)):
-        for name, value in (("quantization", quantization), ("precision", precision)):
-            if value is not None:
-                raise UserError(
-                    f"--{name}: a CTranslate2 folder has the number format that it was converted to; leave the option "
-                    "out, or convert the model again with --quantization"
-                )
-        return _load_converted(folders, engine, device, threads, search or {})
+    folders, search = [find_model(path) for path in paths], search or {}
+    is_export = any(map(ctranslate2.is_ctranslate2, folders))
+    if is_export:
+        _check_export(folders, engine, quantization=quantization, precision=precision)
+    elif engine == "ctranslate2" and len(folders) > 1:
+        raise UserError("an ensemble runs in torch alone; leave out --engine ctranslate2, or name one model")
+    if engine != "torch" and quantization and precision:
+        raise UserError("--quantization and --precision both name a number format; leave one out")
+    runtime = runtimes.start(device, precision, threads)
+    has_choice = not is_export and engine != "ctranslate2"
+    reason = _reason_for_torch(engine, folders, runtime, search) if has_choice else ""
+    if not reason:
+        source = _exported(folders[0]) if is_export else converted(folders[0], quantization or _name(runtime.precision))
+        try:
+            with source as (folder, description, tokenizers):
+                config = override_search(description.search, search)
+                reason = _different(vars(config)) if has_choice else ""
+                if not reason:
+                    _check_draws(folders[0], config, search)
+                    length, workers = description.model.max_length, threads or usable_processors()
+                    opened = CTranslate2Engine(folder, tokenizers, length, str(runtime.device), workers)
+                    return Loaded(opened, tokenizers, config, f"CTranslate2, {opened.compute_type}")
+        except (RunError, ctranslate2.Obstacles) as error:
+            if not has_choice:
+                raise
+            logger.warning("%s", error)
+            reason = "no converted model"
+    if quantization:
+        raise UserError(f"--quantization {quantization}: CTranslate2 alone has it, and here PyTorch is used ({reason})")
     models = [load_model(folder) for folder in folders]
     _check_models(models)
-    config = override_search(models[0].description.search, search or {})
-    runtime = runtimes.start(device, precision, threads)
-    if engine == "ctranslate2" and len(models) > 1:
-        raise UserError("an ensemble runs in torch alone; leave out --engine ctranslate2, or name one model")
-    if engine == "ctranslate2" and quantization and precision:
-        raise UserError("--quantization and --precision both name a number format; leave one out")
-    if engine == "ctranslate2" or (engine == "auto" and _can_convert(models, runtime, config)):
-        chosen: Engine = _convert(models[0], runtime, quantization, threads)
-    else:
-        if quantization:
-            raise UserError(
-                f"quantization {quantization}: ctranslate2 has it; add --engine ctranslate2, or use --precision"
-            )
-        chosen = _torch_engine(models, runtime)
-    return Loaded(chosen, models[0].tokenizers, config)
+    config = override_search(models[0].description.search, search)
+    note = f"PyTorch on {runtime.device} ({reason})"
+    return Loaded(_torch_engine(models, runtime), models[0].tokenizers, config, note)
 
 
 def override_search(config: SearchConfig, changes: Mapping[str, Any]) -> SearchConfig:
-    """`config` with other values for some keys.
+    """`config` with `changes`.
 
     Raises:
         UserError: a key that does not exist, or a value that is not possible.
@@ -110,49 +123,51 @@ def override_search(config: SearchConfig, changes: Mapping[str, Any]) -> SearchC
         raise UserError(problem) from error
 
 
-def _load_converted(
-    folders: Sequence[Path], engine: EngineName | None, device: str, threads: int | None, search: Mapping[str, Any]
-) -> Loaded:
-    if len(folders) > 1 or engine == "torch":
-        reason = "an ensemble" if len(folders) > 1 else "--engine torch"
-        folder = next(folder for folder in folders if ctranslate2.is_ctranslate2(folder))
-        raise UserError(f"{folder}: a CTranslate2 folder, not for {reason}; name the model that it was made from")
-    description, tokenizers, _ = ctranslate2.read_description(folders[0])
-    config = override_search(description.search, search)
-    if config.sample and "seed" in search:
+def _check_export(folders: Sequence[Path], engine: EngineName, **formats: str | None) -> None:
+    if given := [name for name, value in formats.items() if value is not None]:
         raise UserError(
-            f"{folders[0]}: a CTranslate2 folder, which cannot repeat draws by a seed; leave out --seed, or name the "
-            "model that it was made from"
+            f"--{given[0]}: a CTranslate2 folder has the number format that it was converted to; leave the option "
+            "out, or convert the model again with --quantization"
         )
+    if len(folders) > 1 or engine == "torch":
+        folder = next(folder for folder in folders if ctranslate2.is_ctranslate2(folder))
+        reason = "an ensemble" if len(folders) > 1 else "--engine torch"
+        raise UserError(f"{folder}: a CTranslate2 folder, not for {reason}; name the model that it was made from")
+
+
+def _check_draws(folder: Path, config: SearchConfig, search: Mapping[str, Any]) -> None:
+    if config.sample and "seed" in search:
+        raise UserError(f"{folder}: CTranslate2 cannot repeat draws by a seed; leave out --seed, or use --engine torch")
     if config.sample:
-        logger.warning("%s: a CTranslate2 folder, whose draws differ from run to run", folders[0])
-    where = str(runtimes.start(device, None, threads).device)
-    opened = CTranslate2Engine(
-        folders[0], tokenizers, description.model.max_length, where, threads or usable_processors()
-    )
-    return Loaded(opened, tokenizers, config)
+        logger.warning("%s: CTranslate2's draws differ from run to run", folder)
 
 
-def _can_convert(models: Sequence[LoadedModel], runtime: Runtime, config: SearchConfig) -> bool:
-    return (
-        len(models) == 1
-        and not config.sample
-        and runtime.device.type in ("cpu", "cuda")
-        and ctranslate2.is_installed()
-        and not ctranslate2.ctranslate2_obstacles(models[0].tokenizers)
-    )
+def _reason_for_torch(engine: EngineName, folders: Sequence[Path], runtime: Runtime, search: Mapping[str, Any]) -> str:
+    """Why PyTorch is the engine, as far as that is known before a model is read; empty where it need not be."""
+    if engine == "torch":
+        return "--engine torch"
+    if len(folders) > 1:
+        return "an ensemble"
+    if runtime.device.type != "cpu":
+        return f"{runtime.device} is not a CPU"
+    if runtime.precision != torch.float32:
+        return f"--precision {_name(runtime.precision)}"
+    return _different(search)
 
 
-def _convert(model: LoadedModel, runtime: Runtime, quantization: str | None, threads: int | None) -> CTranslate2Engine:
-    precision = next(name for name, dtype in runtimes.PRECISIONS.items() if dtype == runtime.precision)
-    return CTranslate2Engine(
-        cached_folder(model, quantization or precision),
-        model.tokenizers,
-        model.model.config.max_length,
-        str(runtime.device),
-        threads or usable_processors(),
-        functools.cache(lambda: _torch_engine([model], runtime)),
-    )
+def _different(search: Mapping[str, Any]) -> str:
+    return next((f"search.{name}" for name in DIFFERENT if search.get(name)), "")
+
+
+@contextlib.contextmanager
+def _exported(folder: Path) -> Iterator[tuple[Path, ModelDescription, TokenizerPair]]:
+    """What `converted` gives, of a folder that is one already."""
+    description, tokenizers, _ = ctranslate2.read_description(folder)
+    yield folder, description, tokenizers
+
+
+def _name(precision: torch.dtype) -> str:
+    return next(name for name, dtype in runtimes.PRECISIONS.items() if dtype == precision)
 
 
 def _torch_engine(models: Sequence[LoadedModel], runtime: Runtime) -> TorchEngine:

@@ -1,7 +1,4 @@
-"""What is made of one model folder and answers lines of text: how `Classifier` and `Scorer` are loaded.
-
-Both refuse a model of the other's task, in words that name the command it is for.
-"""
+"""Base of `Classifier` and `Scorer`: load one model folder, and refuse a model of the other task."""
 
 from pathlib import Path
 from typing import ClassVar, Self
@@ -19,7 +16,7 @@ class OneModel:
 
     task: ClassVar[str]
     other_command: ClassVar[str]
-    """What a model of the other task is told."""
+    """For the error about a model of the other task."""
 
     def __init__(self, loaded: LoadedModel, runtime: Runtime, batch_tokens: int = BATCH_TOKENS):
         if loaded.description.task != self.task:

@@ -22,7 +22,7 @@ from seq2seq.store.model_folder import LoadedModel
 from seq2seq.text.splitting import language_tag
 from seq2seq.text.tokenizer import SURROGATES
 
-# Logits of so many tokens are held at a time.
+# Logits are computed for so many tokens at a time.
 TOKENS_AT_ONCE = 1024
 
 
@@ -40,7 +40,7 @@ class PairScore:
 
 @dataclass(frozen=True)
 class _Part:
-    """What is scored in one go: a pair, or a part of one that is too long."""
+    """A pair, or a part of one that is too long."""
 
     pair: int
     source: list[int]
@@ -53,8 +53,8 @@ class Scorer(OneModel):
     """A translation model, ready to judge translations.
 
     No pair is skipped and nothing is cut off. An empty side is scored as what it is, the end alone. A pair with a side
-    longer than the model's positions is cut into the fewest parts that fit, both sides in equal shares: each part of
-    the target is scored with the part of the source that stands at its place, and the log-probabilities are added.
+    longer than the model's positions is cut into the fewest parts that fit, both sides into as many of equal length:
+    each part of the target is scored with the corresponding part of the source, and the log-probabilities are added.
     """
 
     task = "translation"
@@ -128,8 +128,8 @@ class Scorer(OneModel):
         hidden = self._model(batch.source_ids, batch.source_mask, batch.target_input)  # (B, T, D)
         hidden, targets = hidden[batch.target_mask], batch.target_output[batch.target_mask]  # (N, D), (N,)
         token_scores = [
-            self._log_probs(some).gather(1, ids[:, None]).squeeze(1)
-            for some, ids in zip(hidden.split(TOKENS_AT_ONCE), targets.split(TOKENS_AT_ONCE), strict=True)
+            self._log_probs(rows).gather(1, ids[:, None]).squeeze(1)
+            for rows, ids in zip(hidden.split(TOKENS_AT_ONCE), targets.split(TOKENS_AT_ONCE), strict=True)
         ]
         scores = torch.zeros(batch.target_mask.shape, dtype=torch.float64)  # (B, T)
         scores[batch.target_mask.cpu()] = torch.cat(token_scores).double().cpu()

@@ -4,6 +4,7 @@
 at the other end of a pipe, or a person at a terminal, gets an answer line by line, and a file still fills every batch.
 """
 
+import contextlib
 import io
 import os
 import queue
@@ -11,7 +12,6 @@ import stat
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,15 +19,11 @@ from seq2seq.errors import DataError
 from seq2seq.lines import DAMAGE, OnInvalid, decode_line, open_bytes, text_bytes
 
 IDLE_SECONDS = 0.02
-# No sentence has as many; SentencePiece would end the process where memory is short.
+# More than any sentence has; beyond it SentencePiece can abort the process where memory is short.
 MAX_LINE_BYTES = 1 << 24
 
-
-@dataclass(frozen=True)
-class _End:
-    """What the reader leaves behind its last line."""
-
-    failure: Exception | None
+# Lines, and behind the last one None, or what went wrong.
+Arrived = queue.Queue[bytes | Exception | None]
 
 
 def open_input(path: Path | None) -> BinaryIO:
@@ -48,7 +44,7 @@ def open_input(path: Path | None) -> BinaryIO:
 
 
 def count_ahead(stream: BinaryIO) -> int | None:
-    """How many lines are still to come of a file, which stays where it is; None for what is no file, or damaged."""
+    """The number of lines left in a file, whose position is kept; None for a pipe, or a damaged file."""
     try:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             return None
@@ -57,7 +53,7 @@ def count_ahead(stream: BinaryIO) -> int | None:
             return sum(1 for _ in text_bytes(stream, ""))
         finally:
             stream.seek(start)
-    except (*DAMAGE, DataError):  # told where the lines are read
+    except (*DAMAGE, DataError):  # raised where the lines are read
         return None
 
 
@@ -76,7 +72,7 @@ def read_idle_batches(
     Raises:
         DataError: the stream broke, or a line has no end (the lines before have been yielded); or it is no UTF-8 text.
     """
-    arrived: queue.Queue[bytes | _End] = queue.Queue(maxsize=max_lines)
+    arrived: Arrived = queue.Queue(maxsize=max_lines)
     stop = threading.Event()
     name = getattr(binary_stream, "name", "input")
     name = "standard input" if name in (0, "<stdin>") else str(name)
@@ -86,11 +82,13 @@ def read_idle_batches(
         yield from _batches(arrived, max_lines, idle_seconds, on_invalid, name)
     finally:
         stop.set()
-        _empty(arrived)  # a reader that waits for room goes on, sees `stop` and ends
+        with contextlib.suppress(queue.Empty):
+            while True:
+                arrived.get_nowait()  # a reader that waits for room finds some, sees `stop` and ends
 
 
 def _batches(
-    arrived: "queue.Queue[bytes | _End]",
+    arrived: Arrived,
     max_lines: int,
     idle_seconds: float,
     on_invalid: OnInvalid | None,
@@ -104,7 +102,7 @@ def _batches(
             yield batch
             batch = []
             continue
-        if isinstance(item, _End):
+        if not isinstance(item, bytes):
             break
         number += 1
         if len(item) > MAX_LINE_BYTES:
@@ -117,15 +115,13 @@ def _batches(
             batch = []
     if batch:
         yield batch
-    if isinstance(item.failure, DAMAGE):
-        raise DataError(f"{name}: broke off after line {number} ({item.failure})") from item.failure
-    if item.failure is not None:
-        raise item.failure
+    if isinstance(item, DAMAGE):
+        raise DataError(f"{name}: broke off after line {number} ({item})") from item
+    if item is not None:
+        raise item
 
 
-def _read(
-    stream: BinaryIO, name: str, keeps_bom: bool, arrived: "queue.Queue[bytes | _End]", stop: threading.Event
-) -> None:
+def _read(stream: BinaryIO, name: str, keeps_bom: bool, arrived: Arrived, stop: threading.Event) -> None:
     failure = None
     try:
         lines = text_bytes(stream, name, keeps_bom)
@@ -133,14 +129,6 @@ def _read(
             arrived.put(raw)
             if stop.is_set() or len(raw) > MAX_LINE_BYTES:
                 return
-    except Exception as error:  # whatever it is, the thread that waits for lines has to hear of it
+    except Exception as error:  # any error is raised in the thread that waits for lines
         failure = error
-    arrived.put(_End(failure))
-
-
-def _empty(arrived: "queue.Queue[bytes | _End]") -> None:
-    try:
-        while True:
-            arrived.get_nowait()
-    except queue.Empty:
-        return
+    arrived.put(failure)

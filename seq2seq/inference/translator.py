@@ -5,7 +5,7 @@ training for validation, so that all of them see the same translations. What it 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from pathlib import Path
@@ -55,23 +55,22 @@ class Translation:
 
 @dataclass(frozen=True)
 class _Part:
-    """What is translated in one go: a line, or a part of one that is too long."""
+    """A line, or a part of one that is too long."""
 
     line: int
     before: str
     """White space between this part and the one before."""
     text: str
-    ids: tuple[int, ...]
-    prefix: tuple[int, ...]
-    key: int
-    """What random draws are keyed by."""
+    sentence: Sentence
 
 
 @dataclass(frozen=True)
 class _Answer:
-    """What became of a part."""
+    """What was found for a part."""
 
     hypotheses: Sequence[Hypothesis]
+    texts: Sequence[str]
+    """Of the hypotheses."""
     flags: tuple[str, ...]
 
 
@@ -84,6 +83,9 @@ class Translator:
         config: how it searches.
         repair: search once more where a translation is degenerate and there is a remedy (`degeneration.remedy`).
     """
+
+    engine_note = ""
+    """Which engine `load` took and, where that is PyTorch, why."""
 
     def __init__(self, engine: Engine, tokenizers: TokenizerPair, config: SearchConfig, repair: bool = True):
         self.config = config
@@ -98,7 +100,7 @@ class Translator:
     def load(
         cls,
         *paths: str | Path,
-        engine: EngineName | None = None,
+        engine: EngineName = "auto",
         quantization: str | None = None,
         device: str = "auto",
         precision: str | None = None,
@@ -115,7 +117,9 @@ class Translator:
             UserError: an engine, device, precision or search setting that does not exist or is not possible.
         """
         loaded = load_engine(paths or (None,), engine, quantization, device, precision, threads, search)
-        return cls(loaded.engine, loaded.tokenizers, loaded.search)
+        translator = cls(loaded.engine, loaded.tokenizers, loaded.search)
+        translator.engine_note = loaded.note
+        return translator
 
     def translate(
         self, lines: Sequence[str], prefixes: Sequence[str] | None = None, first_line: int = 0
@@ -140,8 +144,8 @@ class Translator:
         if prefixes is not None and len(prefixes) != len(lines):
             raise _unequal(len(prefixes), len(lines))
         parts = list(self._parts(lines, prefixes, first_line))
-        answered = zip(parts, self._answer_all(parts), strict=True)
-        translations = [_nothing(line) for line in given]
+        answered = zip(parts, self._answers(parts), strict=True)
+        translations = [Translation("", 0.0, 0.0, 0, (EMPTY,) if line.strip() else (), (), line) for line in given]
         for number, group in groupby(answered, key=lambda pair: pair[0].line):
             translations[number] = self._join(given[number], list(group))
         return translations
@@ -152,17 +156,17 @@ class Translator:
         """`translate` for each batch of a stream of lines as it comes, so that memory does not grow with the stream.
 
         Raises:
-            DataError: `prefixes`, an iterator beside the lines, ends before them or goes on behind them.
+            DataError: `prefixes`, an iterator beside the lines, has fewer or more lines than they.
         """
         count = 0
         for lines in batches:
-            some = None if prefixes is None else list(islice(prefixes, len(lines)))
-            if some is not None and len(some) < len(lines):
+            beside = None if prefixes is None else list(islice(prefixes, len(lines)))
+            if beside is not None and len(beside) < len(lines):
                 raise DataError(
-                    f"prefixes: {count + len(some):,}, but the input has a line {count + len(some) + 1:,}; "
+                    f"prefixes: {count + len(beside):,}, but the input has a line {count + len(beside) + 1:,}; "
                     "give one prefix for each line, empty for none"
                 )
-            yield self.translate(lines, some, first_line=count)
+            yield self.translate(lines, beside, first_line=count)
             count += len(lines)
         if prefixes is not None and (behind := sum(1 for _ in prefixes)):
             raise _unequal(count + behind, count)
@@ -182,9 +186,8 @@ class Translator:
                     part_ids = self._tokenizers.source.encode(tag + core)
                 before += part[: len(part) - len(part.lstrip())]
                 if part_ids:
-                    yield _Part(
-                        number, before, core, tuple(part_ids), prefix, (first_line + number) * MOST_PARTS + index
-                    )
+                    key = (first_line + number) * MOST_PARTS + index
+                    yield _Part(number, before, core, Sentence(tuple(part_ids), prefix, key))
                     prefix, before = (), ""
                 before += part[len(part.rstrip()) :] if core else ""
 
@@ -203,39 +206,45 @@ class Translator:
             raise DataError(f"prefix of line {number + 1}: {len(ids)} pieces, the model takes {most}; shorten it")
         return ids
 
-    def _answer_all(self, parts: Sequence[_Part]) -> Iterator[_Answer]:
+    def _answers(self, parts: Sequence[_Part]) -> list[_Answer]:
         """The answer for each part; equal parts are searched once, unless they are sampled.
 
-        So it takes no longer to translate a line of 20,000 equal characters, whose parts never end, than two parts.
+        So a line of 20,000 equal characters, whose parts never end, takes no longer than two parts.
         """
-        if self.config.sample:
-            return iter(self._answers(parts))
-        distinct = {(part.text, part.ids, part.prefix): part for part in parts}
-        answers = dict(zip(distinct, self._answers(list(distinct.values())), strict=True))
-        return (answers[part.text, part.ids, part.prefix] for part in parts)
 
-    def _answers(self, parts: Sequence[_Part]) -> list[_Answer]:
-        """Search, look at what came out, and search again where that may help."""
-        sentences = [Sentence(part.ids, part.prefix, part.key) for part in parts]
-        found = self._engine.translate(sentences, self.config)
-        answers = [self._answer(part, hypotheses) for part, hypotheses in zip(parts, found, strict=True)]
-        wanted: defaultdict[SearchConfig, list[int]] = defaultdict(list)
-        for index, answer in enumerate(answers if self._repair else ()):
-            if answer.flags and (other := remedy(answer.flags, len(parts[index].ids), self.config)):
-                wanted[other].append(index)
-        for other, indices in wanted.items():
-            found = self._engine.translate([sentences[index] for index in indices], other)
-            for index, hypotheses in zip(indices, found, strict=True):
-                second = self._answer(parts[index], hypotheses)
+        def identity(part: _Part) -> Hashable:
+            return (
+                part.sentence.key if self.config.sample else (part.text, part.sentence.source_ids, part.sentence.prefix)
+            )
+
+        distinct = {identity(part): part for part in parts}
+        answers = dict(zip(distinct, self._search(list(distinct.values())), strict=True))
+        return [answers[identity(part)] for part in parts]
+
+    def _search(self, parts: Sequence[_Part]) -> list[_Answer]:
+        """Search, judge what was found, and search once more where that may help."""
+        answers = self._ask(parts, self.config)
+        again: dict[SearchConfig, list[int]] = defaultdict(list)
+        for index, (part, answer) in enumerate(zip(parts, answers, strict=True)):
+            other = remedy(answer.flags, len(part.sentence.source_ids), self.config) if answer.flags else None
+            if other and self._repair:
+                again[other].append(index)
+        for other, indices in again.items():
+            for index, second in zip(indices, self._ask([parts[index] for index in indices], other), strict=True):
                 if not second.flags:
                     answers[index] = replace(second, flags=(*answers[index].flags, REPAIRED))
         return answers
 
-    def _answer(self, part: _Part, hypotheses: Sequence[Hypothesis]) -> _Answer:
-        return _Answer(hypotheses, symptoms(part.text, part.ids, self._text(hypotheses[0]), hypotheses[0]))
-
-    def _text(self, hypothesis: Hypothesis) -> str:
-        return self._tokenizers.target.decode(hypothesis.ids)
+    def _ask(self, parts: Sequence[_Part], config: SearchConfig) -> list[_Answer]:
+        """What the engine finds, decoded and judged."""
+        answers = []
+        for part, hypotheses in zip(
+            parts, self._engine.translate([part.sentence for part in parts], config), strict=True
+        ):
+            texts = [self._tokenizers.target.decode(hypothesis.ids) for hypothesis in hypotheses]
+            flags = symptoms(part.text, part.sentence.source_ids, texts[0], hypotheses[0])
+            answers.append(_Answer(hypotheses, texts, flags))
+        return answers
 
     def _join(self, line: str, answered: Sequence[tuple[_Part, _Answer]]) -> Translation:
         count = max(len(answer.hypotheses) for _, answer in answered)
@@ -249,15 +258,12 @@ class Translator:
         """The translation of a line from the hypotheses of this rank, or the last, of each of its parts."""
         text, score, tokens = "", 0.0, 0
         for part, answer in answered:
-            hypothesis = answer.hypotheses[min(rank, len(answer.hypotheses) - 1)]
-            text += part.before + self._text(hypothesis)
+            rank_here = min(rank, len(answer.hypotheses) - 1)
+            hypothesis = answer.hypotheses[rank_here]
+            text += part.before + answer.texts[rank_here]
             score += hypothesis.log_prob
             tokens += len(hypothesis.ids) + hypothesis.finished
         return Alternative(text, score, normalized_score(score, tokens, self.config.length_penalty), tokens)
-
-
-def _nothing(line: str) -> Translation:
-    return Translation("", 0.0, 0.0, 0, (EMPTY,) if line.strip() else (), (), line)
 
 
 def _unequal(prefixes: int, lines: int) -> DataError:

@@ -16,10 +16,8 @@ from torch import Tensor, nn
 from seq2seq.config import ModelConfig
 from seq2seq.config_problems import describe, unwritable
 from seq2seq.description import ModelDescription
-from seq2seq.errors import MissingDependency, ModelError
+from seq2seq.errors import ModelError
 from seq2seq.files import DamagedFile, read_object, record, verify, write_object
-from seq2seq.model.attention import CrossAttention, SelfAttention
-from seq2seq.model.layers import FeedForward, TokenEmbedding
 from seq2seq.model.transformer import Transformer
 from seq2seq.text.marian_tokenizer import load_tokenizers
 from seq2seq.text.tokenizer import TokenizerPair
@@ -28,28 +26,18 @@ WEIGHTS, DESCRIPTION = "model.bin", "seq2seq.json"
 # Added to the logits of what never comes out; within the range of float16.
 NEVER = -1e4
 FORMAT = "seq2seq ctranslate2"
+ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
 
 
-def is_installed() -> bool:
-    """Whether the package is there."""
-    try:
-        import ctranslate2  # noqa: F401
-    except ImportError:
-        return False
-    return True
+class Obstacles(ModelError):
+    """CTranslate2 cannot run a model."""
 
 
 def package() -> Any:
-    """The package.
+    """CTranslate2, whose name this module has too; imported when it is needed."""
+    import ctranslate2
+    import ctranslate2.specs
 
-    Raises:
-        MissingDependency: it is not installed.
-    """
-    try:
-        import ctranslate2
-        import ctranslate2.specs
-    except ImportError as error:
-        raise MissingDependency("ctranslate2", "ctranslate2", "a CTranslate2 model") from error
     return ctranslate2
 
 
@@ -66,11 +54,10 @@ def write_ctranslate2(
     Sources are given as pieces without their end, which the engine adds.
 
     Raises:
-        ModelError: CTranslate2 cannot run the model; the message names each obstacle.
-        MissingDependency: ctranslate2 is not installed.
+        Obstacles: CTranslate2 cannot run the model; the message names each obstacle.
     """
     if obstacles := ctranslate2_obstacles(tokenizers):
-        raise ModelError(f"CTranslate2 cannot run this model: {'; '.join(obstacles)}")
+        raise Obstacles(f"CTranslate2 cannot run this model: {'; '.join(obstacles)}")
     spec = _specification(model, tokenizers)
     spec.validate()
     spec.optimize(quantization=None if quantization == "float32" else quantization)
@@ -131,7 +118,7 @@ def _specification(model: Transformer, tokenizers: TokenizerPair) -> Any:
     shape: dict[str, Any] = dict(
         num_heads=config.num_heads,
         pre_norm=config.norm_position == "pre",
-        activation=_activation(specs, config.activation),
+        activation=getattr(specs.common_spec.Activation, ACTIVATIONS[config.activation]),
         ffn_glu=config.activation == "swiglu",
         rms_norm=config.norm == "rms",
         head_dim=config.head_width if config.head_width * config.num_heads != config.d_model else None,
@@ -159,11 +146,6 @@ def _specification(model: Transformer, tokenizers: TokenizerPair) -> Any:
     return spec
 
 
-def _activation(specs: Any, name: str) -> int:
-    kinds = specs.common_spec.Activation
-    return {"relu": kinds.RELU, "gelu": kinds.GELU, "silu": kinds.SWISH, "swiglu": kinds.SWISH}[name]
-
-
 def _output_bias(model: Transformer, tokenizers: TokenizerPair) -> np.ndarray:
     target = tokenizers.target
     bias = model.output.bias
@@ -173,46 +155,32 @@ def _output_bias(model: Transformer, tokenizers: TokenizerPair) -> np.ndarray:
 
 
 def _fill_stack(spec: Any, embeddings: Any, stack: nn.Module, config: ModelConfig) -> None:
-    _fill_embedding(spec, embeddings, stack.embedding, config)
+    embeddings.weight = _array(stack.embedding.tokens.weight)
+    spec.scale_embeddings = config.scale_embedding
+    if stack.embedding.positions is not None:
+        spec.position_encodings.encodings = _array(stack.embedding.positions.weight)
     if config.norm_position == "pre":
         _fill_norm(spec.layer_norm, stack.norm)
     for layer_spec, layer in zip(spec.layer, stack.layers, strict=True):
-        _fill_self_attention(layer_spec.self_attention, layer.attention)
-        _fill_norm(layer_spec.self_attention.layer_norm, layer.attention_residual.norm)
+        own, feed_forward = layer.attention, layer.feed_forward
+        _fill_block(layer_spec.self_attention, layer.attention_residual, own.query_key_value, own.output)
         if hasattr(layer, "cross_attention"):
-            _fill_cross_attention(layer_spec.attention, layer.cross_attention)
-            _fill_norm(layer_spec.attention.layer_norm, layer.cross_residual.norm)
-        _fill_feed_forward(layer_spec.ffn, layer.feed_forward)
+            cross = layer.cross_attention
+            _fill_block(layer_spec.attention, layer.cross_residual, cross.query, cross.key_value, cross.output)
         _fill_norm(layer_spec.ffn.layer_norm, layer.feed_forward_residual.norm)
+        _fill_linear(layer_spec.ffn.linear_1, feed_forward.output)
+        if config.activation == "swiglu":
+            halves = (feed_forward.inner.weight.chunk(2), feed_forward.inner.bias.chunk(2))
+            for part, *values in zip((layer_spec.ffn.linear_0, layer_spec.ffn.linear_0_noact), *halves, strict=True):
+                part.weight, part.bias = map(_array, values)
+        else:
+            _fill_linear(layer_spec.ffn.linear_0, feed_forward.inner)
 
 
-def _fill_embedding(spec: Any, embeddings: Any, embedding: TokenEmbedding, config: ModelConfig) -> None:
-    embeddings.weight = _array(embedding.tokens.weight)
-    spec.scale_embeddings = config.scale_embedding
-    if embedding.positions is not None:
-        spec.position_encodings.encodings = _array(embedding.positions.weight)
-
-
-def _fill_self_attention(spec: Any, attention: SelfAttention) -> None:
-    _fill_linear(spec.linear[0], attention.query_key_value)
-    _fill_linear(spec.linear[1], attention.output)
-
-
-def _fill_cross_attention(spec: Any, attention: CrossAttention) -> None:
-    _fill_linear(spec.linear[0], attention.query)
-    _fill_linear(spec.linear[1], attention.key_value)
-    _fill_linear(spec.linear[2], attention.output)
-
-
-def _fill_feed_forward(spec: Any, layer: FeedForward) -> None:
-    if layer.activation == "swiglu":
-        for part, weight, bias in zip(
-            (spec.linear_0, spec.linear_0_noact), layer.inner.weight.chunk(2), layer.inner.bias.chunk(2), strict=True
-        ):
-            part.weight, part.bias = _array(weight), _array(bias)
-    else:
-        _fill_linear(spec.linear_0, layer.inner)
-    _fill_linear(spec.linear_1, layer.output)
+def _fill_block(spec: Any, residual: nn.Module, *linears: nn.Linear) -> None:
+    _fill_norm(spec.layer_norm, residual.norm)
+    for linear_spec, linear in zip(spec.linear, linears, strict=True):
+        _fill_linear(linear_spec, linear)
 
 
 def _fill_linear(spec: Any, layer: nn.Linear) -> None:
@@ -226,5 +194,5 @@ def _fill_norm(spec: Any, norm: nn.Module) -> None:
 
 
 def _array(tensor: Tensor) -> np.ndarray:
-    # a copy: CTranslate2 quantizes in place, and the model may go on being used
+    # a copy: CTranslate2 quantizes in place, and the model may still be in use
     return tensor.detach().float().cpu().contiguous().numpy().copy()

@@ -93,7 +93,6 @@ def export_ctranslate2(model: Path, output: Path, quantization: str, probe: Prob
     Raises:
         ModelError: CTranslate2 cannot run the model, or `output` is there already.
         RunError: on the probe the export translates otherwise; it is kept only with `force`.
-        MissingDependency: ctranslate2 is not installed.
     """
     _check_new(output)
     loaded = _load_translation(model)
@@ -108,7 +107,7 @@ def export_argos(
     """Write a model as a package of Argos Translate; `languages` override those that the model names.
 
     Raises:
-        ModelError, RunError, MissingDependency: as `export_ctranslate2`.
+        ModelError, RunError: as `export_ctranslate2`.
         UserError: the languages are not known, or `output` does not end in .argosmodel.
     """
     if output.suffix != SUFFIX:

@@ -1,0 +1,82 @@
+"""CTranslate2 folders of the model folders that users translate with, kept in the user's cache.
+
+`inference.loading` asks for one. An entry is named by the path of its model folder, by what the folder holds, and by
+the number format. Folders are the same where their resolved paths are; they hold the same where the settings, and the
+sizes and times of all files, are as they were.
+"""
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from seq2seq import __version__, atomic
+from seq2seq.description import ModelDescription
+from seq2seq.errors import ModelError, RunError
+from seq2seq.interop import ctranslate2
+from seq2seq.lines import shown_name
+from seq2seq.store.model_folder import load_model
+from seq2seq.text.tokenizer import TokenizerPair
+
+SETTINGS = ("config.json", "generation_config.json")
+
+
+@contextlib.contextmanager
+def converted(folder: Path, quantization: str) -> Iterator[tuple[Path, ModelDescription, TokenizerPair]]:
+    """The CTranslate2 folder of a model folder, converted at the first use, and what it says of the model.
+
+    It is locked within the block: of several processes one converts, and none removes what another is opening.
+
+    Raises:
+        ModelError: `folder` has no translation model, or a damaged one, or (`Obstacles`) one CTranslate2 cannot run.
+        RunError: the cache cannot be written, or there is nowhere to put it.
+    """
+    root = _root()
+    model = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]
+    version = f"{model}-{_content(folder)}"
+    target = root / f"{version}-{quantization}"
+    with atomic.locked_if_possible(root / f"{model}.lock"):
+        try:
+            description, tokenizers, _ = ctranslate2.read_description(target)
+        except ModelError:  # it is not there, or damaged
+            try:
+                _convert(folder, target, quantization)
+                for entry in root.glob(f"{model}-*"):
+                    if not entry.name.startswith(version):
+                        atomic.remove_folder(entry)
+            except OSError as error:
+                reason = error.strerror or error
+                raise RunError(f"{root}: cannot be written ({reason}); set XDG_CACHE_HOME to another folder") from error
+            description, tokenizers, _ = ctranslate2.read_description(target)
+        yield target, description, tokenizers
+
+
+def _convert(folder: Path, target: Path, quantization: str) -> None:
+    loaded = load_model(folder)
+    if loaded.description.task != "translation":
+        raise ModelError(f"{folder}: a {loaded.description.task} model; s2s classify is for those")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    atomic.remove_leftovers(target.parent)
+    with atomic.new_folder(target) as temporary:
+        ctranslate2.write_ctranslate2(temporary, loaded.model, loaded.description, loaded.tokenizers, quantization)
+
+
+def _content(folder: Path) -> str:
+    """Changes when what a folder holds does, or a version of the programs that convert it; reads no weights."""
+    known = hashlib.sha256(f"{__version__} {ctranslate2.package().__version__}".encode())
+    for path in sorted(path for path in folder.iterdir() if path.is_file()):
+        status = path.stat()
+        known.update(f"{path.name!r} {status.st_size} {status.st_mtime_ns}".encode())
+        known.update(path.read_bytes() if path.name in SETTINGS else b"")
+    return known.hexdigest()[:16]
+
+
+def _root() -> Path:
+    try:
+        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError as error:
+        raise RunError("there is no home folder for the cache of converted models; set XDG_CACHE_HOME") from error
+    if shown_name(str(cache)) != str(cache):
+        raise RunError(f"{cache}: CTranslate2 opens no folder whose name is not UTF-8; set XDG_CACHE_HOME to another")
+    return Path(cache) / "seq2seq" / "ctranslate2"
