@@ -7,7 +7,7 @@ translates the same lines with the same weights, greedily and with a beam.
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,51 +17,59 @@ import torch
 from seq2seq import config_file
 from seq2seq import runtime as runtimes
 from seq2seq.bench.decoding_peers import PEERS, DecodingSystem, Translated, length_limit, open_decoding_peers
-from seq2seq.bench.flops import decoding_flops
-from seq2seq.bench.measure import MATMUL_SIZES, Spread, matmul_rate, peak_memory, seconds_of, significant, speed_ratio
-from seq2seq.bench.report import Column, LeftOut, Report, machine, rounds_of
+from seq2seq.bench.measure import (
+    MATMUL_SIZES,
+    Entrant,
+    Progress,
+    figures,
+    forward_flops,
+    peak_memory,
+    run_rounds,
+    seconds_of,
+    significant,
+    sizes,
+    spread,
+)
+from seq2seq.bench.report import Column, Report, machine
 from seq2seq.config import SearchConfig
 from seq2seq.errors import DataError, ModelError, UserError
 from seq2seq.evaluation.text import score_texts
-from seq2seq.inference.loading import EngineName, Loaded, load_engine, override_search
+from seq2seq.inference.loading import EngineName, load_engine, override_search
 from seq2seq.inference.translator import Translator
 from seq2seq.lines import read_lines
-from seq2seq.runtime import Runtime
 from seq2seq.store.model_folder import LoadedModel, load_model
 
 COLUMNS = (
     Column("system", "name"),
-    Column("search", "search"),
+    Column("search", "work"),
     Column("sentences/s", "sentences_per_second", "{:,.1f}"),
     Column("tokens/s", "output_tokens_per_second", "{:,.0f}"),
-    Column("one sentence, ms", "milliseconds_a_sentence", "{:.1f}"),
+    Column("one at a time/s", "single_sentences_per_second", "{:.1f}"),
     Column("BLEU", "bleu", "{:.2f}"),
     Column("same text", "same_text", "{:.1%}"),
     Column("matmul rate", "matmul_share", "{:.0%}"),
     Column("peak MiB", "peak_memory_bytes", "{:,.0f}", 2**20),
-    Column("speed ratio", "speed_ratio", "{:.2f}"),
-    Column("ratio for one", "speed_ratio_for_one", "{:.2f}"),
+    Column("speed ratio", "sentences_per_second_ratio", "{:.2f}"),
+    Column("ratio for one", "single_sentences_per_second_ratio", "{:.2f}"),
 )
 NOTES = [
-    "sentences/s: text to text, tokenizers included; median of the rounds (lowest-highest); tokens/s: pieces that come "
-    "out, ends included",
-    "speed ratio: sentences/s of seq2seq, the first system, over those of this one, of rounds that stood side by side; "
-    "ratio for one: the same for sentences one at a time",
-    "seq2seq searches once more where a translation looks degenerate, and the time for it is counted",
-    "one sentence, ms: one at a time, median over the sentences of a round",
-    "same text: share of the lines that are translated as seq2seq's first system does in the same search",
-    "matmul rate: the share of the measured rate of one large matrix product, in the precision above, that the model's "
-    "FLOPs make; products of int8 have another rate",
-    "peak MiB: growth of the one process while a system was opened and translated everything for the first time; "
-    "ctranslate2 was opened for each way to use the threads, one after the other, of which the faster one is measured",
+    "sentences/s: text to text, tokenizers included; median of the rounds (lowest-highest); tokens/s: output pieces, "
+    "ends included; one at a time/s: from the median time of the sentences of a round",
+    "speed ratio: sentences/s of the first system over those of this one, of adjacent rounds; ratio for one: the same "
+    "for sentences one at a time",
+    "seq2seq searches a second time where a translation looks degenerate, and the time for it is counted",
+    "same text: share of the lines that are translated as the first system does in the same search",
+    "matmul rate: the share of the measured rate of one large matrix product that the products with weights make",
+    "peak MiB: growth of the one process while a system was opened and translated everything for the first time",
+    "ctranslate2 alone: one worker for each thread; one worker of all threads for sentences one at a time",
 ]
 
 
 @dataclass(frozen=True)
 class Engines:
-    """How ours computes: each engine is a system, and ctranslate2 with a quantization another one."""
+    """How ours computes: each engine is a system, and with a quantization another one."""
 
-    engines: tuple[EngineName, ...] = ("torch",)
+    engines: tuple[EngineName, ...] = ("auto",)
     quantization: str | None = None
     device: str = "auto"
     precision: str | None = None
@@ -108,11 +116,10 @@ class OurDecoding:
     """`Translator`, over one engine."""
 
     def __init__(self, folder: Path, engine: EngineName, quantization: str | None, settings: Engines):
-        parts = ("seq2seq", engine if engine != "torch" else "", quantization)
-        self.name = " ".join(filter(None, parts))
+        self.name = " ".join(filter(None, ("seq2seq", engine if engine != "auto" else "", quantization)))
         computing = (settings.device, settings.precision, settings.threads)
         self._load = partial(load_engine, (folder,), engine, quantization, *computing)
-        self._loaded: Loaded | None = None
+        self.close()
 
     def translate(self, lines: Sequence[str], search: SearchConfig) -> Translated:
         """As `DecodingSystem.translate`."""
@@ -125,33 +132,15 @@ class OurDecoding:
         self._loaded = None
 
 
-@dataclass
-class Entrant:
-    """A system in one search, and what its rounds gave."""
-
-    system: DecodingSystem
-    search: SearchConfig
-    peak: int | None
-    output: Translated
-    """The same in every round."""
-    seconds: list[float] = field(default_factory=list)
-    single_seconds: list[float] = field(default_factory=list)
-    """Of one sentence, the median of a round."""
-
-    def rate(self, count: int) -> Spread:
-        """How many of `count` things, of which each round has as many, a second."""
-        return Spread(tuple(count / seconds for seconds in self.seconds))
-
-
 def bench_decoding(
     folder: Path,
     lines: Lines | None,
     engines: Engines,
     peers: Sequence[str] = PEERS,
     rounds: Rounds | None = None,
-    progress: Callable[[str], object] = lambda what: None,
+    progress: Progress = lambda what: None,
 ) -> Report:
-    """Translate with every system, by turns.
+    """Translate with every system, in alternating rounds.
 
     Args:
         folder: a model folder, run folder or Marian folder.
@@ -160,7 +149,7 @@ def bench_decoding(
         engines: how ours computes.
         peers: of `PEERS`; those that are not installed, or cannot run the model, are named in the report.
         rounds: how long.
-        progress: told what is about to happen.
+        progress: called with what is about to happen.
 
     Raises:
         UserError: there is no such model, it does not translate, or nothing is left to be translated.
@@ -170,24 +159,112 @@ def bench_decoding(
     if model.description.task != "translation":
         raise ModelError(f"{model.folder}: a {model.description.task} model; bench decode measures translation models")
     here = runtimes.start(engines.device, engines.precision, engines.threads)
-    threads = torch.get_num_threads()
     own = model.description.search
     searches = [override_search(own, {"beam_size": size, "n_best": 1}) for size in rounds.beam_sizes]
     lines = lines or _phrasebook(model)
-    kept = _usable(lines, model, rounds.sentences)
+    bench = _Bench(model, _usable(lines, model, rounds.sentences), rounds, here)
+    entrants: list[Entrant] = []
+    left_out: dict[str, str] = {}
     with tempfile.TemporaryDirectory(prefix="s2s-bench-") as temporary:
-        makers, left_out = _makers(model, engines, peers, here, rounds, Path(temporary))
-        entrants = list(_enter(makers, left_out, searches, kept, here, threads, progress))
-        entrants.sort(key=lambda entrant: entrant.search.beam_size)  # what is compared stands side by side
-        rates = []
-        for number in range(rounds.rounds):
-            torch.set_num_threads(threads)
-            rates.append(matmul_rate(here, rounds.matmul_size))
-            for entrant in entrants:
-                progress(f"round {number + 1} of {rounds.rounds}: {entrant.system.name}, {_named(entrant.search)}")
-                _take_round(entrant, kept, rounds, here, threads)
-        torch.set_num_threads(threads)
-        return _report(model, len(lines.sources), kept, entrants, left_out, Spread(tuple(rates)), rounds, here)
+        for name, make in _makers(model, engines, peers, here, rounds, Path(temporary)):
+            progress(f"opening {name}")
+            try:
+                entrants += bench.entrants(make, searches)
+            except UserError as error:
+                if name not in peers:
+                    raise
+                left_out[name] = str(error)
+        entrants.sort(key=lambda entrant: entrant.work != "greedy")  # what is compared is adjacent
+        peaks = run_rounds(entrants, rounds.rounds, here, rounds.matmul_size, progress)
+    torch.set_num_threads(bench.threads)
+    systems = list(figures(entrants, peaks))
+    packages = [peer for peer in PEERS if any(system["name"].startswith(peer) for system in systems)]
+    work = bench.described(len(lines.sources)) | {"matmul_flops_a_second": spread(peaks)}
+    return Report("decode", machine(here, packages), work, systems, left_out, NOTES, COLUMNS)
+
+
+class _Bench:
+    """What is the same for all systems: model, lines, threads."""
+
+    def __init__(self, model: LoadedModel, lines: Lines, rounds: Rounds, here: runtimes.Runtime):
+        self.threads = torch.get_num_threads()
+        self._model, self._lines, self._rounds, self._here = model, lines, rounds, here
+        self._source_tokens = sum(len(ids) + 1 for ids in model.tokenizers.source.encode_all(lines.sources))
+        self._first_texts: dict[str, list[str]] = {}
+        self._signature: str | None = None
+
+    def entrants(self, make: Callable[[], DecodingSystem], searches: Sequence[SearchConfig]) -> Iterator[Entrant]:
+        """Open a system, and let it translate everything once with each search."""
+        outputs = []
+        with peak_memory(self._here.device) as peak:
+            torch.set_num_threads(self.threads)
+            system = make()
+            for search in searches:
+                system.translate(self._lines.sources[:1], search)
+                outputs.append(system.translate(self._lines.sources, search))
+            system.close()
+        for search, output in zip(searches, outputs, strict=True):
+            work = "greedy" if search.beam_size == 1 else f"beam {search.beam_size}"
+            facts = self._facts(work, output) | {"peak_memory_bytes": next(iter(peak), None)}
+            yield Entrant(system.name, work, partial(self._take_round, system, search, output.tokens), facts)
+
+    def _facts(self, work: str, output: Translated) -> dict[str, Any]:
+        lines, language = self._lines, self._model.description.target_language
+        same = map(str.__eq__, output.texts, self._first_texts.setdefault(work, output.texts))
+        facts = {"output_tokens": output.tokens, "same_text": significant(sum(same) / len(lines.sources))}
+        if lines.references is not None:
+            score = score_texts(output.texts, lines.references, ("bleu",), target_language=language)[0]
+            facts["bleu"], self._signature = significant(score.score), score.signature
+        return facts
+
+    def _take_round(self, system: DecodingSystem, search: SearchConfig, tokens: int) -> dict[str, float]:
+        def seconds(texts: Sequence[str]) -> float:
+            torch.set_num_threads(self.threads)  # CTranslate2 changes it for the whole process
+            return seconds_of(lambda: system.translate(texts, search), self._here.device)
+
+        sources = self._lines.sources
+        seconds(sources[:2])  # opens what was closed, for each kind of work
+        whole = seconds(sources)
+        seconds(sources[:1])
+        singles = [seconds([line]) for line in sources[: self._rounds.single_sentences]]
+        system.close()
+        flops = forward_flops(self._model.model, self._source_tokens, tokens * search.beam_size)
+        return {
+            "sentences_per_second": len(sources) / whole,
+            "output_tokens_per_second": tokens / whole,
+            "single_sentences_per_second": 1 / statistics.median(singles),
+            "flops_per_second": flops / whole,
+        }
+
+    def described(self, num_given: int) -> dict[str, Any]:
+        """The work of all systems, for the report."""
+        model, rounds = self._model, self._rounds
+        return {
+            "model": str(model.folder),
+            "sentences": len(self._lines.sources),
+            "lines_left_out": num_given - len(self._lines.sources),
+            **sizes(model.model.config),
+            "vocabulary": model.tokenizers.target.vocab_size,
+            "length_penalty": model.description.search.length_penalty,
+            "peers_batch_size": rounds.batch_size,
+            "rounds": rounds.rounds,
+            "matmul_size": rounds.matmul_size or MATMUL_SIZES[self._here.device.type],
+            "bleu_signature": self._signature,
+        }
+
+
+def _makers(
+    model: LoadedModel, engines: Engines, peers: Sequence[str], here: runtimes.Runtime, rounds: Rounds, temporary: Path
+) -> Iterator[tuple[str, Callable[[], DecodingSystem]]]:
+    """(name, maker) of each system; those of a peer have its name."""
+    kinds: list[tuple[EngineName, str | None]] = [(engine, None) for engine in engines.engines]
+    if engines.quantization:
+        kinds += [(engine, engines.quantization) for engine in engines.engines if engine != "torch"]
+    for kind in kinds:
+        yield "seq2seq", partial(OurDecoding, model.folder, *kind, engines)
+    for peer in peers:
+        for make in open_decoding_peers(peer, model, here, rounds.batch_size, temporary):
+            yield peer, make
 
 
 def _phrasebook(model: LoadedModel) -> Lines:
@@ -205,152 +282,11 @@ def _usable(lines: Lines, model: LoadedModel, count: int) -> Lines:
     texts = [line.strip() for line in lines.sources]
     most = model.model.config.max_length
     usable = [
-        place
-        for place, ids in enumerate(model.tokenizers.source.encode_all(texts))
+        index
+        for index, ids in enumerate(model.tokenizers.source.encode_all(texts))
         if ids and len(ids) < most and length_limit(ids, model.description.search) <= most
     ][:count]
     if not usable:
         raise DataError("there is nothing to translate: every line is blank or too long for the model; give --input")
-    references = lines.references and tuple(lines.references[place] for place in usable)
-    return Lines(tuple(texts[place] for place in usable), references)
-
-
-Maker = Callable[[], DecodingSystem]
-
-
-def _makers(
-    model: LoadedModel, engines: Engines, peers: Sequence[str], here: Runtime, rounds: Rounds, temporary: Path
-) -> tuple[list[tuple[str | None, Maker]], list[LeftOut]]:
-    """(name of a peer, or None for ours; maker) of each system."""
-    kinds: list[tuple[EngineName, str | None]] = [(engine, None) for engine in engines.engines]
-    if engines.quantization:
-        kinds += [(engine, engines.quantization) for engine in engines.engines if engine != "torch"]
-    makers: list[tuple[str | None, Maker]] = [
-        (None, lambda kind=kind: OurDecoding(model.folder, *kind, engines)) for kind in kinds
-    ]
-    left_out = []
-    for peer in peers:
-        try:
-            makers += open_decoding_peers(peer, model, here, rounds.batch_size, temporary)
-        except UserError as error:
-            left_out.append(LeftOut(peer, str(error)))
-    return makers, left_out
-
-
-def _enter(
-    makers: Sequence[tuple[str | None, Maker]],
-    left_out: list[LeftOut],
-    searches: Sequence[SearchConfig],
-    lines: Lines,
-    here: Runtime,
-    threads: int,
-    progress: Callable[[str], object],
-) -> Iterator[Entrant]:
-    """Open every system, and let it translate everything once; a peer that cannot goes to `left_out`."""
-    for peer, make in makers:
-        progress(f"opening {peer or 'seq2seq'}")
-        try:
-            outputs = []
-            with peak_memory(here.device) as peak:
-                torch.set_num_threads(threads)  # CTranslate2 changes it for the whole process
-                system = make()
-                for search in searches:
-                    system.translate(lines.sources[:1], search)
-                    outputs.append(system.translate(lines.sources, search))
-                system.close()
-        except UserError as error:
-            if peer is None:
-                raise
-            left_out.append(LeftOut(peer, str(error)))
-            continue
-        for search, output in zip(searches, outputs, strict=True):
-            yield Entrant(system, search, peak.bytes, output)
-
-
-def _take_round(entrant: Entrant, lines: Lines, rounds: Rounds, here: Runtime, threads: int) -> None:
-    def translate(some: Sequence[str]) -> float:
-        torch.set_num_threads(threads)
-        return seconds_of(lambda: entrant.system.translate(some, entrant.search), here.device)
-
-    translate(lines.sources[:2])  # what was closed opens before it is measured, for each kind of work
-    entrant.seconds.append(translate(lines.sources))
-    translate(lines.sources[:1])
-    singles = [translate([line]) for line in lines.sources[: rounds.single_sentences]]
-    entrant.single_seconds.append(statistics.median(singles))
-    entrant.system.close()
-
-
-def _report(
-    model: LoadedModel,
-    num_given: int,
-    lines: Lines,
-    entrants: Sequence[Entrant],
-    left_out: list[LeftOut],
-    matmul: Spread,
-    rounds: Rounds,
-    here: Runtime,
-) -> Report:
-    config, search = model.model.config, model.description.search
-    described = {
-        "model": str(model.folder),
-        "sentences": len(lines.sources),
-        "lines_left_out": num_given - len(lines.sources),
-        "encoder_layers": config.num_encoder_layers,
-        "decoder_layers": config.num_decoder_layers,
-        "d_model": config.d_model,
-        "num_heads": config.num_heads,
-        "d_ff": config.d_ff,
-        "vocabulary": model.tokenizers.target.vocab_size,
-        "length_penalty": search.length_penalty,
-        "peers_batch_size": rounds.batch_size,
-        "rounds": rounds.rounds,
-        "matmul_size": rounds.matmul_size or MATMUL_SIZES[here.device.type],
-        "matmul_flops_a_second": matmul.as_dict(),
-    }
-    systems = []
-    for entrant in entrants:
-        first = next(one for one in entrants if one.search == entrant.search)
-        systems.append(_figures(entrant, first, model, lines, matmul))
-    if lines.references is not None:
-        for system, (bleu, signature) in zip(systems, _scores(entrants, lines, model), strict=True):
-            system["bleu"] = bleu
-            described["bleu_signature"] = signature
-    packages = [peer for peer in PEERS if any(system["name"].startswith(peer) for system in systems)]
-    return Report("decode", machine(here, packages), described, systems, left_out, NOTES, COLUMNS)
-
-
-def _figures(entrant: Entrant, first: Entrant, model: LoadedModel, lines: Lines, matmul: Spread) -> dict[str, Any]:
-    count, tokens = len(lines.sources), entrant.output.tokens
-    source_tokens = sum(len(ids) + 1 for ids in model.tokenizers.source.encode_all(lines.sources))
-    vocab_size = model.tokenizers.target.vocab_size
-    flops = decoding_flops(model.model.config, vocab_size, source_tokens, tokens, entrant.search.beam_size)
-    shares = zip(entrant.rate(flops).rounds, matmul.rounds, strict=True)
-    milliseconds = Spread(tuple(1000 * seconds for seconds in entrant.single_seconds))
-    same = sum(one == other for one, other in zip(entrant.output.texts, first.output.texts, strict=True))
-    singles, first_singles = (Spread(tuple(1 / s for s in one.single_seconds)) for one in (entrant, first))
-    is_first = entrant is first
-    return {
-        "name": entrant.system.name,
-        "search": _named(entrant.search),
-        "sentences_per_second": entrant.rate(count).as_dict(),
-        "output_tokens": tokens,
-        "output_tokens_per_second": entrant.rate(tokens).as_dict(),
-        "milliseconds_a_sentence": milliseconds.as_dict(),
-        "same_text": significant(same / count),
-        "matmul_share": Spread(tuple(rate / peak for rate, peak in shares)).as_dict(),
-        "peak_memory_bytes": entrant.peak,
-        "speed_ratio": rounds_of(None if is_first else speed_ratio(first.rate(count), entrant.rate(count))),
-        "speed_ratio_for_one": rounds_of(None if is_first else speed_ratio(first_singles, singles)),
-    }
-
-
-def _scores(entrants: Sequence[Entrant], lines: Lines, model: LoadedModel) -> Iterator[tuple[float, str]]:
-    for entrant in entrants:
-        score = score_texts(
-            entrant.output.texts, lines.references, ("bleu",), target_language=model.description.target_language
-        )[0]
-        yield significant(score.score), score.signature
-
-
-def _named(search: SearchConfig) -> str:
-    return "greedy" if search.beam_size == 1 else f"beam {search.beam_size}"
+    references = lines.references and tuple(lines.references[index] for index in usable)
+    return Lines(tuple(texts[index] for index in usable), references)

@@ -4,7 +4,6 @@
 with the same beam, length penalty and limit.
 """
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +14,7 @@ import torch
 
 from seq2seq.bench.training_peers import transformers_package
 from seq2seq.config import SearchConfig
+from seq2seq.errors import UserError
 from seq2seq.interop import ctranslate2
 from seq2seq.interop.marian import write_marian
 from seq2seq.runtime import Runtime
@@ -22,8 +22,6 @@ from seq2seq.store.model_folder import LoadedModel
 from seq2seq.tensors import distinct
 
 PEERS = ("ctranslate2", "transformers")
-# What the two arrangements of CTranslate2's threads are tried on, and how often.
-TRIED_LINES, TRIED_TIMES = 256, 3
 
 
 @dataclass(frozen=True)
@@ -44,81 +42,56 @@ class DecodingSystem(Protocol):
 
     def close(self) -> None:
         """Give its threads back until `translate` is called again: OpenMP, which all share, lets threads that meet
-        wait actively only while a process has no more of them than there are processors."""
+        wait actively only while a process has no more of them than there are CPUs."""
 
 
 def open_decoding_peers(
     name: str, model: LoadedModel, runtime: Runtime, batch_size: int, folder: Path
-) -> Iterator[tuple[str, Callable[[], DecodingSystem]]]:
-    """(name, maker) of each form of a peer; a maker writes into `folder`.
+) -> Iterator[Callable[[], DecodingSystem]]:
+    """A maker of each form of a peer, which writes into `folder`.
 
-    Raises:
-        UserError: it is not installed; or by a maker, it cannot run this model.
+    Makers raise:
+        UserError: it is not installed, or cannot run this model.
     """
     if name == "transformers":
-        transformers_package()
-        yield f"transformers {_short(runtime.precision)}", lambda: MarianGenerate(model, runtime, batch_size, folder)
+        yield lambda: MarianGenerate(model, runtime, batch_size, folder)
         return
-    possible = ctranslate2.package().get_supported_compute_types(runtime.device.type)
     for kind in dict.fromkeys((_short(runtime.precision), "float32", "int8")):
-        if kind in possible:
-            yield (
-                f"ctranslate2 {kind}",
-                lambda kind=kind: BareCTranslate2(model, kind, runtime, batch_size, folder / f"ctranslate2-{kind}"),
-            )
+        yield lambda kind=kind: BareCTranslate2(model, kind, runtime, batch_size, folder / f"ctranslate2-{kind}")
 
 
 class BareCTranslate2:
-    """`ctranslate2.Translator.translate_batch` on sorted pieces, with what suits it better for each kind of work: one
-    worker of all threads, or as many workers of one thread."""
+    """`ctranslate2.Translator.translate_batch` on sorted pieces: one worker a thread, and for a single sentence one
+    worker of all threads."""
 
     def __init__(self, model: LoadedModel, quantization: str, runtime: Runtime, batch_size: int, folder: Path):
+        package = ctranslate2.package()
         self.name = f"ctranslate2 {quantization}"
         self._tokenizers, self._batch_size = model.tokenizers, batch_size
         target = model.tokenizers.target
-        pieces = target.pieces(range(target.vocab_size))
-        self._ids = {piece: id_ for id_, piece in enumerate(pieces)}
+        self._ids = {piece: id_ for id_, piece in enumerate(target.pieces(range(target.vocab_size)))}
+        device, self._threads = runtime.device, torch.get_num_threads() if runtime.device.type == "cpu" else 1
+        if quantization not in package.get_supported_compute_types(device.type):
+            raise UserError(f"{quantization}: not supported on this {device.type}")
         folder.mkdir()
         ctranslate2.write_ctranslate2(folder, model.model, model.description, model.tokenizers, quantization)
-        device, threads = runtime.device, torch.get_num_threads()
-        arrangements = ((1, threads), (threads, 1)) if device.type == "cpu" else ((1, 0),)
-        self._openers = [
-            partial(
-                ctranslate2.package().Translator, str(folder), device=device.type, device_index=device.index or 0,
-                compute_type=quantization, inter_threads=workers, intra_threads=each,
-            )
-            for workers, each in dict.fromkeys(arrangements)
-        ]  # fmt: skip
-        self._chosen: dict[tuple[int, bool], partial] = {}
-        self._open: tuple[partial, Any] | None = None
+        self._open = partial(
+            package.Translator, str(folder), device=device.type, device_index=device.index or 0,
+            compute_type=quantization,
+        )  # fmt: skip
+        self._opened: dict[bool, Any] = {}
 
     def translate(self, lines: Sequence[str], search: SearchConfig) -> Translated:
         """As `DecodingSystem.translate`."""
-        work = search.beam_size, len(lines) == 1
-        if work not in self._chosen:
-            self._chosen[work] = self._fastest(lines[:TRIED_LINES], search)
-        return self._translate(self._opened(self._chosen[work]), lines, search)
+        is_single = len(lines) == 1
+        if is_single not in self._opened:
+            workers, each = (1, self._threads) if is_single else (self._threads, 1)
+            self._opened = {is_single: self._open(inter_threads=workers, intra_threads=each)}
+        return self._translate(self._opened[is_single], lines, search)
 
     def close(self) -> None:
         """As `DecodingSystem.close`."""
-        self._open = None
-
-    def _opened(self, opener: partial) -> Any:
-        if self._open is None or self._open[0] is not opener:
-            self.close()
-            self._open = opener, opener()
-        return self._open[1]
-
-    def _fastest(self, lines: Sequence[str], search: SearchConfig) -> partial:
-        def seconds(opener: partial) -> float:
-            translator = self._opened(opener)
-            start = time.perf_counter()
-            self._translate(translator, lines, search)
-            return time.perf_counter() - start
-
-        if len(self._openers) == 1:
-            return self._openers[0]
-        return min(self._openers, key=lambda one: min(seconds(one) for _ in range(TRIED_TIMES)))
+        self._opened = {}
 
     def _translate(self, translator: Any, lines: Sequence[str], search: SearchConfig) -> Translated:
         source = self._tokenizers.source
@@ -153,12 +126,12 @@ class MarianGenerate:
     def translate(self, lines: Sequence[str], search: SearchConfig) -> Translated:
         """As `DecodingSystem.translate`."""
         ids = self._tokenizers.source.encode_all(lines)
-        places = sorted(range(len(ids)), key=lambda place: -len(ids[place]))
+        order = sorted(range(len(ids)), key=lambda index: -len(ids[index]))
         texts, tokens = [""] * len(ids), 0
-        for start in range(0, len(places), self._batch_size):
-            some = places[start : start + self._batch_size]
-            for place, output in zip(some, self._generate([ids[place] for place in some], search), strict=True):
-                texts[place] = self._tokenizers.target.decode(output)
+        for start in range(0, len(order), self._batch_size):
+            batch = order[start : start + self._batch_size]
+            for index, output in zip(batch, self._generate([ids[index] for index in batch], search), strict=True):
+                texts[index] = self._tokenizers.target.decode(output)
                 tokens += len(output)
         return Translated(texts, tokens)
 

@@ -1,7 +1,7 @@
-"""What a benchmark measures with (clock, memory, rate of matrix products), and what several rounds come to.
+"""What benchmarks measure with: rounds in alternation, the clock, memory, and the rate of matrix products.
 
-`training` and `decoding` take one round of every system after the other, again and again, so that a machine that
-becomes slower or faster does so for all of them. What they compare are rounds that stood side by side.
+`training` and `decoding` give `run_rounds` their entrants: one round of every system after the other, again and again,
+so that a machine that becomes slower or faster does so for all of them. Ratios are of adjacent rounds.
 """
 
 import contextlib
@@ -9,78 +9,101 @@ import ctypes
 import gc
 import statistics
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from seq2seq.config import ModelConfig
+from seq2seq.model.transformer import Transformer
 from seq2seq.runtime import Runtime
+
+Progress = Callable[[str], object]
 
 # Large enough that a matrix product is limited by arithmetic alone.
 MATMUL_SIZES = {"cpu": 2048, "cuda": 8192, "mps": 2048}
 MATMUL_TIMES = 3
 
 
-@dataclass(frozen=True)
-class Spread:
-    """One quantity over the rounds."""
-
-    rounds: tuple[float, ...]
-
-    @property
-    def median(self) -> float:
-        return statistics.median(self.rounds)
-
-    @property
-    def low(self) -> float:
-        return min(self.rounds)
-
-    @property
-    def high(self) -> float:
-        return max(self.rounds)
-
-    def as_dict(self) -> dict[str, float | list[float]]:
-        """For JSON; four significant digits are more than a clock can tell."""
-        shown = {"median": self.median, "low": self.low, "high": self.high}
-        return {
-            **{name: significant(value) for name, value in shown.items()},
-            "rounds": list(map(significant, self.rounds)),
-        }
-
-
 @dataclass
-class PeakMemory:
-    """The most memory that was held beyond what was held before, in bytes; None where the system does not tell."""
+class Entrant:
+    """A system in one kind of work, and what its rounds gave."""
 
-    bytes: int | None = None
+    name: str
+    work: str
+    """Entrants are compared with the first one of the same work."""
+    take_round: Callable[[], dict[str, float]]
+    """One round, timed: rates by name, the higher the faster; `flops_per_second` is compared with the machine's."""
+    facts: dict[str, Any]
+    """What is the same in every round, for the report."""
+    rates: dict[str, list[float]] = field(default_factory=dict)
+
+
+def run_rounds(
+    entrants: Sequence[Entrant], rounds: int, runtime: Runtime, matmul_size: int | None, progress: Progress
+) -> list[float]:
+    """Take every round of every entrant; returns the machine's FLOP/s, measured before each round."""
+    peaks = []
+    for number in range(rounds):
+        peaks.append(matmul_rate(runtime, matmul_size))
+        for entrant in entrants:
+            progress(f"round {number + 1} of {rounds}: {entrant.name}, {entrant.work}")
+            for name, rate in entrant.take_round().items():
+                entrant.rates.setdefault(name, []).append(rate)
+    return peaks
+
+
+def figures(entrants: Sequence[Entrant], peaks: Sequence[float]) -> Iterator[dict[str, Any]]:
+    """Each entrant's facts and rates, its share of the machine's rate, and the ratios of the first one to it."""
+    for entrant in entrants:
+        first = next(one for one in entrants if one.work == entrant.work)
+        rates = dict(entrant.rates)
+        rates["matmul_share"] = _ratios(rates.pop("flops_per_second"), peaks)
+        ratios = {
+            f"{name}_ratio": None if entrant is first else spread(_ratios(first.rates[name], rates[name]))
+            for name in entrant.rates
+            if name in rates
+        }
+        yield (
+            {"name": entrant.name, "work": entrant.work}
+            | entrant.facts
+            | {name: spread(values) for name, values in rates.items()}
+            | ratios
+        )
+
+
+def _ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
+    """Our rate over theirs, of adjacent rounds."""
+    return [our / their for our, their in zip(ours, theirs, strict=True)]
+
+
+def spread(rounds: Sequence[float]) -> dict[str, Any]:
+    """One quantity over the rounds, for JSON."""
+    shown = {"median": statistics.median(rounds), "low": min(rounds), "high": max(rounds)}
+    return {name: significant(value) for name, value in shown.items()} | {"rounds": list(map(significant, rounds))}
 
 
 def significant(value: float) -> float:
-    """`value` with four significant digits."""
+    """`value` with four significant digits, more than a clock can tell."""
     return float(f"{value:.4g}")
 
 
-def speed_ratio(ours: Spread, theirs: Spread) -> Spread:
-    """Our rate over theirs, of the rounds that stood side by side."""
-    return Spread(tuple(our / their for our, their in zip(ours.rounds, theirs.rounds, strict=True)))
-
-
 def seconds_of(work: Callable[[], object], device: torch.device) -> float:
-    """How long `work` takes until the last of it is computed; on CUDA by the device's own events."""
-    if device.type == "cuda":
-        with torch.cuda.device(device):
-            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-            start.record()
-            work()
-            end.record()
-            end.synchronize()
-        return start.elapsed_time(end) / 1000  # it tells milliseconds
+    """How long `work` takes until the last of it is computed."""
     _wait_for(device)
     begun = time.perf_counter()
     work()
     _wait_for(device)
     return time.perf_counter() - begun
+
+
+def _wait_for(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()
 
 
 def matmul_rate(runtime: Runtime, size: int | None = None) -> float:
@@ -92,56 +115,51 @@ def matmul_rate(runtime: Runtime, size: int | None = None) -> float:
     return 2 * size**3 / seconds
 
 
-@contextlib.contextmanager
-def peak_memory(device: torch.device) -> Iterator[PeakMemory]:
-    """Watch the memory of what runs inside: the GPU's allocations, or the pages that the process has in memory.
+def forward_flops(model: Transformer, source_tokens: int, target_tokens: int) -> int:
+    """FLOPs of the products with weights, 2 for each weight and token (Kaplan et al. 2020, "Scaling Laws for Neural
+    Language Models", section 2.1). Padding and attention's own products are not counted."""
+    matrices = {name: weight.numel() for name, weight in model.named_parameters() if ".layers." in f".{name}"}
+    matrices = {name: size for name, size in matrices.items() if name.endswith("weight") and "norm" not in name}
+    source = sum(size for name, size in matrices.items() if "encoder." in name or "cross_attention.key_value" in name)
+    target = sum(matrices.values()) - source + model.output.weight.numel()
+    return 2 * (source * source_tokens + target * target_tokens)
 
-    All systems live in one process. What earlier ones freed is given back to the system first, so that it counts for
-    the one that takes it again.
+
+def sizes(config: ModelConfig) -> dict[str, int]:
+    """Of a model, for the report."""
+    names = ("num_encoder_layers", "num_decoder_layers", "d_model", "num_heads", "d_ff")
+    return {name.removeprefix("num_") if "layers" in name else name: getattr(config, name) for name in names}
+
+
+@contextlib.contextmanager
+def peak_memory(device: torch.device) -> Iterator[list[int]]:
+    """Watch the memory of what runs inside; the list then has the most bytes held beyond those held before, or
+    nothing where the system does not tell.
+
+    It is the GPU's allocations, or the pages that the process has in memory. All systems live in one process: what
+    earlier ones freed is given back to the system first, so that it counts for the one that takes it again.
     """
-    peak = PeakMemory()
+    peak: list[int] = []
     gc.collect()
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
         before = torch.cuda.memory_allocated(device)
         yield peak
-        peak.bytes = torch.cuda.max_memory_allocated(device) - before
+        peak.append(torch.cuda.max_memory_allocated(device) - before)
         return
-    _give_back_free_pages()
-    can_tell = _forget_peak()
-    held = _resident("VmRSS")
-    yield peak
-    most = _resident("VmHWM")
-    if can_tell and held is not None and most is not None:
-        peak.bytes = max(most - held, 0)
-
-
-def _wait_for(device: torch.device) -> None:
-    if device.type == "mps":
-        torch.mps.synchronize()
-
-
-def _give_back_free_pages() -> None:
     with contextlib.suppress(AttributeError, OSError):  # glibc alone has it
         ctypes.CDLL(None).malloc_trim(0)
-
-
-def _forget_peak() -> bool:
-    """Let VmHWM begin anew at what is held now; whether the kernel does so."""
     try:
-        Path("/proc/self/clear_refs").write_text("5")
+        Path("/proc/self/clear_refs").write_text("5")  # the highest mark starts again from what is held now
+        before = _resident("VmRSS")
     except OSError:
-        return False
-    return True
+        yield peak
+        return
+    yield peak
+    peak.append(max(_resident("VmHWM") - before, 0))
 
 
-def _resident(name: str) -> int | None:
+def _resident(name: str) -> int:
     """A line of /proc/self/status, in bytes."""
-    status = Path("/proc/self/status")
-    if not status.exists():
-        return None
-    for line in status.read_text().splitlines():
-        key, _, value = line.partition(":")
-        if key == name:
-            return int(value.split()[0]) * 1024
-    return None
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))

@@ -1,7 +1,4 @@
-"""What a benchmark found, as one JSON document and as a table for people; the table shows what the document says.
-
-`training` and `decoding` make a `Report`, `cli.bench` prints it.
-"""
+"""What a benchmark found, as one JSON document and as a table for people; the table shows what the document says."""
 
 import importlib.metadata
 import platform
@@ -13,10 +10,7 @@ from typing import Any
 import torch
 
 from seq2seq import __version__
-from seq2seq.bench.measure import Spread
 from seq2seq.runtime import Runtime
-
-NOTHING = "-"
 
 
 @dataclass(frozen=True)
@@ -32,19 +26,11 @@ class Column:
         """The number, or the median with the lowest and the highest round."""
         value = system.get(self.key)
         if value is None:
-            return NOTHING
+            return "-"
         if isinstance(value, Mapping):
             median, low, high = (self.form.format(value[name]) for name in ("median", "low", "high"))
             return f"{median} ({low}-{high})"
         return self.form.format(value if self.unit == 1 else value / self.unit)
-
-
-@dataclass(frozen=True)
-class LeftOut:
-    """A system that was not measured, and why."""
-
-    name: str
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -57,20 +43,14 @@ class Report:
     """What was done, the same for every system."""
     systems: list[dict[str, Any]]
     """Ours first."""
-    left_out: list[LeftOut]
+    left_out: dict[str, str]
+    """Systems that were not measured, and why."""
     notes: list[str]
     columns: Sequence[Column]
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
-        return {
-            "bench": self.bench,
-            "machine": self.machine,
-            "work": self.work,
-            "systems": self.systems,
-            "left_out": [vars(one) for one in self.left_out],
-            "notes": self.notes,
-        }
+        return {name: value for name, value in vars(self).items() if name != "columns"}
 
     def lines(self, most_columns: int | None = None) -> Iterator[str]:
         """For people: a table, or where it is wider than `most_columns`, a paragraph for each system."""
@@ -78,33 +58,32 @@ class Report:
         yield f"work: {_listed(self.work)}"
         yield ""
         columns = [column for column in self.columns if any(column.key in system for system in self.systems)]
-        rows = [
+        titles, *rows = (
             [column.title for column in columns],
             *([column.cell(system) for column in columns] for system in self.systems),
-        ]
-        widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+        )
+        widths = [max(map(len, cells)) for cells in zip(titles, *rows, strict=True)]
         if most_columns is not None and sum(widths) + 2 * len(widths) > most_columns:
-            for name, *cells in rows[1:]:
+            for name, *cells in rows:
                 yield name
-                yield from (f"  {title}: {cell}" for title, cell in zip(rows[0][1:], cells, strict=True))
+                yield from (f"  {title}: {cell}" for title, cell in zip(titles[1:], cells, strict=True))
         else:
-            for row in rows:
-                name, *cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-                yield "  ".join([name, *(cell.strip().rjust(len(cell)) for cell in cells)]).rstrip()
+            for name, *cells in (titles, *rows):
+                right = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
+                yield "  ".join([name.ljust(widths[0]), *right]).rstrip()
         yield ""
-        yield from (f"not measured: {one.name}: {one.reason}" for one in self.left_out)
+        yield from (f"not measured: {name}: {reason}" for name, reason in self.left_out.items())
         yield from self.notes
 
 
 def machine(runtime: Runtime, packages: Sequence[str]) -> dict[str, Any]:
     """Where a benchmark ran, and with which versions."""
     device = runtime.device
-    described = {"processor": _processor(), "threads": torch.get_num_threads()}
+    described = {"cpu": _cpu_name(), "threads": torch.get_num_threads(), "device": str(device)}
     if device.type == "cuda":
         described["gpu"] = torch.cuda.get_device_name(device)
     versions = {name: importlib.metadata.version(name) for name in packages}
     return described | {
-        "device": str(device),
         "precision": str(runtime.precision).removeprefix("torch."),
         "python": platform.python_version(),
         "seq2seq": __version__,
@@ -113,18 +92,11 @@ def machine(runtime: Runtime, packages: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def rounds_of(spread: Spread | None) -> dict[str, Any] | None:
-    """A spread for JSON, or null."""
-    return spread and spread.as_dict()
-
-
-def _processor() -> str:
+def _cpu_name() -> str:
     cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        for line in cpuinfo.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
 
 
 def _listed(values: Mapping[str, Any]) -> str:
@@ -133,7 +105,7 @@ def _listed(values: Mapping[str, Any]) -> str:
 
 def _shown(value: Any) -> str:
     if isinstance(value, Mapping):
-        return f"{value['median']:,.4g}" if "median" in value else " ".join(f"{k} {v}" for k, v in value.items())
+        return f"{value['median']:,.4g}"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:,.4g}"

@@ -7,20 +7,33 @@ average. Every system gets the same batches in the same order, so that text, ids
 import contextlib
 import copy
 import os
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from seq2seq import runtime as runtimes
-from seq2seq.bench.flops import training_flops
-from seq2seq.bench.measure import MATMUL_SIZES, Spread, matmul_rate, peak_memory, seconds_of, significant, speed_ratio
-from seq2seq.bench.report import Column, LeftOut, Report, machine, rounds_of
+from seq2seq.bench.measure import (
+    MATMUL_SIZES,
+    Entrant,
+    Progress,
+    figures,
+    forward_flops,
+    peak_memory,
+    run_rounds,
+    seconds_of,
+    significant,
+    sizes,
+    spread,
+)
+from seq2seq.bench.report import Column, Report, machine
 from seq2seq.bench.training_peers import PEERS, open_training_peer
-from seq2seq.config import Config, ModelConfig, TrainingConfig
+from seq2seq.config import Config, TrainingConfig
 from seq2seq.data.collate import TranslationBatch
 from seq2seq.data.stream import BatchStream
 from seq2seq.errors import UserError
@@ -33,9 +46,6 @@ from seq2seq.training.step import GradientStep
 
 OURS = "seq2seq"
 NAMES = {"transformers": "transformers MarianMTModel", "torch": "torch.nn.Transformer"}
-PACKAGES = {"transformers": "transformers"}
-# Updates of every system before its rounds, after those on the largest batches: the last say how long one takes.
-WARM_UP, CALIBRATION = 1, 1
 
 COLUMNS = (
     Column("system", "name"),
@@ -44,16 +54,15 @@ COLUMNS = (
     Column("matmul rate", "matmul_share", "{:.0%}"),
     Column("peak MiB", "peak_memory_bytes", "{:,.0f}", 2**20),
     Column("parameters", "parameters", "{:,}"),
-    Column("speed ratio", "speed_ratio", "{:.2f}"),
+    Column("speed ratio", "tokens_per_second_ratio", "{:.2f}"),
 )
 NOTES = [
     "tokens/s: source and target tokens without padding, ends included; median of the rounds (lowest-highest)",
-    "speed ratio: tokens/s of seq2seq over those of the system, of rounds that stood side by side",
-    "matmul rate: the share of the measured rate of one large matrix product that tokens/s times FLOPs a token makes",
-    "peak MiB: growth of the one process while a system was built and trained on the largest batches; on a CPU "
-    "these are its pages in memory",
-    "the allocator keeps large blocks (glibc's mallopt, unless MALLOC_MMAP_THRESHOLD_ is set): for the whole process, "
-    "so the other toolkits, which do not ask for it, are faster here than on their own",
+    "speed ratio: tokens/s of seq2seq over those of the system, of adjacent rounds",
+    "matmul rate: the share of the measured rate of one large matrix product that the products with weights make",
+    "peak MiB: growth of the one process while a system was built and trained on the largest batches",
+    "the allocator keeps large blocks (glibc's mallopt, unless MALLOC_MMAP_THRESHOLD_ is set) for the whole process: "
+    "the other toolkits, which do not ask for it, are faster here than on their own",
 ]
 
 
@@ -74,18 +83,17 @@ class TrainingSystem(Protocol):
     module: nn.Module
 
     def update(self, batches: Sequence[TranslationBatch], rate: float) -> None:
-        """One optimiser step over batches on the processor, at this learning rate."""
+        """One optimiser step over batches on the CPU, at this learning rate."""
 
 
 class OurTraining:
     """The step of `s2s train`."""
 
-    def __init__(self, work: Task, config: TrainingConfig, runtime: Runtime):
-        # a copy, so that its weights count as its memory
-        self.module = copy.deepcopy(work.model).to(runtime.device).train()
+    def __init__(self, task: Task, config: TrainingConfig, runtime: Runtime):
+        self.module = copy.deepcopy(task.model).to(runtime.device).train()  # a copy counts as its memory
         if config.compile:
             self.module.compile(dynamic=True)
-        self._step = GradientStep(self.module, work.compute_loss, config, runtime)
+        self._step = GradientStep(self.module, task.compute_loss, config, runtime)
         self._average = ExponentialMovingAverage(self.module, config.ema) if config.ema else None
         self._count = 0
 
@@ -98,68 +106,45 @@ class OurTraining:
             self._average.update(self._count)
 
 
-@dataclass
-class Entrant:
-    """A system with a stream of batches of its own, and what its rounds gave."""
+class _Runner:
+    """A system with a stream of batches of its own."""
 
-    name: str
-    system: TrainingSystem
-    stream: BatchStream
-    config: TrainingConfig
-    peak: int | None = None
-    seconds: list[float] = field(default_factory=list)
-    shapes: list["Shapes"] = field(default_factory=list)
-    count: int = 0
-
-    def run(self, steps: int) -> "Shapes":
-        """So many updates; what their batches held."""
-        masks = []
-        for _ in range(steps):
-            batches = [next(self.stream) for _ in range(self.config.accumulate)]
-            self.update(batches)
-            masks += [(batch.source_mask, batch.target_mask) for batch in batches]
-        return Shapes(masks)
+    def __init__(self, name: str, system: TrainingSystem, stream: BatchStream, task: Task, device: torch.device):
+        self.name, self.module = name, system.module
+        self.padding: list[float] = []
+        """Its share of each round."""
+        self._system, self._stream, self._task, self._device = system, stream, task, device
+        self._config = task.config.training
+        self._count = 0
 
     def update(self, batches: Sequence[TranslationBatch]) -> None:
         """One update at the learning rate of the schedule."""
-        self.count += 1
-        self.system.update(batches, learning_rate(self.count, 0.0, self.config))
+        self._count += 1
+        self._system.update(batches, learning_rate(self._count, 0.0, self._config))
 
-    def take_round(self, steps: int, device: torch.device) -> None:
-        """So many updates, timed."""
-        shapes: list[Shapes] = []
-        self.seconds.append(seconds_of(lambda: shapes.append(self.run(steps)), device))
-        self.shapes += shapes
+    def run(self, updates: int) -> tuple[float, list[TranslationBatch]]:
+        """So many updates: their seconds and batches."""
+        seen: list[TranslationBatch] = []
 
-    @property
-    def tokens(self) -> list[int]:
-        """Source and target tokens without padding, by round."""
-        return [shapes.tokens for shapes in self.shapes]
+        def work() -> None:
+            for _ in range(updates):
+                batches = [next(self._stream) for _ in range(self._config.accumulate)]
+                self.update(batches)
+                seen.extend(batches)
 
-    @property
-    def rate(self) -> Spread:
-        """Tokens a second."""
-        return Spread(tuple(tokens / seconds for tokens, seconds in zip(self.tokens, self.seconds, strict=True)))
+        return seconds_of(work, self._device), seen
 
-    @property
-    def padding(self) -> float:
-        """Its share of the slots of all rounds."""
-        return 1 - sum(self.tokens) / sum(shapes.slots for shapes in self.shapes)
-
-
-class Shapes:
-    """How long the sentences of some batches are."""
-
-    def __init__(self, masks: Sequence[tuple[Tensor, Tensor]]):
-        self.slots = sum(source.numel() + target.numel() for source, target in masks)
-        """Padding counted."""
-        lengths = zip(*((source.sum(1), target.sum(1)) for source, target in masks), strict=True)
-        self._source, self._target = (torch.cat(side).numpy() for side in lengths)
-        self.tokens = int(self._source.sum() + self._target.sum())
-
-    def flops(self, config: ModelConfig, vocab_size: int) -> int:
-        """FLOPs of training on them."""
-        return training_flops(config, vocab_size, self._source, self._target)
+    def take_round(self, updates: int) -> dict[str, float]:
+        """As `Entrant.take_round`."""
+        seconds, seen = self.run(updates)
+        tokens, targets = sum(batch.num_tokens for batch in seen), sum(batch.num_targets for batch in seen)
+        self.padding.append(1 - tokens / sum(batch.source_ids.numel() + batch.target_input.numel() for batch in seen))
+        flops = 3 * forward_flops(self._task.model, tokens - targets, targets)  # the backward pass is twice as much
+        return {
+            "tokens_per_second": tokens / seconds,
+            "updates_per_second": updates / seconds,
+            "flops_per_second": flops / seconds,
+        }
 
 
 def bench_training(
@@ -167,16 +152,16 @@ def bench_training(
     cache: Path,
     peers: Sequence[str] = PEERS,
     rounds: Rounds | None = None,
-    progress: Callable[[str], object] = lambda what: None,
+    progress: Progress = lambda what: None,
 ) -> Report:
-    """Train a little with every system, by turns.
+    """Train a little with every system, in alternating rounds.
 
     Args:
         config: of a translation run.
-        cache: where its tokenised corpora are kept.
+        cache: the folder of its tokenised corpora.
         peers: of `PEERS`; those that are not installed are named in the report.
         rounds: how long.
-        progress: told what is about to happen.
+        progress: called with what is about to happen.
 
     Raises:
         UserError: the configuration is of another task, or something is wrong with it or its data.
@@ -191,110 +176,58 @@ def bench_training(
     with contextlib.closing(here), contextlib.ExitStack() as stack:
         runtimes.seed_everything(config.seed)
         progress("preparing")
-        work = build(Inputs.open(config, cache), None, here)
-        config = work.config
-        entrants, left_out = _enter(config, work, peers, here, stack, progress)
-        steps = _warm_up(entrants, rounds, here, progress)
-        rates = []
-        for number in range(rounds.rounds):
-            rates.append(matmul_rate(here, rounds.matmul_size))
-            for entrant in entrants:
-                progress(f"round {number + 1} of {rounds.rounds}: {entrant.name}")
-                entrant.take_round(steps, here.device)
-        return _report(config, work, entrants, left_out, Spread(tuple(rates)), steps, rounds, here)
+        task = build(Inputs.open(config, cache), None, here)
+        runners, entrants, left_out = [], [], {}
+        for name, make in _makers(task, peers, here).items():
+            progress(f"building {name}")
+            try:
+                runner, peak = _opened(name, make, task, here, stack)
+            except UserError as error:
+                left_out[name] = str(error)
+                continue
+            runners.append(runner)
+            parameters = sum(weight.numel() for weight in runner.module.parameters() if weight.requires_grad)
+            facts = {"parameters": parameters, "peak_memory_bytes": next(iter(peak), None)}
+            entrants.append(Entrant(name, "training", lambda runner=runner: runner.take_round(updates), facts))
+        progress("warming up")
+        seconds = [runner.run(1)[0] for runner in runners for _ in range(2)][1]  # of our second update
+        updates = rounds.steps or max(1, round(rounds.seconds / seconds))
+        peaks = run_rounds(entrants, rounds.rounds, here, rounds.matmul_size, progress)
+        work = {
+            "corpus": ", ".join(record.name for record in task.data if record.role == "train"),
+            "pairs": len(task.corpus),
+            "vocabulary": task.tokenizers.target.vocab_size,
+            **sizes(task.config.model),
+            "batch_tokens": training.batch_tokens,
+            "batches_an_update": training.accumulate,
+            "updates_a_round": updates,
+            "rounds": rounds.rounds,
+            "padding": significant(statistics.mean(runners[0].padding)),
+            "matmul_size": rounds.matmul_size or MATMUL_SIZES[here.device.type],
+            "matmul_flops_a_second": spread(peaks),
+        }
+        packages = ["transformers"] if any(one.name == NAMES["transformers"] for one in entrants) else []
+        systems = list(figures(entrants, peaks))
+        return Report("train", machine(here, packages), work, systems, left_out, NOTES, COLUMNS)
 
 
-def _enter(
-    config: Config,
-    work: Task,
-    peers: Iterable[str],
-    here: Runtime,
-    stack: contextlib.ExitStack,
-    progress: Callable[[str], object],
-) -> tuple[list[Entrant], list[LeftOut]]:
-    """Build every system, and train it on the batches that take the most memory."""
-    sampler = work.sampler
-    largest = [work.make_batch(indices, 0) for indices in sampler.largest_batches()]
-    makers: dict[str, Callable[[], TrainingSystem]] = {OURS: lambda: OurTraining(work, config.training, here)}
+def _makers(task: Task, peers: Sequence[str], here: Runtime) -> dict[str, Callable[[], TrainingSystem]]:
+    config = task.config
+    makers: dict[str, Callable[[], TrainingSystem]] = {OURS: lambda: OurTraining(task, config.training, here)}
     for peer in peers:
-        makers[NAMES[peer]] = lambda peer=peer: open_training_peer(
-            peer, config.model, work.tokenizers, config.training, here
-        )
-    entrants, left_out = [], []
-    for name, make in makers.items():
-        progress(f"building {name}")
-        stream = BatchStream(sampler, work.make_batch, pin_memory=here.device.type == "cuda")
-        stack.callback(stream.close)
-        try:
-            with peak_memory(here.device) as peak:
-                entrant = Entrant(name, make(), stream, config.training)
-                for batch in [*largest, largest[0]]:  # the first update makes the optimiser's moments at its end
-                    entrant.update([batch])
-        except UserError as error:
-            left_out.append(LeftOut(name, str(error)))
-            continue
-        entrant.peak = peak.bytes
-        entrants.append(entrant)
-    return entrants, left_out
+        makers[NAMES[peer]] = partial(open_training_peer, peer, config.model, task.tokenizers, config.training, here)
+    return makers
 
 
-def _warm_up(entrants: Sequence[Entrant], rounds: Rounds, here: Runtime, progress: Callable[[str], object]) -> int:
-    """The updates of a round, the same for all, after as many first updates of each."""
-    seconds = {}
-    for entrant in entrants:
-        progress(f"warming up {entrant.name}")
-        entrant.run(WARM_UP)
-        seconds[entrant.name] = seconds_of(lambda entrant=entrant: entrant.run(CALIBRATION), here.device)
-    return rounds.steps or max(1, round(rounds.seconds * CALIBRATION / seconds[OURS]))
-
-
-def _report(
-    config: Config,
-    work: Task,
-    entrants: Sequence[Entrant],
-    left_out: list[LeftOut],
-    matmul: Spread,
-    steps: int,
-    rounds: Rounds,
-    here: Runtime,
-) -> Report:
-    ours = entrants[0]
-    assert all(entrant.tokens == ours.tokens for entrant in entrants), "every system gets the same batches"
-    model, vocab_size = config.model, work.tokenizers.target.vocab_size
-    flops = [shapes.flops(model, vocab_size) for shapes in ours.shapes]
-    packages = [package for peer, package in PACKAGES.items() if any(e.name == NAMES[peer] for e in entrants)]
-    described: dict[str, Any] = {
-        "corpus": ", ".join(record.name for record in work.data if record.role == "train"),
-        "pairs": len(work.corpus),
-        "vocabulary": vocab_size,
-        "encoder_layers": model.num_encoder_layers,
-        "decoder_layers": model.num_decoder_layers,
-        "d_model": model.d_model,
-        "num_heads": model.num_heads,
-        "d_ff": model.d_ff,
-        "batch_tokens": config.training.batch_tokens,
-        "batches_an_update": config.training.accumulate,
-        "updates_a_round": steps,
-        "rounds": rounds.rounds,
-        "padding": significant(ours.padding),
-        "flops_a_token": significant(sum(flops) / sum(ours.tokens)),
-        "matmul_size": rounds.matmul_size or MATMUL_SIZES[here.device.type],
-        "matmul_flops_a_second": matmul.as_dict(),
-    }
-    systems = [_figures(entrant, ours, flops, matmul, steps) for entrant in entrants]
-    return Report("train", machine(here, packages), described, systems, left_out, NOTES, COLUMNS)
-
-
-def _figures(entrant: Entrant, ours: Entrant, flops: list[int], matmul: Spread, steps: int) -> dict[str, Any]:
-    shares = [done / seconds / rate for done, seconds, rate in zip(flops, entrant.seconds, matmul.rounds, strict=True)]
-    return {
-        "name": entrant.name,
-        "parameters": sum(weight.numel() for weight in entrant.system.module.parameters() if weight.requires_grad),
-        "tokens": sum(entrant.tokens),
-        "padding": significant(entrant.padding),
-        "tokens_per_second": entrant.rate.as_dict(),
-        "updates_per_second": Spread(tuple(steps / seconds for seconds in entrant.seconds)).as_dict(),
-        "matmul_share": Spread(tuple(shares)).as_dict(),
-        "peak_memory_bytes": entrant.peak,
-        "speed_ratio": rounds_of(None if entrant is ours else speed_ratio(ours.rate, entrant.rate)),
-    }
+def _opened(
+    name: str, make: Callable[[], TrainingSystem], task: Task, here: Runtime, stack: contextlib.ExitStack
+) -> tuple[_Runner, list[int]]:
+    """A system that was trained on the batches that take the most memory, and how much that was."""
+    largest = [task.make_batch(indices, 0) for indices in task.sampler.largest_batches()]
+    stream = BatchStream(task.sampler, task.make_batch, pin_memory=here.device.type == "cuda")
+    stack.callback(stream.close)
+    with peak_memory(here.device) as peak:
+        runner = _Runner(name, make(), stream, task, here.device)
+        for batch in [*largest, largest[0]]:  # the first update makes the optimiser's moments at its end
+            runner.update([batch])
+    return runner, peak

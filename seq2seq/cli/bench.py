@@ -45,7 +45,7 @@ def peer_option(*names: str) -> Callable:
 def command(context: click.Context) -> None:
     """Measure how fast training and decoding are on this machine, beside other toolkits that are installed.
 
-    All do the same work in one process, by turns, round after round; ratios are of rounds that stood side by side.
+    All do the same work in one process, in alternating rounds; ratios are of adjacent rounds.
     The others come with pip install 'seq2seq[bench]'."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -130,8 +130,8 @@ def train(
 @click.option("--rounds", type=Number(ranges.COUNT), default=3, show_default=True, help="Rounds of each system.")
 @peer_option("ctranslate2", "transformers")
 @click.option(
-    "--engine", "engines", multiple=True, type=click.Choice(["torch", "ctranslate2"]),
-    help="What computes in seq2seq; repeatable [default: torch].",
+    "--engine", "engines", multiple=True, type=click.Choice(["auto", "torch", "ctranslate2"]),
+    help="What computes in seq2seq; repeatable [default: auto].",
 )  # fmt: skip
 @click.option("--quantization", type=click.Choice(QUANTIZATIONS), help="Measure ctranslate2 with such weights too.")
 @computing_options
@@ -160,12 +160,12 @@ def decode(
     and, where the model can be written as a Marian folder, MarianMTModel.generate of transformers."""
     if reference is not None and input_path is None:
         raise click.UsageError("--reference is for the lines of --input; give both")
-    if quantization is not None and "ctranslate2" not in engines:
+    if quantization is not None and set(engines) == {"torch"}:
         raise click.UsageError("--quantization is for ctranslate2; add --engine ctranslate2")
     from seq2seq.bench.decoding import PEERS, Engines, Lines, Rounds, bench_decoding
 
     lines = None if input_path is None else Lines.read(input_path, reference)
-    computing = Engines(engines or ("torch",), quantization, device, precision, threads)
+    computing = Engines(engines or ("auto",), quantization, device, precision, threads)
     beams = (1,) if greedy else (1, beam_size)
     measured = Rounds(rounds, sentences, beams, single, batch_size)
     with _progress() as progress:
@@ -181,7 +181,7 @@ def _chosen(peers: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[str], object]]:
-    """Shows what is going on, where a person sees it."""
+    """Shows what is being measured, on a terminal."""
     from tqdm import tqdm
 
     with tqdm(bar_format="{desc} [{elapsed}]", disable=None, leave=False) as bar:
