@@ -22,7 +22,7 @@ from seq2seq.inference.attention import sentence_attention
 from seq2seq.inference.translator import Translator
 from seq2seq.model.transformer import Transformer
 from seq2seq.store.model_folder import save_model
-from seq2seq.text.marian_tokenizer import load_tokenizers
+from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 REFERENCE = "\n".join(

@@ -15,7 +15,7 @@ from seq2seq.data import building, encoding, text_files
 from seq2seq.data.corpus import prepare_corpus, prepare_labelled_corpus
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import DataError, RunError
-from seq2seq.text.marian_tokenizer import load_tokenizers
+from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 LOOSE = FilterConfig(max_ratio=100.0)

@@ -245,7 +245,7 @@ from seq2seq.config import FilterConfig, SourceConfig
 from seq2seq.data import building, text_files
 from seq2seq.data.corpus import prepare_corpus
 from seq2seq.data.sources import open_pairs
-from seq2seq.text.marian_tokenizer import load_tokenizers
+from seq2seq.text.stored import load_tokenizers
 
 def slow(builder, chunk, origin):
     plain(builder, chunk, origin)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from seq2seq.config import TokenizerConfig
 from seq2seq.errors import ConfigError, DataError, ModelError
-from seq2seq.text.marian_tokenizer import load_tokenizers
+from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 SUBJECTS = ("the old man", "a young woman", "my little brother", "das kleine Kind", "ein großer Hund", "die Lehrerin")

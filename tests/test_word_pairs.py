@@ -8,7 +8,8 @@ import pytest
 from seq2seq.config import SourceConfig, TokenizerConfig
 from seq2seq.inspection.characters import TextBlock
 from seq2seq.inspection.check import Corpora, check_corpora
-from seq2seq.inspection.word_pairs import Shift, WordPairs, shifted_blocks, sides_are_swapped
+from seq2seq.inspection.swapped_sides import sides_are_swapped
+from seq2seq.inspection.word_pairs import Shift, WordPairs, shifted_blocks
 from seq2seq.lines import read_lines
 
 REAL = {

@@ -19,7 +19,8 @@ from seq2seq.inspection.examiner import Examiner, PieceLengths, Tally
 from seq2seq.inspection.near_duplicates import NearDuplicates
 from seq2seq.inspection.overlap import HeldOut, Matches, Overlap
 from seq2seq.inspection.report import CorpusReport, report_on
-from seq2seq.inspection.word_pairs import SWAP_LINES, WordPairs, sides_are_swapped
+from seq2seq.inspection.swapped_sides import LINES, sides_are_swapped
+from seq2seq.inspection.word_pairs import WordPairs
 from seq2seq.processes import in_processes
 from seq2seq.text.tokenizer import Tokenizer
 
@@ -113,7 +114,7 @@ def check_corpora(
 
 def _swapped(train: Sequence[Block], held_out: dict[str, Sequence[Block]]) -> list[Problem]:
     pairs = {
-        name: [column[:SWAP_LINES] for column in blocks[0].columns]
+        name: [column[:LINES] for column in blocks[0].columns]
         for name, blocks in {"": train, **held_out}.items()
         if blocks and blocks[0].labels is None
     }

@@ -4,8 +4,6 @@
 `shifted_blocks` finds the runs of lines that fit other lines.
 """
 
-import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from zlib import crc32
@@ -29,8 +27,6 @@ LEAST_DISTANCE = 1.0
 EVIDENCE, LARGEST_EVIDENCE = 25.0, 4.0
 FURTHEST = 20
 MOST_BLOCKS = 20
-# How much closer (cosine of word counts) the wrong side must be, and the lines that are counted.
-SWAP_MARGIN, SWAP_LINES = 0.2, 2000
 LINES_COMPARED = 400
 
 Texts = Sequence[str]
@@ -104,22 +100,6 @@ class WordPairs:
     @property
     def _middle(self) -> float:
         return (self.usual + self.chance) / 2
-
-
-def sides_are_swapped(train: Sequence[Texts], other: Sequence[Texts]) -> bool:
-    """Whether each side of `other` has the words of the other side of `train` rather than of its own."""
-    usual, counts = (
-        [Counter(map(str.lower, _words(TextBlock(side))[0])) for side in sides] for sides in (train, other)
-    )
-    return all(
-        _cosine(usual[1 - side], counts[side]) > _cosine(usual[side], counts[side]) + SWAP_MARGIN for side in (0, 1)
-    )
-
-
-def _cosine(first: Counter[str], second: Counter[str]) -> float:
-    product = sum(count * second[word] for word, count in first.items())
-    squares = [sum(count**2 for count in counts.values()) for counts in (first, second)]
-    return product / math.sqrt(squares[0] * squares[1]) if all(squares) else 0.0
 
 
 def shifted_blocks(

@@ -11,8 +11,8 @@ from typing import BinaryIO
 
 from seq2seq.errors import ModelError
 from seq2seq.interop.ctranslate2 import DESCRIPTION
-from seq2seq.text.marian_tokenizer import TARGET_VOCABULARY_FILE, VOCABULARY_FILE, MarianTokenizer
-from seq2seq.text.tokenizer import SOURCE_FILE, TARGET_FILE, TokenizerPair
+from seq2seq.text.marian_tokenizer import MarianTokenizer
+from seq2seq.text.tokenizer import SOURCE_FILE, TARGET_FILE, TARGET_VOCABULARY_FILE, VOCABULARY_FILE, TokenizerPair
 
 SUFFIX = ".argosmodel"
 # From this version on, Argos Translate splits sentences without a packed model.

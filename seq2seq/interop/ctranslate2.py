@@ -19,7 +19,7 @@ from seq2seq.description import ModelDescription
 from seq2seq.errors import ModelError
 from seq2seq.files import DamagedFile, read_object, record, verify, write_object
 from seq2seq.model.transformer import Transformer
-from seq2seq.text.marian_tokenizer import load_tokenizers
+from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tokenizer import TokenizerPair
 
 WEIGHTS, DESCRIPTION = "model.bin", "seq2seq.json"

@@ -47,11 +47,6 @@ GENERATION, TOKENIZER = "generation_config.json", "tokenizer_config.json"
 MOST_TENSORS_NAMED = 5
 
 
-def is_marian(info: Mapping[str, Any]) -> bool:
-    """Whether a config.json is that of a Marian folder."""
-    return info.get("model_type") == "marian"
-
-
 def read_marian(folder: Path, torch_file: bool = False) -> tuple[ModelDescription, TokenizerPair, dict[str, Tensor]]:
     """A Marian folder in our terms; the weights are float32, under our names, tied ones once.
 

@@ -20,12 +20,16 @@ from seq2seq.config_problems import describe, unwritable
 from seq2seq.description import ModelDescription
 from seq2seq.errors import CheckpointError, ModelError, UserError, did_you_mean, shown
 from seq2seq.files import DamagedFile, json_text, read_object, record, verify, write_object
-from seq2seq.interop.marian import is_marian, read_marian
-from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model.transformer import Transformer
 from seq2seq.tensors import as_weights, distinct, load_tied, misfit, read_shapes, read_tensors, write_tensors
-from seq2seq.text.marian_tokenizer import TARGET_VOCABULARY_FILE, VOCABULARY_FILE, load_tokenizers
-from seq2seq.text.tokenizer import SOURCE_FILE, TARGET_FILE, TokenizerPair
+from seq2seq.text.stored import load_tokenizers
+from seq2seq.text.tokenizer import (
+    SOURCE_FILE,
+    TARGET_FILE,
+    TARGET_VOCABULARY_FILE,
+    VOCABULARY_FILE,
+    TokenizerPair,
+)
 
 FORMAT, FORMAT_VERSION = "seq2seq model", 1
 CONFIG, WEIGHTS, GENERATION, CARD = "config.json", "model.safetensors", "generation_config.json", "README.md"
@@ -116,7 +120,7 @@ def load_model(folder: str | Path) -> LoadedModel:
     folder = find_model(folder)
     try:
         info = read_object(folder / CONFIG)
-        if is_marian(info):
+        if info.get("model_type") == "marian":
             return load_marian(folder)
         _check_format(folder, info)
         generation = read_object(folder / GENERATION)
@@ -137,6 +141,8 @@ def load_marian(folder: Path, torch_file: bool = False) -> LoadedModel:
     Raises:
         ModelError: something is missing or damaged, or settings are not supported, all of which are named.
     """
+    from seq2seq.interop.marian import read_marian
+
     description, tokenizers, weights = read_marian(folder, torch_file)
     model = _new_module(description, tokenizers)
     load_tied(model, weights)
@@ -258,4 +264,6 @@ def _new_module(description: ModelDescription, tokenizers: TokenizerPair) -> nn.
     with torch.random.fork_rng(devices=[]):
         if description.task == "translation":
             return Transformer(config, *sizes)
+        from seq2seq.model.classifier import EncoderClassifier
+
         return EncoderClassifier(config, description.classifier, sizes[0], len(description.labels))

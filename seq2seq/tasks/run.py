@@ -18,7 +18,6 @@ from seq2seq.errors import UserError, counted
 from seq2seq.runtime import Runtime
 from seq2seq.store.model_card import ScoreRecord, model_card
 from seq2seq.store.model_folder import CARD, load_model, save_model, update_settings
-from seq2seq.tasks.classification import ClassificationTask
 from seq2seq.tasks.inputs import Inputs
 from seq2seq.tasks.run_folder import (
     RunFolder,
@@ -31,7 +30,6 @@ from seq2seq.tasks.run_folder import (
     write_note,
 )  # fmt: skip
 from seq2seq.tasks.task import Task, prepare_tokenizers
-from seq2seq.tasks.translation import TranslationTask
 from seq2seq.training.progress import estimate, waiting_for
 from seq2seq.training.signals import leaving_at_once
 from seq2seq.training.state import TrainingResult
@@ -107,8 +105,13 @@ def build(inputs: Inputs, tokenizer_folder: Path | None, here: Runtime) -> Task:
     """
     runtime.seed_everything(inputs.config.seed, here.rank)
     tokenizers = prepare_tokenizers(inputs, tokenizer_folder, here)
-    kind = TranslationTask if inputs.config.task == "translation" else ClassificationTask
-    return kind(inputs, tokenizers, here)
+    if inputs.config.task == "translation":
+        from seq2seq.tasks.translation import TranslationTask
+
+        return TranslationTask(inputs, tokenizers, here)
+    from seq2seq.tasks.classification import ClassificationTask
+
+    return ClassificationTask(inputs, tokenizers, here)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from seq2seq.store.model_card import DataRecord, ScoreRecord
 from seq2seq.store.model_folder import LoadedModel, load_model
 from seq2seq.tasks.inputs import Inputs, max_pieces
 from seq2seq.tasks.run_folder import read_note, write_note
-from seq2seq.text.marian_tokenizer import load_tokenizers
+from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 from seq2seq.training.loss import LossSum
 from seq2seq.training.progress import waiting_for

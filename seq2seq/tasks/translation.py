@@ -17,7 +17,7 @@ from seq2seq.evaluation.text import Score, score_texts
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.inference.translator import Translator
-from seq2seq.inspection.word_pairs import SWAP_LINES, sides_are_swapped
+from seq2seq.inspection.swapped_sides import LINES, sides_are_swapped
 from seq2seq.model.transformer import Transformer
 from seq2seq.store.model_card import ScoreRecord
 from seq2seq.store.model_folder import LoadedModel
@@ -85,5 +85,5 @@ class TranslationTask(Task):
 
 
 def _first_lines(source: Source) -> tuple[list[str], list[str]]:
-    pairs = list(islice(source, SWAP_LINES))
+    pairs = list(islice(source, LINES))
     return [pair.source for pair in pairs], [pair.target for pair in pairs]

@@ -1,14 +1,13 @@
 """The tokenizers of Marian models: SentencePiece cuts the text, and a separate vocabulary numbers the pieces.
 
 `interop.marian` makes a pair of them from a foreign folder; in a model folder of ours they are `source.spm`,
-`target.spm` and `vocab.json` (with `target_vocab.json` where the sides differ). `load_tokenizers` reads the tokenizers
-of a folder, whichever kind they are.
+`target.spm` and `vocab.json` (with `target_vocab.json` where the sides differ).
 """
 
 import hashlib
 import json
 import random
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,12 +22,13 @@ from seq2seq.text.tokenizer import (
     SOURCE_FILE,
     SURROGATES,
     TARGET_FILE,
+    TARGET_VOCABULARY_FILE,
+    VOCABULARY_FILE,
     Tokenizer,
     TokenizerPair,
     encodable,
 )
 
-VOCABULARY_FILE, TARGET_VOCABULARY_FILE = "vocab.json", "target_vocab.json"
 EOS, UNK, PAD = "</s>", "<unk>", "<pad>"
 
 
@@ -125,24 +125,6 @@ class MarianTokenizerPair(TokenizerPair):
         """Write `source.spm`, `target.spm`, `vocab.json`, and where the target has its own, `target_vocab.json`."""
         self.source.save(folder / SOURCE_FILE)
         self.target.save(folder / TARGET_FILE, VOCABULARY_FILE if self.shared else TARGET_VOCABULARY_FILE)
-
-
-def load_tokenizers(folder: Path, files: Collection[str] | None = None) -> TokenizerPair:
-    """The tokenizers of a model folder that holds `files`: they tell the kind, and whether there is one or two.
-
-    Raises:
-        ModelError: a file is missing or damaged.
-    """
-    files = [path.name for path in folder.iterdir()] if files is None else files
-    names = [SOURCE_FILE, TARGET_FILE] if TARGET_FILE in files else [SOURCE_FILE]
-    sides = [Tokenizer.load(folder / name) for name in names]
-    if VOCABULARY_FILE not in files:
-        return TokenizerPair(sides[0], sides[0] if sides[-1].model_bytes == sides[0].model_bytes else sides[-1])
-    source = MarianTokenizer(sides[0].model_bytes, read_vocabulary(folder / VOCABULARY_FILE))
-    if len(sides) == 1:
-        return MarianTokenizerPair(source, source)
-    own = TARGET_VOCABULARY_FILE if TARGET_VOCABULARY_FILE in files else VOCABULARY_FILE
-    return MarianTokenizerPair(source, MarianTokenizer(sides[1].model_bytes, read_vocabulary(folder / own)))
 
 
 def read_vocabulary(path: Path) -> dict[str, int]:

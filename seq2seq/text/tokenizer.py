@@ -23,6 +23,7 @@ from seq2seq.lines import as_one_line, read_regular
 logger = logging.getLogger(__name__)
 
 SOURCE_FILE, TARGET_FILE = "source.spm", "target.spm"
+VOCABULARY_FILE, TARGET_VOCABULARY_FILE = "vocab.json", "target_vocab.json"  # of Marian alone
 META_SYMBOL = "\u2581"  # what SentencePiece writes for a space; the character itself is spelled as bytes
 SURROGATES = re.compile("[\ud800-\udfff]")
 # SentencePiece leaves out training lines above a limit of bytes; ours are cut before they reach it.
