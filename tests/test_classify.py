@@ -17,8 +17,8 @@ from seq2seq.data.collate import collate_classification
 from seq2seq.description import ModelDescription
 from seq2seq.errors import ModelError
 from seq2seq.evaluation.classification import classification_report
-from seq2seq.inference.batching import token_groups
-from seq2seq.inference.classifier import NO_TEXT, Classifier, _cut
+from seq2seq.inference.batching import equal_parts, token_groups
+from seq2seq.inference.classifier import NO_TEXT, Classifier
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model.transformer import Transformer
 from seq2seq.store.model_folder import load_model, save_model
@@ -118,7 +118,8 @@ def test_spaces_at_the_ends_of_a_line_do_not_matter(classifier):
 
 def test_nothing_of_a_long_line_is_dropped(classifier, tokenizer):
     long = " ".join(sentences(12))
-    parts = _cut(tokenizer.encode(long), 30)  # 32 positions, two of them for the special ids
+    ids = tokenizer.encode(long)
+    parts = equal_parts(ids, -(-len(ids) // 30))  # 32 positions, two of them for the special ids
     assert len(parts) > 3
     answer = classifier.classify([long])[0]
     assert math.isclose(sum(answer.probabilities.values()), 1.0, abs_tol=1e-6)
@@ -130,12 +131,14 @@ def test_nothing_of_a_long_line_is_dropped(classifier, tokenizer):
 
 @given(st.integers(0, 500), st.integers(1, 60))
 @settings(max_examples=100, deadline=None)
-def test_a_cut_loses_nothing_and_leaves_no_scrap(length, limit):
+def test_equal_parts_lose_nothing_and_differ_by_one_at_most(length, count):
     ids = list(range(length))
-    parts = _cut(ids, limit)
+    parts = equal_parts(ids, count)
     assert [piece for part in parts for piece in part] == ids
-    assert all(len(part) <= limit for part in parts)
-    assert len(parts) == max(1, -(-length // limit))
+    assert len(parts) == count
+    sizes = [len(part) for part in parts]
+    assert max(sizes) == -(-length // count)
+    assert max(sizes) - min(sizes) <= 1
 
 
 @given(st.lists(st.integers(2, 50), max_size=60), st.integers(1, 200))

@@ -170,7 +170,7 @@ def test_a_prefix_file_of_another_length_is_told_behind_a_pipe_too(model, tmp_pa
     with run_s2s("translate", model, "--prefix-file", tmp_path / "prefixes.txt", stderr=subprocess.PIPE) as process:
         _, errors = process.communicate(b"A man.\nTwo dogs.\n")
     assert process.returncode == 2
-    assert {1: b"prefixes: 1, but the input has a line 2", 3: b"prefixes: 3, lines: 2"}[count] in errors
+    assert {1: b"prefixes: 1, lines: more than 1", 3: b"prefixes: 3, lines: 2"}[count] in errors
 
 
 def test_output_file_is_whole_or_not_there(model, lines, tmp_path, capfd):

@@ -171,7 +171,7 @@ def test_prefixes_that_do_not_fit_are_said(tokenizers, transformer):
         translator.translate(["a", "b"], ["c"])
     with pytest.raises(DataError, match=r"prefix of line 2: \d+ pieces, the model takes 63"):
         translator.translate(["a", "b"], ["", "x" * 300])
-    with pytest.raises(DataError, match="prefixes: 3, but the input has a line 4;"):
+    with pytest.raises(DataError, match="prefixes: 3, lines: more than 3;"):
         list(translator.translate_stream([["a", "b"], ["c", "d"]], iter(["", "", ""])))
     with pytest.raises(DataError, match="prefixes: 6, lines: 4;"):
         list(translator.translate_stream([["a", "b"], ["c", "d"]], iter([""] * 6)))

@@ -2,29 +2,15 @@
 
 import contextlib
 import logging
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
 from seq2seq import ranges
-from seq2seq.cli.options import (
-    ANY_PATH,
-    EXISTING,
-    Number,
-    check_output,
-    chosen_model,
-    computing_options,
-    open_output,
-    warn_invalid,
-)
+from seq2seq.cli import options
 from seq2seq.errors import DataError
-from seq2seq.lines import DAMAGE, open_bytes, read_lines, readable_again
-
-if TYPE_CHECKING:
-    from seq2seq.inference.scorer import Scorer
+from seq2seq.lines import read_lines, readable_again
 
 logger = logging.getLogger("seq2seq.cli")
 
@@ -36,22 +22,24 @@ BATCH_LINES = 4096
     short_help="Print how likely a model finds given translations.",
     epilog="Example: s2s score runs/demo test.en test.de > scores.tsv",
 )
-@click.argument("model", type=ANY_PATH)
-@click.argument("source", type=EXISTING)
-@click.argument("target", type=EXISTING)
-@click.option("-o", "--output", type=EXISTING, help="Where the scores go [default: standard output].")
-@click.option("--batch-tokens", type=Number(ranges.COUNT), default=4096, show_default=True, help="Tokens per batch.")
-@computing_options
+@click.argument("model", type=options.ANY_PATH)
+@click.argument("source", type=options.EXISTING)
+@click.argument("target", type=options.EXISTING)
+@click.option("-o", "--output", type=options.EXISTING, help="Where the scores go [default: standard output].")
+@click.option(
+    "--batch-tokens", type=options.Number(ranges.COUNT), default=4096, show_default=True, help="Tokens per batch."
+)
+@options.computing_options
 def command(model: Path, source: Path, target: Path, output: Path | None, batch_tokens: int, **computing) -> None:
     """Print the log-probability of each line of TARGET given that line of SOURCE, a tab, and its number of tokens.
 
     The tokens are the model's pieces and the end of the sentence. No pair is skipped: an empty target is its end alone,
     an empty source is scored as one. Pairs too long for the model are split into equal parts, with a warning. Nothing
     is printed where the line counts differ."""
-    check_output(output)
+    options.check_output(output)
     with contextlib.ExitStack() as stack:
         paths = [stack.enter_context(readable_again(path)) for path in (source, target)]
-        counts = [_count_lines(path) for path in paths]
+        counts = [sum(1 for _ in read_lines(path)) for path in paths]
         if counts[0] != counts[1]:
             raise DataError(
                 f"{source} has {counts[0]:,} lines and {target} {counts[1]:,}; they must be equal "
@@ -59,25 +47,17 @@ def command(model: Path, source: Path, target: Path, output: Path | None, batch_
             )
         from seq2seq.inference.scorer import Scorer
 
-        scorer = Scorer.load(chosen_model(model), batch_tokens=batch_tokens, **computing)
-        sides = [read_lines(copy, warn_invalid(path)) for copy, path in zip(paths, (source, target), strict=True)]
-        _write(scorer, zip(*sides, strict=True), stack.enter_context(open_output(output)))
-
-
-def _write(scorer: "Scorer", pairs: Iterator[tuple[str, str]], sink: BinaryIO) -> None:
-    number = 0
-    while batch := list(islice(pairs, BATCH_LINES)):
-        for score in scorer.score(batch):
-            number += 1
-            if score.parts > 1:
-                logger.warning("line %d is too long for the model; scored in %d parts", number, score.parts)
-            sink.write(f"{score.log_prob:.6f}\t{score.tokens}\n".encode())
-        sink.flush()
-
-
-def _count_lines(path: Path) -> int:
-    try:
-        with open_bytes(path) as stream:
-            return sum(1 for _ in stream)
-    except DAMAGE as error:
-        raise DataError(f"{path}: damaged ({error}); fetch or pack the file again") from error
+        scorer = Scorer.load(options.chosen_model(model), batch_tokens=batch_tokens, **computing)
+        sides = [
+            read_lines(copy, options.warn_invalid(path)) for copy, path in zip(paths, (source, target), strict=True)
+        ]
+        pairs = zip(*sides, strict=True)
+        number = 0
+        sink = stack.enter_context(options.open_output(output))
+        while batch := list(islice(pairs, BATCH_LINES)):
+            for score in scorer.score(batch):
+                number += 1
+                if score.parts > 1:
+                    logger.warning("line %d is too long for the model; scored in %d parts", number, score.parts)
+                sink.write(f"{score.log_prob:.6f}\t{score.tokens}\n".encode())
+            sink.flush()

@@ -28,3 +28,8 @@ def token_groups(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
         count = max(1, budget // lengths[order[start]])
         yield order[start : start + count]
         start += count
+
+
+def equal_parts(ids: Sequence[int], count: int) -> list[Sequence[int]]:
+    """`ids` in `count` consecutive parts of nearly equal length, none longer than ceil(len / count)."""
+    return [ids[len(ids) * part // count : len(ids) * (part + 1) // count] for part in range(count)]

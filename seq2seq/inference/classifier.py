@@ -4,6 +4,7 @@
 `Classification`, one for each line, in the order of the lines.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.data.collate import ClassificationBatch, collate_classification
-from seq2seq.inference.batching import token_groups
+from seq2seq.inference.batching import equal_parts, token_groups
 from seq2seq.inference.one_model import BATCH_TOKENS, OneModel
 from seq2seq.memory import in_parts
 from seq2seq.runtime import Runtime
@@ -57,29 +58,23 @@ class Classifier(OneModel):
         probabilities are the mean over the parts by length: nothing is dropped.
         """
         lines = [line.strip() for line in lines]
-        parts: list[list[int]] = []
+        parts: list[Sequence[int]] = []
         owners: list[int] = []
         for line, ids in enumerate(self._tokenizer.encode_all(lines)):
             if lines[line]:
-                pieces = _cut(ids, self._part_length)
-                parts += pieces
-                owners += [line] * len(pieces)
-        return self._join(len(lines), parts, owners, self._probabilities(parts))
-
-    def _join(
-        self, num_lines: int, parts: Sequence[Sequence[int]], owners: Sequence[int], probabilities: Tensor
-    ) -> list[Classification]:
-        """The mean over the parts of each line, weighted by their lengths."""
-        weights = torch.tensor([len(part) for part in parts], dtype=torch.float64)  # (P,)
+                cut = equal_parts(ids, max(1, math.ceil(len(ids) / self._part_length)))
+                parts += cut
+                owners += [line] * len(cut)
+        weights = torch.tensor([len(part) for part in parts], dtype=torch.float64)[:, None]  # (P, 1)
         index = torch.tensor(owners, dtype=torch.long)  # (P,)
-        total = torch.zeros(num_lines, dtype=torch.float64).index_add_(0, index, weights)  # (N,)
-        weighted = torch.zeros(num_lines, len(self.labels), dtype=torch.float64)
-        weighted.index_add_(0, index, probabilities * weights[:, None])  # (N, C)
+        total = torch.zeros(len(lines), 1, dtype=torch.float64).index_add_(0, index, weights)
+        weighted = torch.zeros(len(lines), len(self.labels), dtype=torch.float64)
+        weighted.index_add_(0, index, self._probabilities(parts) * weights)
         answers = []
-        for row, length in zip(weighted.tolist(), total.tolist(), strict=True):
-            shares = {label: value / length for label, value in zip(self.labels, row, strict=True)} if length else {}
-            best = max(shares, key=shares.__getitem__, default=None)
-            answers.append(NO_TEXT if best is None else Classification(best, shares[best], shares))
+        for row, length in zip((weighted / total).tolist(), total, strict=True):
+            shares = dict(zip(self.labels, row, strict=True))
+            best = max(shares, key=shares.__getitem__)
+            answers.append(Classification(best, shares[best], shares) if length else NO_TEXT)
         return answers
 
     @torch.inference_mode()
@@ -98,10 +93,3 @@ class Classifier(OneModel):
             batch = collate_classification(texts, [0] * len(indices), self._tokenizer, indices)
             answers[torch.tensor(indices)] = torch.cat(in_parts(compute, batch))
         return answers
-
-
-def _cut(ids: list[int], length: int) -> list[list[int]]:
-    """The ids in parts of nearly equal length, none longer than `length`; no ids are one empty part."""
-    count = max(1, -(-len(ids) // length))
-    size = max(1, -(-len(ids) // count))
-    return [ids[start : start + size] for start in range(0, max(1, len(ids)), size)]

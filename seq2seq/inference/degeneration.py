@@ -6,6 +6,7 @@ such that a good translation of ordinary text has no symptom.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from seq2seq.config import SearchConfig
 from seq2seq.search.base import Hypothesis
@@ -37,16 +38,14 @@ def symptoms(source: str, source_ids: Sequence[int], target: str, hypothesis: Hy
     """
     if not target.strip():
         return (EMPTY,)
-    found = []
-    if len(source_ids) >= MIN_JUDGED_PIECES and len(hypothesis.ids) < SHORT_SHARE * len(source_ids):
-        found.append(SHORT)
-    if not hypothesis.finished:
-        found.append(LONG)
-    if has_loop(hypothesis.ids) and not has_loop(source_ids):
-        found.append(LOOP)
-    if len(source.split()) >= MIN_COPIED_WORDS and target.split() == source.split():
-        found.append(COPY)
-    return tuple(found)
+    judged, words = len(source_ids) >= MIN_JUDGED_PIECES, source.split()
+    found = {
+        SHORT: judged and len(hypothesis.ids) < SHORT_SHARE * len(source_ids),
+        LONG: not hypothesis.finished,
+        LOOP: has_loop(hypothesis.ids) and not has_loop(source_ids),
+        COPY: len(words) >= MIN_COPIED_WORDS and target.split() == words,
+    }
+    return tuple(symptom for symptom, is_there in found.items() if is_there)
 
 
 def remedy(found: Sequence[str], source_length: int, config: SearchConfig) -> SearchConfig | None:
@@ -75,24 +74,19 @@ def line_flags(parts: Sequence[Sequence[str]]) -> tuple[str, ...]:
 
 def symptom_counts(flags: Iterable[Sequence[str]]) -> tuple[int, dict[str, int]]:
     """(translations that still have a symptom, how many have each), the most frequent symptom first."""
-    uncured = [SYMPTOMS & set(found) for found in flags if REPAIRED not in found]
-    counts = Counter(symptom for found in uncured for symptom in sorted(found))
-    return sum(map(bool, uncured)), dict(counts.most_common())
+    remaining = [sorted(SYMPTOMS.intersection(names)) for names in flags if REPAIRED not in names]
+    return sum(map(bool, remaining)), dict(Counter(chain.from_iterable(remaining)).most_common())
 
 
 def summary(flags: Counter[tuple[str, ...]]) -> str:
-    """How many lines came out degenerate, and what became of them, from how many lines have which flags."""
-    kinds: Counter[str] = Counter()
-    found = repaired = 0
-    for names, count in flags.items():
-        seen = SYMPTOMS & set(names)
-        kinds.update(dict.fromkeys(seen, count))
-        found += count * bool(seen)
-        repaired += count * (REPAIRED in names)
+    """How many lines came out degenerate and were repaired, from how many lines have which flags."""
     total = flags.total()
+    degenerate = [names for names in flags.elements() if SYMPTOMS.intersection(names)]
+    found, repaired = len(degenerate), sum(REPAIRED in names for names in degenerate)
     text = f"{found:,} of {total:,} {'line' if total == 1 else 'lines'} came out degenerate"
     if not found:
         return text
+    kinds = Counter(kind for names in degenerate for kind in sorted(SYMPTOMS.intersection(names)))
     named = ", ".join(f"{kind} {count:,}" for kind, count in kinds.most_common())
     return f"{text} ({named}); a second search repaired {repaired:,}, so {found - repaired:,} remain degenerate"
 

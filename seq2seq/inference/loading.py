@@ -6,18 +6,16 @@ the Hugging Face hub; several are an ensemble.
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from pydantic import ValidationError
 
 from seq2seq import runtime as runtimes
 from seq2seq.config import SearchConfig
 from seq2seq.config_problems import describe
-from seq2seq.description import ModelDescription
 from seq2seq.errors import ModelError, RunError, UserError, did_you_mean
 from seq2seq.inference.batching import Engine
 from seq2seq.inference.conversion_cache import converted
@@ -26,7 +24,6 @@ from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import EnsembleSteps, TransformerSteps
 from seq2seq.interop import ctranslate2
 from seq2seq.processes import usable_processors
-from seq2seq.runtime import Runtime
 from seq2seq.store.model_folder import LoadedModel, find_model, load_model
 from seq2seq.text.tokenizer import TokenizerPair
 
@@ -80,14 +77,29 @@ def load_engine(
     if engine != "torch" and quantization and precision:
         raise UserError("--quantization and --precision both name a number format; leave one out")
     runtime = runtimes.start(device, precision, threads)
+    number_format = str(runtime.precision).removeprefix("torch.")
     has_choice = not is_export and engine != "ctranslate2"
-    reason = _reason_for_torch(engine, folders, runtime, search) if has_choice else ""
+
+    def reason_for_torch(settings: Mapping[str, Any]) -> str:
+        reasons = {
+            "--engine torch": engine == "torch",
+            "an ensemble": len(folders) > 1,
+            f"{runtime.device} is not a CPU": runtime.device.type != "cpu",
+            f"--precision {number_format}": number_format != "float32",
+            **{f"search.{name}": settings.get(name) for name in DIFFERENT},
+        }
+        return next((reason for reason, applies in reasons.items() if has_choice and applies), "")
+
+    reason = reason_for_torch(search)  # as far as it is known before a model is read
     if not reason:
-        source = _exported(folders[0]) if is_export else converted(folders[0], quantization or _name(runtime.precision))
+        if is_export:
+            source = contextlib.nullcontext((folders[0], *ctranslate2.read_description(folders[0])[:2]))
+        else:
+            source = converted(folders[0], quantization or number_format)
         try:
             with source as (folder, description, tokenizers):
                 config = override_search(description.search, search)
-                reason = _different(vars(config)) if has_choice else ""
+                reason = reason_for_torch(vars(config))
                 if not reason:
                     _check_draws(folders[0], config, search)
                     length, workers = description.model.max_length, threads or usable_processors()
@@ -103,8 +115,12 @@ def load_engine(
     models = [load_model(folder) for folder in folders]
     _check_models(models)
     config = override_search(models[0].description.search, search)
-    note = f"PyTorch on {runtime.device} ({reason})"
-    return Loaded(_torch_engine(models, runtime), models[0].tokenizers, config, note)
+    steps = [
+        TransformerSteps(loaded.model.to(runtime.device, runtime.precision), loaded.tokenizers, runtime.device)
+        for loaded in models
+    ]
+    opened = TorchEngine(steps[0] if len(steps) == 1 else EnsembleSteps(steps))
+    return Loaded(opened, models[0].tokenizers, config, f"PyTorch on {runtime.device} ({reason})")
 
 
 def override_search(config: SearchConfig, changes: Mapping[str, Any]) -> SearchConfig:
@@ -140,42 +156,6 @@ def _check_draws(folder: Path, config: SearchConfig, search: Mapping[str, Any]) 
         raise UserError(f"{folder}: CTranslate2 cannot repeat draws by a seed; leave out --seed, or use --engine torch")
     if config.sample:
         logger.warning("%s: CTranslate2's draws differ from run to run", folder)
-
-
-def _reason_for_torch(engine: EngineName, folders: Sequence[Path], runtime: Runtime, search: Mapping[str, Any]) -> str:
-    """Why PyTorch is the engine, as far as that is known before a model is read; empty where it need not be."""
-    if engine == "torch":
-        return "--engine torch"
-    if len(folders) > 1:
-        return "an ensemble"
-    if runtime.device.type != "cpu":
-        return f"{runtime.device} is not a CPU"
-    if runtime.precision != torch.float32:
-        return f"--precision {_name(runtime.precision)}"
-    return _different(search)
-
-
-def _different(search: Mapping[str, Any]) -> str:
-    return next((f"search.{name}" for name in DIFFERENT if search.get(name)), "")
-
-
-@contextlib.contextmanager
-def _exported(folder: Path) -> Iterator[tuple[Path, ModelDescription, TokenizerPair]]:
-    """What `converted` gives, of a folder that is one already."""
-    description, tokenizers, _ = ctranslate2.read_description(folder)
-    yield folder, description, tokenizers
-
-
-def _name(precision: torch.dtype) -> str:
-    return next(name for name, dtype in runtimes.PRECISIONS.items() if dtype == precision)
-
-
-def _torch_engine(models: Sequence[LoadedModel], runtime: Runtime) -> TorchEngine:
-    members = [
-        TransformerSteps(loaded.model.to(runtime.device, runtime.precision), loaded.tokenizers, runtime.device)
-        for loaded in models
-    ]
-    return TorchEngine(members[0] if len(members) == 1 else EnsembleSteps(members))
 
 
 def _check_models(models: Sequence[LoadedModel]) -> None:

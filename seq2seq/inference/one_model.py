@@ -42,5 +42,4 @@ class OneModel:
             ModelError: there is no model, it is damaged, or it is one of another task.
             UserError: a device or precision that does not exist here.
         """
-        folder = find_model(None if path is None else Path(path))
-        return cls(load_model(folder), runtimes.start(device, precision, threads), batch_tokens)
+        return cls(load_model(find_model(path)), runtimes.start(device, precision, threads), batch_tokens)

@@ -1,7 +1,7 @@
-"""Lines from a stream, in batches that never keep a waiting reader waiting.
+"""Lines from a stream in batches.
 
-`translate` and `classify` read their input here. A batch is what has arrived when the input falls idle, so a program
-at the other end of a pipe, or a person at a terminal, gets an answer line by line, and a file still fills every batch.
+A batch ends when the input falls idle. So a program at the other end of a pipe, or a person at a terminal, gets an
+answer line by line, and a file still fills every batch.
 """
 
 import contextlib
@@ -19,11 +19,8 @@ from seq2seq.errors import DataError
 from seq2seq.lines import DAMAGE, OnInvalid, decode_line, open_bytes, text_bytes
 
 IDLE_SECONDS = 0.02
-# More than any sentence has; beyond it SentencePiece can abort the process where memory is short.
+# More than any sentence has. Beyond it SentencePiece can abort the process where memory is short.
 MAX_LINE_BYTES = 1 << 24
-
-# Lines, and behind the last one None, or what went wrong.
-Arrived = queue.Queue[bytes | Exception | None]
 
 
 def open_input(path: Path | None) -> BinaryIO:
@@ -72,63 +69,53 @@ def read_idle_batches(
     Raises:
         DataError: the stream broke, or a line has no end (the lines before have been yielded); or it is no UTF-8 text.
     """
-    arrived: Arrived = queue.Queue(maxsize=max_lines)
+    arrived: queue.Queue[bytes | Exception | None] = queue.Queue(maxsize=max_lines)  # lines; last None or the error
     stop = threading.Event()
     name = getattr(binary_stream, "name", "input")
     name = "standard input" if name in (0, "<stdin>") else str(name)
-    reading = (binary_stream, name, keeps_bom, arrived, stop)
-    threading.Thread(target=_read, args=reading, name="s2s-input", daemon=True).start()
+
+    def read() -> None:
+        failure = None
+        try:
+            lines = text_bytes(binary_stream, name, keeps_bom)
+            while raw := lines.readline(MAX_LINE_BYTES + 1):
+                arrived.put(raw)
+                if stop.is_set() or len(raw) > MAX_LINE_BYTES:
+                    return
+        except Exception as error:  # any error is raised in the thread that waits for lines
+            failure = error
+        arrived.put(failure)
+
+    threading.Thread(target=read, name="s2s-input", daemon=True).start()
+    number, batch = 0, []
     try:
-        yield from _batches(arrived, max_lines, idle_seconds, on_invalid, name)
+        while True:
+            try:
+                item = arrived.get(timeout=idle_seconds if batch else None)
+            except queue.Empty:
+                yield batch
+                batch = []
+                continue
+            if not isinstance(item, bytes):
+                break
+            number += 1
+            if len(item) > MAX_LINE_BYTES:
+                item = DataError(
+                    f"{name}: line {number} has more than {MAX_LINE_BYTES:,} bytes; give one sentence per line"
+                )
+                break
+            batch.append(decode_line(item, number, on_invalid))
+            if len(batch) == max_lines:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+        if isinstance(item, DAMAGE):
+            raise DataError(f"{name}: broke off after line {number} ({item})") from item
+        if item is not None:
+            raise item
     finally:
         stop.set()
         with contextlib.suppress(queue.Empty):
             while True:
-                arrived.get_nowait()  # a reader that waits for room finds some, sees `stop` and ends
-
-
-def _batches(
-    arrived: Arrived,
-    max_lines: int,
-    idle_seconds: float,
-    on_invalid: OnInvalid | None,
-    name: str,
-) -> Iterator[list[str]]:
-    number, batch = 0, []
-    while True:
-        try:
-            item = arrived.get(timeout=idle_seconds if batch else None)
-        except queue.Empty:
-            yield batch
-            batch = []
-            continue
-        if not isinstance(item, bytes):
-            break
-        number += 1
-        if len(item) > MAX_LINE_BYTES:
-            if batch:
-                yield batch
-            raise DataError(f"{name}: line {number} has more than {MAX_LINE_BYTES:,} bytes; give one sentence per line")
-        batch.append(decode_line(item, number, on_invalid))
-        if len(batch) == max_lines:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-    if isinstance(item, DAMAGE):
-        raise DataError(f"{name}: broke off after line {number} ({item})") from item
-    if item is not None:
-        raise item
-
-
-def _read(stream: BinaryIO, name: str, keeps_bom: bool, arrived: Arrived, stop: threading.Event) -> None:
-    failure = None
-    try:
-        lines = text_bytes(stream, name, keeps_bom)
-        while raw := lines.readline(MAX_LINE_BYTES + 1):
-            arrived.put(raw)
-            if stop.is_set() or len(raw) > MAX_LINE_BYTES:
-                return
-    except Exception as error:  # any error is raised in the thread that waits for lines
-        failure = error
-    arrived.put(failure)
+                arrived.get_nowait()  # a reader that waits for room in the queue finds it, sees `stop` and ends

@@ -1,15 +1,14 @@
-"""Lines of text to translations, one for each line, in the order of the lines.
+"""Lines of text to translations, one for each line, in order.
 
-`Translator` is loaded by `s2s translate`, by `s2s bleu --model` and by library users, and made from the model in
-training for validation, so that all of them see the same translations. What it answers with is a `Translation`.
+Commands, library users and validation in training share `Translator`, so all see the same translations.
 """
 
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from seq2seq.config import SearchConfig
 from seq2seq.errors import DataError
@@ -19,7 +18,7 @@ from seq2seq.inference.loading import EngineName, load_engine
 from seq2seq.lines import as_one_line
 from seq2seq.search.base import Hypothesis, Sentence, normalized_score
 from seq2seq.text.splitting import language_tag, split_text
-from seq2seq.text.tokenizer import SURROGATES, TokenizerPair
+from seq2seq.text.tokenizer import TokenizerPair, encodable
 
 MOST_PARTS = 2**20
 
@@ -38,23 +37,18 @@ class Alternative:
 
 
 @dataclass(frozen=True)
-class Translation:
+class Translation(Alternative):
     """The best translation of a line; that of a blank line is empty, with score 0."""
 
-    text: str
-    score: float
-    normalized_score: float
-    tokens: int
     flags: tuple[str, ...]
-    """Symptoms of `degeneration.symptoms`, of what was found first; `repaired` where searching again cured them;
-    `split` for a line that was translated in parts."""
+    """`degeneration.symptoms` of the first search; `repaired` if a second search cured them; `split` for a line
+    translated in parts."""
     alternatives: tuple[Alternative, ...]
-    """The next best, where `n_best` asks for more than one; each of a line in parts joins the parts' of one rank."""
+    """The next best, with `n_best` above 1; for a line in parts, each joins the parts' hypotheses of one rank."""
     source: str
 
 
-@dataclass(frozen=True)
-class _Part:
+class _Part(NamedTuple):
     """A line, or a part of one that is too long."""
 
     line: int
@@ -64,31 +58,26 @@ class _Part:
     sentence: Sentence
 
 
-@dataclass(frozen=True)
-class _Answer:
-    """What was found for a part."""
+class _Answer(NamedTuple):
+    """The hypotheses for a part, their texts, and the flags of the best."""
 
     hypotheses: Sequence[Hypothesis]
     texts: Sequence[str]
-    """Of the hypotheses."""
     flags: tuple[str, ...]
 
 
 class Translator:
-    """An engine, the tokenizers around it, and how it searches.
+    """An engine, the tokenizers of both sides, and search settings.
 
-    Args:
-        engine: what searches.
-        tokenizers: of the two sides.
-        config: how it searches.
-        repair: search once more where a translation is degenerate and there is a remedy (`degeneration.remedy`).
+    With `repair`, a degenerate translation is searched once more where there is a remedy (`degeneration.remedy`).
+    `engine_note` (`note`) names the engine and, where that is PyTorch, why.
     """
 
-    engine_note = ""
-    """Which engine `load` took and, where that is PyTorch, why."""
-
-    def __init__(self, engine: Engine, tokenizers: TokenizerPair, config: SearchConfig, repair: bool = True):
+    def __init__(
+        self, engine: Engine, tokenizers: TokenizerPair, config: SearchConfig, repair: bool = True, note: str = ""
+    ):
         self.config = config
+        self.engine_note = note
         self._engine = engine
         self._tokenizers = tokenizers
         self._repair = repair
@@ -117,9 +106,7 @@ class Translator:
             UserError: an engine, device, precision or search setting that does not exist or is not possible.
         """
         loaded = load_engine(paths or (None,), engine, quantization, device, precision, threads, search)
-        translator = cls(loaded.engine, loaded.tokenizers, loaded.search)
-        translator.engine_note = loaded.note
-        return translator
+        return cls(loaded.engine, loaded.tokenizers, loaded.search, note=loaded.note)
 
     def translate(
         self, lines: Sequence[str], prefixes: Sequence[str] | None = None, first_line: int = 0
@@ -140,14 +127,13 @@ class Translator:
         """
         if isinstance(lines, str):
             raise TypeError("translate takes a list of lines; put a single line into a list")
-        given, lines = lines, [SURROGATES.sub("\ufffd", as_one_line(line)) for line in lines]
         if prefixes is not None and len(prefixes) != len(lines):
             raise _unequal(len(prefixes), len(lines))
-        parts = list(self._parts(lines, prefixes, first_line))
+        parts = list(self._parts([encodable(as_one_line(line)).strip() for line in lines], prefixes, first_line))
+        translations = [Translation("", 0.0, 0.0, 0, (EMPTY,) if line.strip() else (), (), line) for line in lines]
         answered = zip(parts, self._answers(parts), strict=True)
-        translations = [Translation("", 0.0, 0.0, 0, (EMPTY,) if line.strip() else (), (), line) for line in given]
         for number, group in groupby(answered, key=lambda pair: pair[0].line):
-            translations[number] = self._join(given[number], list(group))
+            translations[number] = self._join(lines[number], list(group))
         return translations
 
     def translate_stream(
@@ -162,18 +148,15 @@ class Translator:
         for lines in batches:
             beside = None if prefixes is None else list(islice(prefixes, len(lines)))
             if beside is not None and len(beside) < len(lines):
-                raise DataError(
-                    f"prefixes: {count + len(beside):,}, but the input has a line {count + len(beside) + 1:,}; "
-                    "give one prefix for each line, empty for none"
-                )
+                raise _unequal(count + len(beside), f"more than {count + len(beside):,}")
             yield self.translate(lines, beside, first_line=count)
             count += len(lines)
-        if prefixes is not None and (behind := sum(1 for _ in prefixes)):
-            raise _unequal(count + behind, count)
+        if prefixes is not None and (extra := sum(1 for _ in prefixes)):
+            raise _unequal(count + extra, count)
 
     def _parts(self, lines: Sequence[str], prefixes: Sequence[str] | None, first_line: int) -> Iterator[_Part]:
-        stripped = [line.strip() for line in lines]
-        for number, (text, ids) in enumerate(zip(stripped, self._tokenizers.source.encode_all(stripped), strict=True)):
+        encode = self._tokenizers.source.encode
+        for number, (text, ids) in enumerate(zip(lines, self._tokenizers.source.encode_all(lines), strict=True)):
             if not text:
                 continue
             prefix = self._prefix(prefixes[number], first_line + number) if prefixes is not None else ()
@@ -181,11 +164,9 @@ class Translator:
             before = ""
             for index, part in enumerate(texts):
                 core = part.strip()
-                part_ids = ids if len(texts) == 1 else self._tokenizers.source.encode(core)
-                if tag and part_ids:
-                    part_ids = self._tokenizers.source.encode(tag + core)
                 before += part[: len(part) - len(part.lstrip())]
-                if part_ids:
+                if ids if len(texts) == 1 else encode(core):
+                    part_ids = ids if len(texts) == 1 else encode(tag + core)
                     key = (first_line + number) * MOST_PARTS + index
                     yield _Part(number, before, core, Sentence(tuple(part_ids), prefix, key))
                     prefix, before = (), ""
@@ -211,36 +192,32 @@ class Translator:
 
         So a line of 20,000 equal characters, whose parts never end, takes no longer than two parts.
         """
-
-        def identity(part: _Part) -> Hashable:
-            return (
-                part.sentence.key if self.config.sample else (part.text, part.sentence.source_ids, part.sentence.prefix)
-            )
-
-        distinct = {identity(part): part for part in parts}
+        keys: list[Hashable] = [
+            part.sentence.key if self.config.sample else (part.text, part.sentence.source_ids, part.sentence.prefix)
+            for part in parts
+        ]
+        distinct = dict(zip(keys, parts, strict=True))
         answers = dict(zip(distinct, self._search(list(distinct.values())), strict=True))
-        return [answers[identity(part)] for part in parts]
+        return [answers[key] for key in keys]
 
     def _search(self, parts: Sequence[_Part]) -> list[_Answer]:
-        """Search, judge what was found, and search once more where that may help."""
-        answers = self._ask(parts, self.config)
+        """Search, and search again where a translation is degenerate and there is a remedy."""
+        answers = self._search_once(parts, self.config)
         again: dict[SearchConfig, list[int]] = defaultdict(list)
         for index, (part, answer) in enumerate(zip(parts, answers, strict=True)):
-            other = remedy(answer.flags, len(part.sentence.source_ids), self.config) if answer.flags else None
-            if other and self._repair:
+            if self._repair and (other := remedy(answer.flags, len(part.sentence.source_ids), self.config)):
                 again[other].append(index)
         for other, indices in again.items():
-            for index, second in zip(indices, self._ask([parts[index] for index in indices], other), strict=True):
-                if not second.flags:
-                    answers[index] = replace(second, flags=(*answers[index].flags, REPAIRED))
+            second = self._search_once([parts[index] for index in indices], other)
+            for index, answer in zip(indices, second, strict=True):
+                if not answer.flags:
+                    answers[index] = answer._replace(flags=(*answers[index].flags, REPAIRED))
         return answers
 
-    def _ask(self, parts: Sequence[_Part], config: SearchConfig) -> list[_Answer]:
-        """What the engine finds, decoded and judged."""
+    def _search_once(self, parts: Sequence[_Part], config: SearchConfig) -> list[_Answer]:
         answers = []
-        for part, hypotheses in zip(
-            parts, self._engine.translate([part.sentence for part in parts], config), strict=True
-        ):
+        found = self._engine.translate([part.sentence for part in parts], config)
+        for part, hypotheses in zip(parts, found, strict=True):
             texts = [self._tokenizers.target.decode(hypothesis.ids) for hypothesis in hypotheses]
             flags = symptoms(part.text, part.sentence.source_ids, texts[0], hypotheses[0])
             answers.append(_Answer(hypotheses, texts, flags))
@@ -249,13 +226,13 @@ class Translator:
     def _join(self, line: str, answered: Sequence[tuple[_Part, _Answer]]) -> Translation:
         count = max(len(answer.hypotheses) for _, answer in answered)
         best, *others = (self._alternative(answered, rank) for rank in range(count))
-        # The best translations of the parts make the best one of the line, whatever the others score when joined.
+        # The best translations of the parts make the best one of the line, even if another rank scores higher.
         others.sort(key=lambda alternative: -alternative.normalized_score)
         flags = line_flags([answer.flags for _, answer in answered])
         return Translation(**vars(best), flags=flags, alternatives=tuple(others), source=line)
 
     def _alternative(self, answered: Sequence[tuple[_Part, _Answer]], rank: int) -> Alternative:
-        """The translation of a line from the hypotheses of this rank, or the last, of each of its parts."""
+        """The translation of a line from the hypothesis of this rank, or else the last, of each part."""
         text, score, tokens = "", 0.0, 0
         for part, answer in answered:
             rank_here = min(rank, len(answer.hypotheses) - 1)
@@ -266,5 +243,6 @@ class Translator:
         return Alternative(text, score, normalized_score(score, tokens, self.config.length_penalty), tokens)
 
 
-def _unequal(prefixes: int, lines: int) -> DataError:
-    return DataError(f"prefixes: {prefixes:,}, lines: {lines:,}; give one prefix for each line, empty for none")
+def _unequal(prefixes: int, lines: int | str) -> DataError:
+    number = lines if isinstance(lines, str) else f"{lines:,}"
+    return DataError(f"prefixes: {prefixes:,}, lines: {number}; give one prefix for each line, empty for none")
