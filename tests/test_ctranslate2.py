@@ -228,7 +228,8 @@ def test_each_of_20_000_sentences_is_translated_as_if_alone(long_winded, values,
         assert all(one.ids and math.isfinite(one.score) for one in hypotheses)
         assert all(len(one.ids) + one.finished <= int(0.7 * len(sentence.source_ids)) + 2 for one in hypotheses)
     cut_off = sum(not hypotheses[0].finished for hypotheses in together)
-    assert 0 < cut_off < len(together) / 2
+    assert cut_off < len(together) / 2
+    assert cut_off or search.beam_size > 1  # a beam finds an end in time
     if quantization == "int8":
         return  # of 8 bits no more is asked than an answer
     alone = {sentence: engine.translate([sentence], search)[0] for sentence in set(asked)}

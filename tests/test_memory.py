@@ -82,7 +82,7 @@ def scoring(models: Path) -> Work:
 
 def translation(models: Path) -> Work:
     # a processor encodes some sentences at a time: the rows of their beams are what does not fit
-    search = dict(beam_size=8, max_length_ratio=0.01, max_length_offset=2, batch_tokens=10**6)
+    search = dict(beam_size=32, max_length_ratio=0.01, max_length_offset=2, batch_tokens=10**6)
     translator = Translator.load(models / "translation", engine="torch", device="cpu", threads=1, **search)
     return lambda lines: [
         value

@@ -34,7 +34,8 @@ GROUPS_AHEAD = 3
 class CTranslate2Engine:
     """Searches with CTranslate2 in groups of sentences of similar lengths.
 
-    Its beam search ends once `beam_size` hypotheses have, as ours does with `early_stopping`.
+    Its beam search ends once `beam_size` hypotheses have and one of them was the best candidate of its step; with
+    `early_stopping`, as ours, once `beam_size` hypotheses have.
 
     Args:
         folder: a CTranslate2 folder.
@@ -207,8 +208,6 @@ def _open(folder: Path, device: str, threads: int) -> Any:
 
 
 def _options(config: SearchConfig) -> dict[str, Any]:
-    # A patience above 1 does not help: it finds, for as many others, what our exact rule stops before, and takes 13 to
-    # 90 % more time.
     options: dict[str, Any] = dict(
         beam_size=config.beam_size,
         num_hypotheses=config.beam_size,  # all of them: those that ended come before those that a limit cut off
@@ -231,5 +230,6 @@ def _options(config: SearchConfig) -> dict[str, Any]:
 
 
 def _length_penalty(config: SearchConfig) -> float:
-    # At 0 CTranslate2 searches on until its best hypothesis ends; any number makes it stop as our search does.
-    return config.length_penalty or 1e-9
+    # With a penalty, CTranslate2 stops once beam_size hypotheses have ended, however unlikely they are. Without one it
+    # also waits until the best candidate of a step has ended, as our rule does; the ranking is ours in either case.
+    return (config.length_penalty or 1e-9) if config.early_stopping else 0.0
