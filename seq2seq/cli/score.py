@@ -4,6 +4,7 @@ import contextlib
 import logging
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -30,7 +31,7 @@ BATCH_LINES = 4096
     "--batch-tokens", type=options.Number(ranges.COUNT), default=4096, show_default=True, help="Tokens per batch."
 )
 @options.computing_options
-def command(model: Path, source: Path, target: Path, output: Path | None, batch_tokens: int, **computing) -> None:
+def command(model: Path, source: Path, target: Path, output: Path | None, **loading: Any) -> None:
     """Print the log-probability of each line of TARGET given that line of SOURCE, a tab, and its number of tokens.
 
     The tokens are the model's pieces and the end of the sentence. No pair is skipped: an empty target is its end alone,
@@ -47,7 +48,7 @@ def command(model: Path, source: Path, target: Path, output: Path | None, batch_
             )
         from seq2seq.inference.scorer import Scorer
 
-        scorer = Scorer.load(options.chosen_model(model), batch_tokens=batch_tokens, **computing)
+        scorer = Scorer.load(options.chosen_model(model), **loading)
         sides = [
             read_lines(copy, options.warn_invalid(path)) for copy, path in zip(paths, (source, target), strict=True)
         ]

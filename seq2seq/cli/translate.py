@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("seq2seq.cli")
 
-BATCH_LINES = 4096
-
 
 @click.command(
     "translate",
@@ -95,7 +93,7 @@ def command(
             raise DataError(f"{name} has {total:,} lines and {prefix_file} {count:,}; they must be equal")
         prefixes = read_lines(prefix_file, options.warn_invalid(prefix_file))
     translator = Translator.load(*(models or [options.chosen_model(None)]), **given)
-    batches = read_idle_batches(source, BATCH_LINES, on_invalid=options.warn_invalid(input_path))
+    batches = read_idle_batches(source, on_invalid=options.warn_invalid(input_path))
     flags: Counter[tuple[str, ...]] = Counter()
     with options.open_output(output_path) as sink, _progress_bar(source, total, output_path) as bar:
         for translations in translator.translate_stream(batches, prefixes):

@@ -95,14 +95,11 @@ class Scorer(OneModel):
 
     def _parts(self, pair: int, text: str, source: list[int], target: list[int]) -> Iterator[_Part]:
         """The pair, or equal parts of both sides that fit; each source begins with the language tag of `text`."""
-        tag: list[int] = []
+        encode, tag = self._tokenizers.source.encode, []
         if max(len(source), len(target)) > self._part_length:
-            tag_text, rest = language_tag(text)
-            tag = self._tokenizers.source.encode(tag_text)
-            if len(tag) > self._part_length // 2:
-                tag = []
-            elif tag:
-                source = self._tokenizers.source.encode(rest)
+            begin, rest = language_tag(text, lambda begin: len(encode(begin)) <= self._part_length // 2)
+            if begin:
+                tag, source = encode(begin), encode(rest)
         most = self._part_length
         num_parts = max(1, math.ceil(len(source) / (most - len(tag))), math.ceil(len(target) / most))
         cut = zip(equal_parts(source, num_parts), equal_parts(target, num_parts), strict=True)

@@ -18,7 +18,6 @@ from typing import BinaryIO
 from seq2seq.errors import DataError
 from seq2seq.lines import DAMAGE, OnInvalid, decode_line, open_bytes, text_bytes
 
-IDLE_SECONDS = 0.02
 # More than any sentence has. Beyond it SentencePiece can abort the process where memory is short.
 MAX_LINE_BYTES = 1 << 24
 
@@ -56,8 +55,8 @@ def count_ahead(stream: BinaryIO) -> int | None:
 
 def read_idle_batches(
     binary_stream: BinaryIO,
-    max_lines: int,
-    idle_seconds: float = IDLE_SECONDS,
+    max_lines: int = 4096,
+    idle_seconds: float = 0.02,
     on_invalid: OnInvalid | None = None,
     keeps_bom: bool = False,
 ) -> Iterator[list[str]]:

@@ -128,7 +128,7 @@ class Translator:
         if isinstance(lines, str):
             raise TypeError("translate takes a list of lines; put a single line into a list")
         if prefixes is not None and len(prefixes) != len(lines):
-            raise _unequal(len(prefixes), len(lines))
+            raise _unequal(len(prefixes), f"{len(lines):,}")
         parts = list(self._parts([encodable(as_one_line(line)).strip() for line in lines], prefixes, first_line))
         translations = [Translation("", 0.0, 0.0, 0, (EMPTY,) if line.strip() else (), (), line) for line in lines]
         answered = zip(parts, self._answers(parts), strict=True)
@@ -152,7 +152,7 @@ class Translator:
             yield self.translate(lines, beside, first_line=count)
             count += len(lines)
         if prefixes is not None and (extra := sum(1 for _ in prefixes)):
-            raise _unequal(count + extra, count)
+            raise _unequal(count + extra, f"{count:,}")
 
     def _parts(self, lines: Sequence[str], prefixes: Sequence[str] | None, first_line: int) -> Iterator[_Part]:
         encode = self._tokenizers.source.encode
@@ -175,9 +175,7 @@ class Translator:
     def _cut(self, text: str) -> tuple[str, list[str]]:
         """The language tag that each part of a text that is too long begins with, and the parts."""
         encode = self._tokenizers.source.encode
-        tag, rest = language_tag(text)
-        if len(encode(tag)) > self._part_length // 2:
-            tag, rest = "", text
+        tag, rest = language_tag(text, lambda tag: len(encode(tag)) <= self._part_length // 2)
         return tag, split_text(rest, lambda part: len(encode(tag + part.strip())) <= self._part_length)
 
     def _prefix(self, text: str, number: int) -> tuple[int, ...]:
@@ -243,6 +241,5 @@ class Translator:
         return Alternative(text, score, normalized_score(score, tokens, self.config.length_penalty), tokens)
 
 
-def _unequal(prefixes: int, lines: int | str) -> DataError:
-    number = lines if isinstance(lines, str) else f"{lines:,}"
-    return DataError(f"prefixes: {prefixes:,}, lines: {number}; give one prefix for each line, empty for none")
+def _unequal(prefixes: int, lines: str) -> DataError:
+    return DataError(f"prefixes: {prefixes:,}, lines: {lines}; give one prefix for each line, empty for none")
