@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from seq2seq import ranges
 from seq2seq.cli import options
 from seq2seq.errors import DataError, some_of
 from seq2seq.lines import readable_again
@@ -39,9 +38,7 @@ if TYPE_CHECKING:
     help="Score on this file instead: TSV or CSV with the columns sentence (or text) and label; without a header the "
     "text is first.",
 )
-@click.option(
-    "--batch-tokens", type=options.Number(ranges.COUNT), default=4096, show_default=True, help="Tokens per batch."
-)
+@options.batch_tokens_option
 @options.computing_options
 def command(
     model: Path | None, input_path: Path | None, output: Path | None, form: str, gold: Path | None, **loading: Any
@@ -105,8 +102,4 @@ def _as_text(report: "ClassificationReport") -> str:
 
 def _aligned(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for first, *others in rows:
-        cells = [f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True)]
-        lines.append("  ".join([f"{first:<{widths[0]}}", *cells]))
-    return "\n".join(lines)
+    return "\n".join("  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows)

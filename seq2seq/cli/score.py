@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from seq2seq import ranges
 from seq2seq.cli import options
 from seq2seq.errors import DataError
 from seq2seq.lines import read_lines, readable_again
@@ -27,9 +26,7 @@ BATCH_LINES = 4096
 @click.argument("source", type=options.EXISTING)
 @click.argument("target", type=options.EXISTING)
 @click.option("-o", "--output", type=options.EXISTING, help="Where the scores go [default: standard output].")
-@click.option(
-    "--batch-tokens", type=options.Number(ranges.COUNT), default=4096, show_default=True, help="Tokens per batch."
-)
+@options.batch_tokens_option
 @options.computing_options
 def command(model: Path, source: Path, target: Path, output: Path | None, **loading: Any) -> None:
     """Print the log-probability of each line of TARGET given that line of SOURCE, a tab, and its number of tokens.
@@ -49,10 +46,8 @@ def command(model: Path, source: Path, target: Path, output: Path | None, **load
         from seq2seq.inference.scorer import Scorer
 
         scorer = Scorer.load(options.chosen_model(model), **loading)
-        sides = [
-            read_lines(copy, options.warn_invalid(path)) for copy, path in zip(paths, (source, target), strict=True)
-        ]
-        pairs = zip(*sides, strict=True)
+        names = zip(paths, (source, target), strict=True)
+        pairs = zip(*(read_lines(path, options.warn_invalid(name)) for path, name in names), strict=True)
         number = 0
         sink = stack.enter_context(options.open_output(output))
         while batch := list(islice(pairs, BATCH_LINES)):

@@ -4,7 +4,6 @@ A batch ends when the input falls idle. So a program at the other end of a pipe,
 answer line by line, and a file still fills every batch.
 """
 
-import contextlib
 import io
 import os
 import queue
@@ -74,13 +73,17 @@ def read_idle_batches(
     name = "standard input" if name in (0, "<stdin>") else str(name)
 
     def read() -> None:
-        failure = None
+        failure, number = None, 1
         try:
             lines = text_bytes(binary_stream, name, keeps_bom)
             while raw := lines.readline(MAX_LINE_BYTES + 1):
+                if len(raw) > MAX_LINE_BYTES:
+                    limit = f"{MAX_LINE_BYTES:,} bytes"
+                    raise DataError(f"{name}: line {number} has more than {limit}; give one sentence per line")
                 arrived.put(raw)
-                if stop.is_set() or len(raw) > MAX_LINE_BYTES:
+                if stop.is_set():
                     return
+                number += 1
         except Exception as error:  # any error is raised in the thread that waits for lines
             failure = error
         arrived.put(failure)
@@ -98,11 +101,6 @@ def read_idle_batches(
             if not isinstance(item, bytes):
                 break
             number += 1
-            if len(item) > MAX_LINE_BYTES:
-                item = DataError(
-                    f"{name}: line {number} has more than {MAX_LINE_BYTES:,} bytes; give one sentence per line"
-                )
-                break
             batch.append(decode_line(item, number, on_invalid))
             if len(batch) == max_lines:
                 yield batch
@@ -115,6 +113,5 @@ def read_idle_batches(
             raise item
     finally:
         stop.set()
-        with contextlib.suppress(queue.Empty):
-            while True:
-                arrived.get_nowait()  # a reader that waits for room in the queue finds it, sees `stop` and ends
+        while not arrived.empty():
+            arrived.get_nowait()  # a reader that waits for room in the queue finds it, sees `stop` and ends
