@@ -39,10 +39,8 @@ def command(model: Path, source: Path, target: Path, output: Path | None, **load
         paths = [stack.enter_context(readable_again(path)) for path in (source, target)]
         counts = [sum(1 for _ in read_lines(path)) for path in paths]
         if counts[0] != counts[1]:
-            raise DataError(
-                f"{source} has {counts[0]:,} lines and {target} {counts[1]:,}; they must be equal "
-                "(s2s check shows where)"
-            )
+            lines = f"{source} has {counts[0]:,} lines and {target} {counts[1]:,}"
+            raise DataError(f"{lines}; they must be equal (s2s check shows where)")
         from seq2seq.inference.scorer import Scorer
 
         scorer = Scorer.load(options.chosen_model(model), **loading)

@@ -72,14 +72,12 @@ def load_engine(
     exports = [folder for folder in folders if ctranslate2.is_ctranslate2(folder)]
     if exports and (quantization or precision):
         raise UserError(
-            f"{exports[0]}: a CTranslate2 folder has the number format that it was converted to; leave out --precision "
-            "and --quantization, or convert the model again with --quantization"
+            f"--{'quantization' if quantization else 'precision'}: a CTranslate2 folder has the number format that it "
+            "was converted to; leave the option out, or convert the model again with --quantization"
         )
     if exports and (engine == "torch" or len(folders) > 1):
-        raise UserError(
-            f"{exports[0]}: a CTranslate2 folder, not for --engine torch or an ensemble; name the model that it was "
-            "made from"
-        )
+        reason = "an ensemble" if len(folders) > 1 else "--engine torch"
+        raise UserError(f"{exports[0]}: a CTranslate2 folder, not for {reason}; name the model that it was made from")
     if engine == "ctranslate2" and len(folders) > 1:
         raise UserError("an ensemble runs in torch alone; leave out --engine ctranslate2, or name one model")
     if engine != "torch" and quantization and precision:
