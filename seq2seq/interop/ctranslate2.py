@@ -4,6 +4,7 @@
 from coming out by the output bias, so that every program that runs the folder gets what our own search gives.
 """
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,10 +35,14 @@ class Obstacles(ModelError):
 
 
 def package() -> Any:
-    """CTranslate2, whose name this module has too; imported when it is needed."""
+    """CTranslate2, whose name this module has too; imported when it is needed.
+
+    Its warnings, such as that of a number format that the CPU does not have, do not follow the rules of our logs.
+    """
     import ctranslate2
     import ctranslate2.specs
 
+    ctranslate2.set_log_level(logging.ERROR)
     return ctranslate2
 
 
