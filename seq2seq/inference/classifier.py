@@ -1,7 +1,7 @@
 """Lines of text to labels with probabilities.
 
-`Classifier` is loaded from a model folder by `s2s classify` and by library users; what it answers with is a
-`Classification`, one for each line, in the order of the lines.
+`Classifier` is loaded from a model folder by `s2s classify` and by library users. It returns a `Classification` for
+each line, in order.
 """
 
 import math
@@ -35,7 +35,7 @@ NO_TEXT = Classification(label="", probability=0.0, probabilities={})
 
 
 class Classifier(OneModel):
-    """A classification model, ready for text."""
+    """A classification model that labels text."""
 
     task = "classification"
     other_command = "s2s classify needs one of task: classification"

@@ -1,4 +1,4 @@
-"""From the names of models to an engine: what `Translator.load` starts with.
+"""Load models and open the engine that runs them, for `Translator.load`.
 
 A MODEL is a model folder, a run folder, a Marian folder, a CTranslate2 folder that `s2s convert` wrote, or a name on
 the Hugging Face hub; several are an ensemble.
@@ -34,13 +34,13 @@ EngineName = Literal["auto", "torch", "ctranslate2"]
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a translator is made of."""
+    """An open engine, and what a translator needs beside it."""
 
     engine: Engine
     tokenizers: TokenizerPair
     search: SearchConfig
     note: str
-    """Which engine it is and, where that is PyTorch, why; for people."""
+    """The engine and, where that is PyTorch, the reason; for people."""
 
 
 def load_engine(

@@ -70,7 +70,7 @@ class Translator:
     """An engine, the tokenizers of both sides, and search settings.
 
     With `repair`, a degenerate translation is searched once more where there is a remedy (`degeneration.remedy`).
-    `engine_note` (`note`) names the engine and, where that is PyTorch, why.
+    `engine_note` (`note`) names the engine and, where that is PyTorch, gives the reason.
     """
 
     def __init__(
@@ -114,13 +114,12 @@ class Translator:
         """Translate each line, whatever the others are.
 
         A blank line gives an empty translation and never reaches the model. A line over the length limit is translated
-        in parts, cut at sentence ends where possible, and put together with the white space that stood between them.
+        in parts, cut at sentence ends where possible, and joined with the white space that was between them.
 
         Args:
             lines: texts; a line feed within one becomes a space.
-            prefixes: what each translation begins with; empty for no such wish. That of a line in parts is for the
-                first part.
-            first_line: number of the first line, from 0, in what random draws of samples are keyed by.
+            prefixes: the text each translation begins with, empty for none; in a line in parts, the first part.
+            first_line: number of the first line, from 0; the random draws of a sample are keyed by line number.
 
         Raises:
             DataError: there is not one prefix for each line, or one is too long for the model.
@@ -139,10 +138,10 @@ class Translator:
     def translate_stream(
         self, batches: Iterable[Sequence[str]], prefixes: Iterator[str] | None = None
     ) -> Iterator[list[Translation]]:
-        """`translate` for each batch of a stream of lines as it comes, so that memory does not grow with the stream.
+        """`translate` for each batch of a stream of lines as it comes; memory does not grow with the stream.
 
         Raises:
-            DataError: `prefixes`, an iterator beside the lines, has fewer or more lines than they.
+            DataError: `prefixes`, an iterator beside the lines, has fewer or more lines than the batches.
         """
         count = 0
         for lines in batches:
