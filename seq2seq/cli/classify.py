@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from seq2seq import ranges
 from seq2seq.cli import options
 from seq2seq.errors import DataError, some_of
 from seq2seq.lines import readable_again
@@ -15,8 +14,6 @@ from seq2seq.lines import readable_again
 if TYPE_CHECKING:
     from seq2seq.evaluation.classification import ClassificationReport
     from seq2seq.inference.classifier import Classifier
-
-BATCH_LINES = 4096
 
 
 @click.command(
@@ -41,28 +38,18 @@ BATCH_LINES = 4096
     help="Score on this file instead: TSV or CSV with the columns sentence (or text) and label; without a header the "
     "text is first.",
 )
-@click.option(
-    "--batch-tokens", type=options.Number(ranges.COUNT), default=4096, show_default=True, help="Tokens per batch."
-)
+@options.batch_tokens_option
 @options.computing_options
 def command(
-    model: Path | None,
-    input_path: Path | None,
-    output: Path | None,
-    form: str,
-    gold: Path | None,
-    batch_tokens: int,
-    **computing,
+    model: Path | None, input_path: Path | None, output: Path | None, form: str, gold: Path | None, **loading: Any
 ) -> None:
     """Label each line of the input: `label<TAB>probability`. A blank line gives an empty line.
 
     MODEL is a model folder or a run folder [default: the newest run]."""
-    if form == ("jsonl" if gold else "json"):
-        raise click.UsageError(
-            "--format jsonl is for labelling; with --gold use text or json"
-            if gold
-            else "--format json is for the scores of --gold; use text or jsonl"
-        )
+    if gold and form == "jsonl":
+        raise click.UsageError("--format jsonl is for labelling; with --gold use text or json")
+    if not gold and form == "json":
+        raise click.UsageError("--format json is for the scores of --gold; use text or jsonl")
     if gold and input_path:
         raise click.UsageError("--gold brings its own text; leave out -i")
     options.check_output(output)
@@ -70,14 +57,14 @@ def command(
     from seq2seq.inference.streaming import open_input, read_idle_batches
 
     source = None if gold else open_input(input_path)
-    classifier = Classifier.load(options.chosen_model(model), batch_tokens=batch_tokens, **computing)
+    classifier = Classifier.load(options.chosen_model(model), **loading)
     with options.open_output(output) as sink:
         if gold is not None:
             report = _score(classifier, gold)
             text = json.dumps(report.as_dict(), ensure_ascii=False) if form == "json" else _as_text(report)
             sink.write(f"{text}\n".encode())
             return
-        for lines in read_idle_batches(source, BATCH_LINES, on_invalid=options.warn_invalid(input_path)):
+        for lines in read_idle_batches(source, on_invalid=options.warn_invalid(input_path)):
             for line, answer in zip(lines, classifier.classify(lines), strict=True):
                 text = f"{answer.label}\t{answer.probability:.4f}" if answer.label else ""
                 if form == "jsonl":
@@ -115,8 +102,4 @@ def _as_text(report: "ClassificationReport") -> str:
 
 def _aligned(rows: Sequence[Sequence[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = []
-    for first, *others in rows:
-        cells = [f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True)]
-        lines.append("  ".join([f"{first:<{widths[0]}}", *cells]))
-    return "\n".join(lines)
+    return "\n".join("  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows)

@@ -52,6 +52,11 @@ class Number(click.ParamType):
             self.fail(f"must be {self.bounds}, not {shown(value)}", param, context)
 
 
+batch_tokens_option = click.option(
+    "--batch-tokens", type=Number(ranges.COUNT), default=4096, show_default=True, help="Tokens per batch."
+)
+
+
 def computing_options(command: Callable) -> Callable:
     """`--device`, `--precision` and `--threads`."""
     for option in (

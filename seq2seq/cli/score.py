@@ -4,10 +4,10 @@ import contextlib
 import logging
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import click
 
-from seq2seq import ranges
 from seq2seq.cli import options
 from seq2seq.errors import DataError
 from seq2seq.lines import read_lines, readable_again
@@ -26,11 +26,9 @@ BATCH_LINES = 4096
 @click.argument("source", type=options.EXISTING)
 @click.argument("target", type=options.EXISTING)
 @click.option("-o", "--output", type=options.EXISTING, help="Where the scores go [default: standard output].")
-@click.option(
-    "--batch-tokens", type=options.Number(ranges.COUNT), default=4096, show_default=True, help="Tokens per batch."
-)
+@options.batch_tokens_option
 @options.computing_options
-def command(model: Path, source: Path, target: Path, output: Path | None, batch_tokens: int, **computing) -> None:
+def command(model: Path, source: Path, target: Path, output: Path | None, **loading: Any) -> None:
     """Print the log-probability of each line of TARGET given that line of SOURCE, a tab, and its number of tokens.
 
     The tokens are the model's pieces and the end of the sentence. No pair is skipped: an empty target is its end alone,
@@ -41,17 +39,13 @@ def command(model: Path, source: Path, target: Path, output: Path | None, batch_
         paths = [stack.enter_context(readable_again(path)) for path in (source, target)]
         counts = [sum(1 for _ in read_lines(path)) for path in paths]
         if counts[0] != counts[1]:
-            raise DataError(
-                f"{source} has {counts[0]:,} lines and {target} {counts[1]:,}; they must be equal "
-                "(s2s check shows where)"
-            )
+            lines = f"{source} has {counts[0]:,} lines and {target} {counts[1]:,}"
+            raise DataError(f"{lines}; they must be equal (s2s check shows where)")
         from seq2seq.inference.scorer import Scorer
 
-        scorer = Scorer.load(options.chosen_model(model), batch_tokens=batch_tokens, **computing)
-        sides = [
-            read_lines(copy, options.warn_invalid(path)) for copy, path in zip(paths, (source, target), strict=True)
-        ]
-        pairs = zip(*sides, strict=True)
+        scorer = Scorer.load(options.chosen_model(model), **loading)
+        names = zip(paths, (source, target), strict=True)
+        pairs = zip(*(read_lines(path, options.warn_invalid(name)) for path, name in names), strict=True)
         number = 0
         sink = stack.enter_context(options.open_output(output))
         while batch := list(islice(pairs, BATCH_LINES)):

@@ -17,12 +17,9 @@ from seq2seq.errors import DataError
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-    from seq2seq.config import SearchConfig
     from seq2seq.inference.translator import Translation
 
 logger = logging.getLogger("seq2seq.cli")
-
-BATCH_LINES = 4096
 
 
 @click.command(
@@ -87,15 +84,16 @@ def command(
     from seq2seq.lines import read_lines
 
     source = open_input(input_path)
-    name = "standard input" if input_path is None else str(input_path)
     total = count_ahead(source) if prefix_file is not None or _is_terminal(sys.stderr) else None
     prefixes = None
     if prefix_file is not None:
         if total is not None and prefix_file.is_file() and (count := sum(1 for _ in read_lines(prefix_file))) != total:
+            name = input_path or "standard input"
             raise DataError(f"{name} has {total:,} lines and {prefix_file} {count:,}; they must be equal")
         prefixes = read_lines(prefix_file, options.warn_invalid(prefix_file))
     translator = Translator.load(*(models or [options.chosen_model(None)]), **given)
-    batches = read_idle_batches(source, BATCH_LINES, on_invalid=options.warn_invalid(input_path))
+    n_best = translator.config.n_best
+    batches = read_idle_batches(source, on_invalid=options.warn_invalid(input_path))
     flags: Counter[tuple[str, ...]] = Counter()
     with options.open_output(output_path) as sink, _progress_bar(source, total, output_path) as bar:
         for translations in translator.translate_stream(batches, prefixes):
@@ -103,7 +101,7 @@ def command(
             if not count:
                 logger.info("engine: %s", translator.engine_note)
             for index, translation in enumerate(translations, start=count):
-                text = _as_json(translation) if form == "jsonl" else _as_text(index, translation, translator.config)
+                text = _as_json(translation) if form == "jsonl" else _as_text(index, translation, n_best)
                 sink.write(text.encode("utf-8", errors="replace") + b"\n")
             sink.flush()
             flags.update(translation.flags for translation in translations)
@@ -116,8 +114,8 @@ def command(
         logger.warning("%s%s", summary(flags), hint)
 
 
-def _as_text(index: int, translation: "Translation", config: "SearchConfig") -> str:
-    if config.n_best == 1:
+def _as_text(index: int, translation: "Translation", n_best: int) -> str:
+    if n_best == 1:
         return translation.text
     best = [translation, *translation.alternatives]
     return "\n".join(f"{index} ||| {one.text} ||| {one.normalized_score:.4f}" for one in best)
@@ -136,7 +134,7 @@ def _as_json(translation: "Translation") -> str:
 
 def _scores(translation: Any) -> dict[str, Any]:
     numbers = {"score": translation.score, "normalized_score": translation.normalized_score}
-    # JSON has no infinity: null stands for a log-probability that is none
+    # JSON has no infinity: null stands for it
     shown = {key: round(value, 6) if math.isfinite(value) else None for key, value in numbers.items()}
     return {**shown, "tokens": translation.tokens}
 
@@ -145,11 +143,11 @@ def _progress_bar(source: BinaryIO, total: int | None, output_path: Path | None)
     """A bar of translated lines on a terminal, unless lines are typed or printed there."""
     from tqdm import tqdm
 
-    hidden = not _is_terminal(sys.stderr)
-    if source.isatty() and not hidden:
+    typed, shown = source.isatty(), _is_terminal(sys.stderr)
+    if typed and shown:
         logger.info("type text; each line is translated when you press Enter; Ctrl-D ends")
-    hidden = hidden or source.isatty() or (output_path is None and _is_terminal(sys.stdout))
-    return tqdm(total=total, unit=" lines", dynamic_ncols=True, disable=hidden)
+    shown = shown and not typed and not (output_path is None and _is_terminal(sys.stdout))
+    return tqdm(total=total, unit=" lines", dynamic_ncols=True, disable=not shown)
 
 
 def _is_terminal(stream: Any) -> bool:

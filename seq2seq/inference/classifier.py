@@ -1,7 +1,7 @@
 """Lines of text to labels with probabilities.
 
-`Classifier` is loaded from a model folder by `s2s classify` and by library users; what it answers with is a
-`Classification`, one for each line, in the order of the lines.
+`Classifier` is loaded from a model folder by `s2s classify` and by library users. It returns a `Classification` for
+each line, in order.
 """
 
 import math
@@ -35,7 +35,7 @@ NO_TEXT = Classification(label="", probability=0.0, probabilities={})
 
 
 class Classifier(OneModel):
-    """A classification model, ready for text."""
+    """A classification model that labels text."""
 
     task = "classification"
     other_command = "s2s classify needs one of task: classification"
@@ -58,23 +58,18 @@ class Classifier(OneModel):
         probabilities are the mean over the parts by length: nothing is dropped.
         """
         lines = [line.strip() for line in lines]
-        parts: list[Sequence[int]] = []
-        owners: list[int] = []
-        for line, ids in enumerate(self._tokenizer.encode_all(lines)):
-            if lines[line]:
-                cut = equal_parts(ids, max(1, math.ceil(len(ids) / self._part_length)))
-                parts += cut
-                owners += [line] * len(cut)
-        weights = torch.tensor([len(part) for part in parts], dtype=torch.float64)[:, None]  # (P, 1)
-        index = torch.tensor(owners, dtype=torch.long)  # (P,)
-        total = torch.zeros(len(lines), 1, dtype=torch.float64).index_add_(0, index, weights)
-        weighted = torch.zeros(len(lines), len(self.labels), dtype=torch.float64)
-        weighted.index_add_(0, index, self._probabilities(parts) * weights)
+        cuts = [
+            equal_parts(ids, math.ceil(len(ids) / self._part_length)) if line else []
+            for line, ids in zip(lines, self._tokenizer.encode_all(lines), strict=True)
+        ]
+        parts = self._probabilities([part for cut in cuts for part in cut])
         answers = []
-        for row, length in zip((weighted / total).tolist(), total, strict=True):
-            shares = dict(zip(self.labels, row, strict=True))
+        for cut, rows in zip(cuts, parts.split(list(map(len, cuts))), strict=True):
+            weights = torch.tensor([len(part) for part in cut], dtype=torch.float64)
+            mean = (weights @ rows / weights.sum()).tolist()  # (P,) @ (P, C) -> (C,)
+            shares = dict(zip(self.labels, mean, strict=True))
             best = max(shares, key=shares.__getitem__)
-            answers.append(Classification(best, shares[best], shares) if length else NO_TEXT)
+            answers.append(Classification(best, shares[best], shares) if cut else NO_TEXT)
         return answers
 
     @torch.inference_mode()

@@ -1,7 +1,6 @@
-"""Degenerate translations: how they are detected, and how the one second search is set.
+"""Degenerate translations: how `Translator` detects them, and the settings of the one second search.
 
-`Translator` asks for the symptoms of each translation and searches again where there is a remedy. The thresholds are
-such that a good translation of ordinary text has no symptom.
+The thresholds are such that a good translation of ordinary text has no symptom.
 """
 
 from collections import Counter
@@ -12,11 +11,9 @@ from seq2seq.config import SearchConfig
 from seq2seq.search.base import Hypothesis
 
 LOOP, LONG, EMPTY, SHORT, COPY = "loop", "long", "empty", "short", "copy"
-REPAIRED = "repaired"
-"""Beside what was found first, where searching again cured it."""
-SPLIT = "split"
-"""Of a line that was translated in parts; no symptom."""
 SYMPTOMS = {LOOP, LONG, EMPTY, SHORT, COPY}
+# Flags beside the symptoms: a second search cured them; the line was translated in parts.
+REPAIRED, SPLIT = "repaired", "split"
 
 LONGEST_PERIOD = 8
 MIN_REPETITIONS = 4

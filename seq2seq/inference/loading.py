@@ -1,4 +1,4 @@
-"""From the names of models to an engine: what `Translator.load` starts with.
+"""Load models and open the engine that runs them, for `Translator.load`.
 
 A MODEL is a model folder, a run folder, a Marian folder, a CTranslate2 folder that `s2s convert` wrote, or a name on
 the Hugging Face hub; several are an ensemble.
@@ -24,7 +24,7 @@ from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import EnsembleSteps, TransformerSteps
 from seq2seq.interop import ctranslate2
 from seq2seq.processes import usable_processors
-from seq2seq.store.model_folder import LoadedModel, find_model, load_model
+from seq2seq.store.model_folder import find_model, load_model
 from seq2seq.text.tokenizer import TokenizerPair
 
 logger = logging.getLogger(__name__)
@@ -34,13 +34,13 @@ EngineName = Literal["auto", "torch", "ctranslate2"]
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a translator is made of."""
+    """An open engine, and what a translator needs beside it."""
 
     engine: Engine
     tokenizers: TokenizerPair
     search: SearchConfig
     note: str
-    """Which engine it is and, where that is PyTorch, why; for people."""
+    """The engine and, where that is PyTorch, the reason; for people."""
 
 
 def load_engine(
@@ -69,16 +69,22 @@ def load_engine(
         RunError: `engine` is ctranslate2, and the cache of converted models cannot be written.
     """
     folders, search = [find_model(path) for path in paths], search or {}
-    is_export = any(map(ctranslate2.is_ctranslate2, folders))
-    if is_export:
-        _check_export(folders, engine, quantization=quantization, precision=precision)
-    elif engine == "ctranslate2" and len(folders) > 1:
+    exports = [folder for folder in folders if ctranslate2.is_ctranslate2(folder)]
+    if exports and (quantization or precision):
+        raise UserError(
+            f"--{'quantization' if quantization else 'precision'}: a CTranslate2 folder has the number format that it "
+            "was converted to; leave the option out, or convert the model again with --quantization"
+        )
+    if exports and (engine == "torch" or len(folders) > 1):
+        reason = "an ensemble" if len(folders) > 1 else "--engine torch"
+        raise UserError(f"{exports[0]}: a CTranslate2 folder, not for {reason}; name the model that it was made from")
+    if engine == "ctranslate2" and len(folders) > 1:
         raise UserError("an ensemble runs in torch alone; leave out --engine ctranslate2, or name one model")
     if engine != "torch" and quantization and precision:
         raise UserError("--quantization and --precision both name a number format; leave one out")
     runtime = runtimes.start(device, precision, threads)
     number_format = str(runtime.precision).removeprefix("torch.")
-    has_choice = not is_export and engine != "ctranslate2"
+    has_choice = not exports and engine != "ctranslate2"
 
     def reason_for_torch(settings: Mapping[str, Any]) -> str:
         reasons = {
@@ -92,7 +98,7 @@ def load_engine(
 
     reason = reason_for_torch(search)  # as far as it is known before a model is read
     if not reason:
-        if is_export:
+        if exports:
             source = contextlib.nullcontext((folders[0], *ctranslate2.read_description(folders[0])[:2]))
         else:
             source = converted(folders[0], quantization or number_format)
@@ -113,11 +119,16 @@ def load_engine(
     if quantization:
         raise UserError(f"--quantization {quantization}: CTranslate2 alone has it, and here PyTorch is used ({reason})")
     models = [load_model(folder) for folder in folders]
-    _check_models(models)
+    for model in models:
+        if model.description.task != "translation":
+            raise ModelError(f"{model.folder}: a {model.description.task} model; s2s classify is for those")
+        if model.tokenizers.fingerprint != models[0].tokenizers.fingerprint:
+            first = models[0].folder
+            raise ModelError(f"{model.folder}: its vocabulary is not that of {first}; an ensemble needs one vocabulary")
     config = override_search(models[0].description.search, search)
     steps = [
-        TransformerSteps(loaded.model.to(runtime.device, runtime.precision), loaded.tokenizers, runtime.device)
-        for loaded in models
+        TransformerSteps(model.model.to(runtime.device, runtime.precision), model.tokenizers, runtime.device)
+        for model in models
     ]
     opened = TorchEngine(steps[0] if len(steps) == 1 else EnsembleSteps(steps))
     return Loaded(opened, models[0].tokenizers, config, f"PyTorch on {runtime.device} ({reason})")
@@ -139,29 +150,8 @@ def override_search(config: SearchConfig, changes: Mapping[str, Any]) -> SearchC
         raise UserError(problem) from error
 
 
-def _check_export(folders: Sequence[Path], engine: EngineName, **formats: str | None) -> None:
-    if given := [name for name, value in formats.items() if value is not None]:
-        raise UserError(
-            f"--{given[0]}: a CTranslate2 folder has the number format that it was converted to; leave the option "
-            "out, or convert the model again with --quantization"
-        )
-    if len(folders) > 1 or engine == "torch":
-        folder = next(folder for folder in folders if ctranslate2.is_ctranslate2(folder))
-        reason = "an ensemble" if len(folders) > 1 else "--engine torch"
-        raise UserError(f"{folder}: a CTranslate2 folder, not for {reason}; name the model that it was made from")
-
-
 def _check_draws(folder: Path, config: SearchConfig, search: Mapping[str, Any]) -> None:
     if config.sample and "seed" in search:
         raise UserError(f"{folder}: CTranslate2 cannot repeat draws by a seed; leave out --seed, or use --engine torch")
     if config.sample:
         logger.warning("%s: CTranslate2's draws differ from run to run", folder)
-
-
-def _check_models(models: Sequence[LoadedModel]) -> None:
-    for model in models:
-        if model.description.task != "translation":
-            raise ModelError(f"{model.folder}: a {model.description.task} model; s2s classify is for those")
-        if model.tokenizers.fingerprint != models[0].tokenizers.fingerprint:
-            first = models[0].folder
-            raise ModelError(f"{model.folder}: its vocabulary is not that of {first}; an ensemble needs one vocabulary")

@@ -3,9 +3,8 @@
 from pathlib import Path
 from typing import ClassVar, Self
 
-from seq2seq import runtime as runtimes
 from seq2seq.errors import ModelError
-from seq2seq.runtime import Runtime
+from seq2seq.runtime import Runtime, start
 from seq2seq.store.model_folder import LoadedModel, find_model, load_model
 
 BATCH_TOKENS = 4096
@@ -15,8 +14,7 @@ class OneModel:
     """A model of one task on its device."""
 
     task: ClassVar[str]
-    other_command: ClassVar[str]
-    """For the error about a model of the other task."""
+    other_command: ClassVar[str]  # for the error about a model of the other task
 
     def __init__(self, loaded: LoadedModel, runtime: Runtime, batch_tokens: int = BATCH_TOKENS):
         if loaded.description.task != self.task:
@@ -42,4 +40,4 @@ class OneModel:
             ModelError: there is no model, it is damaged, or it is one of another task.
             UserError: a device or precision that does not exist here.
         """
-        return cls(load_model(find_model(path)), runtimes.start(device, precision, threads), batch_tokens)
+        return cls(load_model(find_model(path)), start(device, precision, threads), batch_tokens)

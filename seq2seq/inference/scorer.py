@@ -1,7 +1,7 @@
 """How likely a model finds given translations: a log-probability for each pair of lines.
 
-`Scorer` is loaded from a model folder by `s2s score` and by library users; what it answers with is a `PairScore`, one
-for each pair, in the order of the pairs. Shapes: B pairs, T target length, N tokens, V vocabulary.
+`Scorer` is loaded from a model folder by `s2s score` and by library users. It returns a `PairScore` for each pair, in
+order. Shapes: B pairs, T target length, N tokens, V vocabulary.
 """
 
 import math
@@ -25,7 +25,7 @@ from seq2seq.store.model_folder import LoadedModel
 from seq2seq.text.splitting import language_tag
 from seq2seq.text.tokenizer import encodable
 
-# Logits are computed for so many tokens at a time.
+# Logits are computed for this many tokens at a time.
 TOKENS_AT_ONCE = 1024
 
 
@@ -38,7 +38,7 @@ class PairScore:
     tokens: int
     """Target tokens, the end included; 1 for an empty target, which is its end alone."""
     parts: int
-    """1, or in how many parts a pair was scored that is too long for the model."""
+    """1, or more for a pair that is too long for the model."""
 
 
 class _Part(NamedTuple):
@@ -52,11 +52,11 @@ class _Part(NamedTuple):
 
 
 class Scorer(OneModel):
-    """A translation model, ready to judge translations.
+    """A translation model that scores given translations.
 
-    No pair is skipped and nothing is cut off. An empty side is scored as what it is, the end alone. A pair with a side
-    longer than the model's positions is cut into the fewest parts that fit, both sides into as many of equal length:
-    each part of the target is scored with the corresponding part of the source, and the log-probabilities are added.
+    No pair is skipped and nothing is cut off. An empty side is scored as its end alone. A pair with a side longer than
+    the model's positions is cut into the fewest parts that fit, both sides into the same number of equal parts: each
+    part of the target is scored with the corresponding part of the source, and the log-probabilities are added.
     """
 
     task = "translation"
@@ -95,14 +95,11 @@ class Scorer(OneModel):
 
     def _parts(self, pair: int, text: str, source: list[int], target: list[int]) -> Iterator[_Part]:
         """The pair, or equal parts of both sides that fit; each source begins with the language tag of `text`."""
-        tag: list[int] = []
+        encode, tag = self._tokenizers.source.encode, []
         if max(len(source), len(target)) > self._part_length:
-            tag_text, rest = language_tag(text)
-            tag = self._tokenizers.source.encode(tag_text)
-            if len(tag) > self._part_length // 2:
-                tag = []
-            elif tag:
-                source = self._tokenizers.source.encode(rest)
+            begin, rest = language_tag(text, lambda begin: len(encode(begin)) <= self._part_length // 2)
+            if begin:
+                tag, source = encode(begin), encode(rest)
         most = self._part_length
         num_parts = max(1, math.ceil(len(source) / (most - len(tag))), math.ceil(len(target) / most))
         cut = zip(equal_parts(source, num_parts), equal_parts(target, num_parts), strict=True)

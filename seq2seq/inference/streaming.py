@@ -4,7 +4,6 @@ A batch ends when the input falls idle. So a program at the other end of a pipe,
 answer line by line, and a file still fills every batch.
 """
 
-import contextlib
 import io
 import os
 import queue
@@ -18,7 +17,6 @@ from typing import BinaryIO
 from seq2seq.errors import DataError
 from seq2seq.lines import DAMAGE, OnInvalid, decode_line, open_bytes, text_bytes
 
-IDLE_SECONDS = 0.02
 # More than any sentence has. Beyond it SentencePiece can abort the process where memory is short.
 MAX_LINE_BYTES = 1 << 24
 
@@ -56,8 +54,8 @@ def count_ahead(stream: BinaryIO) -> int | None:
 
 def read_idle_batches(
     binary_stream: BinaryIO,
-    max_lines: int,
-    idle_seconds: float = IDLE_SECONDS,
+    max_lines: int = 4096,
+    idle_seconds: float = 0.02,
     on_invalid: OnInvalid | None = None,
     keeps_bom: bool = False,
 ) -> Iterator[list[str]]:
@@ -75,13 +73,17 @@ def read_idle_batches(
     name = "standard input" if name in (0, "<stdin>") else str(name)
 
     def read() -> None:
-        failure = None
+        failure, number = None, 1
         try:
             lines = text_bytes(binary_stream, name, keeps_bom)
             while raw := lines.readline(MAX_LINE_BYTES + 1):
+                if len(raw) > MAX_LINE_BYTES:
+                    limit = f"{MAX_LINE_BYTES:,} bytes"
+                    raise DataError(f"{name}: line {number} has more than {limit}; give one sentence per line")
                 arrived.put(raw)
-                if stop.is_set() or len(raw) > MAX_LINE_BYTES:
+                if stop.is_set():
                     return
+                number += 1
         except Exception as error:  # any error is raised in the thread that waits for lines
             failure = error
         arrived.put(failure)
@@ -99,11 +101,6 @@ def read_idle_batches(
             if not isinstance(item, bytes):
                 break
             number += 1
-            if len(item) > MAX_LINE_BYTES:
-                item = DataError(
-                    f"{name}: line {number} has more than {MAX_LINE_BYTES:,} bytes; give one sentence per line"
-                )
-                break
             batch.append(decode_line(item, number, on_invalid))
             if len(batch) == max_lines:
                 yield batch
@@ -116,6 +113,5 @@ def read_idle_batches(
             raise item
     finally:
         stop.set()
-        with contextlib.suppress(queue.Empty):
-            while True:
-                arrived.get_nowait()  # a reader that waits for room in the queue finds it, sees `stop` and ends
+        while not arrived.empty():
+            arrived.get_nowait()  # a reader that waits for room in the queue finds it, sees `stop` and ends

@@ -70,7 +70,7 @@ class Translator:
     """An engine, the tokenizers of both sides, and search settings.
 
     With `repair`, a degenerate translation is searched once more where there is a remedy (`degeneration.remedy`).
-    `engine_note` (`note`) names the engine and, where that is PyTorch, why.
+    `engine_note` (`note`) names the engine and, where that is PyTorch, gives the reason.
     """
 
     def __init__(
@@ -114,13 +114,12 @@ class Translator:
         """Translate each line, whatever the others are.
 
         A blank line gives an empty translation and never reaches the model. A line over the length limit is translated
-        in parts, cut at sentence ends where possible, and put together with the white space that stood between them.
+        in parts, cut at sentence ends where possible, and joined with the white space that was between them.
 
         Args:
             lines: texts; a line feed within one becomes a space.
-            prefixes: what each translation begins with; empty for no such wish. That of a line in parts is for the
-                first part.
-            first_line: number of the first line, from 0, in what random draws of samples are keyed by.
+            prefixes: the text each translation begins with, empty for none; in a line in parts, the first part.
+            first_line: number of the first line, from 0; the random draws of a sample are keyed by line number.
 
         Raises:
             DataError: there is not one prefix for each line, or one is too long for the model.
@@ -128,7 +127,7 @@ class Translator:
         if isinstance(lines, str):
             raise TypeError("translate takes a list of lines; put a single line into a list")
         if prefixes is not None and len(prefixes) != len(lines):
-            raise _unequal(len(prefixes), len(lines))
+            raise _unequal(len(prefixes), f"{len(lines):,}")
         parts = list(self._parts([encodable(as_one_line(line)).strip() for line in lines], prefixes, first_line))
         translations = [Translation("", 0.0, 0.0, 0, (EMPTY,) if line.strip() else (), (), line) for line in lines]
         answered = zip(parts, self._answers(parts), strict=True)
@@ -139,10 +138,10 @@ class Translator:
     def translate_stream(
         self, batches: Iterable[Sequence[str]], prefixes: Iterator[str] | None = None
     ) -> Iterator[list[Translation]]:
-        """`translate` for each batch of a stream of lines as it comes, so that memory does not grow with the stream.
+        """`translate` for each batch of a stream of lines as it comes; memory does not grow with the stream.
 
         Raises:
-            DataError: `prefixes`, an iterator beside the lines, has fewer or more lines than they.
+            DataError: `prefixes`, an iterator beside the lines, has fewer or more lines than the batches.
         """
         count = 0
         for lines in batches:
@@ -152,7 +151,7 @@ class Translator:
             yield self.translate(lines, beside, first_line=count)
             count += len(lines)
         if prefixes is not None and (extra := sum(1 for _ in prefixes)):
-            raise _unequal(count + extra, count)
+            raise _unequal(count + extra, f"{count:,}")
 
     def _parts(self, lines: Sequence[str], prefixes: Sequence[str] | None, first_line: int) -> Iterator[_Part]:
         encode = self._tokenizers.source.encode
@@ -175,9 +174,7 @@ class Translator:
     def _cut(self, text: str) -> tuple[str, list[str]]:
         """The language tag that each part of a text that is too long begins with, and the parts."""
         encode = self._tokenizers.source.encode
-        tag, rest = language_tag(text)
-        if len(encode(tag)) > self._part_length // 2:
-            tag, rest = "", text
+        tag, rest = language_tag(text, lambda tag: len(encode(tag)) <= self._part_length // 2)
         return tag, split_text(rest, lambda part: len(encode(tag + part.strip())) <= self._part_length)
 
     def _prefix(self, text: str, number: int) -> tuple[int, ...]:
@@ -243,6 +240,5 @@ class Translator:
         return Alternative(text, score, normalized_score(score, tokens, self.config.length_penalty), tokens)
 
 
-def _unequal(prefixes: int, lines: int | str) -> DataError:
-    number = lines if isinstance(lines, str) else f"{lines:,}"
-    return DataError(f"prefixes: {prefixes:,}, lines: {number}; give one prefix for each line, empty for none")
+def _unequal(prefixes: int, lines: str) -> DataError:
+    return DataError(f"prefixes: {prefixes:,}, lines: {lines}; give one prefix for each line, empty for none")

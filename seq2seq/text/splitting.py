@@ -13,10 +13,13 @@ SPACE = re.compile(r"\s+")
 LANGUAGE_TAG = re.compile(r">>[a-z]{2,3}(?:[_-]\w+)*<<\s*")
 
 
-def language_tag(text: str) -> tuple[str, str]:
-    """The language tag that a text begins with, and the space after it; and the rest, whose parts all need the tag."""
+def language_tag(text: str, fits: Callable[[str], bool]) -> tuple[str, str]:
+    """The language tag that a text begins with, and the space after it; and the rest, whose parts all need the tag.
+
+    A tag that does not fit is part of the rest.
+    """
     found = LANGUAGE_TAG.match(text)
-    end = found.end() if found else 0
+    end = found.end() if found and fits(found.group()) else 0
     return text[:end], text[end:]
 
 
