@@ -208,7 +208,7 @@ class ModelConfig(PresetSection):
     norm_epsilon: Annotated[float, within(ranges.EPSILON)] = 1e-5
     positions: Literal["sinusoidal", "learned", "rotary"] = "sinusoidal"
     position_layout: Literal["interleaved", "halves"] = "interleaved"
-    """Sinusoids: sine and cosine by turns (the paper), or all sines and then all cosines (Marian)."""
+    """Sinusoids: sine and cosine alternating (the paper), or all sines and then all cosines (Marian)."""
     max_length: Annotated[int, within(ranges.LENGTH)] = 1024
     """Most positions of a sequence, special ids included."""
     tied_embeddings: Literal["none", "decoder", "all"] = "all"
@@ -315,7 +315,7 @@ class TrainingConfig(PresetSection):
     threads: Annotated[int, within(ranges.THREADS)] | None = None
     """Processor threads of one rank."""
     shard: bool = False
-    """Under torchrun, deal weights and moments out to the ranks (FSDP2): for models that no one device has room for."""
+    """Under torchrun, shard weights and moments over the ranks (FSDP2): for models that do not fit one device."""
 
     @model_validator(mode="after")
     def _can_shard(self) -> "TrainingConfig":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from seq2seq import ranges
-from seq2seq.cli.options import ANY_PATH, EXISTING, Number, chosen_model, computing_options
+from seq2seq.cli.options import ANY_PATH, FILE, Number, chosen_model, computing_options
 from seq2seq.ranges import QUANTIZATIONS, Range
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def command(context: click.Context) -> None:
 
 
 @command.command(epilog="Example: s2s bench train configs/multi30k-en-de.yaml --batch-tokens 4096 --threads 2")
-@click.argument("config", type=EXISTING, required=False)
+@click.argument("config", type=FILE, required=False)
 @click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override one key; repeatable.")
 @click.option("--batch-tokens", type=Number(ranges.COUNT), help="Target tokens per batch [default: CONFIG's, or 4096].")
 @click.option("--seconds", type=Number(Range(0.001, 1e6, whole=False)), help="Seconds per round [default: 10].")
@@ -110,8 +110,8 @@ def train(
 
 @command.command(epilog="Example: s2s bench decode runs/demo --input test.en --reference test.de --threads 2")
 @click.argument("model", type=ANY_PATH, required=False)
-@click.option("-i", "--input", "input_path", type=EXISTING, help="Sentences [default: the phrasebook's test set].")
-@click.option("--reference", type=EXISTING, help="Their translations, line by line, for BLEU.")
+@click.option("-i", "--input", "input_path", type=FILE, help="Sentences [default: the phrasebook's test set].")
+@click.option("--reference", type=FILE, help="Their translations, line by line, for BLEU.")
 @click.option("--sentences", type=Number(ranges.COUNT), default=1000, show_default=True, help="The first so many.")
 @click.option(
     "--beam-size",

@@ -16,7 +16,7 @@ import click
 from seq2seq import ranges
 from seq2seq.cli.options import (
     ANY_PATH,
-    EXISTING,
+    FILE,
     NAMED_FILE,
     Number,
     check_output,
@@ -47,8 +47,8 @@ Result = tuple[str | None, "Sequence[Score]", Mapping[str, Any]]
     short_help="Score translations with BLEU, chrF and TER.",
     epilog="Example: s2s translate < test.en | s2s bleu test.de",
 )
-@click.argument("reference", required=False, type=EXISTING)
-@click.argument("hypotheses", nargs=-1, type=EXISTING)
+@click.argument("reference", required=False, type=FILE)
+@click.argument("hypotheses", nargs=-1, type=FILE)
 @click.option(
     "--model",
     "models",
@@ -56,8 +56,8 @@ Result = tuple[str | None, "Sequence[Score]", Mapping[str, Any]]
     multiple=True,
     help="Translate with this model or run, then score; default: its test sets. Several (repeat it) are compared.",
 )
-@click.option("--source", type=EXISTING, help="With --model: text to translate.")
-@click.option("--reference", "model_reference", type=EXISTING, help="With --model: its reference translation.")
+@click.option("--source", type=FILE, help="With --model: text to translate.")
+@click.option("--reference", "model_reference", type=FILE, help="With --model: its reference translation.")
 @click.option("--test-set", "names", multiple=True, help="With --model: only this test set of the run (repeatable).")
 @click.option("-m", "--metrics", help="Any of bleu,chrf,ter [default: bleu,chrf].")
 @click.option(

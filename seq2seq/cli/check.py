@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from seq2seq import ranges
-from seq2seq.cli.options import EXISTING, Number
+from seq2seq.cli.options import FILE, Number
 from seq2seq.errors import DataError
 from seq2seq.lines import open_bytes, read_lines, readable_again
 from seq2seq.ranges import Range
@@ -29,7 +29,7 @@ SPOILED = 1
     short_help="Report what is odd in corpora before training.",
     epilog="Example: s2s check train.en train.de",
 )
-@click.argument("files", nargs=-1, required=True, type=EXISTING)
+@click.argument("files", nargs=-1, required=True, type=FILE)
 @click.option(
     "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="With CONFIG: override one key (repeatable)."
 )

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     epilog="Example: s2s classify runs/sst2 < reviews.txt > labels.tsv",
 )
 @click.argument("model", required=False, type=options.ANY_PATH)
-@click.option("-i", "--input", "input_path", type=options.EXISTING, help="Text to label [default: standard input].")
-@click.option("-o", "--output", type=options.EXISTING, help="Where the answers go [default: standard output].")
+@click.option("-i", "--input", "input_path", type=options.FILE, help="Text to label [default: standard input].")
+@click.option("-o", "--output", type=options.FILE, help="Where the answers go [default: standard output].")
 @click.option(
     "--format",
     "form",
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--gold",
-    type=options.EXISTING,
+    type=options.FILE,
     help="Score on this file instead: TSV or CSV with the columns sentence (or text) and label; without a header the "
     "text is first.",
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seq2seq.cli.options import ANY_PATH, EXISTING, NAMED_PLACE
+from seq2seq.cli.options import ANY_PATH, FILE, NAMED_PLACE
 from seq2seq.ranges import QUANTIZATIONS
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ VERIFIED = ("ctranslate2", "argos")
 @click.option("--to", type=click.Choice(["marian", "ctranslate2", "argos"]), help="What MODEL, one of ours, becomes.")
 @click.option("-o", "--output", required=True, type=NAMED_PLACE, help="Folder or .argosmodel file to write; it is new.")
 @click.option("--quantization", type=click.Choice(QUANTIZATIONS), help="Of ctranslate2 [float32] and argos [int8].")
-@click.option("--probe", type=EXISTING, help="Sentences to compare by, one per line [default: a few built in].")
-@click.option("--reference", type=EXISTING, help="Their reference translations, one per line.")
+@click.option("--probe", type=FILE, help="Sentences to compare by, one per line [default: a few built in].")
+@click.option("--reference", type=FILE, help="Their reference translations, one per line.")
 @click.option("--force", is_flag=True, help="Keep an export that translates too differently.")
 @click.option("--pickle", is_flag=True, help="Read pytorch_model.bin; tensors alone are taken from it.")
 @click.option("--source-language", help="Two-letter code for argos [default: the model's].")

@@ -19,7 +19,7 @@ from seq2seq.ranges import QUANTIZATIONS, Range
 
 logger = logging.getLogger("seq2seq.cli")
 
-EXISTING = click.Path(path_type=Path, dir_okay=False)
+FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 ANY_PATH = click.Path(path_type=Path)
 
@@ -121,9 +121,9 @@ def check_output(output: Path | None, also: Mapping[str, Path | None] | None = N
 
 @contextlib.contextmanager
 def open_output(path: Path | None) -> Iterator[BinaryIO]:
-    """Standard output (None or `-`), or a file that is there when all of it is, packed where its name ends in .gz.
+    """Standard output (None or `-`), or a file that appears once it is complete, compressed where its name ends in .gz.
 
-    What is no file (a pipe, a device) is written to.
+    Pipes and devices are written directly.
 
     Raises:
         DataError: standard output is closed.

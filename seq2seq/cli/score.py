@@ -23,9 +23,9 @@ BATCH_LINES = 4096
     epilog="Example: s2s score runs/demo test.en test.de > scores.tsv",
 )
 @click.argument("model", type=options.ANY_PATH)
-@click.argument("source", type=options.EXISTING)
-@click.argument("target", type=options.EXISTING)
-@click.option("-o", "--output", type=options.EXISTING, help="Where the scores go [default: standard output].")
+@click.argument("source", type=options.FILE)
+@click.argument("target", type=options.FILE)
+@click.option("-o", "--output", type=options.FILE, help="Where the scores go [default: standard output].")
 @options.batch_tokens_option
 @options.computing_options
 def command(model: Path, source: Path, target: Path, output: Path | None, **loading: Any) -> None:

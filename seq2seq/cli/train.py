@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seq2seq.cli.options import EXISTING, FOLDER
+from seq2seq.cli.options import FILE, FOLDER
 from seq2seq.errors import UserError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ logger = logging.getLogger("seq2seq.cli")
 
 
 @click.command(epilog="Example: s2s train configs/multi30k-en-de.yaml --set training.max_minutes=13")
-@click.argument("config", type=EXISTING, required=False)
+@click.argument("config", type=FILE, required=False)
 @click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override one key; repeatable.")
 @click.option("--run-dir", type=FOLDER, metavar="DIR", help="Run folder [default: runs/NAME OF CONFIG].")
 @click.option("--overwrite", is_flag=True, help="Start over: delete the run in the folder first.")

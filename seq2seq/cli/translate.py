@@ -28,13 +28,13 @@ logger = logging.getLogger("seq2seq.cli")
     epilog="Example: s2s translate runs/demo < input.txt > output.txt",
 )
 @click.argument("models", nargs=-1, type=options.ANY_PATH, metavar="[MODEL]...")
-@click.option("-i", "--input", "input_path", type=options.EXISTING, help="Text to translate [default: standard input].")
+@click.option("-i", "--input", "input_path", type=options.FILE, help="Text to translate [default: standard input].")
 @click.option(
-    "-o", "--output", "output_path", type=options.EXISTING, help="Where translations go [default: standard output]."
+    "-o", "--output", "output_path", type=options.FILE, help="Where translations go [default: standard output]."
 )
 @click.option(
     "--prefix-file",
-    type=options.EXISTING,
+    type=options.FILE,
     help="Text that each translation must begin with: one line for each line of the input.",
 )
 @click.option(
