@@ -137,15 +137,6 @@ def same_threads() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-@contextlib.contextmanager
-def single_thread(enabled: bool = True) -> Iterator[None]:
-    """Compute on one thread inside: for results that must not depend on the number of processors."""
-    with same_threads():
-        if enabled:
-            torch.set_num_threads(1)
-        yield
-
-
 def keep_large_blocks() -> None:
     """Ask glibc to keep freed tensors instead of returning them to the system.
 

@@ -16,7 +16,7 @@ from toy_run import ToyModel, make_batch, toy_loss
 
 from seq2seq import runtime
 from seq2seq.config import TrainingConfig
-from seq2seq.training.ranks import share_weights
+from seq2seq.training.ranks import broadcast_weights
 from seq2seq.training.step import GradientStep
 
 pytestmark = pytest.mark.slow
@@ -49,7 +49,7 @@ def fails_once_on_rank_1(rank):
 def take_steps(where, seed, compute_loss):
     torch.manual_seed(seed)
     module = ToyModel(dropout=0.0)
-    share_weights(module, where)
+    broadcast_weights(module, where)
     step = GradientStep(module, compute_loss, CONFIG, where)
     losses, gradients = [], []
     for number in range(STEPS):
@@ -79,7 +79,8 @@ def rank_of_two(rank, port, folder):
 def test_two_ranks_with_uneven_batches_equal_one(tmp_path):
     """Also where rank 1 alone runs out of memory in a step: 20 steps, 1e-5."""
     processes.spawn(rank_of_two, args=(free_port(), str(tmp_path)), nprocs=2)
-    with runtime.single_thread():
+    with runtime.same_threads():
+        torch.set_num_threads(1)
         alone = take_steps(runtime.Runtime(torch.device("cpu"), torch.float32), seed=7, compute_loss=toy_loss)
     for rank in range(2):
         together = torch.load(tmp_path / f"{rank}.pt", weights_only=True)

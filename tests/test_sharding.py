@@ -1,4 +1,4 @@
-"""Weights dealt out to two ranks (FSDP2): the training of one process, its checkpoints, and its validation."""
+"""Weights sharded over two ranks (FSDP2): the training of one process, its checkpoints, and its validation."""
 
 import copy
 import itertools
@@ -25,7 +25,7 @@ from seq2seq.search.beam import beam_search
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 from seq2seq.training.loss import translation_loss
 from seq2seq.training.optim import load_optimizer_tensors, optimizer_tensors
-from seq2seq.training.sharding import deal_out, gathered, load_weights, moments_as_dealt_out, weights, whole
+from seq2seq.training.sharding import gather, load_weights, shard, shard_moments, unsharded, weights
 from seq2seq.training.step import GradientStep
 
 pytestmark = pytest.mark.slow
@@ -72,7 +72,7 @@ def take_steps(where, seed):
     torch.manual_seed(seed)
     module = Transformer(MODEL, 280, 280)
     if where.world_size > 1:
-        deal_out(module, where)
+        shard(module, where)
         held = sum(parameter.to_local().numel() for parameter in module.parameters())
         assert held < 0.6 * sum(parameter.numel() for parameter in module.parameters())
     step = GradientStep(module, loss, CONFIG, where)
@@ -85,17 +85,17 @@ def take_steps(where, seed):
         (sum_of_all,) = where.all_reduce([total.item()])
         losses.append(sum_of_all / targets)
         if number == STEPS // 2:  # what a checkpoint holds brings everything back
-            kept = gathered(weights(module), where), gathered(optimizer_tensors(module, step.optimizer), where)
+            kept = gather(weights(module), where), gather(optimizer_tensors(module, step.optimizer), where)
             kept = copy.deepcopy(where.gather(kept)[0])
             with torch.no_grad():
                 for parameter in module.parameters():
                     parameter.zero_()
             load_weights(module, kept[0])
-            load_optimizer_tensors(module, step.optimizer, moments_as_dealt_out(module, kept[1]))
-    with whole(module):
+            load_optimizer_tensors(module, step.optimizer, shard_moments(module, kept[1]))
+    with unsharded(module):
         found = [translated(module, tokenizers, rank) for rank in (range(2) if where.world_size == 1 else [where.rank])]
     final = step.compute_gradient(uneven(tokenizers, 99, where.rank if where.world_size > 1 else None), 100.0)
-    result = {"loss": torch.tensor(losses), "norm": torch.tensor(norms), **gathered(weights(module), where)}
+    result = {"loss": torch.tensor(losses), "norm": torch.tensor(norms), **gather(weights(module), where)}
     return result | {f"translated {where.rank + place}": scores for place, scores in enumerate(found)} | {
         "after validation": torch.tensor(where.all_reduce([final[0].item()]))
     }  # fmt: skip
@@ -113,7 +113,8 @@ def rank_of_two(rank, port, folder):
 def test_two_ranks_with_a_share_each_equal_one_process(tmp_path):
     """Over 20 steps of uneven batches, through a checkpoint in their middle, and in what a beam finds: 1e-5."""
     processes.spawn(rank_of_two, args=(ranks.free_port(), str(tmp_path)), nprocs=2)
-    with runtime.single_thread():
+    with runtime.same_threads():
+        torch.set_num_threads(1)
         alone = take_steps(runtime.Runtime(torch.device("cpu"), torch.float32), seed=7)
     together = [torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2)]
     assert set(together[0]) | set(together[1]) == set(alone)
@@ -153,4 +154,4 @@ def test_what_needs_whole_weights_is_refused():
     with pytest.raises(ValueError, match="shard: not together with ema and average"):
         TrainingConfig(shard=True, ema=0.9, average="last")
     with pytest.raises(UserError, match="float16"):
-        deal_out(torch.nn.Linear(2, 2), runtime.Runtime(torch.device("cpu"), torch.float16, world_size=2))
+        shard(torch.nn.Linear(2, 2), runtime.Runtime(torch.device("cpu"), torch.float16, world_size=2))

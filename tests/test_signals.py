@@ -55,7 +55,8 @@ SETTINGS = {"average": "last", "average_count": 2, "ema": 0.9, "dropout": 0.2, "
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     folder = tmp_path_factory.mktemp("whole")
-    with runtime.single_thread():
+    with runtime.same_threads():
+        torch.set_num_threads(1)
         train(folder, rehearsal=batches(), **SETTINGS)
     return outcome(folder)
 

@@ -77,7 +77,8 @@ def memory_folder():
 
 def one_thread():
     """For a fixture: torch computes on one thread."""
-    with runtime.single_thread():
+    with runtime.same_threads():
+        torch.set_num_threads(1)
         yield
 
 

@@ -19,7 +19,7 @@ SECONDS_TO_REPORT = 3.0
 
 
 @torch.no_grad()
-def share_weights(module: nn.Module, runtime: Runtime) -> None:
+def broadcast_weights(module: nn.Module, runtime: Runtime) -> None:
     """Give every rank the weights and buffers of the main one."""
     if runtime.world_size > 1:
         for tensor in [*module.parameters(), *module.buffers()]:

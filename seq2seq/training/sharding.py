@@ -1,8 +1,8 @@
-"""Weights dealt out to the ranks: each keeps a share of every weight, of its gradient and of its moments (FSDP2).
+"""Weights sharded over the ranks: each keeps a part of every weight, of its gradient and of its moments (FSDP2).
 
 For models that no single device has room for. Whole weights come together a layer at a time while a batch is computed,
 all of them while the model is validated, and one after the other where a checkpoint, which is the same whatever the
-number of ranks, is written. The trainer calls these; for a module that is not dealt out they do nothing, and need not
+number of ranks, is written. The trainer calls these; for a module that is not sharded they do nothing, and need not
 wait for the packages of those that are.
 """
 
@@ -16,16 +16,16 @@ from torch import Tensor, nn
 from seq2seq.errors import UserError
 from seq2seq.runtime import Runtime
 from seq2seq.tensors import distinct, load_tied, mismatch
-from seq2seq.training.ranks import share_weights
+from seq2seq.training.ranks import broadcast_weights
 
 if TYPE_CHECKING:
     from torch.distributed.fsdp import FSDPModule
 
 
-def deal_out(module: nn.Module, runtime: Runtime) -> None:
+def shard(module: nn.Module, runtime: Runtime) -> None:
     """Give every rank its share of the main rank's weights: layer by layer, and what is outside of layers together.
 
-    Gradients are summed over the ranks when they are dealt out, as `ranks.sum_gradients` sums whole ones.
+    Gradients are summed over the ranks when they are sharded, as `ranks.sum_gradients` sums whole ones.
 
     Raises:
         UserError: training is in float16, whose loss scale every rank chooses for itself.
@@ -37,7 +37,7 @@ def deal_out(module: nn.Module, runtime: Runtime) -> None:
 
     if runtime.precision == torch.float16:
         raise UserError("training.shard: not with training.precision float16; choose bfloat16 or float32")
-    share_weights(module, runtime)
+    broadcast_weights(module, runtime)
     mesh = init_device_mesh(runtime.device.type, (runtime.world_size,))
     for layer in _layers(module):
         fully_shard(layer, mesh=mesh, reshard_after_forward=True)
@@ -47,13 +47,13 @@ def deal_out(module: nn.Module, runtime: Runtime) -> None:
         part.set_force_sum_reduction_for_comms(True)
 
 
-def is_dealt_out(module: nn.Module) -> bool:
-    """Whether the module's weights are dealt out."""
+def is_sharded(module: nn.Module) -> bool:
+    """Whether the module's weights are sharded."""
     return any(_is_share(parameter) for parameter in module.parameters())
 
 
 @contextlib.contextmanager
-def whole(module: nn.Module) -> Iterator[None]:
+def unsharded(module: nn.Module) -> Iterator[None]:
     """Every rank holds all weights inside, and computes without the others."""
     parts = _parts(module)
     layers = [part for part in parts if part is not module]
@@ -71,21 +71,21 @@ def whole(module: nn.Module) -> Iterator[None]:
 
 
 def weights(module: nn.Module) -> dict[str, Tensor]:
-    """Each weight once, under its first name, as it is stored; `gathered` makes whole ones of them."""
-    return dict(module.named_parameters()) if is_dealt_out(module) else distinct(module.state_dict())
+    """Each weight once, under its first name, as it is stored; `gather` makes whole ones of them."""
+    return dict(module.named_parameters()) if is_sharded(module) else distinct(module.state_dict())
 
 
-def whole_tensor(tensor: Tensor) -> Tensor:
+def full_tensor(tensor: Tensor) -> Tensor:
     """`tensor` with the shares of all ranks; every rank has to call it."""
     return tensor.full_tensor() if _is_share(tensor) else tensor
 
 
 @torch.no_grad()
-def gathered(tensors: Mapping[str, Tensor], runtime: Runtime) -> dict[str, Tensor]:
-    """Whole tensors, for the main rank alone where they had been dealt out; every rank has to call it."""
+def gather(tensors: Mapping[str, Tensor], runtime: Runtime) -> dict[str, Tensor]:
+    """Whole tensors, for the main rank alone where they had been sharded; every rank has to call it."""
     found = {}
     for name, tensor in tensors.items():
-        complete = whole_tensor(tensor)
+        complete = full_tensor(tensor)
         if complete is tensor or runtime.is_main:
             found[name] = tensor if complete is tensor else complete.cpu()
     return found
@@ -97,7 +97,7 @@ def load_weights(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     Raises:
         ValueError: a name or a shape is not what the module has.
     """
-    if not is_dealt_out(module):
+    if not is_sharded(module):
         load_tied(module, tensors)
         return
     own = dict(module.named_parameters())
@@ -108,8 +108,8 @@ def load_weights(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
             parameter.copy_(_share(tensors[name], parameter))
 
 
-def moments_as_dealt_out(module: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Whole moments of the optimiser, by `<name of the weight>.<moment>`, as the weights are dealt out."""
+def shard_moments(module: nn.Module, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Whole moments of the optimiser, by `<name of the weight>.<moment>`, as the weights are sharded."""
     own = dict(module.named_parameters())
     return {
         key: _share(tensor, own[name]) if (name := key.rpartition(".")[0]) in own else tensor
@@ -138,7 +138,7 @@ def _layers(module: nn.Module) -> Iterator[nn.Module]:
 
 
 def _parts(module: nn.Module) -> list["FSDPModule"]:
-    if not is_dealt_out(module):
+    if not is_sharded(module):
         return []
     from torch.distributed.fsdp import FSDPModule
 

@@ -16,7 +16,7 @@ from seq2seq.runtime import Runtime, random_state, restore_random_state
 from seq2seq.store import checkpoint as checkpoints
 from seq2seq.training.monitor import Monitor
 from seq2seq.training.optim import ExponentialMovingAverage, load_optimizer_tensors, optimizer_tensors
-from seq2seq.training.sharding import gathered, load_weights, moments_as_dealt_out, weights
+from seq2seq.training.sharding import gather, load_weights, shard_moments, weights
 from seq2seq.training.state import RunState, Stream
 from seq2seq.training.step import GradientStep
 
@@ -53,7 +53,7 @@ class Snapshots:
         saved = checkpoints.load_checkpoint(folder, verified=True)
         try:
             load_weights(self._module, saved.tensors["model"])
-            moments = moments_as_dealt_out(self._module, saved.tensors["optimizer"])
+            moments = shard_moments(self._module, saved.tensors["optimizer"])
             load_optimizer_tensors(self._module, self._step.optimizer, moments)
             if self._average:
                 self._average.load(saved.tensors.get("ema", saved.tensors["model"]))
@@ -85,8 +85,8 @@ class Snapshots:
         `seconds` is the main rank's clock of the run.
         """
         draws = self._runtime.gather(random_state())
-        model = gathered(weights(self._module), self._runtime)
-        moments = gathered(optimizer_tensors(self._module, self._step.optimizer), self._runtime)
+        model = gather(weights(self._module), self._runtime)
+        moments = gather(optimizer_tensors(self._module, self._step.optimizer), self._runtime)
         if not self._runtime.is_main:
             return
         tensors = {

@@ -19,7 +19,7 @@ from seq2seq.runtime import Runtime, random_state, restore_random_state
 from seq2seq.training.loss import LossSum
 from seq2seq.training.optim import build_optimizer
 from seq2seq.training.ranks import sum_gradients
-from seq2seq.training.sharding import is_dealt_out, whole_tensor
+from seq2seq.training.sharding import full_tensor, is_sharded
 
 ComputeLoss = Callable[[nn.Module, Any], LossSum]
 
@@ -36,7 +36,7 @@ class GradientStep:
         self._clip_norm = config.clip_norm
         self._runtime = runtime
         self._weights = [parameter for parameter in module.parameters() if parameter.requires_grad]
-        self._dealt_out = is_dealt_out(module)
+        self._is_sharded = is_sharded(module)
 
     def compute_gradient(self, batches: Sequence[Any], num_targets: float) -> tuple[Tensor, Tensor]:
         """Leave the gradient in the weights; `num_targets` counts the targets of all ranks.
@@ -54,7 +54,7 @@ class GradientStep:
             self.optimizer.zero_grad(set_to_none=True)
             sums, failed = self._accumulate(batches, num_targets)
             if failed is None:
-                if not self._dealt_out:
+                if not self._is_sharded:
                     sum_gradients(self._weights, self._runtime)
                 return sums
             release()
@@ -71,7 +71,7 @@ class GradientStep:
             group["lr"] = rate
         self.scaler.unscale_(self.optimizer)
         gradients = [weight.grad for weight in self._weights if weight.grad is not None]
-        norm = whole_tensor(nn.utils.get_total_norm(gradients))
+        norm = full_tensor(nn.utils.get_total_norm(gradients))
         if self._clip_norm is not None:
             nn.utils.clip_grads_with_norm_(self._weights, self._clip_norm, norm)
         if self.scaler.is_enabled():
@@ -126,7 +126,7 @@ class GradientStep:
                 f"a single example of {size} tokens does not fit in the memory of {self._runtime.device}; lower "
                 "data.filters.max_length or the model's sizes"
             )
-        if self._dealt_out:  # the ranks compute together: none can try again by itself
+        if self._is_sharded:  # the ranks compute together: none can try again by itself
             raise RunError(
                 f"a batch of {size} tokens does not fit in the memory of {self._runtime.device}; lower "
                 "training.batch_tokens"

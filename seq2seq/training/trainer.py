@@ -23,9 +23,8 @@ from seq2seq.store.model_folder import WEIGHTS
 from seq2seq.tensors import average, distinct, load_tied, read_tensors
 from seq2seq.training.monitor import Monitor
 from seq2seq.training.optim import ExponentialMovingAverage, learning_rate
-from seq2seq.training.ranks import naming_lost_ranks, share_weights
-from seq2seq.training.results import Results
-from seq2seq.training.sharding import deal_out, gathered, is_dealt_out, weights, whole
+from seq2seq.training.ranks import broadcast_weights, naming_lost_ranks
+from seq2seq.training.sharding import gather, is_sharded, shard, unsharded, weights
 from seq2seq.training.signals import StopSignal, answers
 from seq2seq.training.snapshots import Snapshots
 from seq2seq.training.state import (
@@ -39,6 +38,7 @@ from seq2seq.training.state import (
     progress,
 )
 from seq2seq.training.step import ComputeLoss, GradientStep, undisturbed
+from seq2seq.training.step_log import StepLog
 
 Validate = Callable[[nn.Module], Validation]
 SaveBest = Callable[[Mapping[str, Tensor], Mapping[str, float]], None]
@@ -87,11 +87,11 @@ class Trainer:
         self._measure, self._judge_start, self._before_validation = measure, judge_start, before_validation
         self._validate, self._save_best, self._rehearsal = validate, save_best, rehearsal
         if config.shard:
-            deal_out(module, runtime)
+            shard(module, runtime)
         self._step = GradientStep(module, compute_loss, config, runtime)
         self._average = ExponentialMovingAverage(module, config.ema) if config.ema else None
         self._monitor = Monitor(self._folder if runtime.is_main else None, config)
-        self._results = Results(config, runtime, self._monitor)
+        self._step_log = StepLog(config, runtime, self._monitor)
         self._snapshots = Snapshots(
             self._folder / "checkpoints", module, self._step, self._average, stream, config, runtime, self._monitor
         )
@@ -141,7 +141,7 @@ class Trainer:
         while reason is None and not stopping:
             stopping = self._train_step()
             reason = self._end_reason()
-            if (reason or stopping or self._results.due(self.state.step)) and (problem := self._read_results()):
+            if (reason or stopping or self._step_log.due(self.state.step)) and (problem := self._read_results()):
                 self._roll_back(problem)
                 reason = None
                 continue
@@ -170,8 +170,8 @@ class Trainer:
             atomic.remove_leftovers(self._folder)
         latest = self._snapshots.latest()
         files = self._restore(latest) if latest is not None else {}
-        if not is_dealt_out(self.module):
-            share_weights(self.module, self.runtime)
+        if not is_sharded(self.module):
+            broadcast_weights(self.module, self.runtime)
         if latest is None and self._average:
             self._average.load(dict(self.module.named_parameters()))
         if self.config.compile:
@@ -181,7 +181,7 @@ class Trainer:
     def _restore(self, folder: Path) -> dict[str, int]:
         """Become what was saved; returns how long the run's files were then."""
         self.state, files = self._snapshots.restore(folder)
-        self._results.forget()
+        self._step_log.forget()
         return files
 
     def _rehearse(self) -> None:
@@ -215,7 +215,7 @@ class Trainer:
         if self._average:
             self._average.update(state.step)
         state.split_above = self._step.split_above
-        self._results.add(state.step, *sums, norm, targets, tokens)
+        self._step_log.add(state.step, *sums, norm, targets, tokens)
         self._monitor.step(state.step, share, self.stream.epoch)
         return bool(stopping) or (self.runtime.world_size == 1 and bool(self._stop.requested))
 
@@ -232,13 +232,13 @@ class Trainer:
         return (time.monotonic() - began) / steps, (self.stream.epoch - epoch) / steps
 
     def _read_results(self) -> str | None:
-        problem = self._results.read(self.state)
+        problem = self._step_log.read(self.state)
         self.state.window.seconds += self._lap()
         return problem
 
     def _log(self) -> None:
         epoch = self.stream.epoch
-        record = self._results.record(self.state, epoch, self._rate)
+        record = self._step_log.record(self.state, epoch, self._rate)
         self._monitor.training(record, progress(self.state, epoch, self.config))
         self._logged_step = self.state.step
 
@@ -292,7 +292,7 @@ class Trainer:
         state.window.seconds += self._lap()
         began = self._seconds
         with self._averaged(), undisturbed(self.module):
-            with whole(self.module), self._stop.interrupting():
+            with unsharded(self.module), self._stop.interrupting():
                 found = self._validate(self.module)
             metrics = self.runtime.gather(dict(found.metrics))[0]
             metric = choose_metric(self.config.best_metric, metrics)
@@ -304,7 +304,7 @@ class Trainer:
             better = anew or state.note_validation(metric, value, recorded=not averaged and state.step > 0)
             state.measure = self._measure
             if better:
-                best = gathered(weights(self.module), self.runtime)
+                best = gather(weights(self.module), self.runtime)
                 if self.runtime.is_main:
                     self._save_best(best, {"step": state.best_step, **metrics})
         if anew:
@@ -355,7 +355,7 @@ class Trainer:
             best = read_tensors(self._folder / "best" / WEIGHTS)
         except DamagedFile:
             best = {}
-        if best and not is_dealt_out(self.module):
+        if best and not is_sharded(self.module):
             with self._holding({name: tensor.to(self.runtime.device) for name, tensor in best.items()}):
                 self._validate_now(anew=True)
         else:

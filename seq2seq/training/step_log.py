@@ -16,7 +16,7 @@ from seq2seq.training.monitor import Monitor
 from seq2seq.training.state import RunState, Window, has_diverged
 
 
-class Results:
+class StepLog:
     """Loss, correct targets and gradient norm of the steps that were not read yet."""
 
     def __init__(self, config: TrainingConfig, runtime: Runtime, monitor: Monitor):
