@@ -16,8 +16,8 @@ from toy_run import ToyModel, make_batch, toy_loss
 
 from seq2seq import runtime
 from seq2seq.config import TrainingConfig
-from seq2seq.training.ranks import broadcast_weights
 from seq2seq.training.step import GradientStep
+from seq2seq.training.weights import Weights
 
 pytestmark = pytest.mark.slow
 
@@ -49,8 +49,7 @@ def fails_once_on_rank_1(rank):
 def take_steps(where, seed, compute_loss):
     torch.manual_seed(seed)
     module = ToyModel(dropout=0.0)
-    broadcast_weights(module, where)
-    step = GradientStep(module, compute_loss, CONFIG, where)
+    step = GradientStep(Weights(module, where), compute_loss, CONFIG)
     losses, gradients = [], []
     for number in range(STEPS):
         batches = uneven(number, where.rank if where.world_size > 1 else None)

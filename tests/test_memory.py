@@ -27,6 +27,7 @@ from seq2seq.tasks.classification import ClassificationTask
 from seq2seq.tasks.inputs import Inputs
 from seq2seq.training import step
 from seq2seq.training.loss import translation_loss
+from seq2seq.training.weights import Weights
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")]
 
@@ -96,13 +97,12 @@ def training(models: Path) -> Work:
     """The loss and the gradient of one step."""
     loaded = load_model(models / "translation")
     loss = functools.partial(translation_loss, smoothing=0.1)
+    weights = Weights(loaded.model, CPU)
 
     def work(lines: Sequence[str]) -> list[float]:
         ids = loaded.tokenizers.source.encode_all(lines)
         batch = collate_translation(ids, ids, loaded.tokenizers, range(len(ids)))
-        total, _ = step.GradientStep(loaded.model, loss, TrainingConfig(), CPU).compute_gradient(
-            [batch], batch.num_targets
-        )
+        total, _ = step.GradientStep(weights, loss, TrainingConfig()).compute_gradient([batch], batch.num_targets)
         gradients = [weight.grad for weight in loaded.model.parameters() if weight.grad is not None]
         return [total.item(), *(gradient.norm().item() for gradient in gradients)]
 

@@ -25,8 +25,9 @@ from seq2seq.search.beam import beam_search
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 from seq2seq.training.loss import translation_loss
 from seq2seq.training.optim import load_optimizer_tensors, optimizer_tensors
-from seq2seq.training.sharding import gather, load_weights, shard, shard_moments, unsharded, weights
+from seq2seq.training.sharding import ShardedWeights
 from seq2seq.training.step import GradientStep
+from seq2seq.training.weights import Weights
 
 pytestmark = pytest.mark.slow
 
@@ -71,11 +72,11 @@ def take_steps(where, seed):
     tokenizers = make_tokenizers()
     torch.manual_seed(seed)
     module = Transformer(MODEL, 280, 280)
+    weights = (ShardedWeights if where.world_size > 1 else Weights)(module, where)
     if where.world_size > 1:
-        shard(module, where)
         held = sum(parameter.to_local().numel() for parameter in module.parameters())
         assert held < 0.6 * sum(parameter.numel() for parameter in module.parameters())
-    step = GradientStep(module, loss, CONFIG, where)
+    step = GradientStep(weights, loss, CONFIG)
     losses, norms = [], []
     for number in range(STEPS):
         batches = uneven(tokenizers, number, where.rank if where.world_size > 1 else None)
@@ -85,17 +86,20 @@ def take_steps(where, seed):
         (sum_of_all,) = where.all_reduce([total.item()])
         losses.append(sum_of_all / targets)
         if number == STEPS // 2:  # what a checkpoint holds brings everything back
-            kept = gather(weights(module), where), gather(optimizer_tensors(module, step.optimizer), where)
+            kept = weights.gather(weights.tensors()), weights.gather(optimizer_tensors(module, step.optimizer))
             kept = copy.deepcopy(where.gather(kept)[0])
-            with torch.no_grad():
-                for parameter in module.parameters():
-                    parameter.zero_()
-            load_weights(module, kept[0])
-            load_optimizer_tensors(module, step.optimizer, shard_moments(module, kept[1]))
-    with unsharded(module):
+            zeros = {name: torch.zeros(tensor.shape) for name, tensor in kept[0].items()}
+            before = weights.gather(weights.tensors())
+            with weights.replaced(zeros):
+                assert not any(weights.full(parameter).any() for parameter in module.parameters())
+            assert all(torch.equal(before[name], tensor) for name, tensor in weights.gather(weights.tensors()).items())
+            weights.load(zeros)
+            weights.load(kept[0])
+            load_optimizer_tensors(module, step.optimizer, weights.shard_moments(kept[1]))
+    with weights.unsharded():
         found = [translated(module, tokenizers, rank) for rank in (range(2) if where.world_size == 1 else [where.rank])]
     final = step.compute_gradient(uneven(tokenizers, 99, where.rank if where.world_size > 1 else None), 100.0)
-    result = {"loss": torch.tensor(losses), "norm": torch.tensor(norms), **gather(weights(module), where)}
+    result = {"loss": torch.tensor(losses), "norm": torch.tensor(norms), **weights.gather(weights.tensors())}
     return result | {f"translated {where.rank + place}": scores for place, scores in enumerate(found)} | {
         "after validation": torch.tensor(where.all_reduce([final[0].item()]))
     }  # fmt: skip
@@ -154,4 +158,4 @@ def test_what_needs_whole_weights_is_refused():
     with pytest.raises(ValueError, match="shard: not together with ema and average"):
         TrainingConfig(shard=True, ema=0.9, average="last")
     with pytest.raises(UserError, match="float16"):
-        shard(torch.nn.Linear(2, 2), runtime.Runtime(torch.device("cpu"), torch.float16, world_size=2))
+        ShardedWeights(torch.nn.Linear(2, 2), runtime.Runtime(torch.device("cpu"), torch.float16, world_size=2))

@@ -16,6 +16,7 @@ from seq2seq.errors import CheckpointError, RunError
 from seq2seq.training.loss import LossSum
 from seq2seq.training.state import RunState, Validation, end_reason, has_diverged
 from seq2seq.training.step import GradientStep, padded_size
+from seq2seq.training.weights import Weights
 
 CPU = runtime.Runtime(torch.device("cpu"), torch.float32)
 
@@ -30,7 +31,7 @@ _one_thread = pytest.fixture(toy_run.one_thread, autouse=True)
 def gradients(batches, compute_loss=toy_loss, split_above=None, dropout=0.0):
     torch.manual_seed(5)
     module = ToyModel(dropout)
-    step = GradientStep(module, compute_loss, TrainingConfig(), CPU)
+    step = GradientStep(Weights(module, CPU), compute_loss, TrainingConfig())
     step.split_above = split_above
     total, correct = step.compute_gradient(batches, sum(batch.num_targets for batch in batches))
     return [parameter.grad for parameter in module.parameters()], total.item(), correct.item(), step

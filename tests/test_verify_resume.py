@@ -21,6 +21,7 @@ from seq2seq.data.stream import BatchStream
 from seq2seq.tensors import read_tensors
 from seq2seq.training import snapshots
 from seq2seq.training.optim import ExponentialMovingAverage
+from seq2seq.training.weights import Weights
 
 # What clocks measure, and lengths of files that hold it: not the same in any two runs.
 TIMED = frozenset({"seconds", "validation_seconds", "tokens_per_second", "files"})
@@ -189,7 +190,7 @@ def nothing(*_: object) -> None:
     [
         (snapshots, "load_optimizer_tensors", "optimizer.safetensors"),
         (snapshots, "restore_random_state", "random.safetensors"),
-        (snapshots, "load_weights", "model.safetensors"),
+        (Weights, "load", "model.safetensors"),
         (BatchStream, "load_state_dict", "metrics.jsonl"),
         (ExponentialMovingAverage, "load", "ema.safetensors"),
     ],

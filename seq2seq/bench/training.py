@@ -43,6 +43,7 @@ from seq2seq.tasks.run import build
 from seq2seq.tasks.task import Task
 from seq2seq.training.optim import ExponentialMovingAverage, learning_rate
 from seq2seq.training.step import GradientStep
+from seq2seq.training.weights import Weights
 
 OURS = "seq2seq"
 NAMES = {"transformers": "transformers MarianMTModel", "torch": "torch.nn.Transformer"}
@@ -93,7 +94,7 @@ class OurTraining:
         self.module = copy.deepcopy(task.model).to(runtime.device).train()  # a copy counts as its memory
         if config.compile:
             self.module.compile(dynamic=True)
-        self._step = GradientStep(self.module, task.compute_loss, config, runtime)
+        self._step = GradientStep(Weights(self.module, runtime), task.compute_loss, config)
         self._average = ExponentialMovingAverage(self.module, config.ema) if config.ema else None
         self._count = 0
 

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.config import TrainingConfig
-from seq2seq.training.muon import Muon
 
 
 def learning_rate(step: int, progress: float, config: TrainingConfig) -> float:
@@ -62,7 +61,11 @@ def build_optimizer(
         eps=config.epsilon,
         fused=True,
     )
-    return Muon(hidden, adamw, config.weight_decay, dtype) if hidden else adamw
+    if not hidden:
+        return adamw
+    from seq2seq.training.muon import Muon
+
+    return Muon(hidden, adamw, config.weight_decay, dtype)
 
 
 def _hidden_matrices(module: nn.Module) -> dict[nn.Parameter, int]:

@@ -1,51 +1,15 @@
-"""What the ranks of a run do together: begin with the same weights, add up gradients, and name a rank that is lost.
-
-The trainer calls these; with one process they do nothing.
-"""
+"""A rank that is lost, named by the others: what it reported, or that it ended without a word."""
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-import torch
 import torch.distributed as dist
-from torch import Tensor, nn
 
 from seq2seq.errors import RunError
 from seq2seq.runtime import Runtime
 
-BUCKET_BYTES = 32 * 2**20
 SECONDS_TO_REPORT = 3.0
-
-
-@torch.no_grad()
-def broadcast_weights(module: nn.Module, runtime: Runtime) -> None:
-    """Give every rank the weights and buffers of the main one."""
-    if runtime.world_size > 1:
-        for tensor in [*module.parameters(), *module.buffers()]:
-            dist.broadcast(tensor.data, src=0)
-
-
-@torch.no_grad()
-def sum_gradients(parameters: Sequence[nn.Parameter], runtime: Runtime) -> None:
-    """Replace each gradient by its sum over the ranks.
-
-    This happens once a step, after the last backward pass, rather than in hooks during it: until then a rank is on its
-    own and may compute its part again in smaller pieces when memory runs out, and no other rank notices.
-    """
-    if runtime.world_size == 1:
-        return
-    for parameter in parameters:
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
-    flying = []
-    for bucket in _buckets([parameter.grad for parameter in parameters]):
-        flat = torch.cat([gradient.flatten() for gradient in bucket])
-        flying.append((bucket, flat, dist.all_reduce(flat, async_op=True)))
-    for bucket, flat, work in flying:
-        work.wait()
-        parts = flat.split([gradient.numel() for gradient in bucket])
-        torch._foreach_copy_(bucket, [part.view_as(gradient) for part, gradient in zip(parts, bucket, strict=True)])
 
 
 @contextlib.contextmanager
@@ -99,17 +63,3 @@ def _lost_contact(error: Exception) -> bool:
         "timed out waiting",
     )
     return isinstance(error, RuntimeError) and any(word in str(error).lower() for word in words)
-
-
-def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    """The tensors in order, in groups of one dtype and about BUCKET_BYTES."""
-    group: list[Tensor] = []
-    size = 0
-    for tensor in tensors:
-        if group and (size >= BUCKET_BYTES or tensor.dtype != group[0].dtype):
-            yield group
-            group, size = [], 0
-        group.append(tensor)
-        size += tensor.numel() * tensor.element_size()
-    if group:
-        yield group

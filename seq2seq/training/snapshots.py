@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from seq2seq.config import TrainingConfig
 from seq2seq.errors import CheckpointError, counted
-from seq2seq.runtime import Runtime, random_state, restore_random_state
+from seq2seq.runtime import random_state, restore_random_state
 from seq2seq.store import checkpoint as checkpoints
 from seq2seq.training.monitor import Monitor
 from seq2seq.training.optim import ExponentialMovingAverage, load_optimizer_tensors, optimizer_tensors
-from seq2seq.training.sharding import gather, load_weights, shard_moments, weights
 from seq2seq.training.state import RunState, Stream
 from seq2seq.training.step import GradientStep
+from seq2seq.training.weights import Weights
 
 
 class Snapshots:
@@ -27,17 +27,16 @@ class Snapshots:
     def __init__(
         self,
         folder: Path,
-        module: nn.Module,
+        weights: Weights,
         step: GradientStep,
         average: ExponentialMovingAverage | None,
         stream: Stream,
         config: TrainingConfig,
-        runtime: Runtime,
         monitor: Monitor,
     ):
         self.folder = folder
-        self._module, self._step, self._average, self._stream = module, step, average, stream
-        self._config, self._runtime, self._monitor = config, runtime, monitor
+        self._weights, self._step, self._average, self._stream = weights, step, average, stream
+        self._config, self._runtime, self._monitor = config, weights.runtime, monitor
 
     def latest(self) -> Path | None:
         """The newest undamaged one, on every rank the same."""
@@ -52,9 +51,9 @@ class Snapshots:
         """
         saved = checkpoints.load_checkpoint(folder, verified=True)
         try:
-            load_weights(self._module, saved.tensors["model"])
-            moments = shard_moments(self._module, saved.tensors["optimizer"])
-            load_optimizer_tensors(self._module, self._step.optimizer, moments)
+            self._weights.load(saved.tensors["model"])
+            moments = self._weights.shard_moments(saved.tensors["optimizer"])
+            load_optimizer_tensors(self._weights.module, self._step.optimizer, moments)
             if self._average:
                 self._average.load(saved.tensors.get("ema", saved.tensors["model"]))
             state = RunState.from_json(saved.state["run"])
@@ -85,8 +84,8 @@ class Snapshots:
         `seconds` is the main rank's clock of the run.
         """
         draws = self._runtime.gather(random_state())
-        model = gather(weights(self._module), self._runtime)
-        moments = gather(optimizer_tensors(self._module, self._step.optimizer), self._runtime)
+        model = self._weights.gather(self._weights.tensors())
+        moments = self._weights.gather(optimizer_tensors(self._weights.module, self._step.optimizer))
         if not self._runtime.is_main:
             return
         tensors = {

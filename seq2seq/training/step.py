@@ -15,11 +15,10 @@ from torch import Tensor, nn
 from seq2seq.config import TrainingConfig
 from seq2seq.errors import RunError
 from seq2seq.memory import is_out_of_memory, release
-from seq2seq.runtime import Runtime, random_state, restore_random_state
+from seq2seq.runtime import random_state, restore_random_state
 from seq2seq.training.loss import LossSum
 from seq2seq.training.optim import build_optimizer
-from seq2seq.training.ranks import sum_gradients
-from seq2seq.training.sharding import full_tensor, is_sharded
+from seq2seq.training.weights import Weights
 
 ComputeLoss = Callable[[nn.Module, Any], LossSum]
 
@@ -27,16 +26,15 @@ ComputeLoss = Callable[[nn.Module, Any], LossSum]
 class GradientStep:
     """Owns the optimiser, and the loss scale of float16."""
 
-    def __init__(self, module: nn.Module, compute_loss: ComputeLoss, config: TrainingConfig, runtime: Runtime):
-        self.module = module
+    def __init__(self, weights: Weights, compute_loss: ComputeLoss, config: TrainingConfig):
+        module, runtime = weights.module, weights.runtime
         self.optimizer = build_optimizer(module, config, runtime.precision)
         self.scaler = torch.amp.GradScaler(runtime.device.type, enabled=runtime.precision == torch.float16)
         self.split_above: int | None = None
         self._compute_loss = compute_loss
         self._clip_norm = config.clip_norm
-        self._runtime = runtime
-        self._weights = [parameter for parameter in module.parameters() if parameter.requires_grad]
-        self._is_sharded = is_sharded(module)
+        self._weights, self._module, self._runtime = weights, module, runtime
+        self._trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
 
     def compute_gradient(self, batches: Sequence[Any], num_targets: float) -> tuple[Tensor, Tensor]:
         """Leave the gradient in the weights; `num_targets` counts the targets of all ranks.
@@ -54,8 +52,7 @@ class GradientStep:
             self.optimizer.zero_grad(set_to_none=True)
             sums, failed = self._accumulate(batches, num_targets)
             if failed is None:
-                if not self._is_sharded:
-                    sum_gradients(self._weights, self._runtime)
+                self._weights.sum_gradients(self._trained)
                 return sums
             release()
             halves = self._halves(batches[failed])
@@ -70,10 +67,10 @@ class GradientStep:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.scaler.unscale_(self.optimizer)
-        gradients = [weight.grad for weight in self._weights if weight.grad is not None]
-        norm = full_tensor(nn.utils.get_total_norm(gradients))
+        gradients = [weight.grad for weight in self._trained if weight.grad is not None]
+        norm = self._weights.full(nn.utils.get_total_norm(gradients))
         if self._clip_norm is not None:
-            nn.utils.clip_grads_with_norm_(self._weights, self._clip_norm, norm)
+            nn.utils.clip_grads_with_norm_(self._trained, self._clip_norm, norm)
         if self.scaler.is_enabled():
             self.scaler.step(self.optimizer)
             self.scaler.update()
@@ -104,7 +101,7 @@ class GradientStep:
             try:
                 batch = batch.to(self._runtime.device, non_blocking=True)
                 with self._runtime.autocast():
-                    loss = self._compute_loss(self.module, batch)
+                    loss = self._compute_loss(self._module, batch)
                 self.scaler.scale(loss.total / num_targets).backward()
             except (RuntimeError, MemoryError) as error:
                 if not is_out_of_memory(error):
@@ -126,7 +123,7 @@ class GradientStep:
                 f"a single example of {size} tokens does not fit in the memory of {self._runtime.device}; lower "
                 "data.filters.max_length or the model's sizes"
             )
-        if self._is_sharded:  # the ranks compute together: none can try again by itself
+        if not self._weights.can_split_alone:
             raise RunError(
                 f"a batch of {size} tokens does not fit in the memory of {self._runtime.device}; lower "
                 "training.batch_tokens"

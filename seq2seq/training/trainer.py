@@ -20,11 +20,10 @@ from seq2seq.files import DamagedFile
 from seq2seq.runtime import Runtime
 from seq2seq.store import checkpoint as checkpoints
 from seq2seq.store.model_folder import WEIGHTS
-from seq2seq.tensors import average, distinct, load_tied, read_tensors
+from seq2seq.tensors import average, read_tensors
 from seq2seq.training.monitor import Monitor
 from seq2seq.training.optim import ExponentialMovingAverage, learning_rate
-from seq2seq.training.ranks import broadcast_weights, naming_lost_ranks
-from seq2seq.training.sharding import gather, is_sharded, shard, unsharded, weights
+from seq2seq.training.ranks import naming_lost_ranks
 from seq2seq.training.signals import StopSignal, answers
 from seq2seq.training.snapshots import Snapshots
 from seq2seq.training.state import (
@@ -39,6 +38,7 @@ from seq2seq.training.state import (
 )
 from seq2seq.training.step import ComputeLoss, GradientStep, undisturbed
 from seq2seq.training.step_log import StepLog
+from seq2seq.training.weights import Weights
 
 Validate = Callable[[nn.Module], Validation]
 SaveBest = Callable[[Mapping[str, Tensor], Mapping[str, float]], None]
@@ -86,14 +86,13 @@ class Trainer:
         self._folder = Path(folder)
         self._measure, self._judge_start, self._before_validation = measure, judge_start, before_validation
         self._validate, self._save_best, self._rehearsal = validate, save_best, rehearsal
-        if config.shard:
-            shard(module, runtime)
-        self._step = GradientStep(module, compute_loss, config, runtime)
+        self._weights = _hold(module, config, runtime)
+        self._step = GradientStep(self._weights, compute_loss, config)
         self._average = ExponentialMovingAverage(module, config.ema) if config.ema else None
         self._monitor = Monitor(self._folder if runtime.is_main else None, config)
         self._step_log = StepLog(config, runtime, self._monitor)
         self._snapshots = Snapshots(
-            self._folder / "checkpoints", module, self._step, self._average, stream, config, runtime, self._monitor
+            self._folder / "checkpoints", self._weights, self._step, self._average, stream, config, self._monitor
         )
         self._stop = StopSignal(runtime, *answers(runtime, self._whereabouts))
         self._rate, self._saved_step, self._logged_step = 0.0, 0, 0
@@ -170,10 +169,6 @@ class Trainer:
             atomic.remove_leftovers(self._folder)
         latest = self._snapshots.latest()
         files = self._restore(latest) if latest is not None else {}
-        if not is_sharded(self.module):
-            broadcast_weights(self.module, self.runtime)
-        if latest is None and self._average:
-            self._average.load(dict(self.module.named_parameters()))
         if self.config.compile:
             self.module.compile(dynamic=True)
         return files
@@ -292,7 +287,7 @@ class Trainer:
         state.window.seconds += self._lap()
         began = self._seconds
         with self._averaged(), undisturbed(self.module):
-            with unsharded(self.module), self._stop.interrupting():
+            with self._weights.unsharded(), self._stop.interrupting():
                 found = self._validate(self.module)
             metrics = self.runtime.gather(dict(found.metrics))[0]
             metric = choose_metric(self.config.best_metric, metrics)
@@ -304,7 +299,7 @@ class Trainer:
             better = anew or state.note_validation(metric, value, recorded=not averaged and state.step > 0)
             state.measure = self._measure
             if better:
-                best = gather(weights(self.module), self.runtime)
+                best = self._weights.gather(self._weights.tensors())
                 if self.runtime.is_main:
                     self._save_best(best, {"step": state.best_step, **metrics})
         if anew:
@@ -336,7 +331,7 @@ class Trainer:
     def _try_average(self) -> None:
         """Validate the mean of the last or best checkpoints; it becomes `best/` when it is better."""
         with self._averaged():
-            own = self._weights()
+            own = {name: tensor.clone() for name, tensor in self._weights.tensors().items()}
         states = self._snapshots.states_to_average(self.state, own)
         if len(states) < 2:
             return
@@ -346,8 +341,8 @@ class Trainer:
     def _measure_best_anew(self) -> bool:
         """Validate the best model in the way that counts now, where that is another than before.
 
-        Values of different measures cannot be compared. Where the weights of the best model are not to be had, or are
-        sharded, the next validation is the first that counts.
+        Values of different measures cannot be compared. Where the weights of the best model cannot be read, the next
+        validation is the first that counts.
         """
         if self.state.best_step is None or self.state.measure == self._measure:
             return False
@@ -355,28 +350,23 @@ class Trainer:
             best = read_tensors(self._folder / "best" / WEIGHTS)
         except DamagedFile:
             best = {}
-        if best and not is_sharded(self.module):
-            with self._holding({name: tensor.to(self.runtime.device) for name, tensor in best.items()}):
+        if best:
+            with self._holding(best):
                 self._validate_now(anew=True)
         else:
             self._monitor.say("search or evaluation changed: what was measured before is forgotten")
             self.state.forget_validations()
         return True
 
-    def _weights(self) -> dict[str, Tensor]:
-        return {name: tensor.clone() for name, tensor in distinct(self.module.state_dict()).items()}
-
     @contextlib.contextmanager
-    def _holding(self, state: Mapping[str, Tensor]) -> Iterator[None]:
-        """Other weights in the module inside, and no moving average; afterwards all is as it was."""
-        trained, following = self._weights(), self._average
-        self._average = None
-        load_tied(self.module, state)
+    def _holding(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
+        """The module holds other weights inside, and no moving average takes their place."""
+        average, self._average = self._average, None
         try:
-            yield
+            with self._weights.replaced(tensors):
+                yield
         finally:
-            load_tied(self.module, trained)
-            self._average = following
+            self._average = average
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
 
@@ -397,3 +387,11 @@ class Trainer:
     def _result(self, status: str, reason: str) -> TrainingResult:
         state = self.state
         return TrainingResult(status, reason, state.step, state.best_step, state.best_value, state.metric)
+
+
+def _hold(module: nn.Module, config: TrainingConfig, runtime: Runtime) -> Weights:
+    if config.shard and runtime.world_size > 1:
+        from seq2seq.training.sharding import ShardedWeights
+
+        return ShardedWeights(module, runtime)
+    return Weights(module, runtime)
