@@ -91,7 +91,7 @@ class Monitor:
                 lengths[path.name] = path.stat().st_size
         return lengths
 
-    def training(self, record: Mapping[str, float], progress: float) -> None:
+    def training(self, record: Mapping[str, float]) -> None:
         """A training record: step, loss, tokens_per_second, learning_rate, grad_norm."""
         if self._folder is None:
             return

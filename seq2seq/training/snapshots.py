@@ -4,16 +4,19 @@
 """
 
 import logging
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from seq2seq import atomic
 from seq2seq.config import TrainingConfig
 from seq2seq.errors import CheckpointError, counted
+from seq2seq.files import DamagedFile
 from seq2seq.runtime import random_state, restore_random_state
 from seq2seq.store import checkpoint as checkpoints
+from seq2seq.store.model_folder import BEST, WEIGHTS
+from seq2seq.tensors import average, read_tensors
 from seq2seq.training.monitor import Monitor
 from seq2seq.training.optim import ExponentialMovingAverage, load_optimizer_tensors, optimizer_tensors
 from seq2seq.training.state import RunState, Stream
@@ -22,7 +25,7 @@ from seq2seq.training.weights import Weights
 
 
 class Snapshots:
-    """The checkpoints of one run."""
+    """The checkpoints of the run in `folder`, and the weights that are read from them."""
 
     def __init__(
         self,
@@ -34,9 +37,20 @@ class Snapshots:
         config: TrainingConfig,
         monitor: Monitor,
     ):
-        self.folder = folder
+        self._run, self.folder = folder, folder / "checkpoints"
         self._weights, self._step, self._average, self._stream = weights, step, average, stream
         self._config, self._runtime, self._monitor = config, weights.runtime, monitor
+
+    def prepare(self) -> Path | None:
+        """Make the folder, clear away what killed writes left in it, and return `latest()`.
+
+        Raises:
+            CheckpointError: the folder cannot be written, or every checkpoint is damaged.
+        """
+        if self._runtime.is_main:
+            checkpoints.prepare(self.folder)
+            atomic.remove_leftovers(self._run)
+        return self.latest()
 
     def latest(self) -> Path | None:
         """The newest undamaged one, on every rank the same."""
@@ -111,27 +125,37 @@ class Snapshots:
         """The steps that have a checkpoint, in order."""
         return checkpoints.saved_steps(self.folder)
 
-    def states_to_average(self, state: RunState, own: Mapping[str, Tensor]) -> list[Mapping[str, Tensor]]:
-        """The weights that `training.average` asks for, of which `own` are those of this step; fewer, said, where some
-        are not there."""
+    def best(self) -> dict[str, Tensor]:
+        """The weights in `best/`, empty where they cannot be read."""
+        try:
+            return read_tensors(self._run / BEST / WEIGHTS)
+        except DamagedFile:
+            return {}
+
+    def mean(self, state: RunState) -> tuple[dict[str, Tensor], int]:
+        """The mean of the validated weights that `training.average` asks for, this step's among them, and of how many.
+
+        Checkpoints that are missing or damaged are left out, with a warning.
+        """
         count, now = self._config.average_count, state.step
         saved = [step for step in self.steps() if step < now]
         if self._config.average == "last":
             chosen = [*saved[-(count - 1) :], now]
         else:
             chosen = [step for step in state.best_steps() if step in {*saved, now}][:count]
-        states = [own if step == now else self._weights_of(step) for step in sorted(chosen)]
-        found = [weights for weights in states if weights]
+        found = [weights for step in sorted(chosen) if (weights := self._validated(step, step == now))]
         if len(found) < count:
             self._monitor.say(f"training.average: only {len(found)} of {count} checkpoints are there")
-        return found
+        return average(found) if found else {}, len(found)
 
-    def _weights_of(self, step: int) -> dict[str, Tensor] | None:
-        """The weights that were validated at a step; None, with a warning, where its checkpoint is damaged."""
+    def _validated(self, step: int, is_now: bool) -> dict[str, Tensor] | None:
+        """The weights that were validated at a step, on the CPU; None where its checkpoint is damaged."""
+        if is_now:
+            weights = self._weights.tensors() | (self._average.tensors() if self._average else {})
+            return {name: tensor.cpu() for name, tensor in weights.items()}
         try:
             tensors = checkpoints.load_checkpoint(checkpoints.step_folder(self.folder, step)).tensors
         except CheckpointError as error:
             self._monitor.say(f"not averaged: {error}", logging.WARNING)
             return None
-        validated = {**tensors["model"], **tensors.get("ema", {})}
-        return {name: tensor.to(self._runtime.device) for name, tensor in validated.items()}
+        return tensors["model"] | tensors.get("ema", {})

@@ -149,15 +149,19 @@ class RunState:
         return better
 
     def forget_validations(self) -> None:
-        """Begin to look for the best anew."""
-        self.metric, self.best_value, self.best_step, self.validations, self.not_better = None, None, None, [], 0
-
-    def note_best_anew(self, metric: str, value: float) -> None:
-        """The best model has another value, since it is measured in another way: of the others nothing is known."""
-        self.validations = [(step, value) for step, _ in self.validations if step == self.best_step]
-        self.metric, self.best_value = metric, value if math.isfinite(value) else None
+        """Let the next validation be the best; a finished run keeps the count that may have ended it."""
+        self.metric, self.best_value, self.best_step, self.validations = None, None, None, []
         if self.finished is None:
             self.not_better = 0
+
+    def note_best_anew(self, metric: str, value: float) -> bool:
+        """Record the value that the best model has in another measure, and forget those of the other models."""
+        step, was_recorded = self.best_step, self.best_step in dict(self.validations)
+        self.forget_validations()
+        self.metric, self.best_step, self.best_value = metric, step, value if math.isfinite(value) else None
+        if was_recorded:
+            self.validations = [(step, value)]
+        return True
 
     def best_steps(self, count: int | None = None) -> list[int]:
         """The `count` best validated steps, or all; best first, the earlier of equals first."""

@@ -6,6 +6,7 @@ run's state.
 
 import logging
 import math
+import time
 
 import torch
 from torch import Tensor
@@ -14,6 +15,23 @@ from seq2seq.config import TrainingConfig
 from seq2seq.runtime import Runtime
 from seq2seq.training.monitor import Monitor
 from seq2seq.training.state import RunState, Window, has_diverged
+
+
+class Stopwatch:
+    """The seconds of a run over all its starts, as this rank counts them."""
+
+    def __init__(self) -> None:
+        self.start(0.0)
+
+    def start(self, seconds: float) -> None:
+        """Continue from `seconds`."""
+        self.seconds, self._last = seconds, time.monotonic()
+
+    def lap(self) -> float:
+        """Seconds since the last call, or the start."""
+        before, self._last = self._last, time.monotonic()
+        self.seconds += self._last - before
+        return self._last - before
 
 
 class StepLog:

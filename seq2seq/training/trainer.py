@@ -1,26 +1,20 @@
-"""The trainer that translation and classification share: steps, validation, checkpoints, and going on.
+"""The trainer that translation and classification share: steps, validations and checkpoints.
 
-`tasks` hands it a module, a stream of batches and three callables; what a run remembers is a `RunState`. A run that
-was killed at any moment and is started again ends, on a CPU, in the same bits as one that was not.
+`tasks` gives it a module, a stream of batches and three callables; what a run remembers is a `RunState`. A run that was
+killed at any moment and is started again ends, on a CPU, in the same bits as one that was not.
 """
 
 import contextlib
 import logging
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
 
-from seq2seq import atomic
 from seq2seq.config import TrainingConfig
 from seq2seq.errors import RunError
-from seq2seq.files import DamagedFile
 from seq2seq.runtime import Runtime
-from seq2seq.store import checkpoint as checkpoints
-from seq2seq.store.model_folder import WEIGHTS
-from seq2seq.tensors import average, read_tensors
 from seq2seq.training.monitor import Monitor
 from seq2seq.training.optim import ExponentialMovingAverage, learning_rate
 from seq2seq.training.ranks import naming_lost_ranks
@@ -37,7 +31,7 @@ from seq2seq.training.state import (
     progress,
 )
 from seq2seq.training.step import ComputeLoss, GradientStep, undisturbed
-from seq2seq.training.step_log import StepLog
+from seq2seq.training.step_log import StepLog, Stopwatch
 from seq2seq.training.weights import Weights
 
 Validate = Callable[[nn.Module], Validation]
@@ -83,24 +77,20 @@ class Trainer:
         """
         self.module, self.stream, self.config, self.runtime = module, stream, config, runtime
         self.state = RunState()
-        self._folder = Path(folder)
-        self._measure, self._judge_start, self._before_validation = measure, judge_start, before_validation
         self._validate, self._save_best, self._rehearsal = validate, save_best, rehearsal
+        self._measure, self._judge_start, self._before_validation = measure, judge_start, before_validation
         self._weights = _hold(module, config, runtime)
         self._step = GradientStep(self._weights, compute_loss, config)
         self._average = ExponentialMovingAverage(module, config.ema) if config.ema else None
-        self._monitor = Monitor(self._folder if runtime.is_main else None, config)
+        self._monitor = Monitor(folder if runtime.is_main else None, config)
         self._step_log = StepLog(config, runtime, self._monitor)
-        self._snapshots = Snapshots(
-            self._folder / "checkpoints", self._weights, self._step, self._average, stream, config, self._monitor
-        )
+        self._snapshots = Snapshots(folder, self._weights, self._step, self._average, stream, config, self._monitor)
         self._stop = StopSignal(runtime, *answers(runtime, self._whereabouts))
-        self._rate, self._saved_step, self._logged_step = 0.0, 0, 0
-        # This rank's clock. The state has the main rank's, as last agreed on, so that all ranks decide alike.
-        self._seconds = self._last_lap = 0.0
+        self._clock = Stopwatch()
+        self._saved_step = 0
 
     def run(self) -> TrainingResult:
-        """Train, or go on training, until a limit is reached or a signal asks to stop.
+        """Train, or continue to train, until a limit is reached or a signal asks to stop.
 
         Raises:
             RunError: training diverged, memory is too small, or a rank was lost.
@@ -109,7 +99,7 @@ class Trainer:
         with self._stop, naming_lost_ranks(self.runtime):
             try:
                 return self._run()
-            except KeyboardInterrupt:  # in a rehearsal or validation, which will be made again
+            except KeyboardInterrupt:  # in a rehearsal or validation, which will be repeated
                 if self.state.step != self._saved_step:
                     self._save()
                 return self._result("stopped", self._stop.requested)
@@ -118,66 +108,27 @@ class Trainer:
                 self.stream.close()
 
     def _run(self) -> TrainingResult:
-        files = self._begin()
+        latest = self._snapshots.prepare()
+        files = self._restore(latest) if latest else {}
         self._saved_step = self.state.step
-        reason = self._end_reason()
-        self._seconds, self._last_lap = self.state.seconds, time.monotonic()
-        if reason and self.state.finished:
+        if self.config.compile:
+            self.module.compile(dynamic=True)
+        if self.state.finished and self._end_reason():
+            self._clock.start(self.state.seconds)
             if self._measure_best_anew():
                 self._save()
             return self._result("already finished", self.state.finished)
-        if self.state.step:
+        if latest:
             self._monitor.say(f"continuing from step {self.state.step:,}")
         self.state.finished = None
-        self._monitor.open(self.state.step, progress(self.state, self.stream.epoch, self.config), files)
+        self._monitor.open(self.state.step, self._progress(), files)
         self._rehearse()
-        self._seconds, self._last_lap = self.state.seconds, time.monotonic()
+        self._clock.start(self.state.seconds)
         self._measure_best_anew()
-        if self._validation_due() or (self._judge_start and self.state.step == 0):
-            self._validate_now()
-            reason = self._end_reason()
-        stopping = False
-        while reason is None and not stopping:
-            stopping = self._train_step()
-            reason = self._end_reason()
-            if (reason or stopping or self._step_log.due(self.state.step)) and (problem := self._read_results()):
-                self._roll_back(problem)
-                reason = None
-                continue
-            if self.state.step % self.config.log_every == 0:
-                self._log()
-            elif reason:
-                self._log_the_end()
-            if self._validation_due():
-                self._validate_now()
-                reason = self._end_reason()
-            if reason is None and (stopping or self._checkpoint_due()):
-                self._save()
-        if reason is None:
-            return self._result("stopped", self._stop.requested)
-        return self._finish(reason)
+        reason = self._train()
+        return self._finish(reason) if reason else self._result("stopped", self._stop.requested)
 
-    def _end_reason(self) -> str | None:
-        return end_reason(self.state, self.stream.epoch, self.config)
-
-    # -- beginning ---------------------------------------------------------------------------------------------------
-
-    def _begin(self) -> dict[str, int]:
-        """Start anew, or where the newest undamaged checkpoint was; returns how long the run's files were then."""
-        if self.runtime.is_main:
-            checkpoints.prepare(self._snapshots.folder)
-            atomic.remove_leftovers(self._folder)
-        latest = self._snapshots.latest()
-        files = self._restore(latest) if latest is not None else {}
-        if self.config.compile:
-            self.module.compile(dynamic=True)
-        return files
-
-    def _restore(self, folder: Path) -> dict[str, int]:
-        """Become what was saved; returns how long the run's files were then."""
-        self.state, files = self._snapshots.restore(folder)
-        self._step_log.forget()
-        return files
+    # -- training ----------------------------------------------------------------------------------------------------
 
     def _rehearse(self) -> None:
         """Try the batches that need the most memory, so that a run fails in its first minute or not at all."""
@@ -187,116 +138,143 @@ class Trainer:
                 self._step.rehearse(batch)
         self._monitor.doing = ""
 
-    # -- steps -------------------------------------------------------------------------------------------------------
+    def _train(self) -> str | None:
+        """Make steps; returns the limit that was reached, or None where a signal asked to stop."""
+        if self._validation_due() or (self._judge_start and self.state.step == 0):
+            self._validate_now()
+        stopping = False
+        while not (reason := self._end_reason()) and not stopping:
+            stopping = self._train_step()
+            is_last = stopping or bool(self._end_reason())
+            if (is_last or self._step_log.due(self.state.step)) and (problem := self._read_results()):
+                self._roll_back(problem)
+                continue
+            if self.state.step % self.config.log_every == 0:
+                self._log()
+            if self._validation_due():
+                self._validate_now()
+            if not self._end_reason() and (stopping or self._checkpoint_due()):
+                self._save()
+        return reason
 
     def _train_step(self) -> bool:
-        """One optimiser step; whether any rank was asked to stop before it."""
+        """One optimiser step; returns whether any rank was asked to stop."""
         state = self.state
         batches = [next(self.stream) for _ in range(self.config.accumulate)]
-        state.window.seconds += self._lap()
-        # What ranks must agree on goes in one exchange: counts, the wish to stop, and the main rank's clock.
+        self._lap()
+        # What ranks must agree on goes in one exchange: counts, whether to stop, and the main rank's clock.
         targets, tokens, stopping, state.seconds = self.runtime.all_reduce([
             float(sum(batch.num_targets for batch in batches)),
             float(sum(batch.num_tokens for batch in batches)),
             float(bool(self._stop.requested)),
-            self._seconds if self.runtime.is_main else 0.0,
+            self._clock.seconds if self.runtime.is_main else 0.0,
         ])  # fmt: skip
         state.step += 1
-        share = progress(state, self.stream.epoch, self.config)
-        self._rate = state.rate_scale * learning_rate(state.step, share, self.config)
         self.module.train()
         sums = self._step.compute_gradient(batches, targets)
-        norm = self._step.update(self._rate)
+        norm = self._step.update(self._rate())
         if self._average:
             self._average.update(state.step)
         state.split_above = self._step.split_above
         self._step_log.add(state.step, *sums, norm, targets, tokens)
-        self._monitor.step(state.step, share, self.stream.epoch)
+        self._monitor.step(state.step, self._progress(), self.stream.epoch)
         return bool(stopping) or (self.runtime.world_size == 1 and bool(self._stop.requested))
 
-    def time_steps(self, most_steps: int = 20, most_seconds: float = 3.0) -> tuple[float, float]:
-        """(seconds, epochs) of a step, by training a few; nothing is written, and the trainer is of no further use."""
-        self._last_lap = time.monotonic()
-        self._train_step()  # slower than the others
-        self._read_results()
-        began, epoch = time.monotonic(), self.stream.epoch
-        while self.state.step == 1 or (self.state.step <= most_steps and self.state.seconds < most_seconds):
-            self._train_step()
-            self._read_results()
-        steps = self.state.step - 1
-        return (time.monotonic() - began) / steps, (self.stream.epoch - epoch) / steps
-
     def _read_results(self) -> str | None:
+        """Bring the figures of the latest steps into the state; returns what went wrong, in words, or None."""
         problem = self._step_log.read(self.state)
-        self.state.window.seconds += self._lap()
+        self._lap()
         return problem
 
     def _log(self) -> None:
-        epoch = self.stream.epoch
-        record = self._step_log.record(self.state, epoch, self._rate)
-        self._monitor.training(record, progress(self.state, epoch, self.config))
-        self._logged_step = self.state.step
+        self._monitor.training(self._step_log.record(self.state, self.stream.epoch, self._rate()))
 
-    def _log_the_end(self) -> None:
-        """The steps that no line was logged for; a run that goes on later logs as if it had not ended here."""
-        window = self.state.window
-        if self._rate and window.steps:
-            self._log()
-            self.state.window = window
+    def _lap(self) -> None:
+        self.state.window.seconds += self._clock.lap()
 
-    def _lap(self) -> float:
-        """Seconds since the last call, which this rank's clock of the run gains too."""
-        now = time.monotonic()
-        passed, self._last_lap = now - self._last_lap, now
-        self._seconds += passed
-        return passed
+    def _progress(self) -> float:
+        return progress(self.state, self.stream.epoch, self.config)
 
-    def _roll_back(self, problem: str) -> None:
-        """Go back to the last good checkpoint with a lower learning rate, or give up."""
+    def _rate(self) -> float:
+        return self.state.rate_scale * learning_rate(self.state.step, self._progress(), self.config)
+
+    def _end_reason(self) -> str | None:
+        return end_reason(self.state, self.stream.epoch, self.config)
+
+    def _finish(self, reason: str) -> TrainingResult:
         state = self.state
-        latest = self._snapshots.latest()
-        place = f"the last good checkpoint is {latest}" if latest else "there is no checkpoint yet"
-        if latest is None or state.rollbacks >= self.config.max_rollbacks:
-            raise RunError(
-                f"step {state.step}: {problem}, after {state.rollbacks} roll-backs; {place}; lower "
-                "training.learning_rate, raise training.warmup_steps, or look at the data"
-            )
-        self._restore(latest)
-        self.state.rollbacks = state.rollbacks + 1
-        self.state.rate_scale = state.rate_scale * ROLLBACK_FACTOR
-        self.state.seconds, self.state.bad_steps, self.state.bad_in_a_row = state.seconds, state.bad_steps, 0
-        self._monitor.event({"step": self.state.step, "rollback": self.state.rollbacks, "from_step": state.step})
-        self._monitor.say(
-            f"step {state.step:,}: {problem}; back to step {self.state.step:,} with the learning rate times "
-            f"{self.state.rate_scale:g} (roll-back {self.state.rollbacks} of {self.config.max_rollbacks})",
-            logging.WARNING,
-        )
+        if state.validated_step != state.step:
+            self._validate_now()
+        if self.config.average != "none":
+            self._validate_mean()
+        if state.window.steps:
+            window = state.window
+            self._log()
+            state.window = window  # a run that continues later logs as if it had not ended here
+        state.finished = reason
+        self._save()
+        return self._result("finished", reason)
+
+    def _result(self, status: str, reason: str) -> TrainingResult:
+        state = self.state
+        return TrainingResult(status, reason, state.step, state.best_step, state.best_value, state.metric)
 
     # -- validation --------------------------------------------------------------------------------------------------
 
-    def _validate_now(self, averaged: int = 0, anew: bool = False) -> None:
-        """Measure the weights that users would get, and keep them as `best/` when they are better than any before.
+    def _validation_due(self) -> bool:
+        step = self.state.step
+        return 0 < step != self.state.validated_step and step % self.config.validate_every == 0
 
-        `averaged` is the number of checkpoints that the weights are the mean of, at the end of a run; where they are
-        those of the best model, measured `anew`, they stay the best.
+    def _validate_now(self) -> None:
+        """Validate the weights that users would get: the moving average, or the trained ones."""
+        with self._average.applied() if self._average else contextlib.nullcontext():
+            self._judge()
+
+    def _validate_mean(self) -> None:
+        """Validate the mean of the last or best checkpoints."""
+        mean, count = self._snapshots.mean(self.state)
+        if count > 1:
+            with self._weights.replaced(mean):
+                self._judge(averaged=count)
+
+    def _measure_best_anew(self) -> bool:
+        """Validate the best model again where it was measured in another way: values can be compared only then.
+
+        If its weights cannot be read, the next validation is the first that counts.
         """
-        state = self.state
+        if self.state.best_step is None or self.state.measure == self._measure:
+            return False
+        if best := self._snapshots.best():
+            with self._weights.replaced(best):
+                self._judge(anew=True)
+        else:
+            self._monitor.say("search or evaluation changed: earlier validations do not count")
+            self.state.forget_validations()
+        return True
+
+    def _judge(self, averaged: int = 0, anew: bool = False) -> None:
+        """Validate the weights in the module, and keep them as `best/` if they are better than any before.
+
+        They are those of this step, the mean of `averaged` checkpoints, or those of the best model, measured `anew`.
+        """
+        state, before = self.state, self.state.best_value
         self._monitor.doing = "validating"
         if self.runtime.is_main:
             self._before_validation()
-        state.window.seconds += self._lap()
-        began = self._seconds
-        with self._averaged(), undisturbed(self.module):
+        self._lap()
+        began = self._clock.seconds
+        with undisturbed(self.module):
             with self._weights.unsharded(), self._stop.interrupting():
                 found = self._validate(self.module)
             metrics = self.runtime.gather(dict(found.metrics))[0]
             metric = choose_metric(self.config.best_metric, metrics)
             if METRIC_KEYS[metric] not in metrics:
                 raise RunError(f"training.best_metric: {metric} was not measured; choose one of {', '.join(metrics)}")
-            value, before = metrics[METRIC_KEYS[metric]], state.best_value
+            value = metrics[METRIC_KEYS[metric]]
             if anew:
-                state.note_best_anew(metric, value)
-            better = anew or state.note_validation(metric, value, recorded=not averaged and state.step > 0)
+                better = state.note_best_anew(metric, value)
+            else:
+                better = state.note_validation(metric, value, recorded=not averaged and state.step > 0)
             state.measure = self._measure
             if better:
                 best = self._weights.gather(self._weights.tensors())
@@ -307,66 +285,9 @@ class Trainer:
         else:
             note = {"averaged": averaged} if averaged else {}
             self._monitor.validation({"step": state.step, **note, **metrics}, found.samples, better)
-        self._lap()
-        state.seconds, state.validation_seconds = self.runtime.gather((self._seconds, self._seconds - began))[0]
-
-    def _validation_due(self) -> bool:
-        step = self.state.step
-        return 0 < step != self.state.validated_step and step % self.config.validate_every == 0
-
-    def _averaged(self) -> contextlib.AbstractContextManager:
-        return self._average.applied() if self._average else contextlib.nullcontext()
-
-    def _finish(self, reason: str) -> TrainingResult:
-        if self._logged_step != self.state.step:  # it ended at its last validation
-            self._log_the_end()
-        if self.state.validated_step != self.state.step:
-            self._validate_now()
-        if self.config.average != "none":
-            self._try_average()
-        self.state.finished = reason
-        self._save()
-        return self._result("finished", reason)
-
-    def _try_average(self) -> None:
-        """Validate the mean of the last or best checkpoints; it becomes `best/` when it is better."""
-        with self._averaged():
-            own = {name: tensor.clone() for name, tensor in self._weights.tensors().items()}
-        states = self._snapshots.states_to_average(self.state, own)
-        if len(states) < 2:
-            return
-        with self._holding(average(states)):
-            self._validate_now(averaged=len(states))
-
-    def _measure_best_anew(self) -> bool:
-        """Validate the best model in the way that counts now, where that is another than before.
-
-        Values of different measures cannot be compared. Where the weights of the best model cannot be read, the next
-        validation is the first that counts.
-        """
-        if self.state.best_step is None or self.state.measure == self._measure:
-            return False
-        try:
-            best = read_tensors(self._folder / "best" / WEIGHTS)
-        except DamagedFile:
-            best = {}
-        if best:
-            with self._holding(best):
-                self._validate_now(anew=True)
-        else:
-            self._monitor.say("search or evaluation changed: what was measured before is forgotten")
-            self.state.forget_validations()
-        return True
-
-    @contextlib.contextmanager
-    def _holding(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
-        """The module holds other weights inside, and no moving average takes their place."""
-        average, self._average = self._average, None
-        try:
-            with self._weights.replaced(tensors):
-                yield
-        finally:
-            self._average = average
+        self._clock.lap()  # not counted as time of steps
+        seconds = self._clock.seconds
+        state.seconds, state.validation_seconds = self.runtime.gather((seconds, seconds - began))[0]
 
     # -- checkpoints -------------------------------------------------------------------------------------------------
 
@@ -377,16 +298,52 @@ class Trainer:
 
     def _save(self) -> None:
         self._monitor.doing, self._saved_step = "saving", self.state.step
-        self.state.window.seconds += self._lap()
-        self._snapshots.save(self.state, self._seconds)
+        self._lap()
+        self._snapshots.save(self.state, self._clock.seconds)
+
+    def _restore(self, folder: Path) -> dict[str, int]:
+        """Become what was saved; returns how long the run's files were then."""
+        self.state, files = self._snapshots.restore(folder)
+        self._step_log.forget()
+        return files
+
+    def _roll_back(self, problem: str) -> None:
+        """Restore the last good checkpoint and lower the learning rate, or give up."""
+        failed, latest = self.state, self._snapshots.latest()
+        if latest is None or failed.rollbacks >= self.config.max_rollbacks:
+            last = f"the last good checkpoint is {latest}" if latest else "there is no checkpoint yet"
+            raise RunError(
+                f"step {failed.step}: {problem}, after {failed.rollbacks} roll-backs; {last}; lower "
+                "training.learning_rate, raise training.warmup_steps, or look at the data"
+            )
+        self._restore(latest)
+        state = self.state
+        state.rollbacks, state.rate_scale = failed.rollbacks + 1, failed.rate_scale * ROLLBACK_FACTOR
+        state.seconds, state.bad_steps, state.bad_in_a_row = failed.seconds, failed.bad_steps, 0
+        self._monitor.event({"step": state.step, "rollback": state.rollbacks, "from_step": failed.step})
+        self._monitor.say(
+            f"step {failed.step:,}: {problem}; back to step {state.step:,} with the learning rate times "
+            f"{state.rate_scale:g} (roll-back {state.rollbacks} of {self.config.max_rollbacks})",
+            logging.WARNING,
+        )
+
+    # -- for others --------------------------------------------------------------------------------------------------
+
+    def time_steps(self, most_steps: int = 20, most_seconds: float = 3.0) -> tuple[float, float]:
+        """(seconds, epochs) of a step, by training a few; writes nothing, and the trainer cannot be used afterwards."""
+        self._clock.start(0.0)
+        self._train_step()  # slower than the others
+        self._read_results()
+        began, epoch = self._clock.seconds, self.stream.epoch
+        while self.state.step == 1 or (self.state.step <= most_steps and self.state.seconds < most_seconds):
+            self._train_step()
+            self._read_results()
+        steps = self.state.step - 1
+        return (self._clock.seconds - began) / steps, (self.stream.epoch - epoch) / steps
 
     def _whereabouts(self) -> tuple[str, int, int | None]:
         """What is done beside steps, the step, and that of the last checkpoint: for the answer to a signal."""
         return self._monitor.doing, self.state.step, max(self._snapshots.steps(), default=None)
-
-    def _result(self, status: str, reason: str) -> TrainingResult:
-        state = self.state
-        return TrainingResult(status, reason, state.step, state.best_step, state.best_value, state.metric)
 
 
 def _hold(module: nn.Module, config: TrainingConfig, runtime: Runtime) -> Weights:
