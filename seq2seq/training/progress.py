@@ -1,6 +1,6 @@
-"""What a person sees while a run works: a line that moves every second on a terminal, a few lines in a log.
+"""Progress of a run: a line that moves every second on a terminal, or a few lines in a log; and how long it takes.
 
-The monitor shows training with it, `tasks` whatever else takes long; `s2s train` says with it how long a run will take.
+The monitor shows training with it, `tasks` other long work.
 """
 
 import contextlib
@@ -17,13 +17,13 @@ from seq2seq.config import TrainingConfig
 from seq2seq.errors import counted
 from seq2seq.training.state import RunState, limits, progress
 
-FIRST_LINE, MOST_SECONDS = 10.0, 60.0  # in a log: after so long, then twice as long each time, up to a minute
+FIRST_LINE, MOST_SECONDS = 10.0, 60.0  # in a log: the first pause, which doubles with each line, and the longest
 
 log = logging.getLogger(__name__)
 
 
 class LiveLine:
-    """Shows `text()` every second on a terminal, beside a bar of `share()`; in a log, where nothing else was told."""
+    """Shows `text()` every second on a terminal, beside a bar of `share()`, or in a log that has long been silent."""
 
     def __init__(self, text: Callable[[], str], share: Callable[[], float] | None = None):
         self._text, self._share = text, share
@@ -31,22 +31,22 @@ class LiveLine:
         if sys.stderr is not None and sys.stderr.isatty():
             layout = "{desc}" if share is None else "{percentage:3.0f}%|{bar}| {desc}"
             self._bar = tqdm(total=1.0, bar_format=layout, desc=text(), leave=False, ncols=_columns())
-        self._quiet, self._told = FIRST_LINE, time.monotonic()
+        self._pause, self._logged_at = FIRST_LINE, time.monotonic()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._move, daemon=True, name="s2s-progress")
         self._thread.start()
 
     @property
     def is_on_terminal(self) -> bool:
-        """Whether it is drawn, rather than logged."""
+        """Whether it is drawn rather than logged."""
         return self._bar is not None
 
-    def told(self) -> None:
-        """Something was logged: the log needs no line of ours for a while."""
-        self._told = time.monotonic()
+    def postpone(self) -> None:
+        """Something else was logged: the next line may come later."""
+        self._logged_at = time.monotonic()
 
     def close(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         self._closed.set()
         self._thread.join()
         if self._bar is not None:
@@ -57,15 +57,15 @@ class LiveLine:
             if self._bar is not None:
                 self._bar.n, self._bar.ncols = self._share() if self._share else 0.0, _columns()
                 self._bar.set_description_str(self._text(), refresh=True)
-            elif time.monotonic() - self._told >= self._quiet:
-                self._quiet = min(2 * self._quiet, MOST_SECONDS)
-                self.told()
+            elif time.monotonic() - self._logged_at >= self._pause:
+                self._pause = min(2 * self._pause, MOST_SECONDS)
+                self.postpone()
                 log.info("%s", self._text())
 
 
 @contextlib.contextmanager
 def waiting_for(what: str, shown: bool = True) -> Iterator[None]:
-    """Show inside that `what` is going on, and for how long."""
+    """Show inside that `what` is being done, and for how long."""
     began = time.monotonic()
     line = LiveLine(lambda: f"{what} [{clock(time.monotonic() - began)}]") if shown else None
     try:
@@ -76,13 +76,13 @@ def waiting_for(what: str, shown: bool = True) -> Iterator[None]:
 
 
 def clear_bars() -> None:
-    """Take every progress bar of this process from the terminal, before it ends in the middle of something."""
+    """Remove every progress bar of this process from the terminal, before it ends in the middle of its work."""
     for bar in list(getattr(tqdm, "_instances", ())):
         bar.close()
 
 
 def _columns() -> int:
-    """What a line may fill: a ^C that the terminal writes behind it must not begin a second one."""
+    """Width of the line: a ^C that the terminal writes after it must not begin a second one."""
     with contextlib.suppress(OSError):
         return max(20, os.get_terminal_size(sys.stderr.fileno()).columns - 3)
     return 77
@@ -94,7 +94,7 @@ def clock(seconds: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """In words, no more exact than an estimate is: 90 seconds, 45 minutes, 4 hours 30 minutes, 2 days 3 hours."""
+    """Rounded as an estimate should be: 90 seconds, 45 minutes, 4 hours 30 minutes, 2 days 3 hours."""
     minutes = round(seconds / 60)
     if seconds < 120:
         return counted(max(1, round(seconds)), "second")
@@ -106,7 +106,7 @@ def duration(seconds: float) -> str:
 
 
 def estimate(config: TrainingConfig, seconds_per_step: float, epochs_per_step: float, done: float = 0.0) -> str:
-    """How long training takes, in words, when `done` of it lies behind."""
+    """How long training takes, in words, where the share `done` of it is over."""
     share = progress(RunState(step=1, seconds=seconds_per_step), epochs_per_step, config)
     steps = (1 - done) / share
     time_needed = duration(steps * seconds_per_step)

@@ -75,6 +75,11 @@ class Window:
     grad_norm: float = 0.0
     seconds: float = 0.0
 
+    def add(self, other: "Window") -> None:
+        """Add the sums of other steps."""
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
 
 @dataclass
 class RunState:

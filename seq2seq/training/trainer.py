@@ -146,7 +146,7 @@ class Trainer:
         while not (reason := self._end_reason()) and not stopping:
             stopping = self._train_step()
             is_last = stopping or bool(self._end_reason())
-            if (is_last or self._step_log.due(self.state.step)) and (problem := self._read_results()):
+            if (is_last or self._step_log.due(self.state)) and (problem := self._read_results()):
                 self._roll_back(problem)
                 continue
             if self.state.step % self.config.log_every == 0:
@@ -281,7 +281,11 @@ class Trainer:
                 if self.runtime.is_main:
                     self._save_best(best, {"step": state.best_step, **metrics})
         if anew:
-            self._monitor.measured_anew(state.step, state.best_step, metric, value, before)
+            self._monitor.event({"step": state.step, "measured_anew": state.best_step, "was": before, "now": value})
+            self._monitor.say(
+                f"search or evaluation changed: measured as it is now, the best model (step {state.best_step:,}) has "
+                f"{metric} {value:.4g}; earlier validations do not count"
+            )
         else:
             note = {"averaged": averaged} if averaged else {}
             self._monitor.validation({"step": state.step, **note, **metrics}, found.samples, better)
