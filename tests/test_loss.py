@@ -28,9 +28,9 @@ def test_loss_and_gradients_are_those_of_torch(monkeypatch, smoothing, bias, row
     assert actual.count == rows
     assert actual.correct == (logits.argmax(1) == targets).sum()
     ours = gradients(actual.total / 7, (hidden, weight, bias))
-    theirs = gradients(expected / 7, (hidden, weight, bias))
-    for mine, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-4)
+    torchs = gradients(expected / 7, (hidden, weight, bias))
+    for one, other in zip(ours, torchs, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
 
 
 def test_gradient_is_the_slope_of_the_loss():
@@ -96,10 +96,17 @@ def test_bfloat16_products_keep_a_float32_loss():
 
 
 def test_no_gradient_is_computed_where_none_is_asked_for(monkeypatch):
-    monkeypatch.setattr(loss, "_add_product", lambda *_: pytest.fail("a weight gradient was computed"))
+    monkeypatch.setattr(torch.Tensor, "scatter_add_", lambda *_: pytest.fail("a gradient was computed"))
     hidden, weight, bias, targets = parts()
     with torch.no_grad():
         label_smoothed_cross_entropy(hidden, weight, bias, targets, 0.1)
+
+
+def test_a_second_order_gradient_is_refused_rather_than_wrong():
+    source, weight, bias, targets = parts()
+    total = label_smoothed_cross_entropy(torch.tanh(source), weight, bias, targets, 0.1).total
+    with pytest.raises(RuntimeError, match="no second-order gradient"):
+        torch.autograd.grad(total, source, create_graph=True)
 
 
 def test_going_back_twice_is_refused_rather_than_wrong():

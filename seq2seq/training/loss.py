@@ -1,7 +1,7 @@
 """Losses as sums, never means: the trainer divides once, by the number of targets of all ranks and micro-batches.
 
-`translation_loss` and `classification_loss` are what `tasks` hands to the trainer; `label_smoothed_cross_entropy`
-computes the output layer and its loss together, a block of rows at a time.
+`tasks` gives `translation_loss` and `classification_loss` to the trainer. `label_smoothed_cross_entropy` computes the
+output layer and its loss together, a block of rows at a time.
 
 Shapes: B sentences, T target length, D d_model, V vocabulary, N real target tokens, C labels.
 """
@@ -14,8 +14,8 @@ from torch.nn import functional
 
 from seq2seq.data.collate import ClassificationBatch, TranslationBatch
 
-# Rows of logits held at a time, on a CPU as many as make so many logits: fewer make slow products, all together
-# would fill memory.
+# Rows of a block. Fewer make slow products, and the logits of all rows would fill memory. On a CPU as many rows as have
+# CPU_LOGITS logits, but at least CPU_ROWS.
 CPU_ROWS, CPU_LOGITS, GPU_ROWS = 256, 2**23, 8192
 
 
@@ -28,14 +28,15 @@ class LossSum:
     count: int
     """Targets summed over."""
     correct: Tensor
-    """Targets that got the highest score."""
+    """Targets with the highest score."""
 
 
 def translation_loss(model: nn.Module, batch: TranslationBatch, smoothing: float) -> LossSum:
     """Teacher-forced label-smoothed cross entropy of a batch."""
     hidden = model(batch.source_ids, batch.source_mask, batch.target_input)  # (B, T, D)
-    real = _positions(batch.target_mask, batch.num_targets)  # (N,)
-    hidden = hidden.flatten(0, 1).index_select(0, real)  # (N, D): padding costs no output layer
+    # the size is given, so that a GPU need not be waited for to learn it
+    real = torch.nonzero_static(batch.target_mask.flatten(), size=batch.num_targets).squeeze(1)  # (N,)
+    hidden = hidden.flatten(0, 1).index_select(0, real)  # (N, D), without padding
     targets = batch.target_output.flatten().index_select(0, real)  # (N,)
     return label_smoothed_cross_entropy(hidden, model.output.weight, model.output.bias, targets, smoothing)
 
@@ -53,7 +54,7 @@ def label_smoothed_cross_entropy(
     """Cross entropy of softmax(hidden weight^T + bias) against smoothed targets (Szegedy et al. 2016, section 7).
 
     A target distribution gives 1 - smoothing + smoothing / V to the target and smoothing / V to every other id. The
-    softmax and the sum are float32 whatever the products are computed in.
+    softmax and the sum are float32 under autocast too. The gradient can be taken once, and has no gradient of its own.
 
     Args:
         hidden: (N, D).
@@ -63,7 +64,10 @@ def label_smoothed_cross_entropy(
         smoothing: share of probability that is spread evenly, in [0, 1).
 
     Returns:
-        The sum over the N targets, and how many of them scored highest.
+        The sum over the N targets, and how many of them have the highest score.
+
+    Raises:
+        RuntimeError: in the backward pass, at a second one or with `create_graph=True`.
     """
     dtype = torch.get_autocast_dtype(hidden.device.type) if torch.is_autocast_enabled(hidden.device.type) else None
     with_gradient = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
@@ -73,17 +77,12 @@ def label_smoothed_cross_entropy(
     return LossSum(total, targets.numel(), correct)
 
 
-def _positions(mask: Tensor, count: int) -> Tensor:
-    # the count is known, so a GPU need not be waited for to learn the size of the result
-    return torch.nonzero_static(mask.flatten(), size=count).squeeze(1)
-
-
 class _LinearCrossEntropy(torch.autograd.Function):
     """Output layer and loss together.
 
-    All logits would be N x V numbers, several times over. Here a block of rows is turned into its loss and its part of
-    both gradients at once, so backward has nothing left to do but scale. The smoothing term needs no pass over the
-    vocabulary: the mean logit of a row is its product with the mean of the weights.
+    All logits would be N x V numbers, several times over. The forward pass turns a block of rows into its loss and its
+    part of the gradients; the backward pass only scales them. The smoothing term needs no pass over the vocabulary: the
+    mean logit of a row is its product with the mean row of the weights.
     """
 
     @staticmethod
@@ -95,8 +94,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, total_gradient, _):
-        if ctx.gradients is None:
-            raise RuntimeError("the gradients of this loss were given away; compute the loss again to go back twice")
+        if ctx.gradients is None or torch.is_grad_enabled():  # the latter is create_graph=True
+            raise RuntimeError("this loss has one backward pass and no second-order gradient; compute the loss again")
         gradients, ctx.gradients = ctx.gradients, None  # scaled in place: as large as the output layer
         return *(None if each is None else each.mul_(total_gradient) for each in gradients), None, None, None, None
 
@@ -120,7 +119,7 @@ def _blocks(hidden, weight, bias, targets, smoothing, dtype, with_gradient):
         highest = logits.amax(dim=1, keepdim=True)
         reached = logits.gather(1, target)
         probabilities = logits.softmax(dim=1)
-        # softmax has found the normaliser already; its largest probability gives it back without another exp
+        # the largest probability of the softmax gives the normaliser without another pass of exp
         log_normalizer = highest - probabilities.amax(dim=1, keepdim=True).log()
         mean_logit = block.float() @ mean_row + mean_bias
         total += (log_normalizer - (1 - smoothing) * reached).sum() - smoothing * mean_logit.sum()
@@ -132,17 +131,12 @@ def _blocks(hidden, weight, bias, targets, smoothing, dtype, with_gradient):
             bias_gradient += probabilities.sum(dim=0) - smoothing * len(block) / len(bias)
         probabilities = probabilities.to(dtype)
         torch.mm(probabilities, matrix, out=hidden_gradient[start : start + rows])
-        _add_product(weight_gradient, probabilities, block)
+        if dtype == torch.float32:
+            weight_gradient.addmm_(probabilities.t(), block)
+        else:  # summed in float32
+            weight_gradient += torch.mm(probabilities.t(), block)
     if with_gradient:
         hidden_gradient -= (smoothing * mean_row).to(dtype)
         weight_gradient -= states.sum(dim=0, dtype=torch.float32) * (smoothing / len(weight))
         hidden_gradient, weight_gradient = hidden_gradient.to(hidden.dtype), weight_gradient.to(weight.dtype)
     return total, correct, (hidden_gradient, weight_gradient, bias_gradient)
-
-
-def _add_product(total: Tensor, probabilities: Tensor, block: Tensor) -> None:
-    """total += probabilities^T block, summed in float32."""
-    if probabilities.dtype == torch.float32:
-        total.addmm_(probabilities.t(), block)
-    else:
-        total += torch.mm(probabilities.t(), block)

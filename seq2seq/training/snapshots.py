@@ -11,6 +11,7 @@ from torch import Tensor
 
 from seq2seq import atomic
 from seq2seq.config import TrainingConfig
+from seq2seq.data.stream import BatchStream
 from seq2seq.errors import CheckpointError, counted
 from seq2seq.files import DamagedFile
 from seq2seq.runtime import random_state, restore_random_state
@@ -19,7 +20,7 @@ from seq2seq.store.model_folder import BEST, WEIGHTS
 from seq2seq.tensors import average, read_tensors
 from seq2seq.training.monitor import Monitor
 from seq2seq.training.optim import ExponentialMovingAverage, load_optimizer_tensors, optimizer_tensors
-from seq2seq.training.state import RunState, Stream
+from seq2seq.training.state import RunState
 from seq2seq.training.step import GradientStep
 from seq2seq.training.weights import Weights
 
@@ -33,7 +34,7 @@ class Snapshots:
         weights: Weights,
         step: GradientStep,
         average: ExponentialMovingAverage | None,
-        stream: Stream,
+        stream: BatchStream,
         config: TrainingConfig,
         monitor: Monitor,
     ):

@@ -1,26 +1,25 @@
-"""What the trainer remembers between steps and in checkpoints, and the pure rules that read it.
+"""What the trainer remembers between steps and in checkpoints, and the pure functions that read it.
 
-`RunState` is the JSON side of a checkpoint. When a run ends, what counts as better and when it has diverged are
+`RunState` is the JSON part of a checkpoint. When a run ends, which model is best and when training has diverged are
 functions of it and of the training section.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from seq2seq.config import TrainingConfig
-from seq2seq.errors import counted
+from seq2seq.errors import RunError, counted
 
 DEFAULT_STEPS = 20_000
-# Validation keys by the names that training.best_metric has for them; auto takes the first that was measured.
-METRIC_KEYS = {"loss": "valid_loss", "bleu": "bleu", "chrf": "chrf", "accuracy": "accuracy", "f1": "f1"}
-AUTO_ORDER = ("bleu", "accuracy", "chrf", "f1", "loss")
+# The values of training.best_metric but `auto`, which is the first of them that was measured; their validation keys.
+METRIC_KEYS = {"bleu": "bleu", "accuracy": "accuracy", "chrf": "chrf", "f1": "f1", "loss": "valid_loss"}
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One validation sentence and what the model makes of it."""
+    """One validation sentence and the model's output for it."""
 
     source: str
     reference: str
@@ -29,7 +28,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Validation:
-    """What a validation found: `valid_loss`, `bleu`, ... and the sentences that samples.txt follows."""
+    """What a validation found: `valid_loss`, `bleu`, ... and the sentences for samples.txt."""
 
     metrics: Mapping[str, float]
     samples: Sequence[Sample] = ()
@@ -40,27 +39,13 @@ class TrainingResult:
     """How a call of the trainer ended."""
 
     status: str
-    """`finished`, `stopped` (by a signal; it can go on), or `already finished` (nothing was trained)."""
+    """`finished`, `stopped` (by a signal; it can be continued), or `already finished` (nothing was trained)."""
     reason: str
     """Which limit was reached, or the name of the signal."""
     step: int
     best_step: int | None
     best_value: float | None
     metric: str | None
-
-
-class Stream(Protocol):
-    """Batches without end whose place can be saved; `epoch` counts epochs consumed, with a fraction."""
-
-    epoch: float
-
-    def __next__(self) -> Any: ...
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state: dict[str, Any]) -> None: ...
-
-    def close(self) -> None: ...
 
 
 @dataclass
@@ -83,13 +68,13 @@ class Window:
 
 @dataclass
 class RunState:
-    """Where a run is. All of it is in every checkpoint."""
+    """How far a run is. All of it is in every checkpoint."""
 
     step: int = 0
     seconds: float = 0.0
     """Time trained, validation included, over all starts."""
     validation_seconds: float = 0.0
-    """How long the last validation took: kept free at the end of a run that is limited in minutes."""
+    """How long the last validation took: reserved at the end of a run that is limited in minutes."""
     metric: str | None = None
     measure: str | None = None
     """How the values below were measured."""
@@ -98,8 +83,7 @@ class RunState:
     validations: list[tuple[int, float]] = field(default_factory=list)
     """(step, value of the best metric) of every validation."""
     validated_step: int | None = None
-    not_better: int = 0
-    """Validations since the best one."""
+    validations_since_best: int = 0
     bad_in_a_row: int = 0
     bad_steps: int = 0
     rollbacks: int = 0
@@ -122,6 +106,8 @@ class RunState:
         """What `to_json` gave."""
         plain = {**values, "window": Window(**values["window"])}
         plain["validations"] = [(step, value) for step, value in values["validations"]]
+        if "not_better" in plain:  # its name in earlier versions
+            plain["validations_since_best"] = plain.pop("not_better")
         return cls(**plain)
 
     def note_loss(self, loss: float) -> None:
@@ -134,30 +120,30 @@ class RunState:
             self.lowest_loss = min(self.smooth_loss, lowest)
 
     def note_validation(self, metric: str, value: float, recorded: bool = True) -> bool:
-        """Record a validation at this step; whether it is the best so far.
+        """Record a validation at this step; returns whether it is the best so far.
 
         One that is not `recorded` (of averaged or initial weights, which no checkpoint has) can be the best and
-        nothing else.
+        nothing else. A value that is not finite is best only where there is no other.
         """
         self.validated_step = self.step
-        value = value if math.isfinite(value) else (math.inf if lower_is_better(metric) else -math.inf)
-        if metric != self.metric:  # another metric was chosen since: earlier values say nothing about this one
+        if metric != self.metric:  # another metric was chosen since: earlier values cannot be compared
             self.forget_validations()
             self.metric = metric
-        better = self.best_value is None or is_better(metric, value, self.best_value)
-        if math.isfinite(value) and recorded:
+        is_finite = math.isfinite(value)
+        better = self.best_value is None or (is_finite and _gain(metric) * (value - self.best_value) > 0)
+        if is_finite and recorded:
             self.validations = [entry for entry in self.validations if entry[0] != self.step] + [(self.step, value)]
         if better:
-            self.best_value, self.best_step, self.not_better = (value if math.isfinite(value) else None), self.step, 0
+            self.best_value, self.best_step, self.validations_since_best = value if is_finite else None, self.step, 0
         elif recorded:
-            self.not_better += 1
+            self.validations_since_best += 1
         return better
 
     def forget_validations(self) -> None:
         """Let the next validation be the best; a finished run keeps the count that may have ended it."""
         self.metric, self.best_value, self.best_step, self.validations = None, None, None, []
         if self.finished is None:
-            self.not_better = 0
+            self.validations_since_best = 0
 
     def note_best_anew(self, metric: str, value: float) -> bool:
         """Record the value that the best model has in another measure, and forget those of the other models."""
@@ -170,32 +156,32 @@ class RunState:
 
     def best_steps(self, count: int | None = None) -> list[int]:
         """The `count` best validated steps, or all; best first, the earlier of equals first."""
-        sign = 1 if lower_is_better(self.metric or "loss") else -1
-        return [step for step, _ in sorted(self.validations, key=lambda entry: (sign * entry[1], entry[0]))[:count]]
+        gain = _gain(self.metric or "loss")
+        return [step for step, _ in sorted(self.validations, key=lambda entry: (-gain * entry[1], entry[0]))[:count]]
 
 
 def has_diverged(state: RunState) -> bool:
-    """Whether the smoothed loss has left the lowest it had by more than chance and hard batches explain."""
+    """Whether the smoothed loss has risen from its lowest by more than chance and hard batches explain."""
     if state.lowest_loss is None or state.smooth_loss is None:
         return False
     return state.smooth_loss > 1.5 * state.lowest_loss + 0.5
 
 
-def choose_metric(wanted: str, metrics: Mapping[str, float]) -> str:
-    """The name of the metric that decides which model is best."""
-    if wanted != "auto":
-        return wanted
-    return next((name for name in AUTO_ORDER if METRIC_KEYS[name] in metrics), "loss")
+def deciding_metric(wanted: str, metrics: Mapping[str, float]) -> tuple[str, float]:
+    """The name and value of the metric that decides which model is best; `wanted` is `training.best_metric`.
+
+    Raises:
+        RunError: it was not measured.
+    """
+    name = next(name for name, key in METRIC_KEYS.items() if key in metrics) if wanted == "auto" else wanted
+    if METRIC_KEYS[name] not in metrics:
+        raise RunError(f"training.best_metric: {name} was not measured; choose one of {', '.join(metrics)}")
+    return name, metrics[METRIC_KEYS[name]]
 
 
-def lower_is_better(metric: str) -> bool:
-    """Of the metrics, losses alone are better when lower."""
-    return metric == "loss"
-
-
-def is_better(metric: str, value: float, than: float) -> bool:
-    """Whether `value` is better; an equal one is not."""
-    return value < than if lower_is_better(metric) else value > than
+def _gain(metric: str) -> int:
+    """The sign of an improvement."""
+    return -1 if metric == "loss" else 1
 
 
 def limits(config: TrainingConfig) -> tuple[float, float, float]:
@@ -213,7 +199,7 @@ def progress(state: RunState, epoch: float, config: TrainingConfig) -> float:
 
 
 def end_reason(state: RunState, epoch: float, config: TrainingConfig) -> str | None:
-    """Why training ends here, or None when it goes on."""
+    """Why training ends here, or None when it continues."""
     steps, epochs, seconds = limits(config)
     if state.step >= steps:
         return f"max_steps {steps:,.0f} reached"
@@ -221,6 +207,6 @@ def end_reason(state: RunState, epoch: float, config: TrainingConfig) -> str | N
         return f"max_epochs {epochs:g} reached"
     if state.seconds >= seconds - state.validation_seconds:
         return f"max_minutes {seconds / 60:g} reached"
-    if config.patience and state.not_better >= config.patience:
+    if config.patience and state.validations_since_best >= config.patience:
         return f"no better {state.metric} in {counted(config.patience, 'validation')}"
     return None

@@ -13,6 +13,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from seq2seq.config import TrainingConfig
+from seq2seq.data.stream import BatchStream
 from seq2seq.errors import RunError
 from seq2seq.runtime import Runtime
 from seq2seq.training.monitor import Monitor
@@ -21,12 +22,10 @@ from seq2seq.training.ranks import naming_lost_ranks
 from seq2seq.training.signals import StopSignal, answers
 from seq2seq.training.snapshots import Snapshots
 from seq2seq.training.state import (
-    METRIC_KEYS,
     RunState,
-    Stream,
     TrainingResult,
     Validation,
-    choose_metric,
+    deciding_metric,
     end_reason,
     progress,
 )
@@ -46,7 +45,7 @@ class Trainer:
     def __init__(
         self,
         module: nn.Module,
-        stream: Stream,
+        stream: BatchStream,
         compute_loss: ComputeLoss,
         validate: Validate,
         save_best: SaveBest,
@@ -267,10 +266,7 @@ class Trainer:
             with self._weights.unsharded(), self._stop.interrupting():
                 found = self._validate(self.module)
             metrics = self.runtime.gather(dict(found.metrics))[0]
-            metric = choose_metric(self.config.best_metric, metrics)
-            if METRIC_KEYS[metric] not in metrics:
-                raise RunError(f"training.best_metric: {metric} was not measured; choose one of {', '.join(metrics)}")
-            value = metrics[METRIC_KEYS[metric]]
+            metric, value = deciding_metric(self.config.best_metric, metrics)
             if anew:
                 better = state.note_best_anew(metric, value)
             else:
