@@ -1,7 +1,7 @@
 """Muon: an optimiser that turns the momentum of each hidden matrix into the nearest orthogonal matrix.
 
-`optim.build_optimizer` makes it. All that is not a hidden matrix (embeddings, output layer, norms, biases) is left to
-fused AdamW, which shares this optimiser's groups and state, so that the rest of training sees one optimiser.
+`optim.build_optimizer` makes it. Other weights (embeddings, output layer, norms, biases) are left to fused AdamW, which
+shares this optimiser's groups and state, so that the rest of training sees one optimiser.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,16 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-# Lower than the usual 0.95, which learns more slowly in the first hundreds of steps (on Multi30k).
+# Lower than the usual 0.95, which learns more slowly in the first few hundred steps (on Multi30k).
 MOMENTUM = 0.9
 # Of an update's root mean square, so that one learning rate suits these matrices and AdamW's weights (Liu et al. 2025,
 # "Muon is scalable for LLM training", section 2.2).
 UPDATE_RMS = 0.2
-# A polynomial a x + b x^3 + c x^5 for each step of the iteration, each the closest to 1 on what the one before leaves
-# of [0.01, 1] (Amsel et al. 2025, "The Polar Express", section 3). Three leave the singular values from a hundredth of
-# the norm up between 0.73 and 1.27.
+# A polynomial a x + b x^3 + c x^5 for each step of the iteration, the closest to 1 on the image of [0.01, 1] under those
+# before it (Amsel et al. 2025, "The Polar Express", section 3). Three bring singular values of at least a hundredth of
+# the norm to between 0.73 and 1.27.
 POLYNOMIALS = ((8.0934, -23.6204, 17.4462), (3.6366, -2.7219, 0.5365), (2.6613, -1.9772, 0.4526))
-
 # From this ratio of the longer side to the shorter, the iteration is faster on the product of the matrix with itself.
 LONG = 2
 
@@ -27,7 +26,7 @@ LONG = 2
 class Muon(torch.optim.Optimizer):
     """Jordan et al. 2024, "Muon: an optimizer for hidden layers in neural networks"."""
 
-    _step_supports_amp_scaling = True  # as fused AdamW: `found_inf` decides on the device whether a step counts
+    _step_supports_amp_scaling = True  # as fused AdamW: `found_inf` skips a step on the device
 
     def __init__(
         self,
@@ -39,11 +38,11 @@ class Muon(torch.optim.Optimizer):
         """Join `adamw`, which owns all other weights, in one optimiser.
 
         Args:
-            matrices: each hidden matrix, (out, in), and of how many matrices one above another it consists; each of
-                them is made orthogonal by itself.
+            matrices: each hidden matrix, (out, in), and of how many stacked matrices it consists; each of them is
+                made orthogonal by itself.
             adamw: its groups become this optimiser's too.
             weight_decay: decoupled, for the matrices.
-            dtype: what the iteration is computed in; bfloat16 is enough where it is fast.
+            dtype: of the iteration; bfloat16 is precise enough.
         """
         rate = adamw.defaults["lr"]
         super().__init__([{"params": list(matrices), "weight_decay": weight_decay}], {"lr": rate})
@@ -54,7 +53,7 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:
-        """Change the weights, unless `found_inf` holds a one."""
+        """Change the weights, unless `found_inf` is 1."""
         self._adamw.grad_scale, self._adamw.found_inf = getattr(self, "grad_scale", None), self.found_inf
         self._adamw.step()
         group = self.param_groups[0]
@@ -76,7 +75,7 @@ class Muon(torch.optim.Optimizer):
         raise TypeError("Muon shares its state with AdamW; restore it with load_optimizer_tensors")
 
     def _directions(self, weights: Sequence[nn.Parameter]) -> list[Tensor]:
-        """Nesterov's momentum of each gradient; a gradient that is not finite leaves the momentum as it was."""
+        """Nesterov's momentum of each gradient; where `found_inf` is 1 the momentum stays."""
         for weight in weights:
             if "momentum" not in self.state[weight]:
                 self.state[weight]["momentum"] = torch.zeros_like(weight)
@@ -98,8 +97,8 @@ def orthogonalized(
 
     Args:
         matrices: (out, in) each.
-        parts: of how many matrices one above another each consists; each is treated by itself.
-        dtype: what it is computed in.
+        parts: of how many stacked matrices each consists; each is treated by itself.
+        dtype: of the computation.
 
     Returns:
         As many matrices of the same shapes and types.
@@ -118,12 +117,12 @@ def orthogonalized(
 
 
 def _iterated(x: Tensor) -> Tensor:
-    """The singular values of each matrix of (N, R, C) are driven towards one."""
+    """Drive the singular values of each matrix of (N, R, C) towards one."""
     tall = x.shape[1] > x.shape[2]
     if tall:
         x = x.mT.contiguous()  # the products below are of the shorter side
     x = x / (torch.linalg.matrix_norm(x, keepdim=True) + 1e-20)
-    if x.shape[2] >= LONG * x.shape[1] and x.dtype == torch.float32:  # squaring is too coarse in 16 bits
+    if x.shape[2] >= LONG * x.shape[1] and x.dtype == torch.float32:  # 16 bits are too few for the square
         x = _polynomials_of(x @ x.mT) @ x
     else:
         for a, b, c in POLYNOMIALS:
@@ -133,11 +132,11 @@ def _iterated(x: Tensor) -> Tensor:
 
 
 def _polynomials_of(square: Tensor) -> Tensor:
-    """All polynomials as one factor, from x x^T (N, R, R): it commutes with them, so x is multiplied only once."""
+    """All polynomials as one factor, from x x^T (N, R, R), which commutes with them: x is multiplied only once."""
     first, *others = POLYNOMIALS
     factor = step = _polynomial_of(square, *first)
     for coefficients in others:
-        square = step @ square @ step  # of x, as this step leaves it
+        square = step @ square @ step  # of x after this step
         step = _polynomial_of(square, *coefficients)
         factor = step @ factor
     return factor

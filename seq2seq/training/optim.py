@@ -1,7 +1,7 @@
 """The optimiser: learning rate, AdamW or Muon, and a moving average of the weights.
 
-The trainer makes them from the training section. The learning rate is a pure function of how far training is, so a run
-that goes on has nothing to restore but the optimiser's moments, which are stored by the names of the weights.
+The learning rate is a pure function of step and progress, so a run that continues restores only the optimiser's moments,
+which are stored by the names of the weights.
 """
 
 import contextlib
@@ -19,8 +19,8 @@ def learning_rate(step: int, progress: float, config: TrainingConfig) -> float:
 
     It rises linearly over `warmup_steps`. Then inverse_sqrt falls with the square root of the step (Vaswani et al.
     2017, section 5.3, with the peak given); cosine (Loshchilov and Hutter 2017) and linear fall with `progress`, the
-    share of training that is done, to `final_learning_rate`. Cosine and linear are an envelope that warm-up is cut
-    into, because with a limit in minutes the share that warm-up takes is not known in advance.
+    share of training that is done, to `final_learning_rate`. Warm-up multiplies cosine and linear, rather than coming
+    before them, because with a limit in minutes its share of training is not known in advance.
     """
     warmup = min(1.0, step / config.warmup_steps) if config.warmup_steps else 1.0
     final = config.final_learning_rate
@@ -42,9 +42,8 @@ def build_optimizer(
 ) -> torch.optim.Optimizer:
     """Fused AdamW (Loshchilov and Hutter 2019), with Muon for the layers' matrices if the config asks for it.
 
-    Weight decay is for the matrices of linear layers. Norms and biases have no scale to hold down, and an embedding
-    row that is rarely seen would decay unopposed; so an output layer that shares the embedding is left alone too.
-    `dtype` is what Muon computes in.
+    Weight decay is for the matrices of linear layers. Norms and biases need none, and the row of a rare token in an
+    embedding would decay unopposed; so an output layer tied to the embedding has none either. Muon computes in `dtype`.
     """
     hidden = _hidden_matrices(module) if config.optimizer == "muon" else {}
     matrices = {layer.weight for layer in module.modules() if isinstance(layer, nn.Linear)}
@@ -69,7 +68,7 @@ def build_optimizer(
 
 
 def _hidden_matrices(module: nn.Module) -> dict[nn.Parameter, int]:
-    """The matrices of the layers that are trained, and how many each of them consists of, one above another."""
+    """The trained matrices of the layers, and of how many stacked matrices each consists."""
     return {
         layer.weight: getattr(layer, "parts", 1)
         for name, layer in module.named_modules()
@@ -88,7 +87,7 @@ def optimizer_tensors(module: nn.Module, optimizer: torch.optim.Optimizer) -> di
 
 
 def load_optimizer_tensors(module: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Put back what `optimizer_tensors` gave; a weight without moments starts anew.
+    """Restore what `optimizer_tensors` returned; a weight without moments starts anew.
 
     Raises:
         ValueError: a moment has another shape than its weight.
@@ -125,7 +124,7 @@ class ExponentialMovingAverage:
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
-        """The module holds the averages inside, and its own weights again afterwards; nothing is copied."""
+        """The module holds the averages inside, and its own weights again afterwards, without copying."""
         self._exchange()
         try:
             yield
@@ -138,7 +137,7 @@ class ExponentialMovingAverage:
 
     @torch.no_grad()
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Put back what `tensors` gave."""
+        """Restore what `tensors` returned."""
         for name, average in zip(self._names, self._averages, strict=True):
             average.copy_(tensors[name])
 

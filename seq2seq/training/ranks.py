@@ -10,14 +10,16 @@ from seq2seq.errors import RunError
 from seq2seq.runtime import Runtime
 
 SECONDS_TO_REPORT = 3.0
+# In errors of torch where another process has ended, in lower case.
+LOST = ("gloo", "nccl", "closed by peer", "reset by peer", "broken pipe", "timed out waiting")
 
 
 @contextlib.contextmanager
 def naming_lost_ranks(runtime: Runtime) -> Iterator[None]:
-    """Turn the failure of a collective call into an error that names the rank that went away, and why if it could say.
+    """Turn the failure of a collective call into an error that names the lost rank, and why it failed if it reported.
 
     Raises:
-        RunError: another rank ended; the run goes on from its last checkpoint.
+        RunError: another rank ended.
     """
     if runtime.world_size == 1:
         yield
@@ -37,7 +39,7 @@ def naming_lost_ranks(runtime: Runtime) -> Iterator[None]:
 
 
 def _who_is_lost(store: dist.Store, runtime: Runtime) -> str:
-    """In words, from what the other ranks had time to report: their own error, or that they too lost contact."""
+    """From the reports of the other ranks: their own error, or "" where they too lost contact."""
     deadline = time.monotonic() + SECONDS_TO_REPORT
     others = [rank for rank in range(runtime.world_size) if rank != runtime.rank]
     try:
@@ -54,12 +56,4 @@ def _who_is_lost(store: dist.Store, runtime: Runtime) -> str:
 def _lost_contact(error: Exception) -> bool:
     if isinstance(error, dist.DistError):
         return True
-    words = (
-        "gloo",
-        "connection closed by peer",
-        "connection reset by peer",
-        "nccl",
-        "broken pipe",
-        "timed out waiting",
-    )
-    return isinstance(error, RuntimeError) and any(word in str(error).lower() for word in words)
+    return isinstance(error, RuntimeError) and any(words in str(error).lower() for words in LOST)

@@ -1,6 +1,6 @@
-"""SIGINT and SIGTERM as a wish to stop, acknowledged at once; a second one ends the process and says what it costs.
+"""SIGINT and SIGTERM as a request to stop, answered at once; a second one ends the process and says what is lost.
 
-The trainer finishes its step, saves and returns; work that has nothing to save is left where it is.
+The trainer finishes its step, saves and returns; work that has nothing to save is abandoned.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
-from typing import Any, NoReturn
+from typing import Any
 
 from seq2seq.errors import counted
 from seq2seq.runtime import Runtime
@@ -28,33 +28,35 @@ log = logging.getLogger(__name__)
 class StopSignal:
     """Inside the context, the first signal sets `requested` to its name; a second one ends the process at once.
 
-    A thread answers both, because the main thread hears of a signal only between two operations.
+    A thread answers both, because the main thread handles a signal only between two operations.
     """
 
-    def __init__(self, runtime: Runtime, first: Callable[[str], str], second: Callable[[], str]):
+    def __init__(
+        self, runtime: Runtime, first: Callable[[str], str], second: Callable[[], str], has_to_leave: bool = False
+    ):
         """Prepare.
 
         Args:
-            runtime: the main rank speaks for all.
-            first: what to say to the first signal, whose name it gets.
-            second: what to say to a second one.
+            runtime: the main rank logs the answers.
+            first: the answer to the first signal, whose name it gets.
+            second: the answer to a second one.
+            has_to_leave: the process ends soon after the first signal, even if the main thread cannot handle it.
         """
         self.requested = ""
         self._is_main, self._is_alone = runtime.is_main, runtime.world_size == 1
         self._first, self._second = first, second
-        # torchrun passes on to its ranks a Ctrl-C that the terminal has sent to them as well
+        # torchrun forwards to its ranks a Ctrl-C that the terminal has sent to them as well
         self._same_within = 0.25 if self._is_alone else 2.0
-        self._raises = self._leaves = False
+        self._raises, self._has_to_leave = False, has_to_leave
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> "StopSignal":
-        self.requested = ""
         if threading.current_thread() is threading.main_thread():
-            ours, theirs = socket.socketpair()
-            theirs.setblocking(False)
-            self._socket, self._wakeup_before = theirs, signal.set_wakeup_fd(theirs.fileno(), warn_on_full_buffer=False)
+            wakeups, self._socket = socket.socketpair()
+            self._socket.setblocking(False)
+            self._wakeup_before = signal.set_wakeup_fd(self._socket.fileno(), warn_on_full_buffer=False)
             self._before = {number: signal.signal(number, self._note) for number in NAMES}
-            self._thread = threading.Thread(target=self._answer, args=(ours,), daemon=True, name="s2s-signals")
+            self._thread = threading.Thread(target=self._answer, args=(wakeups,), daemon=True, name="s2s-signals")
             self._thread.start()
         return self
 
@@ -65,14 +67,14 @@ class StopSignal:
             signal.signal(number, handler)
         if self._before:
             signal.set_wakeup_fd(self._wakeup_before)
-            self._socket.close()  # ends the thread, once it has answered what came
+            self._socket.close()  # ends the thread, after its last answer
             self._thread.join(timeout=1.0)
         self._before = {}
 
     @contextlib.contextmanager
     def interrupting(self) -> Iterator[None]:
-        """The first signal raises KeyboardInterrupt inside, also one that came before; not where other ranks wait."""
-        self._raises = self._is_alone or self._leaves
+        """The first signal raises KeyboardInterrupt inside, even one that came before; not where other ranks wait."""
+        self._raises = self._is_alone or self._has_to_leave
         try:
             if self._raises and self.requested:
                 raise KeyboardInterrupt
@@ -83,29 +85,24 @@ class StopSignal:
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.requested = self.requested or NAMES[number]
         if self._raises:
-            self._raises = False  # what cleans up is not interrupted
+            self._raises = False  # the cleaning up is not interrupted
             raise KeyboardInterrupt
 
     def _answer(self, wakeups: socket.socket) -> None:
         first = None
-        with wakeups:
-            while numbers := self._receive(wakeups):
+        with wakeups, contextlib.suppress(TimeoutError):
+            while numbers := wakeups.recv(64):  # the numbers of signals; none when the context is left
                 for number in NAMES.keys() & set(numbers):
                     if first is None:
                         first = time.monotonic()
                         self._say(self._first(NAMES[number]))
+                        wakeups.settimeout(SECONDS_TO_LEAVE if self._has_to_leave else None)
                     elif time.monotonic() - first > self._same_within:
                         self._say(self._second())
-                        _end()
-                if self._leaves and first is not None:
-                    wakeups.settimeout(SECONDS_TO_LEAVE)
-
-    def _receive(self, wakeups: socket.socket) -> bytes:
-        """Numbers of signals; none when the context is left."""
-        try:
-            return wakeups.recv(64)
-        except TimeoutError:
-            _end()
+                        raise TimeoutError
+            return
+        clear_bars()
+        os._exit(INTERRUPTED)
 
     def _say(self, text: str) -> None:
         if self._is_main:
@@ -114,12 +111,8 @@ class StopSignal:
 
 @contextlib.contextmanager
 def leaving_at_once(runtime: Runtime, said: str) -> Iterator[None]:
-    """For work that can be killed without loss: the first signal says so and raises KeyboardInterrupt.
-
-    Where the main thread computes on in C for seconds, the process ends without it.
-    """
-    stop = StopSignal(runtime, lambda name: f"{name}: {said}", lambda: "stopped")
-    stop._leaves = True
+    """For work that can be killed without loss: the first signal logs `said` and raises KeyboardInterrupt."""
+    stop = StopSignal(runtime, lambda name: f"{name}: {said}", lambda: "stopped", has_to_leave=True)
     with stop, stop.interrupting():
         yield
 
@@ -127,9 +120,9 @@ def leaving_at_once(runtime: Runtime, said: str) -> Iterator[None]:
 def answers(
     runtime: Runtime, whereabouts: Callable[[], tuple[str, int, int | None]]
 ) -> tuple[Callable[[str], str], Callable[[], str]]:
-    """What a trainer says to a first and to a second signal.
+    """The answers of a trainer to a first and a second signal.
 
-    `whereabouts` gives what it does beside steps, if anything, the step, and the step of the last checkpoint.
+    `whereabouts` returns what it does beside steps, if anything, the step, and the step of the last checkpoint.
     """
     task = {"saving": "saving", "validating": "finishing the validation and a step, and saving"}
     if runtime.world_size == 1:
@@ -149,8 +142,3 @@ def answers(
         return f"stopped without saving; {lost} since step {saved:,} lost; the same command continues from there"
 
     return first, second
-
-
-def _end() -> NoReturn:
-    clear_bars()
-    os._exit(INTERRUPTED)

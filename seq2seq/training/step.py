@@ -1,7 +1,7 @@
 """One optimiser step: micro-batches in, one change of the weights out.
 
-The trainer calls it. The gradient is that of the mean loss over the targets of all micro-batches and ranks, however
-they are cut, so that accumulation, ranks and memory make no difference to what is learned.
+The gradient is that of the mean loss over the targets of all micro-batches and ranks, however they are divided, so that
+accumulation, ranks and memory make no difference to what is learned.
 """
 
 import contextlib
@@ -39,7 +39,7 @@ class GradientStep:
     def compute_gradient(self, batches: Sequence[Any], num_targets: float) -> tuple[Tensor, Tensor]:
         """Leave the gradient in the weights; `num_targets` counts the targets of all ranks.
 
-        A batch that does not fit in memory is halved and the whole step computed again, as often as it takes.
+        A batch that does not fit in memory is halved and the whole step computed again, as often as necessary.
 
         Returns:
             Loss in nats and correct targets, summed over this rank's batches.
@@ -62,7 +62,7 @@ class GradientStep:
     def update(self, rate: float) -> Tensor:
         """Clip the gradient and change the weights, unless the gradient is not finite; returns its norm, unclipped.
 
-        Whether it is finite is decided on the device: the processor does not wait for a GPU.
+        Whether it is finite is decided on the device, so that the CPU does not wait for a GPU.
         """
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -75,14 +75,14 @@ class GradientStep:
             self.scaler.step(self.optimizer)
             self.scaler.update()
         else:
-            self.optimizer.found_inf = (~torch.isfinite(norm)).float()  # what a fused optimiser skips a step by
+            self.optimizer.found_inf = (~torch.isfinite(norm)).float()  # a fused optimiser then skips the step
             self.optimizer.step()
         return norm
 
     def rehearse(self, batch: Any) -> None:
-        """Compute the gradient of a batch and throw it away: what does not fit in memory shows itself here.
+        """Compute the gradient of a batch and discard it, to find out whether it fits in memory.
 
-        Random numbers go on afterwards as if nothing had been drawn.
+        The random state is restored.
         """
         before = random_state()
         parts = self._split_known(batch)
@@ -118,15 +118,11 @@ class GradientStep:
 
     def _halves(self, batch: Any) -> tuple[Any, Any]:
         size = padded_size(batch)
-        if len(batch) < 2:
+        if len(batch) < 2 or not self._weights.can_split_alone:
+            what = "a single example" if len(batch) < 2 else "a batch"
             raise RunError(
-                f"a single example of {size} tokens does not fit in the memory of {self._runtime.device}; lower "
-                "data.filters.max_length or the model's sizes"
-            )
-        if not self._weights.can_split_alone:
-            raise RunError(
-                f"a batch of {size} tokens does not fit in the memory of {self._runtime.device}; lower "
-                "training.batch_tokens"
+                f"{what} of {size} tokens does not fit in the memory of {self._runtime.device}; lower "
+                "training.batch_tokens, data.filters.max_length or the model's sizes"
             )
         self.split_above = min(self.split_above or size, size - 1)
         return batch.split()
@@ -134,7 +130,7 @@ class GradientStep:
 
 @contextlib.contextmanager
 def undisturbed(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside; what is drawn there changes nothing that training draws afterwards."""
+    """Evaluation mode inside, without gradients; the random state is restored afterwards."""
     draws = random_state()
     module.eval()
     try:
@@ -146,6 +142,6 @@ def undisturbed(module: nn.Module) -> Iterator[None]:
 
 
 def padded_size(batch: Any) -> int:
-    """Numbers in the batch, padding counted: what memory grows with."""
+    """Numbers in the batch, padding included: memory grows with it."""
     tensors = (getattr(batch, field.name) for field in dataclasses.fields(batch))
     return sum(tensor.numel() for tensor in tensors if isinstance(tensor, Tensor) and tensor.ndim >= 2)
