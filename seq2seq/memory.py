@@ -1,6 +1,6 @@
-"""What to do when memory runs out: give back what is held, and compute in smaller parts.
+"""When memory runs out: release cached memory, and compute in smaller parts.
 
-Training, validation and decoding all follow this one rule, through `in_parts` or its two halves.
+Validation and decoding use `in_parts`, training `is_out_of_memory` and `release`.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 
 
 class Splittable(Protocol):
-    """A batch that can be halved by rows."""
+    """A batch that can be divided into two halves of its rows."""
 
     def __len__(self) -> int: ...
 
@@ -20,7 +20,7 @@ class Splittable(Protocol):
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that a tensor did not fit, on a GPU or on a CPU."""
+    """Whether an error means that a tensor did not fit in memory, on a GPU or a CPU."""
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
     text = str(error)
@@ -32,13 +32,13 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def release() -> None:
-    """Give cached blocks back to the device, so that other sizes fit."""
+    """Release cached GPU memory, so that tensors of other sizes fit."""
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
 
 
 def in_parts(compute: Callable[[Any], Result], batch: Splittable) -> list[Result]:
-    """`[compute(batch)]`, or the results of its halves, and theirs, where the whole does not fit in memory.
+    """`[compute(batch)]`; where that does not fit in memory, the results of its halves, computed in the same way.
 
     Raises:
         The error of a single row that does not fit.

@@ -1,12 +1,12 @@
-"""Where a process computes: its device, number format, place among the ranks, and random state.
+"""Where a process computes: its device, precision, rank, and random state.
 
-`start` reads the machine and the environment that torchrun sets, and is the only code that knows either; everything
-above receives the `Runtime`.
+Only `start` reads the machine and the environment of torchrun; other code receives the `Runtime`.
 """
 
 import contextlib
 import ctypes
 import os
+import platform
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class Runtime:
 
     @property
     def is_main(self) -> bool:
-        """Whether this rank writes files and speaks."""
+        """Whether this rank writes files and logs."""
         return self.rank == 0
 
     def autocast(self) -> contextlib.AbstractContextManager:
@@ -47,7 +47,7 @@ class Runtime:
         """The sums of `values` over all ranks."""
         if self.world_size == 1:
             return values
-        summed = torch.tensor(values, dtype=torch.float64)  # on the processor: a GPU need not be waited for
+        summed = torch.tensor(values, dtype=torch.float64)  # on the CPU, so that a GPU need not be waited for
         dist.all_reduce(summed)
         return summed.tolist()
 
@@ -60,7 +60,7 @@ class Runtime:
         return values
 
     def barrier(self) -> None:
-        """Wait until every rank is here."""
+        """Wait for every rank."""
         if self.world_size > 1:
             dist.barrier()
 
@@ -71,7 +71,7 @@ class Runtime:
 
 
 def start(device: str = "auto", precision: str | None = "auto", threads: int | None = None) -> Runtime:
-    """Choose the device and number format and, under torchrun, join the process group.
+    """Choose device and precision and, under torchrun, join the process group.
 
     `precision` None means float32; `auto` is bfloat16 where the device multiplies it natively, else float32.
 
@@ -94,12 +94,12 @@ def start(device: str = "auto", precision: str | None = "auto", threads: int | N
 
 
 def _join(backend: str) -> None:
-    """Join the process group that torchrun's environment speaks of."""
+    """Join the process group described by torchrun's environment."""
     timeout = timedelta(minutes=30)
     store, rank, world_size = next(dist.rendezvous("env://", timeout=timeout))
     if os.environ.get("GROUP_WORLD_SIZE") == "1":
-        # torchrun keeps its store when it starts ranks again: they would find the addresses of those that died. On
-        # several machines the counts of restarts may differ; there torchrun starts a new store with
+        # torchrun keeps its store when it restarts ranks: they would find the addresses of those that died. On several
+        # machines the counts of restarts may differ; there torchrun starts a new store with
         # TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1.
         store = dist.PrefixStore(f"restart {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
     dist.init_process_group(backend, timeout=timeout, store=store, rank=rank, world_size=world_size)
@@ -113,7 +113,7 @@ def seed_everything(seed: int, rank: int = 0) -> None:
 
 
 def random_state() -> dict[str, torch.Tensor]:
-    """torch's generators, the only ones a training step draws from; data order has generators of its own."""
+    """The state of torch's generators, the only ones in a training step; data order has generators of its own."""
     state = {"cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         state["cuda"] = torch.cuda.get_rng_state()
@@ -121,7 +121,7 @@ def random_state() -> dict[str, torch.Tensor]:
 
 
 def restore_random_state(state: dict[str, torch.Tensor]) -> None:
-    """Go on drawing where `random_state` was taken."""
+    """Restore what `random_state` returned."""
     torch.set_rng_state(state["cpu"])
     if "cuda" in state and torch.cuda.is_available():
         torch.cuda.set_rng_state(state["cuda"])
@@ -129,7 +129,7 @@ def restore_random_state(state: dict[str, torch.Tensor]) -> None:
 
 @contextlib.contextmanager
 def same_threads() -> Iterator[None]:
-    """Afterwards torch computes on as many threads as before, whatever other libraries set inside."""
+    """Restore torch's number of threads afterwards, which other libraries may change inside."""
     before = torch.get_num_threads()
     try:
         yield
@@ -138,26 +138,21 @@ def same_threads() -> Iterator[None]:
 
 
 def keep_large_blocks() -> None:
-    """Ask glibc to keep freed tensors instead of returning them to the system.
+    """Ask glibc to keep the memory of freed tensors instead of returning it to the system.
 
     A training step frees and allocates the same large tensors again and again; returned pages are zeroed and mapped
     anew each time. A value that the user set (`MALLOC_MMAP_THRESHOLD_`) stays.
     """
-    if "MALLOC_MMAP_THRESHOLD_" in os.environ or not hasattr(os, "confstr"):
+    if "MALLOC_MMAP_THRESHOLD_" in os.environ or platform.libc_ver()[0] != "glibc":
         return
-    try:
-        is_glibc = bool(os.confstr("CS_GNU_LIBC_VERSION"))
-    except (ValueError, OSError):
-        return
-    if is_glibc:
-        trim_threshold, mmap_threshold = -1, -3
-        libc = ctypes.CDLL(None)
-        libc.mallopt(mmap_threshold, 2**30)
-        libc.mallopt(trim_threshold, 2**31 - 1)
+    trim_threshold, mmap_threshold = -1, -3
+    libc = ctypes.CDLL(None)
+    libc.mallopt(mmap_threshold, 2**30)
+    libc.mallopt(trim_threshold, 2**31 - 1)
 
 
 def multiplies_bfloat16(device: torch.device) -> bool:
-    """Whether matrix products in bfloat16 are native to the device; emulated ones are slower than float32."""
+    """Whether the device multiplies matrices in bfloat16 natively; emulation is slower than float32."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     if device.type == "cpu":

@@ -75,8 +75,8 @@ def train(config: Config, path: Path, command: str, overwrite: bool = False) -> 
 def describe(config: Config, path: Path) -> str:
     """What `train` would do: the resolved configuration, the figures of model, corpora and batches, and the time.
 
-    The corpora are prepared and cached as for training; a few steps are made, and what they learned is thrown away.
-    Where the run in the folder could not continue like this, that is logged.
+    The corpora are prepared and cached as for training; a few steps are timed and discarded. A warning is logged if the
+    run in the folder could not continue with this configuration.
     """
     folder = RunFolder.at(path)
     folder.check(config)
@@ -97,7 +97,7 @@ def describe(config: Config, path: Path) -> str:
 
 
 def build(inputs: Inputs, tokenizer_folder: Path | None, here: Runtime) -> Task:
-    """Tokenizers, corpora and model of a run; `tokenizer_folder` as in `prepare_tokenizers`.
+    """Prepare tokenizers, corpora and model; `tokenizer_folder` as in `prepare_tokenizers`.
 
     Raises:
         DataError: a corpus cannot be read, or nothing is left of it.
@@ -106,17 +106,15 @@ def build(inputs: Inputs, tokenizer_folder: Path | None, here: Runtime) -> Task:
     runtime.seed_everything(inputs.config.seed, here.rank)
     tokenizers = prepare_tokenizers(inputs, tokenizer_folder, here)
     if inputs.config.task == "translation":
-        from seq2seq.tasks.translation import TranslationTask
-
-        return TranslationTask(inputs, tokenizers, here)
-    from seq2seq.tasks.classification import ClassificationTask
-
-    return ClassificationTask(inputs, tokenizers, here)
+        from seq2seq.tasks.translation import TranslationTask as Chosen
+    else:
+        from seq2seq.tasks.classification import ClassificationTask as Chosen
+    return Chosen(inputs, tokenizers, here)
 
 
 @dataclass(frozen=True)
 class _Run:
-    """A task in its folder: everything that is written there beside the trainer's files."""
+    """A task in its folder, and what is written there beside the trainer's files."""
 
     task: Task
     folder: RunFolder
@@ -141,7 +139,7 @@ class _Run:
         )
 
     def save_best(self, weights: Mapping[str, Tensor], metrics: Mapping[str, float]) -> None:
-        self.folder.test_scores.unlink(missing_ok=True)  # they are the scores of the model that is replaced
+        self.folder.test_scores.unlink(missing_ok=True)  # those of the model that is replaced
         description = ModelDescription.of(self.task.config, self.task.labels, dict(metrics))
         save_model(self.folder.best, weights, description, self.task.tokenizers, self.card(metrics))
 
@@ -163,10 +161,7 @@ class _Run:
         return sum(parameter.numel() for parameter in self.task.model.parameters())
 
     def score_test_sets(self) -> None:
-        """Score the best model, and the model it started from, in the log and in the model card.
-
-        What was scored already, on the same sets and in the same way, is not scored again.
-        """
+        """Score the best model and the initial model, for the log and the model card, unless it was done before."""
         config, folder, initial = self.task.config, self.folder, self.task.inputs.initial
         tests = {name: source.fingerprint for name, source in self.task.inputs.tests.items()}
         scored = {"tests": tests, "measure": self.task.measure}
@@ -192,7 +187,7 @@ class _Run:
         write_note(folder.test_scores, {"scored": scored, "scores": [asdict(score) for score in scores]})
 
     def draw_curves(self) -> None:
-        """Bring curves.png up to date; a run does not fail for a picture."""
+        """Update curves.png; a failure is only logged."""
         from seq2seq.plots import learning_curves
 
         curves = self.folder.curves
@@ -200,12 +195,12 @@ class _Run:
             records = [json.loads(line) for line in self.folder.metrics.read_text(encoding="utf-8").splitlines()]
             learning_curves(records, curves, title=self.folder.path.name)
         except (UserError, FileNotFoundError):
-            return  # nothing was measured yet
+            pass  # nothing was measured yet
         except (OSError, ValueError) as error:
             logger.warning("%s: not drawn (%s)", curves, error)
 
     def figures(self) -> list[str]:
-        """Sizes of model, corpora and batches, and the device, a line each."""
+        """One line each on model, corpora, batches and device."""
         task, sampler, here = self.task, self.task.sampler, self.here
         batches, sections = len(sampler.plan(0)), sampler.num_sections
         vocabularies = {task.tokenizers.source.vocab_size, task.tokenizers.target.vocab_size}
@@ -228,7 +223,7 @@ def _started(config: Config) -> Runtime:
 
 
 def _on_main(here: Runtime, action: Callable[[], object]) -> None:
-    """Do something on the main rank while the others wait; if it fails, the main one says why and all end."""
+    """Do something on the main rank while the others wait; if it fails, the main one raises the error and all end."""
     problem = None
     if here.is_main:
         try:

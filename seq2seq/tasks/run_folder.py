@@ -1,7 +1,7 @@
-"""The folder of one run: its paths, who may train in it, whether the run in it may continue, and which is the newest.
+"""The folder of one run: its paths, its lock, and whether the run in it may continue with a changed configuration.
 
 Beside `config.yaml` it has `identity.json`, the fingerprints of the corpora, the tokenizers and the initial model that
-the run began with. `tasks.run` compares both with what it is started with; checkpoints and metrics are the trainer's.
+the run began with. `tasks.run` compares both with the present ones; checkpoints and metrics are the trainer's.
 """
 
 import contextlib
@@ -21,9 +21,9 @@ from seq2seq.store.model_folder import BEST, LATEST, RUN_CONFIG, RUN_METRICS, RU
 logger = getLogger(__name__)
 
 # The keys, or sections, that may have another value when a run continues. `data.test`: the test sets are scored again,
-# also where the run had finished. `search` and `evaluation`: the best model is measured again. Limits: the run becomes
+# even after the run has finished. `search` and `evaluation`: the best model is measured again. Limits: the run becomes
 # longer or shorter, and the schedule follows. `keep_*`, `average*`: from now on. The others do not change what is
-# learned, but for rounding (`device`, `threads`, `shard`).
+# learned, apart from rounding (`device`, `threads`, `shard`).
 CHANGEABLE = (
     *("data.test", "data.label_names", "data.cache_dir", "data.num_workers", "search", "evaluation"),
     *("training.max_steps", "training.max_epochs", "training.max_minutes", "training.patience"),
@@ -31,13 +31,13 @@ CHANGEABLE = (
     *("training.average", "training.average_count", "training.log_every", "training.num_samples"),
     *("training.max_bad_steps", "training.max_rollbacks", "training.device", "training.threads", "training.shard"),
 )
-# What tokenizers are trained from: these keys, and the content of the corpora or of the initial model.
+# Tokenizers depend on these keys, and on the content of the corpora or of the initial model.
 MAKES_TOKENIZERS = ("task", "seed", "tokenizer", "data.train", "data.filters", "training.init_from")
 TOKENIZER = "tokenizer"
 
 
 class RunFolder:
-    """The paths of a run; `at` makes one of what a user typed."""
+    """The paths of a run; `at` makes one of a user's path."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -52,29 +52,27 @@ class RunFolder:
 
     @classmethod
     def at(cls, path: Path) -> "RunFolder":
-        """The folder itself, whatever links and dots lead to it: one run has one path.
+        """The folder itself, without links and dots: one run has one path.
 
         Raises:
             UserError: a link leads nowhere.
         """
         is_latest = path.name == LATEST and path.parent.resolve() == RUNS.resolve()
-        if is_latest and not path.is_symlink() and not path.exists():
-            raise UserError(f"{path}: is the link to the newest run, and there is none yet; choose another --run-dir")
-        try:
-            resolved, here = path.resolve(), Path.cwd().resolve()
-        except (OSError, RuntimeError):  # a link that leads to itself
-            resolved = None
-        if resolved is None or (path.is_symlink() and not resolved.exists()):
-            raise UserError(f"{path}: a link that leads nowhere; delete it, or make the folder that it names")
+        if (path.is_symlink() or is_latest) and not path.exists():
+            raise UserError(
+                f"{path}: {'the link to the newest run' if is_latest else 'a link'} leads nowhere; "
+                "choose another --run-dir"
+            )
+        resolved, here = path.resolve(), Path.cwd().resolve()
         return cls(resolved.relative_to(here) if here in resolved.parents else resolved)
 
     @property
     def has_learned(self) -> bool:
-        """Whether there is something to continue from, or a model to lose."""
+        """Whether there is a checkpoint or a model."""
         return any(self.checkpoints.glob("step_*")) or self.best.is_dir()
 
     def cache(self, config: Config) -> Path:
-        """Where tokenised corpora are kept: beside the runs, which share them."""
+        """The folder of tokenised corpora, beside the runs, which share it."""
         return config.data.cache_dir or self.path.parent / "cache"
 
     def check(self, config: Config) -> None:
@@ -86,7 +84,7 @@ class RunFolder:
         path, initial = self.path.resolve(), config.training.init_from
         problem = ""
         if path == self.cache(config).resolve():
-            problem = "is where tokenised corpora are kept"
+            problem = "is the folder of tokenised corpora"
         elif initial and path in (initial.resolve(), *initial.resolve().parents):
             problem = "holds the model of training.init_from"
         elif path.exists() and not path.is_dir():
@@ -130,7 +128,7 @@ class RunFolder:
                 entry.unlink()
 
     def make_newest(self) -> None:
-        """Let `runs/latest` name the run if it has a name in `runs/`, as a folder or as a link."""
+        """Let the link `runs/latest` name the run, if the run is in `runs/`, as a folder or as a link."""
         names = [entry.name for entry in sorted(RUNS.glob("*")) if entry.name != LATEST and entry.exists()]
         name = next((name for name in names if (RUNS / name).samefile(self.path)), None)
         latest, temporary = RUNS / LATEST, RUNS / f".{LATEST}.{os.getpid()}"
@@ -141,8 +139,7 @@ class RunFolder:
             temporary.symlink_to(name, target_is_directory=True)
             os.replace(temporary, latest)
         except OSError as error:  # a file system without links, or a folder of this name
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             logger.warning("%s: not made the newest run (%s); name it as MODEL", self.path, error.strerror)
 
 
@@ -152,7 +149,7 @@ def may_change(key: str) -> bool:
 
 
 def differences(folder: RunFolder, config: Config, now: Mapping[str, str]) -> dict[str, str]:
-    """By key, what is not as it was when the run in the folder began; empty where no run is.
+    """By key, what has changed since the run in the folder began; empty where there is no run.
 
     `now` is the identity of the configuration.
     """
@@ -167,11 +164,12 @@ def differences(folder: RunFolder, config: Config, now: Mapping[str, str]) -> di
         if before.get(key, fingerprint) != fingerprint
     }
     settings = config_file.changes(config_file.reread(folder.config), config)
-    return content | {key: f"was {_shown(old)}, now {_shown(new)}" for key, old, new in settings}
+    shown = ((key, *("unset" if value is None else value for value in values)) for key, *values in settings)
+    return content | {key: f"was {old}, now {new}" for key, old, new in shown}
 
 
 def refusal(folder: RunFolder, changed: Mapping[str, str]) -> ConfigError | None:
-    """Why a run that has learned something cannot continue after these changes, and what else can be done; or None."""
+    """Why a run that has learned something cannot continue with these changes, and the ways out; or None."""
     frozen = [f"{key}: {what}" for key, what in changed.items() if not may_change(key)]
     if not frozen or not folder.has_learned:
         return None
@@ -187,9 +185,7 @@ def stale_tokenizers(changed: Iterable[str]) -> list[str]:
 
 
 def open_run(folder: RunFolder, config: Config, overwrite: bool, now: Mapping[str, str]) -> None:
-    """Make the folder, or continue in it: delete what is stale, and write down what the run is trained with.
-
-    `now` is the identity of the configuration. The folder becomes the newest run.
+    """Make the folder, or continue in it: delete what is stale, and store the configuration and its identity `now`.
 
     Raises:
         ConfigError: the run there has learned from something else; one line for each difference.
@@ -204,10 +200,7 @@ def open_run(folder: RunFolder, config: Config, overwrite: bool, now: Mapping[st
         raise error
     before = read_note(folder.identity)
     if folder.has_learned and not before:
-        logger.warning(
-            "%s: begun by an earlier version, which kept no fingerprints of the data; whether they are the same is not "
-            "known", folder.path,
-        )  # fmt: skip
+        logger.warning("%s: an earlier version kept no fingerprints of the data, which may have changed", folder.path)
     stale = stale_tokenizers(changed) or ([] if before else [folder.identity.name])
     if folder.tokenizer.is_dir() and stale and not folder.has_learned:
         logger.info("making the tokenizers again, for another %s; nothing was learned yet", ", ".join(stale))
@@ -220,7 +213,7 @@ def open_run(folder: RunFolder, config: Config, overwrite: bool, now: Mapping[st
 
 
 def note_tokenizers(folder: RunFolder, config: Config) -> None:
-    """Write down which tokenizers the run has.
+    """Store the fingerprint of the run's tokenizers.
 
     Raises:
         ConfigError: the run continues, and began with others.
@@ -231,7 +224,7 @@ def note_tokenizers(folder: RunFolder, config: Config) -> None:
 
 
 def read_note(path: Path) -> dict[str, Any]:
-    """The JSON object in a file that can be made again; an empty one where there is none, or it is damaged."""
+    """The JSON object in a file that can be made again; an empty one where it is missing or damaged."""
     try:
         return read_object(path)
     except DamagedFile:
@@ -244,7 +237,7 @@ def write_note(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def _fingerprint_of(folder: Path) -> str:
-    """Of the names and contents of all files in a folder."""
+    """SHA-256 of the names and contents of all files in a folder."""
     digest = hashlib.sha256()
     for path in sorted(folder.iterdir()):
         digest.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
@@ -252,9 +245,9 @@ def _fingerprint_of(folder: Path) -> str:
 
 
 def _named(key: str, config: Config) -> str:
-    """What a key of an identity names, for a message."""
+    """The files or the value of a key of an identity, for a message."""
     if key == TOKENIZER:
-        return "a file in the run's folder of tokenizers"
+        return "a file of the run's tokenizers"
     value: Any = config
     for part in key.split("."):
         value = value[int(part)] if part.isdigit() else getattr(value, part)
@@ -265,7 +258,3 @@ def _named(key: str, config: Config) -> str:
 
 def _is_in(key: str, keys: Iterable[str]) -> bool:
     return any(key == one or key.startswith(f"{one}.") for one in keys)
-
-
-def _shown(value: object) -> str:
-    return "unset" if value is None else str(value)

@@ -15,9 +15,9 @@ MOMENTUM = 0.9
 # Of an update's root mean square, so that one learning rate suits these matrices and AdamW's weights (Liu et al. 2025,
 # "Muon is scalable for LLM training", section 2.2).
 UPDATE_RMS = 0.2
-# A polynomial a x + b x^3 + c x^5 for each step of the iteration, the closest to 1 on the image of [0.01, 1] under those
-# before it (Amsel et al. 2025, "The Polar Express", section 3). Three bring singular values of at least a hundredth of
-# the norm to between 0.73 and 1.27.
+# A polynomial a x + b x^3 + c x^5 for each step of the iteration, the closest to 1 on the image of [0.01, 1] under the
+# ones before (Amsel et al. 2025, "The Polar Express", section 3). Three bring singular values of at least a hundredth
+# of the norm to between 0.73 and 1.27.
 POLYNOMIALS = ((8.0934, -23.6204, 17.4462), (3.6366, -2.7219, 0.5365), (2.6613, -1.9772, 0.4526))
 # From this ratio of the longer side to the shorter, the iteration is faster on the product of the matrix with itself.
 LONG = 2

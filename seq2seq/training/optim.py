@@ -1,7 +1,7 @@
 """The optimiser: learning rate, AdamW or Muon, and a moving average of the weights.
 
-The learning rate is a pure function of step and progress, so a run that continues restores only the optimiser's moments,
-which are stored by the names of the weights.
+The learning rate is a pure function of step and progress, so a run that continues restores only the optimiser's
+moments, which are stored by the names of the weights.
 """
 
 import contextlib

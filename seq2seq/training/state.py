@@ -96,6 +96,8 @@ class RunState:
     finished: str | None = None
     """Why the run ended, once it has."""
     window: Window = field(default_factory=Window)
+    logged_step: int = 0
+    """The step of the last log line."""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""

@@ -85,7 +85,7 @@ class StepLog:
 
     def record(self, state: RunState, epoch: float, rate: float) -> dict[str, float]:
         """The log line of the steps since the last one, whose sums start anew."""
-        window, state.window = state.window, Window()
+        window, state.window, state.logged_step = state.window, Window(), state.step
         targets, seconds = window.targets or math.nan, window.seconds or math.nan
         return {
             "step": state.step,

@@ -202,14 +202,14 @@ class Trainer:
 
     def _finish(self, reason: str) -> TrainingResult:
         state = self.state
+        if state.window.steps and state.logged_step != state.step:
+            window = state.window
+            self._log()
+            state.window = window  # a run that continues later logs as if it had not ended here
         if state.validated_step != state.step:
             self._validate_now()
         if self.config.average != "none":
             self._validate_mean()
-        if state.window.steps:
-            window = state.window
-            self._log()
-            state.window = window  # a run that continues later logs as if it had not ended here
         state.finished = reason
         self._save()
         return self._result("finished", reason)
