@@ -5,7 +5,6 @@ shares this optimiser's groups and state, so that the rest of training sees one 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -69,10 +68,6 @@ class Muon(torch.optim.Optimizer):
         for weight, count, direction in zip(weights, parts, directions, strict=True):
             scale = UPDATE_RMS * max(weight.shape[0] // count, weight.shape[1]) ** 0.5
             weight.sub_(direction.mul_(group["lr"] * scale * counts))
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Not offered: `optim.load_optimizer_tensors` restores the moments by the names of the weights."""
-        raise TypeError("Muon shares its state with AdamW; restore it with load_optimizer_tensors")
 
     def _directions(self, weights: Sequence[nn.Parameter]) -> list[Tensor]:
         """Nesterov's momentum of each gradient; where `found_inf` is 1 the momentum stays."""

@@ -92,17 +92,15 @@ def load_optimizer_tensors(module: nn.Module, optimizer: torch.optim.Optimizer, 
     Raises:
         ValueError: a moment has another shape than its weight.
     """
-    found: dict[str, dict[str, Tensor]] = {}
+    trained = dict(_trained(module))
+    optimizer.state.clear()
     for key, tensor in tensors.items():
         name, _, moment = key.rpartition(".")
-        found.setdefault(name, {})[moment] = tensor
-    optimizer.state.clear()
-    for name, parameter in _trained(module):
-        moments = {moment: tensor.to(parameter.device, copy=True) for moment, tensor in found.get(name, {}).items()}
-        if any(tensor.shape != parameter.shape for moment, tensor in moments.items() if moment != "step"):
-            raise ValueError(f"the optimiser's state of {name} has another shape than the weight")
-        if moments:
-            optimizer.state[parameter] = moments
+        if name in trained:
+            parameter = trained[name]
+            if moment != "step" and tensor.shape != parameter.shape:
+                raise ValueError(f"the optimiser's state of {name} has another shape than the weight")
+            optimizer.state[parameter][moment] = tensor.to(parameter.device, copy=True)
 
 
 class ExponentialMovingAverage:

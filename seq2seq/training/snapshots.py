@@ -1,6 +1,6 @@
-"""The trainer's state on the disk: what it is made of, where it goes, and how a trainer becomes it again.
+"""What the trainer reads from a run folder and saves in it: checkpoints, and the weights of earlier models.
 
-`Trainer` saves and restores through `Snapshots`; `checkpoint` keeps the folders whole.
+`Trainer` saves and restores through `Snapshots`; `store.checkpoint` keeps the checkpoint folders whole.
 """
 
 import logging
@@ -54,12 +54,12 @@ class Snapshots:
         return self.latest()
 
     def latest(self) -> Path | None:
-        """The newest undamaged one, on every rank the same."""
+        """The newest undamaged checkpoint, the same on every rank."""
         found = checkpoints.latest_checkpoint(self.folder) if self._runtime.is_main else None
         return self._runtime.gather(found)[0]
 
     def restore(self, folder: Path) -> tuple[RunState, dict[str, int]]:
-        """Become what was saved; returns the state of the run, and how long its files were then.
+        """Load a checkpoint; returns the state of the run, and how long its files were then.
 
         Raises:
             CheckpointError: it cannot be read, or is not of this model.
@@ -74,7 +74,7 @@ class Snapshots:
             state = RunState.from_json(saved.state["run"])
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(
-                f"{folder}: not a checkpoint of this model ({error}); name another --run-dir, or start over with "
+                f"{folder}: not a checkpoint of this model ({error}); choose another --run-dir, or start over with "
                 "--overwrite"
             ) from error
         if saved.state["world_size"] != self._runtime.world_size:
@@ -87,10 +87,10 @@ class Snapshots:
         self._step.split_above = state.split_above
         if saved.state["scaler"]:
             self._step.scaler.load_state_dict(saved.state["scaler"])
-        mine = f"{self._runtime.rank}."
-        own = {name.removeprefix(mine): draw for name, draw in saved.tensors["random"].items() if name.startswith(mine)}
-        if own:  # a rank that is new draws from its seed
-            restore_random_state(own)
+        prefix = f"{self._runtime.rank}."
+        states = {name.removeprefix(prefix): value for name, value in saved.tensors["random"].items()}
+        if "cpu" in states:  # a new rank keeps the state of its seed
+            restore_random_state(states)
         return state, saved.state["files"]
 
     def save(self, state: RunState, seconds: float) -> None:
@@ -98,7 +98,7 @@ class Snapshots:
 
         `seconds` is the main rank's clock of the run.
         """
-        draws = self._runtime.gather(random_state())
+        random_states = self._runtime.gather(random_state())
         model = self._weights.gather(self._weights.tensors())
         moments = self._weights.gather(optimizer_tensors(self._weights.module, self._step.optimizer))
         if not self._runtime.is_main:
@@ -106,7 +106,9 @@ class Snapshots:
         tensors = {
             "model": model,
             "optimizer": moments,
-            "random": {f"{rank}.{kind}": draw for rank, own in enumerate(draws) for kind, draw in own.items()},
+            "random": {
+                f"{rank}.{kind}": value for rank, own in enumerate(random_states) for kind, value in own.items()
+            },
         }
         if self._average:
             tensors["ema"] = self._average.tensors()

@@ -85,11 +85,7 @@ class GradientStep:
         The random state is restored.
         """
         before = random_state()
-        parts = self._split_known(batch)
-        while parts:
-            self.optimizer.zero_grad(set_to_none=True)
-            _, failed = self._accumulate(parts[:1], max(1, batch.num_targets))
-            parts = parts[1:] if failed is None else [*self._halves(parts[0]), *parts[1:]]
+        self.compute_gradient([batch], max(1, batch.num_targets))
         self.optimizer.zero_grad(set_to_none=True)
         restore_random_state(before)
 

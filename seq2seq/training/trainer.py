@@ -70,9 +70,9 @@ class Trainer:
             runtime: device, precision and rank.
             folder: the run folder.
             rehearsal: batches that are tried first, such as the largest.
-            measure: what decides the values that `validate` finds; where it changed, the best model is measured anew.
+            measure: how `validate` measures; where it has changed, the best model is measured anew.
             judge_start: the weights to start from are validated too, and may be the best.
-            before_validation: called on the main rank; a signal does not interrupt it, as it does a validation.
+            before_validation: called on the main rank before each validation; no signal interrupts it.
         """
         self.module, self.stream, self.config, self.runtime = module, stream, config, runtime
         self.state = RunState()
@@ -237,7 +237,7 @@ class Trainer:
                 self._judge(averaged=count)
 
     def _measure_best_anew(self) -> bool:
-        """Validate the best model again where it was measured in another way: values can be compared only then.
+        """Validate the best model again if it was measured in another way; returns whether it was.
 
         If its weights cannot be read, the next validation is the first that counts.
         """
@@ -302,7 +302,7 @@ class Trainer:
         self._snapshots.save(self.state, self._clock.seconds)
 
     def _restore(self, folder: Path) -> dict[str, int]:
-        """Become what was saved; returns how long the run's files were then."""
+        """Load a checkpoint; returns how long the run's files were then."""
         self.state, files = self._snapshots.restore(folder)
         self._step_log.forget()
         return files
@@ -330,7 +330,7 @@ class Trainer:
     # -- for others --------------------------------------------------------------------------------------------------
 
     def time_steps(self, most_steps: int = 20, most_seconds: float = 3.0) -> tuple[float, float]:
-        """(seconds, epochs) of a step, by training a few; writes nothing, and the trainer cannot be used afterwards."""
+        """Train a few steps and return (seconds, epochs) of one; nothing is written, and the trainer is used up."""
         self._clock.start(0.0)
         self._train_step()  # slower than the others
         self._read_results()
@@ -342,7 +342,7 @@ class Trainer:
         return (self._clock.seconds - began) / steps, (self.stream.epoch - epoch) / steps
 
     def _whereabouts(self) -> tuple[str, int, int | None]:
-        """What is done beside steps, the step, and that of the last checkpoint: for the answer to a signal."""
+        """The work beside steps, the step, and the step of the last checkpoint: for the answer to a signal."""
         return self._monitor.doing, self.state.step, max(self._snapshots.steps(), default=None)
 
 

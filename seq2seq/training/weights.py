@@ -14,8 +14,6 @@ from torch import Tensor, nn
 from seq2seq.runtime import Runtime
 from seq2seq.tensors import distinct, load_tied
 
-BUCKET_BYTES = 32 * 2**20
-
 
 class Weights:
     """Weights that every rank holds in full."""
@@ -80,25 +78,8 @@ class Weights:
         for parameter in parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-        sent = []
-        for bucket in _buckets([parameter.grad for parameter in parameters]):
-            flat = torch.cat([gradient.flatten() for gradient in bucket])
-            sent.append((bucket, flat, dist.all_reduce(flat, async_op=True)))
-        for bucket, flat, work in sent:
-            work.wait()
-            parts = flat.split([gradient.numel() for gradient in bucket])
-            torch._foreach_copy_(bucket, [part.view_as(gradient) for part, gradient in zip(parts, bucket, strict=True)])
-
-
-def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    """The tensors in order, in groups of one dtype and about BUCKET_BYTES."""
-    group: list[Tensor] = []
-    size = 0
-    for tensor in tensors:
-        if group and (size >= BUCKET_BYTES or tensor.dtype != group[0].dtype):
-            yield group
-            group, size = [], 0
-        group.append(tensor)
-        size += tensor.numel() * tensor.element_size()
-    if group:
-        yield group
+        gradients = [parameter.grad for parameter in parameters]
+        flat = torch.cat([gradient.flatten() for gradient in gradients])
+        dist.all_reduce(flat)
+        parts = flat.split([gradient.numel() for gradient in gradients])
+        torch._foreach_copy_(gradients, [part.view_as(one) for part, one in zip(parts, gradients, strict=True)])
