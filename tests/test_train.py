@@ -282,7 +282,7 @@ def test_torchrun_trains_on_two_processes(folder):
     settings = dict(cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
     result = subprocess.run([*torchrun, "-m", "seq2seq", "train", "toy.yaml"], **settings)
     assert result.returncode == 0, result.stderr
-    assert "2 processes" in result.stderr
+    assert "2 ranks" in result.stderr
     for once in ("finished at step 12", "try: echo", "held out: bleu"):
         assert result.stderr.count(once) == 1, f"{once!r} is told by one of them"
     refused = subprocess.run(

@@ -206,15 +206,15 @@ class _Run:
         vocabularies = {task.tokenizers.source.vocab_size, task.tokenizers.target.vocab_size}
         corpora = ", ".join(f"{record.role} {record.name} {record.examples:,}" for record in task.data)
         side = "target" if task.config.task == "translation" else "source"
-        processes = " and process" if here.world_size > 1 else ""
+        per_rank = " and rank" if here.world_size > 1 else ""
         return [
             f"model: {self.num_parameters:,} parameters, "
             f"vocabulary {' + '.join(f'{size:,}' for size in sorted(vocabularies))}",
             f"data: {corpora}; training corpus: {task.corpus.counts}",
-            f"batches: {'about ' if sections > 1 else ''}{sections * batches:,} per epoch{processes}, each up to "
+            f"batches: {'about ' if sections > 1 else ''}{sections * batches:,} per epoch{per_rank}, each up to "
             f"{task.config.training.batch_tokens:,} {side} tokens, {100 * sampler.padding(0):.1f} % padding",
             f"device: {here.device}, {str(here.precision).removeprefix('torch.')}, "
-            f"{counted(torch.get_num_threads(), 'thread')}, {here.world_size} process{'es' * (here.world_size > 1)}",
+            f"{counted(torch.get_num_threads(), 'thread')}, {counted(here.world_size, 'rank')}",
         ]
 
 

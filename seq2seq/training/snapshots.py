@@ -16,7 +16,8 @@ from seq2seq.errors import CheckpointError, counted
 from seq2seq.files import DamagedFile
 from seq2seq.runtime import random_state, restore_random_state
 from seq2seq.store import checkpoint as checkpoints
-from seq2seq.store.model_folder import BEST, WEIGHTS
+from seq2seq.store.finding import BEST
+from seq2seq.store.model_folder import WEIGHTS
 from seq2seq.tensors import average, read_tensors
 from seq2seq.training.monitor import Monitor
 from seq2seq.training.optim import ExponentialMovingAverage, load_optimizer_tensors, optimizer_tensors

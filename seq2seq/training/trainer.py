@@ -150,6 +150,8 @@ class Trainer:
                 continue
             if self.state.step % self.config.log_every == 0:
                 self._log()
+            elif self._end_reason():
+                self._log_the_end()
             if self._validation_due():
                 self._validate_now()
             if not self._end_reason() and (stopping or self._checkpoint_due()):
@@ -188,6 +190,13 @@ class Trainer:
     def _log(self) -> None:
         self._monitor.training(self._step_log.record(self.state, self.stream.epoch, self._rate()))
 
+    def _log_the_end(self) -> None:
+        """Log the last steps, where they were not; a run that continues later logs as if it had not ended here."""
+        window = self.state.window
+        if window.steps and self.state.logged_step != self.state.step:
+            self._log()
+            self.state.window = window
+
     def _lap(self) -> None:
         self.state.window.seconds += self._clock.lap()
 
@@ -202,10 +211,7 @@ class Trainer:
 
     def _finish(self, reason: str) -> TrainingResult:
         state = self.state
-        if state.window.steps and state.logged_step != state.step:
-            window = state.window
-            self._log()
-            state.window = window  # a run that continues later logs as if it had not ended here
+        self._log_the_end()
         if state.validated_step != state.step:
             self._validate_now()
         if self.config.average != "none":
