@@ -57,6 +57,12 @@ def read_object(path: Path, largest: int = 64 * 2**20) -> dict[str, Any]:
     return value
 
 
+def shipped_folder() -> Path:
+    """The folder that holds the shipped `data/` and `configs/`: inside an installed package, or the checkout."""
+    installed = Path(__file__).parent / "shipped"
+    return installed if installed.is_dir() else Path(__file__).parent.parent
+
+
 def json_text(value: Mapping[str, Any]) -> str:
     """A JSON object as files of folders that people open hold it."""
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

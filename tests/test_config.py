@@ -7,9 +7,10 @@ import pytest
 
 from seq2seq import config_file
 from seq2seq.config import PRESETS, Config, ModelConfig
+from seq2seq.config_values import PUBLIC_CORPORA
 from seq2seq.data.fetch import CORPORA
 from seq2seq.errors import ConfigError
-from seq2seq.tasks.run_folder import may_change
+from seq2seq.tasks.run_folder import changes, may_change
 
 MINIMAL = """
 source_language: en
@@ -42,7 +43,7 @@ def problems(folder: Path, text: str = MINIMAL, *overrides: str) -> str:
 def test_data_and_languages_are_all_a_config_needs(folder):
     config = parse(folder)
     assert config.task == "translation"
-    assert config.data.train.source == (folder / "train.en").resolve()
+    assert config.data.train[0].source == (folder / "train.en").resolve()
 
 
 def test_dump_then_parse_is_the_identity(folder):
@@ -149,11 +150,11 @@ def test_paths_are_looked_up_in_the_documented_order(folder, tmp_path_factory, m
     here, named = tmp_path_factory.mktemp("here"), tmp_path_factory.mktemp("named")
     monkeypatch.chdir(here)
     monkeypatch.setenv("S2S_DATA", str(named))
-    assert parse(folder).data.train.source.parent == folder.resolve()
+    assert parse(folder).data.train[0].source.parent == folder.resolve()
     (named / "train.en").write_text("x\n")
-    assert parse(folder).data.train.source.parent == named.resolve()
+    assert parse(folder).data.train[0].source.parent == named.resolve()
     (here / "train.en").write_text("x\n")
-    assert parse(folder).data.train.source.parent == here.resolve()
+    assert parse(folder).data.train[0].source.parent == here.resolve()
 
 
 def test_a_missing_file_says_where_it_was_looked_for(folder, monkeypatch):
@@ -166,7 +167,7 @@ def test_a_missing_file_says_where_it_was_looked_for(folder, monkeypatch):
 
 def test_a_missing_public_corpus_names_the_command_that_brings_it(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    assert tuple(CORPORA) == config_file.PUBLIC_CORPORA
+    assert tuple(CORPORA) == PUBLIC_CORPORA
     for name in CORPORA:
         assert f"; get it with s2s fetch {name}" in problems(folder, MINIMAL, f"data.train.source={name}/train.en")
     assert "s2s fetch" not in problems(folder, MINIMAL, "data.train.source=mine/train.en")
@@ -187,7 +188,7 @@ def test_a_preset_fills_and_keys_beside_it_win():
 def test_changes_lists_every_difference_and_knows_which_may_be(folder):
     old = parse(folder)
     new = parse(folder, MINIMAL, "training.max_steps=7", "model.dropout=0.3", "search.beam_size=1")
-    found = {key: (before, after) for key, before, after in config_file.changes(old, new)}
+    found = {key: (before, after) for key, before, after in changes(old, new)}
     assert found == {"training.max_steps": (None, 7), "model.dropout": (0.1, 0.3), "search.beam_size": (5, 1)}
     assert [key for key in found if not may_change(key)] == ["model.dropout"]
 
@@ -199,7 +200,7 @@ def test_sources_mix_with_weights(folder):
     )
     assert "data.train.1.jsonl: file more.jsonl not found" in problems(folder, text)
     (folder / "more.jsonl").write_text("{}\n")
-    assert [source.weight for source in parse(folder, text).data.train_sources] == [2.5, 1.0]
+    assert [source.weight for source in parse(folder, text).data.train] == [2.5, 1.0]
 
 
 def test_numbers_that_are_not_finite_are_refused(folder):

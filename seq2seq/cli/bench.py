@@ -88,10 +88,11 @@ def train(
     if seconds is not None and steps is not None:
         raise click.UsageError("--seconds and --steps exclude each other; give one")
     from seq2seq import config_file
+    from seq2seq.files import shipped_folder
 
     given = {"batch_tokens": batch_tokens, "device": device, "precision": precision, "threads": threads}
     settings = config_file.load(
-        config or config_file.shipped_folder() / "configs" / "demo.yaml",
+        config or shipped_folder() / "configs" / "demo.yaml",
         [
             *(DEFAULTS if config is None else ()),
             *overrides,

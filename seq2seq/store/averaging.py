@@ -11,8 +11,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from seq2seq.config import FREE_MODEL_KEYS
-from seq2seq.description import ModelDescription
+from seq2seq.description import FREE_MODEL_KEYS, ModelDescription
 from seq2seq.errors import ModelError, UserError
 from seq2seq.store.checkpoint import MANIFEST, load_checkpoint
 from seq2seq.store.model_card import short_card

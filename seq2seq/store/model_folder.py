@@ -187,7 +187,7 @@ def find_model(path: str | Path | None) -> Path:
 
 def _first_validation(run: Path) -> str:
     try:
-        training = config_file.reread(run / RUN_CONFIG).training
+        training = config_file.load(run / RUN_CONFIG, check_files=False).training
     except UserError:
         return "the first validation"
     if training.init_from:

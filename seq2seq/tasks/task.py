@@ -143,9 +143,7 @@ class Task(Protocol):
     def data(self) -> list[DataRecord]:
         """The corpora, for the model card."""
         inputs, sizes = self.inputs, [stop - start for start, stop, _ in self.corpus.parts]
-        corpora = [
-            ("train", *corpus) for corpus in zip(self.config.data.train_sources, inputs.train, sizes, strict=True)
-        ]
+        corpora = [("train", *corpus) for corpus in zip(self.config.data.train, inputs.train, sizes, strict=True)]
         corpora += [("valid", self.config.data.valid, inputs.valid, len(self._valid_corpus))]
         records = []
         for role, named, source, examples in corpora:
