@@ -257,7 +257,7 @@ def test_a_byte_order_mark_is_no_part_of_a_config(folder):
     ("text", "words"),
     [
         ("data:\n    train: 1\n  valid: 2\n", "line 3 is indented differently from line 2"),
-        ("data:\n  train: 1\n    valid: 2\n", "line 3 is indented more than line 2, which has its value already"),
+        ("data:\n  train: 1\n    valid: 2\n", "line 3 is indented differently from line 2"),
         ("data:\n\ttrain: 1\n", "line 2: a tab; YAML indents with spaces"),
         ("data:\n  train:\n    source:a\n    target: b\n", "line 3: a space after the colon is missing"),
         (
@@ -271,8 +271,9 @@ def test_a_byte_order_mark_is_no_part_of_a_config(folder):
         ("seed: 'x\ntask: translation\n", "line 1: a quotation mark is never closed"),
         ("seed: [1, 2\n", "line 1: a comma or the closing ']' is missing"),
         ("seed: *x\n", "line 1: * begins the name of an alias"),
-        ("seed: a: b\n", "line 1: a second colon; put the value in quotes"),
+        ("seed: a: b\n", "line 1: a second colon, text after a complete value"),
         ("seed: @x\n", "line 1: a value cannot begin with '@'; put it in quotes"),
+        ("\r%", "line 2: "),
         ("seed: \x07\n", "line 1: a control character (code 7); remove it"),
         ("data: &a {train: *a}\n", "line 1: a value that contains itself"),
         (
