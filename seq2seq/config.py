@@ -25,7 +25,6 @@ from seq2seq.config_values import (
     check_size,
     one_or_more,
     with_text_keys,
-    within,
 )
 from seq2seq.presets import PRESETS, TRAINING_PRESETS
 from seq2seq.ranges import Range
@@ -94,7 +93,7 @@ class SourceConfig(Section):
     """Classification: column of the text; default `sentence` or `text`."""
     label_column: Column = None
     """Classification: column of the label; default `label`."""
-    weight: Annotated[float, within(Range(1e-6, 1000.0, whole=False))] = 1.0
+    weight: Annotated[float, Range(1e-6, 1000.0)] = 1.0
     """How often each example is seen in an epoch; with 2.5 each is seen twice, and another half a third time."""
 
     @model_validator(mode="after")
@@ -126,7 +125,7 @@ class FilterConfig(Section):
     """Longest side kept, in pieces."""
     min_length: Positive = 1
     """Shortest side kept, in pieces."""
-    max_ratio: Annotated[float, within(Range(1.0, 1e6, whole=False))] = 3.0
+    max_ratio: Annotated[float, Range(1.0, 1e6)] = 3.0
     """Largest ratio of the two lengths in pieces, for pairs whose longer side has more than 10."""
     drop_duplicates: bool = True
     """Deduplicate: leave out pairs that equal an earlier one."""
@@ -147,7 +146,7 @@ class DataConfig(Section):
     """What is left out of training; validation and test sets are never filtered."""
     cache_dir: NewFolder | None = None
     """Where tokenised corpora are kept; default: the folder `cache` beside the run folder."""
-    num_workers: Annotated[int, within(ranges.WORKERS)] = 0
+    num_workers: Annotated[int, ranges.WORKERS] = 0
     """Processes that tokenise; 0 is one per CPU."""
     label_names: LabelNames = {}
     """Classification: names shown in place of the labels in the data, such as {"0": negative}."""
@@ -162,13 +161,13 @@ class TokenizerConfig(Section):
 
     kind: Literal["unigram", "bpe"] = "unigram"
     """Algorithm (Kudo 2018; Sennrich et al. 2016)."""
-    vocab_size: Annotated[int, within(Range(64, 10**6))] = 8000
+    vocab_size: Annotated[int, Range(64, 10**6)] = 8000
     """Pieces, with special ids and bytes; reduced with a warning when the corpus is too small."""
     shared: bool = True
     """One vocabulary for both languages."""
     byte_fallback: bool = True
     """Encode unknown characters as bytes, so that decoding gives back any text."""
-    character_coverage: Annotated[float, within(Range(0.9, 1.0, whole=False))] = 0.9995
+    character_coverage: Annotated[float, Range(0.9, 1.0)] = 0.9995
     """Share of the characters of the training text that the pieces cover."""
     normalization: Literal["identity", "nmt_nfkc", "nfkc", "nmt_nfkc_cf"] = "identity"
     """SentencePiece's rule; with anything but identity decoding may change the text."""
@@ -176,9 +175,9 @@ class TokenizerConfig(Section):
     """Lines, sampled evenly from the corpus, that the tokenizer is trained on."""
     sampling: Probability = 0.0
     """Share of training sentences that are segmented at random (subword regularization, Kudo 2018)."""
-    sampling_nbest: Annotated[int, within(Range(2, 512))] = 16
+    sampling_nbest: Annotated[int, Range(2, 512)] = 16
     """Size of the n-best list from which a segmentation is drawn."""
-    sampling_alpha: Annotated[float, within(Range(1e-6, 1000.0, whole=False))] = 0.2
+    sampling_alpha: Annotated[float, Range(1e-6, 1000.0)] = 0.2
     """Unigram: inverse temperature of the draw, near 0 uniform; bpe: probability of skipping a merge."""
 
 
@@ -188,13 +187,13 @@ class ModelConfig(PresetSection):
     presets = PRESETS
     preset: Literal["tiny", "small", "base", "big", "deep-encoder", "classic", "marian"] | None = "small"
     """Sizes to start from; written keys win."""
-    d_model: Annotated[int, within(ranges.WIDTH)] = 256
-    num_heads: Annotated[int, within(ranges.HEADS)] = 4
-    head_dim: Annotated[int, within(ranges.WIDTH)] | None = None
+    d_model: Annotated[int, ranges.WIDTH] = 256
+    num_heads: Annotated[int, ranges.HEADS] = 4
+    head_dim: Annotated[int, ranges.WIDTH] | None = None
     """Width of a head; default d_model / num_heads."""
-    num_encoder_layers: Annotated[int, within(ranges.LAYERS)] = 3
-    num_decoder_layers: Annotated[int, within(ranges.LAYERS)] = 3
-    d_ff: Annotated[int, within(ranges.INNER_WIDTH)] = 1024
+    num_encoder_layers: Annotated[int, ranges.LAYERS] = 3
+    num_decoder_layers: Annotated[int, ranges.LAYERS] = 3
+    d_ff: Annotated[int, ranges.INNER_WIDTH] = 1024
     activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
     dropout: Probability = 0.1
     """On embeddings and on the output of every sub-layer."""
@@ -206,11 +205,11 @@ class ModelConfig(PresetSection):
     """Share of token embeddings set to zero in training, on both sides."""
     norm: Literal["layer", "rms"] = "layer"
     norm_position: Literal["pre", "post"] = "pre"
-    norm_epsilon: Annotated[float, within(ranges.EPSILON)] = 1e-5
+    norm_epsilon: Annotated[float, ranges.EPSILON] = 1e-5
     positions: Literal["sinusoidal", "learned", "rotary"] = "sinusoidal"
     position_layout: Literal["interleaved", "halves"] = "interleaved"
     """Sinusoids: sines and cosines alternate (the paper), or all sines precede all cosines (Marian)."""
-    max_length: Annotated[int, within(ranges.LENGTH)] = 1024
+    max_length: Annotated[int, ranges.LENGTH] = 1024
     """Maximum length of a sequence, special ids included."""
     tied_embeddings: Literal["none", "decoder", "all"] = "all"
     """Share the decoder's embedding with the output layer, or with the encoder too (Press and Wolf 2017)."""
@@ -244,7 +243,7 @@ class ClassifierConfig(Section):
 
     pooling: Literal["first", "mean"] = "mean"
     """The vector of a text: that of its first token, or the mean over its tokens."""
-    hidden: Annotated[int, within(Range(0, ranges.WIDTH.most))] = 0
+    hidden: Annotated[int, Range(0, ranges.WIDTH.most)] = 0
     """Width of a hidden tanh layer before the labels; 0 is none."""
     dropout: Probability = 0.1
     """On the pooled vector."""
@@ -258,29 +257,29 @@ class TrainingConfig(PresetSection):
     """Values to start from; written keys win. Default: finetune with `init_from`, else scratch."""
     max_steps: Positive | None = None
     """Optimiser steps; without max_steps, max_epochs and max_minutes it is 20,000."""
-    max_epochs: Annotated[float, within(Range(1e-6, 1e9, whole=False))] | None = None
+    max_epochs: Annotated[float, Range(1e-6, 1e9)] | None = None
     """Passes over the training corpus."""
-    max_minutes: Annotated[float, within(Range(1e-6, 1e9, whole=False))] | None = None
+    max_minutes: Annotated[float, Range(1e-6, 1e9)] | None = None
     """Training time, validation included; the schedule follows it."""
     batch_tokens: Positive = 4096
     """Target tokens per batch and rank, padding included (source tokens in classification)."""
     batch_sentences: Positive | None = None
     """Maximum number of sentences in a batch."""
-    accumulate: Annotated[int, within(Range(1, 1000))] = 1
+    accumulate: Annotated[int, Range(1, 1000)] = 1
     """Batches per step; the sum of their gradients is that of one large batch."""
     optimizer: Literal["adamw", "muon"] = "adamw"
     """muon orthogonalises the updates of matrices: fewer but slightly slower steps to the same loss."""
-    learning_rate: Annotated[float, within(Range(1e-12, 1000.0, whole=False))] = 1e-3
+    learning_rate: Annotated[float, Range(1e-12, 1000.0)] = 1e-3
     warmup_steps: NonNegative = 1000
     schedule: Literal["inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
     """Decay after warm-up; cosine and linear end at `final_learning_rate`."""
-    final_learning_rate: Annotated[float, within(ranges.SHARE)] = 0.0
+    final_learning_rate: Annotated[float, ranges.SHARE] = 0.0
     """Last value of cosine and linear, as a share of learning_rate."""
     betas: Annotated[tuple[Probability, Probability], Field(strict=False)] = (0.9, 0.98)
-    epsilon: Annotated[float, within(ranges.EPSILON)] = 1e-9
-    weight_decay: Annotated[float, within(Range(0.0, 1000.0, whole=False))] = 0.0
+    epsilon: Annotated[float, ranges.EPSILON] = 1e-9
+    weight_decay: Annotated[float, Range(0.0, 1000.0)] = 0.0
     """Decoupled (AdamW), on matrices only."""
-    clip_norm: Annotated[float, within(Range(1e-9, 1e9, whole=False))] | None = 1.0
+    clip_norm: Annotated[float, Range(1e-9, 1e9)] | None = 1.0
     """Maximum norm of the gradient; null for no clipping."""
     label_smoothing: Probability = 0.1
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
@@ -291,7 +290,7 @@ class TrainingConfig(PresetSection):
     """Decay of an exponential moving average of the weights; it is validated and saved as the model."""
     average: Literal["none", "last", "best"] = "none"
     """At the end, average the last or best checkpoints and keep the result if it validates better."""
-    average_count: Annotated[int, within(Range(2, 1000))] = 5
+    average_count: Annotated[int, Range(2, 1000)] = 5
     """How many checkpoints are averaged."""
     best_metric: Literal["auto", "loss", "bleu", "chrf", "accuracy", "f1"] = "auto"
     """Selects `best/` and stops early; auto is bleu, or accuracy in classification."""
@@ -313,7 +312,7 @@ class TrainingConfig(PresetSection):
     """Model or run folder whose weights and tokenizers training starts from."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:1, mps."""
-    threads: Annotated[int, within(ranges.THREADS)] | None = None
+    threads: Annotated[int, ranges.THREADS] | None = None
     """CPU threads of one rank."""
     shard: bool = False
     """Under torchrun, shard weights and moments over the ranks (FSDP2), for models larger than one device."""
@@ -337,31 +336,31 @@ class TrainingConfig(PresetSection):
 class SearchConfig(Section):
     """How a translation is searched for."""
 
-    beam_size: Annotated[int, within(ranges.BEAM_SIZE)] = 5
+    beam_size: Annotated[int, ranges.BEAM_SIZE] = 5
     """Hypotheses kept per sentence; 1 is greedy."""
-    length_penalty: Annotated[float, within(ranges.LENGTH_PENALTY)] = 1.0
+    length_penalty: Annotated[float, ranges.LENGTH_PENALTY] = 1.0
     """a in score = log-probability / length^a."""
     early_stopping: bool = False
     """Finish a sentence once beam_size hypotheses have ended, as CTranslate2 does, whatever the others could score."""
-    max_length_ratio: Annotated[float, within(ranges.MAX_LENGTH_RATIO)] = 2.0
+    max_length_ratio: Annotated[float, ranges.MAX_LENGTH_RATIO] = 2.0
     """A translation has at most max_length_ratio * source pieces + max_length_offset pieces."""
-    max_length_offset: Annotated[int, within(ranges.PIECES)] = 10
-    min_length: Annotated[int, within(ranges.PIECES)] = 0
+    max_length_offset: Annotated[int, ranges.PIECES] = 10
+    min_length: Annotated[int, ranges.PIECES] = 0
     """Minimum number of pieces of a translation."""
-    no_repeat_ngram: Annotated[int, within(ranges.PIECES)] = 0
+    no_repeat_ngram: Annotated[int, ranges.PIECES] = 0
     """No n pieces occur twice in a translation; 0 is off."""
     renormalize: bool = False
     """Normalise probabilities over the pieces that are allowed: without padding, start, and what a rule forbids."""
-    n_best: Annotated[int, within(ranges.N_BEST)] = 1
+    n_best: Annotated[int, ranges.N_BEST] = 1
     """Translations returned per sentence."""
     sample: bool = False
     """Draw translations at random instead of searching for the best."""
-    temperature: Annotated[float, within(ranges.TEMPERATURE)] = 1.0
-    top_k: Annotated[int, within(ranges.TOP_K)] = 0
+    temperature: Annotated[float, ranges.TEMPERATURE] = 1.0
+    top_k: Annotated[int, ranges.TOP_K] = 0
     """Draw from the k most likely pieces; 0 is all."""
-    top_p: Annotated[float, within(ranges.TOP_P)] = 1.0
+    top_p: Annotated[float, ranges.TOP_P] = 1.0
     """Draw from the smallest set of pieces with this probability (Holtzman et al. 2020)."""
-    seed: Annotated[int, within(ranges.SEED)] = 1
+    seed: Annotated[int, ranges.SEED] = 1
     """Seed of the random draws."""
     batch_tokens: Positive = 8192
     """Source tokens decoded together, padding and beams included."""
@@ -389,7 +388,7 @@ class Config(Section):
     task: Literal["translation", "classification"] = "translation"
     source_language: str | None = None
     target_language: str | None = None
-    seed: Annotated[int, within(ranges.SEED)] = 1
+    seed: Annotated[int, ranges.SEED] = 1
     data: DataConfig
     tokenizer: TokenizerConfig = TokenizerConfig()
     model: ModelConfig = ModelConfig()

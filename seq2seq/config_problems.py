@@ -4,7 +4,7 @@ pydantic finds it; `config_file` prints a line for each problem through here, an
 own files.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from seq2seq.config import Config, Section, SourceConfig
@@ -40,9 +40,8 @@ def describe(problem: Mapping[str, Any]) -> str:
         case "value_error":
             return f"{key}: {problem['ctx']['error']}"
         case "model_type" if problem["ctx"]["class_name"] == SourceConfig.__name__:
-            unspaced = "; a space after the colon is missing" if _lacks_space(value, SourceConfig.model_fields) else ""
             a_list = ", or a list" * (key == "data.train")
-            return f"{key}: must be a source, such as {{tsv: FILE}}{a_list}, not {shown(value)}{unspaced}"
+            return f"{key}: must be a source, such as {{tsv: FILE}}{a_list}, not {shown(value)}"
         case "too_short":
             return f"{key}: is empty; name at least one"
         case "too_long":
@@ -80,15 +79,10 @@ def _meant(name: str, location: Sequence[Any]) -> str:
     for part in location:
         if field := here.model_fields.get(part):
             here = next(filter(_is_section, [field.annotation, *get_args(field.annotation)]), here)
-    if _lacks_space(name, here.model_fields):
+    if ":" in name and name.partition(":")[0] in here.model_fields:
         return "; a space after the colon is missing"
     elsewhere = [f"'{path}'" for path in _all_keys(Config) if path.rpartition(".")[2] == name]
     return f"; did you mean {' or '.join(elsewhere)}?" if elsewhere else did_you_mean(name, here.model_fields)
-
-
-def _lacks_space(text: Any, keys: Collection[str]) -> bool:
-    key, colon, _ = str(text).partition(":")
-    return bool(colon) and key in keys
 
 
 def _all_keys(section: type[Section], prefix: str = "") -> Iterator[str]:

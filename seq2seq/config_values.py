@@ -16,16 +16,10 @@ from seq2seq import ranges
 from seq2seq.errors import did_you_mean, shown
 from seq2seq.hub import is_hub_name
 from seq2seq.lines import UNWRITABLE
-from seq2seq.ranges import Range
 
 LONGEST_TEXT = 1000
 # Folders that `s2s fetch` makes.
 PUBLIC_CORPORA = ("multi30k", "wmt14-en-de", "wmt16-en-de", "opus100-en-de", "tatoeba", "sst2")
-
-
-def within(bounds: Range) -> BeforeValidator:
-    """What makes a key take these numbers alone."""
-    return BeforeValidator(bounds.check)
 
 
 def text_problem(text: str) -> str | None:
@@ -93,7 +87,6 @@ def _as_column(value: Any) -> Any:
 
 
 def _as_test_set_name(name: str) -> str:
-    """A name that can be part of a file's, and that is no other set's."""
     if name in ("train", "valid"):
         raise ValueError(f"a test set cannot be named {name}, which is another part of the data; rename it")
     if not re.fullmatch(r"\w([\w .-]{0,62}[\w.-])?", name):
@@ -102,10 +95,10 @@ def _as_test_set_name(name: str) -> str:
 
 
 def as_label(name: str) -> str:
-    """`name`, which answers can hold.
+    """`name`, unchanged.
 
     Raises:
-        ValueError: it is blank, or holds a tab, a line end or what else no line of text can hold.
+        ValueError: it is blank, or holds a tab, a line end or another control character.
     """
     if not name.strip() or UNWRITABLE.search(name):
         raise ValueError(f"{shown(name)} is blank or holds a control character, so it cannot be a label; rename it")
@@ -113,21 +106,17 @@ def as_label(name: str) -> str:
 
 
 def check_size(model: Any) -> None:
-    """Refuse a model so large that no memory would do, before any is asked for; `model` is a ModelConfig.
+    """Refuse a model that no memory can hold, before any is allocated; `model` is a ModelConfig.
 
     Raises:
-        ValueError: its table of positions or its matrices are.
+        ValueError: its table of positions or its matrices are too large.
     """
     if model.max_length * max(model.d_model, model.head_width) > ranges.MOST_POSITION_NUMBERS:
-        raise ValueError(
-            f"max_length {model.max_length:,} makes a far larger table of positions than possible; lower it"
-        )
+        raise ValueError(f"max_length {model.max_length:,} makes too large a table of positions; lower it")
     layers = model.num_encoder_layers + model.num_decoder_layers
     count = layers * model.d_model * (8 * model.num_heads * model.head_width + 3 * model.d_ff)
     if count > ranges.MOST_PARAMETERS:
-        raise ValueError(
-            f"up to {count:,} parameters, of which {ranges.MOST_PARAMETERS:,} are possible; lower the sizes"
-        )
+        raise ValueError(f"up to {count:,} parameters, the maximum is {ranges.MOST_PARAMETERS:,}; lower the sizes")
 
 
 def displayed_labels(labels: Iterable[str], names: Mapping[str, str]) -> tuple[str, ...]:
@@ -151,11 +140,9 @@ def _all_different(names: dict[str, str]) -> dict[str, str]:
 
 
 def _with_text_keys(value: Any) -> Any:
-    # `0: negative` is what people write for the label 0; nothing behind the colon is nothing
-    if value is None:
-        return {}
+    """A mapping whose keys may be written as numbers, such as the label 0; a key without a value is an empty one."""
     if not isinstance(value, Mapping):
-        return value
+        return {} if value is None else value
     return {str(key) if type(key) is int else key: item for key, item in value.items()}
 
 
@@ -168,9 +155,9 @@ def _one_or_more(value: Any) -> tuple[Any, ...]:
 
 one_or_more = BeforeValidator(_one_or_more)
 with_text_keys = BeforeValidator(_with_text_keys)
-Probability = Annotated[float, within(ranges.PROBABILITY)]
-Positive = Annotated[int, within(ranges.COUNT)]
-NonNegative = Annotated[int, within(ranges.COUNT_OR_NONE)]
+Probability = Annotated[float, ranges.PROBABILITY]
+Positive = Annotated[int, ranges.COUNT]
+NonNegative = Annotated[int, ranges.COUNT_OR_NONE]
 FilePath = Annotated[Path, Field(strict=False), BeforeValidator(_as_path)]
 ExistingFile = Annotated[FilePath, AfterValidator(lambda path, info: _look_up(path, "file", info))]
 ModelPath = Annotated[FilePath, AfterValidator(lambda path, info: _look_up(path, "folder", info))]
