@@ -1,7 +1,7 @@
-"""Folders and files that appear complete or not at all, whatever kills the process that writes them.
+"""Folders and files that appear complete or not at all, even if the process that writes them is killed.
 
-Both are written beside their target under a hidden name, synced to the disk, and renamed. The hidden name holds the
-process that made it, so no two writers meet, and `remove_leftovers` deletes only what a dead process of ours left.
+Both are written beside their target under a hidden name, synced to the disk, and renamed. The hidden name identifies
+the process, so no two writers collide, and `remove_leftovers` deletes only what a dead process of ours left.
 """
 
 import contextlib
@@ -16,15 +16,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-WRITING, OLD, DELETING = ".writing", ".old", ".deleting"
-# A process is known by its machine or container and its number, and by a token where a later one got the same number.
+WRITING, OLD = ".writing", ".old"  # to delete, or to restore, when the process has died
+# A process is identified by its host (or container) and its id, and by a token because ids are used again.
 _HOST = f"{zlib.crc32(platform.node().encode()):08x}"
 _TOKEN = os.urandom(4).hex()
-OTHER_HOSTS_SECONDS = 24 * 3600.0  # after which a process of another machine, which cannot be asked, is taken for dead
+OTHER_HOSTS_SECONDS = 24 * 3600.0  # age at which a process of another host, which cannot be asked, counts as dead
 _count = itertools.count()
 _TEMPORARY = re.compile(
-    r"\.(?P<name>.+)\.(?P<process>\d+)-(?P<host>[0-9a-f]{8})(?P<token>[0-9a-f]{8})-\d+"
-    r"(?P<kind>\.writing|\.old|\.deleting)",
+    r"\.(?P<name>.+)\.(?P<process>\d+)-(?P<host>[0-9a-f]{8})(?P<token>[0-9a-f]{8})-\d+(?P<kind>\.writing|\.old)",
     re.DOTALL,
 )
 
@@ -33,30 +32,24 @@ _TEMPORARY = re.compile(
 def new_folder(target: Path, resume: bool = False) -> Iterator[Path]:
     """Yield an empty folder that replaces `target` when the block ends, and is deleted when it raises.
 
-    To `resume` work, the folder is `unfinished(target)`, as the last block that was killed or raised left it; the
-    caller keeps other processes away from it.
+    With `resume` it is the folder `unfinished(target)` with what an earlier block left there, and an error keeps it;
+    the caller keeps other processes away from it.
 
-    A `target` that exists is moved aside first and deleted last, so that at every moment one of the two is complete; a
-    kill between the two renames is repaired by `restore`.
+    An existing `target` is first moved aside and deleted last, so one of the two is complete at every moment;
+    `restore` repairs a kill between the two renames.
 
     Raises:
-        OSError: the disk is full, or the parent cannot be written; `target` is as it was.
+        OSError: the disk is full, or the parent is not writable; `target` is unchanged.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
     temporary = unfinished(target) if resume else _beside(target, WRITING)
-    if not temporary.is_dir():
-        _delete(temporary)  # a stray file
-        temporary.mkdir()
-    try:
+    with _cleaning_up(target, temporary, keep=resume):
+        if not temporary.is_dir():
+            _delete(temporary)  # a stray file
+            temporary.mkdir()
         yield temporary
         for path in (*temporary.rglob("*"), temporary):
             sync(path)
         _swap(temporary, target)
-    except BaseException as error:
-        _name_file(error, target)
-        if not resume:
-            shutil.rmtree(temporary, ignore_errors=True)
-        raise
 
 
 @contextlib.contextmanager
@@ -64,20 +57,15 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
     """Yield an open file that replaces `path` when the block ends, and is deleted when it raises.
 
     Raises:
-        OSError: as of `new_folder`.
+        OSError: as `new_folder`.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _beside(path, WRITING)
-    try:
+    with _cleaning_up(path, temporary):
         with open(temporary, "wb") as file:
             yield file
         sync(temporary)
         os.replace(temporary, path)
         sync(path.parent)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        _name_file(error, path)
-        raise
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -88,7 +76,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, wait: bool = True) -> Iterator[bool]:
-    """Hold the lock file `path` against other processes of this machine; without `wait`, False where another has it."""
+    """Hold the lock file `path` against other processes of this host; without `wait`, False if another holds it."""
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     except PermissionError:
@@ -97,7 +85,7 @@ def locked(path: Path, wait: bool = True) -> Iterator[bool]:
         descriptor = os.open(path, os.O_RDONLY)  # another user's, which can be locked as well
     with open(descriptor, "rb") as file:
         is_held = True
-        with contextlib.suppress(ImportError):  # on Windows, where nothing is locked
+        with contextlib.suppress(ImportError):  # Windows has no such locks
             import fcntl
 
             try:
@@ -109,7 +97,7 @@ def locked(path: Path, wait: bool = True) -> Iterator[bool]:
 
 @contextlib.contextmanager
 def locked_if_possible(path: Path) -> Iterator[None]:
-    """`locked`, or unlocked where no lock file can be made, as in a read-only folder."""
+    """`locked`, or not locked where no lock file can be made, as in a read-only folder."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -119,14 +107,14 @@ def locked_if_possible(path: Path) -> Iterator[None]:
 
 def remove_folder(target: Path) -> None:
     """Delete a folder so that a kill in the middle leaves nothing under its name."""
-    doomed = _beside(target, DELETING)
-    os.rename(target, doomed)
+    temporary = _beside(target, WRITING)
+    os.rename(target, temporary)
     sync(target.parent)
-    _delete(doomed)
+    _delete(temporary)
 
 
 def standing(target: Path) -> Path:
-    """`target`, or the version that was moved aside for a new one that never came; changes nothing on the disk."""
+    """`target`, or its old version if a kill left only that; changes nothing on the disk."""
     if target.exists():
         return target
     old = _moved_aside(target)
@@ -134,9 +122,9 @@ def standing(target: Path) -> Path:
 
 
 def restore(target: Path) -> None:
-    """Finish replacements that kills interrupted: the old version comes back where the new one never came."""
+    """Finish replacements that kills interrupted: the old version comes back unless the new one is there."""
     for old in filter(_is_abandoned, reversed(_moved_aside(target))):
-        with contextlib.suppress(OSError):  # another process restores it as well, or it is not ours to delete
+        with contextlib.suppress(OSError):  # another process restores it too, or it is not ours to delete
             if target.exists():
                 _delete(old)
             else:
@@ -145,7 +133,7 @@ def restore(target: Path) -> None:
 
 
 def remove_leftovers(parent: Path) -> None:
-    """Delete what killed writes and deletions left in `parent`, and bring back what they had moved aside."""
+    """Delete what killed writes and deletions left in `parent`, and restore what they had moved aside."""
     for entry in filter(_is_abandoned, list(parent.iterdir())):
         if entry.name.endswith(OLD):
             restore(parent / _TEMPORARY.fullmatch(entry.name)["name"])
@@ -155,13 +143,13 @@ def remove_leftovers(parent: Path) -> None:
 
 
 def unfinished(target: Path) -> Path:
-    """Where work on `target` that continues after a kill is kept."""
+    """The folder of work on `target` that continues after a kill."""
     return target.parent / f".{target.name}{WRITING}"
 
 
 def sync(path: Path) -> None:
-    """Bring a file's content, or a folder's list of names, to the disk."""
-    if path.is_dir() and os.name == "nt":
+    """Flush a file, or the entries of a folder, to the disk."""
+    if os.name == "nt" and path.is_dir():
         return  # Windows cannot open folders, and writes their entries through
     descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
@@ -170,10 +158,19 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _name_file(error: BaseException, path: Path) -> None:
-    """The error of a full disk does not name the file."""
-    if isinstance(error, OSError) and error.filename is None:
-        error.filename = str(path)
+@contextlib.contextmanager
+def _cleaning_up(target: Path, temporary: Path, keep: bool = False) -> Iterator[None]:
+    """On an error, delete `temporary`, and name `target` in the error (that of a full disk names no file)."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(target)
+        if not keep:
+            with contextlib.suppress(OSError):
+                _delete(temporary)
+        raise
 
 
 def _swap(temporary: Path, target: Path) -> None:
@@ -201,7 +198,7 @@ def _moved_aside(target: Path) -> list[Path]:
         matches = [(entry, _TEMPORARY.fullmatch(entry.name)) for entry in target.parent.iterdir()]
         old = [entry for entry, match in matches if match and (match["name"], match["kind"]) == (target.name, OLD)]
         return sorted(old, key=lambda entry: entry.stat().st_mtime)
-    except OSError:  # one of them came back, or was deleted
+    except OSError:  # one was restored or deleted meanwhile
         return []
 
 
@@ -220,7 +217,7 @@ def _is_abandoned(entry: Path) -> bool:
 
 def _runs(process: int) -> bool:
     if os.name == "nt":
-        return False  # what a running process holds open cannot be deleted there
+        return False  # Windows does not delete what a running process holds open
     try:
         os.kill(process, 0)
     except PermissionError:
