@@ -1,12 +1,12 @@
-"""Languages under all their names: `ja`, `jpn`, `ja_JP`, `jpn_Jpan`, `Japanese` and `日本語` are one.
+"""Languages under all their names: `ja`, `jpn`, `ja_JP`, `jpn_Jpan`, `Japanese` and `日本語` are the same.
 
-`evaluation.text` chooses the tokenizer of BLEU by `language_code`, `probe` its sentences, `data.columns` its columns.
+`evaluation.text` chooses BLEU's tokenizer by `language_code`, `probe` its sentences, `data.columns` its columns.
 """
 
 import re
 
-# ISO 639-2 and 639-3 codes beside the ISO 639-1 code of the same language; where 639-2 has two, both. The languages
-# that make up a macrolanguage (cmn and yue of Chinese) stand with it.
+# The ISO 639-1 code of each language, and its ISO 639-2 and 639-3 codes. A macrolanguage has those of its members too
+# (Chinese: cmn and yue).
 _THREE_LETTERS = """
 aa aar, ab abk, ae ave, af afr, ak aka fat, am amh, an arg, ar ara arb ary arz apc ajp acm acq aeb ars, as asm,
 av ava, ay aym ayr, az aze azj azb, ba bak, be bel, bg bul, bi bis, bm bam, bn ben, bo bod tib, br bre,
@@ -25,7 +25,7 @@ ta tam, te tel, tg tgk, th tha, ti tir, tk tuk, tl tgl fil, tn tsn, to ton, tr t
 ug uig, uk ukr, ur urd, uz uzb uzn, ve ven, vi vie, vo vol, wa wln, wo wol, xh xho, yi yid ydd, yo yor, za zha,
 zh zho chi cmn yue wuu nan hak gan hsn lzh cdo cjy mnp czh czo cpx, zu zul
 """
-# Names in English, in the language itself and in neighbouring ones, as heads of columns have them.
+# Names in English, in the language itself and in neighbouring ones, as in headers of tables.
 _NAMES = """
 ar arabic العربية, bg bulgarian български, ca catalan català, cs czech čeština česky, da danish dansk,
 de german deutsch allemand alemán, el greek ελληνικά, en english englisch anglais inglés engels,
@@ -45,16 +45,16 @@ _CODES = {
 
 
 def language_code(name: str | None) -> str:
-    """The two-letter code (ISO 639-1) of a language that is given by name or by a code of two or three letters.
+    """The two-letter code (ISO 639-1) of a language, given by name or by a code of two or three letters.
 
-    A script, a region and whatever else follows the code (`zho_Hans`, `pt-BR`, `zh_CN`) is ignored. A language without
+    What follows the code, such as a script or a region (`zho_Hans`, `pt-BR`, `zh_CN`), is ignored. A language without
     a two-letter code gives its first part in lower case.
     """
     return known_language(name) or _first_part(name)
 
 
 def known_language(name: str | None) -> str | None:
-    """As `language_code`, None for what is not a language here."""
+    """As `language_code`, None for unknown languages."""
     return _CODES.get(_first_part(name)) or LANGUAGE_NAMES.get(_first_part(name))
 
 
