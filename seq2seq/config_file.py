@@ -69,8 +69,8 @@ def dump(config: Config) -> str:
 def _problems(values: dict[str, Any]) -> list[str]:
     """A line for each problem of `values` but for missing files; `values` are modified.
 
-    pydantic does not judge a section as a whole when one of its keys is wrong, so each wrong key is removed and the
-    rest validated again. A section that lost a key it has is judged no more: its default was not written.
+    pydantic does not check a section as a whole while one of its keys is wrong, so wrong keys are removed and the rest
+    is validated again. A section that lost a value is not checked as a whole: the default is not what was written.
     """
     problems: list[str] = []
     changed: list[tuple[Any, ...]] = []
@@ -92,25 +92,21 @@ def _problems(values: dict[str, Any]) -> list[str]:
 
 def _located(error: ValidationError, values: dict[str, Any]) -> list[dict[str, Any]]:
     """pydantic's problems with the keys as written: the one source of `data.train` has no index."""
-    data = values.get("data")
-    is_list = isinstance(data, dict) and isinstance(data.get("train"), (list, tuple))
-    index = ("data", "train", 0)
-    return [
-        {**problem, "loc": problem["loc"][:2] + problem["loc"][3:]}
-        if problem["loc"][:3] == index and not is_list
-        else {**problem}
-        for problem in error.errors()
-    ]
+    problems: list[dict[str, Any]] = [{**problem} for problem in error.errors()]
+    for problem in problems:
+        if problem["loc"][:3] == ("data", "train", 0) and not isinstance(values["data"]["train"], (list, tuple)):
+            problem["loc"] = problem["loc"][:2] + problem["loc"][3:]
+    return problems
 
 
 def _remove(values: Any, location: Sequence[Any]) -> bool:
     """Remove the key at `location`, so that its default is taken; whether there was one."""
-    *parents, last = location or [None]
-    for part in parents:
-        try:
+    *parents, last = location
+    try:
+        for part in parents:
             values = values[part]
-        except (KeyError, IndexError, TypeError):
-            return False
+    except (KeyError, IndexError, TypeError):
+        return False
     return isinstance(values, dict) and values.pop(last, values) is not values
 
 
@@ -154,8 +150,8 @@ def _apply_override(values: dict[str, Any], override: str) -> list[str]:
 
 def _cross_check(config: Config) -> list[str]:
     problems, training = [], config.training
+    metrics = {"translation": ("bleu", "chrf"), "classification": ("accuracy", "f1")}[config.task]
     if config.task == "translation":
-        allowed = ("auto", "loss", "bleu", "chrf")
         for key in ("source_language", "target_language"):
             if getattr(config, key) is None:
                 problems.append(f"{key}: missing; name the language, such as en")
@@ -165,13 +161,9 @@ def _cross_check(config: Config) -> list[str]:
             )
         if training.best_metric in {"bleu", "chrf"} - set(config.evaluation.metrics):
             problems.append(f"training.best_metric: {training.best_metric} is not in evaluation.metrics; add it there")
-    else:
-        allowed = ("auto", "loss", "accuracy", "f1")
-    if training.best_metric not in allowed:
-        problems.append(
-            f"training.best_metric: {training.best_metric!r} is not a metric of {config.task}; "
-            f"use one of {', '.join(allowed)}"
-        )
+    if training.best_metric not in ("auto", "loss", *metrics):
+        allowed = f"use one of auto, loss, {', '.join(metrics)}"
+        problems.append(f"training.best_metric: {training.best_metric!r} is not a metric of {config.task}; {allowed}")
     kept = getattr(training, f"keep_{training.average}", math.inf)
     if training.average_count > kept:
         problems.append(

@@ -28,7 +28,7 @@ def usable_processors() -> int:
 
 
 def in_processes(
-    work: Callable[[Item], Result], items: Iterable[Item], num_workers: int, worth_it: int
+    work: Callable[[Item], Result], items: Iterable[Item], num_workers: int, min_items: int
 ) -> Iterator[Result]:
     """`work(item)` for every item, in order.
 
@@ -36,19 +36,18 @@ def in_processes(
         work: pickled, and sent to each process once.
         items: each is pickled and sent to one process, its result comes back.
         num_workers: processes; 0 is one per CPU.
-        worth_it: with fewer items no process is started.
+        min_items: with fewer items no process is started.
 
     Raises:
         RunError: a process died.
     """
     iterator = iter(items)
     workers = num_workers or usable_processors()
-    first = list(islice(iterator, worth_it)) if workers > 1 else []
+    first = list(islice(iterator, min_items if workers > 1 else 0))
     items = chain(first, iterator)
-    return _in_pool(work, items, workers) if first and len(first) == worth_it else map(work, items)
-
-
-def _in_pool(work: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
+    if len(first) < max(min_items, 1):
+        yield from map(work, items)
+        return
     # a fork would copy the locks of threads (torch's, the stream's) without the threads
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(work,))

@@ -216,6 +216,17 @@ def test_a_wrong_key_does_not_hide_what_is_wrong_with_its_section(folder):
     assert "n_best 9 is more than beam_size 5" in text
 
 
+def test_a_section_with_a_wrong_value_is_not_judged_by_its_default(folder):
+    overrides = ("data.train.source=3", "model.num_heads=x", "model.d_model=250", "search.n_best=9")
+    assert len(problems(folder, MINIMAL, *overrides).splitlines()) == 3
+
+
+def test_one_source_in_a_list_is_that_source(folder):
+    listed = parse(folder, MINIMAL, "data.train=[{source: train.en, target: train.de}]")
+    assert listed == parse(folder)
+    assert changes(listed, parse(folder, MINIMAL, "data.train.weight=2"))[0][0] == "data.train.weight"
+
+
 def test_a_required_key_that_is_wrong_is_told_once(folder):
     assert len(problems(folder, MINIMAL, "data.train=5").splitlines()) == 1
     assert len(problems(folder, MINIMAL, "data.valid=null", "seed=x").splitlines()) == 2
