@@ -179,7 +179,7 @@ def _score_models(
 ) -> None:
     """Translate each test set, and score with what the first run was validated with, unless options say otherwise."""
     from seq2seq.evaluation.text import compare_systems, score_texts
-    from seq2seq.store.model_folder import find_model
+    from seq2seq.store.finding import find_model
 
     folders = {str(model): find_model(model) for model in models}
     if len({folder.resolve() for folder in folders.values()}) < len(models):
