@@ -6,7 +6,7 @@
 import copy
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from ruamel.yaml import YAML
 
 from seq2seq.config import Config
-from seq2seq.config_problems import describe, unwritable
+from seq2seq.config_values import unwritable
 from seq2seq.errors import ConfigError, did_you_mean, shown
 from seq2seq.lines import read_regular
 from seq2seq.yaml_text import YamlProblem, read_yaml
@@ -48,8 +48,8 @@ def parse(
     problems += _problems(copy.deepcopy(values))
     try:
         config = Config.model_validate(values, context=folder if check_files else None)
-    except ValidationError as error:  # `_problems` has told all but the missing files
-        problems += map(describe, _located(error, values))
+    except ValidationError as error:  # `_problems` has all but the missing files
+        problems += [line for _, line in _described(error, values)]
     if problems:
         raise ConfigError(origin, dict.fromkeys(problems))
     return config
@@ -79,24 +79,27 @@ def _problems(values: dict[str, Any]) -> list[str]:
             return problems + _cross_check(Config.model_validate(values))
         except ValidationError as error:
             found = [
-                problem
-                for problem in _located(error, values)
+                (problem, line)
+                for problem, line in _described(error, values)
                 if not any(place[: len(problem["loc"])] == problem["loc"] for place in changed)
             ]
-        problems += map(describe, found)
-        changed += [problem["loc"] for problem in found if problem["type"] != "extra_forbidden"]
-        removed = [_remove(values, problem["loc"]) for problem in found]
+        problems += [line for _, line in found]
+        changed += [problem["loc"] for problem, _ in found if problem["type"] != "extra_forbidden"]
+        removed = [_remove(values, problem["loc"]) for problem, _ in found]
         if not any(removed):
             return problems
 
 
-def _located(error: ValidationError, values: dict[str, Any]) -> list[dict[str, Any]]:
-    """pydantic's problems with the keys as written: the one source of `data.train` has no index."""
-    problems: list[dict[str, Any]] = [{**problem} for problem in error.errors()]
-    for problem in problems:
-        if problem["loc"][:3] == ("data", "train", 0) and not isinstance(values["data"]["train"], (list, tuple)):
-            problem["loc"] = problem["loc"][:2] + problem["loc"][3:]
-    return problems
+def _described(error: ValidationError, values: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    """pydantic's problems and a line for each, with keys as written: one source of `data.train` has no index."""
+    from seq2seq.config_problems import describe
+
+    for found in error.errors():
+        location = found["loc"]
+        if location[:3] == ("data", "train", 0) and not isinstance(values["data"]["train"], (list, tuple)):
+            location = location[:2] + location[3:]
+        problem = {**found, "loc": location}
+        yield problem, describe(problem)
 
 
 def _remove(values: Any, location: Sequence[Any]) -> bool:

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from seq2seq.config import Config, Section, SourceConfig
-from seq2seq.config_values import text_problem
 from seq2seq.errors import did_you_mean, shown
 
 LONGEST_KEY = 120
@@ -53,20 +52,6 @@ def describe(problem: Mapping[str, Any]) -> str:
             return f"{key}: must be text, not {shown(value)}; put it in quotes"
         case kind:
             return f"{key}: must be {KINDS.get(kind, 'of another kind')}, not {shown(value)}"
-
-
-def unwritable(value: Any, path: str = "config") -> Iterator[str]:
-    """A line for each text, key or value, that no file and no terminal can hold."""
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            yield from unwritable(key, path)
-            name = _cut(str(key)) if text_problem(str(key)) is None else "?"
-            yield from unwritable(item, name if path == "config" else f"{path}.{name}")
-    elif isinstance(value, (list, tuple)):
-        for index, item in enumerate(value):
-            yield from unwritable(item, f"{path}.{index}")
-    elif isinstance(value, str) and (problem := text_problem(value)):
-        yield f"{path}: {problem}"
 
 
 def _cut(key: str) -> str:

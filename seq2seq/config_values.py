@@ -6,7 +6,7 @@ folders are looked up when the validation has the configuration's own folder as 
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +14,6 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from seq2seq import ranges
 from seq2seq.errors import did_you_mean, shown
-from seq2seq.hub import is_hub_name
 from seq2seq.lines import UNWRITABLE
 
 LONGEST_TEXT = 1000
@@ -29,6 +28,20 @@ def text_problem(text: str) -> str | None:
     if UNWRITABLE.search(text):
         return f"{shown(text)} holds a control character, or is not UTF-8; use names that are plain text"
     return None
+
+
+def unwritable(value: Any, path: str = "config") -> Iterator[str]:
+    """A line for each text, key or value, that no file and no terminal can hold."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from unwritable(key, path)
+            name = str(key) if text_problem(str(key)) is None else "?"
+            yield from unwritable(item, name if path == "config" else f"{path}.{name}")
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from unwritable(item, f"{path}.{index}")
+    elif isinstance(value, str) and (problem := text_problem(value)):
+        yield f"{path}: {problem}"
 
 
 def _look_up(name: Path, kind: str, info: ValidationInfo) -> Path:
@@ -59,8 +72,11 @@ def _find(path: Path, kind: str, own_folder: Path) -> Path:
             if kind == "file" and not candidate.stat().st_size:
                 raise ValueError(f"{candidate} has no lines")
             return candidate
-    if kind == "folder" and is_hub_name(path):
-        return path
+    if kind == "folder":
+        from seq2seq.hub import is_hub_name
+
+        if is_hub_name(path):
+            return path
     if any(candidate.is_fifo() for candidate in candidates):
         raise ValueError(f"{path} is a pipe, which can be read only once; write what it gives to a file first")
     parents = list(dict.fromkeys(candidate.parent for candidate in candidates))

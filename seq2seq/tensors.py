@@ -134,12 +134,12 @@ def as_weights(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if not tensor.is_floating_point():
             raise DamagedFile(f"tensor {name} has the type {str(tensor.dtype).removeprefix('torch.')}, not a float")
         if tensor.untyped_storage().nbytes() < tensor.numel() * tensor.element_size():
-            raise DamagedFile(f"tensor {name} is a view that repeats numbers")
+            raise DamagedFile(f"tensor {name} repeats few numbers in place of its own")
         weights[name] = tensor.float()
         if tensor.numel():
             low, high = (float(bound) for bound in weights[name].aminmax())
             if not -LARGEST_WEIGHT <= low <= high <= LARGEST_WEIGHT:  # false for NaN too
-                raise DamagedFile(f"tensor {name} has values from {low:g} to {high:g}; a trained model has none such")
+                raise DamagedFile(f"tensor {name} has values from {low:g} to {high:g}, which no trained model has")
     return weights
 
 

@@ -16,7 +16,6 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from seq2seq.config import SearchConfig
-from seq2seq.config_problems import describe
 from seq2seq.errors import ModelError, RunError, UserError, did_you_mean
 from seq2seq.inference.batching import Engine
 from seq2seq.interop.ctranslate2 import Obstacles, is_ctranslate2
@@ -200,5 +199,7 @@ def override_search(config: SearchConfig, changes: Mapping[str, Any]) -> SearchC
     try:
         return SearchConfig.model_validate({**config.model_dump(), **changes})
     except ValidationError as error:
+        from seq2seq.config_problems import describe
+
         problem = describe({**error.errors()[0], "loc": ("search", *error.errors()[0]["loc"])})
         raise UserError(problem) from error

@@ -3,7 +3,7 @@
 import math
 from pathlib import Path
 
-from seq2seq import atomic, hub
+from seq2seq import atomic
 from seq2seq.errors import ModelError, UserError, did_you_mean
 
 CONFIG = "config.json"
@@ -29,6 +29,8 @@ def find_model(path: str | Path | None) -> Path:
     if folder.is_file():
         raise ModelError(f"{path}: a file; name the model folder that it belongs to")
     if not folder.is_dir():
+        from seq2seq import hub
+
         if hub.is_hub_name(path):
             return hub.fetch_model(path)
         siblings = [entry.name for entry in folder.parent.iterdir()] if folder.parent.is_dir() else []
