@@ -16,6 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks
+    fcntl = None
+
 WRITING, OLD = ".writing", ".old"  # to delete, or to restore, when the process has died
 # A process is identified by its host (or container) and its id, and by a token because ids are used again.
 _HOST = f"{zlib.crc32(platform.node().encode()):08x}"
@@ -76,33 +81,28 @@ def write_file(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, wait: bool = True) -> Iterator[bool]:
-    """Hold the lock file `path` against other processes of this host; without `wait`, False if another holds it."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    except PermissionError:
-        if not path.exists():
-            raise
-        descriptor = os.open(path, os.O_RDONLY)  # another user's, which can be locked as well
-    with open(descriptor, "rb") as file:
-        is_held = True
-        with contextlib.suppress(ImportError):  # Windows has no such locks
-            import fcntl
+    """Hold the lock file `path` against other processes of this host.
 
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                is_held = False
-        yield is_held
+    Without `wait`, yields whether no other process holds it. With `wait`, the block runs without the lock where no
+    lock file can be made, as in a read-only folder.
 
-
-@contextlib.contextmanager
-def locked_if_possible(path: Path) -> Iterator[None]:
-    """`locked`, or not locked where no lock file can be made, as in a read-only folder."""
+    Raises:
+        OSError: no lock file can be made, without `wait`.
+    """
     with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):
+        is_free = True
+        try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(locked(path))
-        yield
+            writable = os.access(path, os.W_OK) or not path.exists()  # another user's can be locked as well
+            file = stack.enter_context(open(path, "ab" if writable else "rb"))
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            is_free = False
+        except OSError:
+            if not wait:
+                raise
+        yield is_free
 
 
 def remove_folder(target: Path) -> None:

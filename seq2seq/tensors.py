@@ -134,7 +134,7 @@ def as_weights(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if not tensor.is_floating_point():
             raise DamagedFile(f"tensor {name} has the type {str(tensor.dtype).removeprefix('torch.')}, not a float")
         if tensor.untyped_storage().nbytes() < tensor.numel() * tensor.element_size():
-            raise DamagedFile(f"tensor {name} repeats few numbers in place of its own")
+            raise DamagedFile(f"tensor {name} has fewer stored numbers than elements")
         weights[name] = tensor.float()
         if tensor.numel():
             low, high = (float(bound) for bound in weights[name].aminmax())

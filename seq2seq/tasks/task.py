@@ -210,7 +210,7 @@ def overlap_notes(inputs: Inputs, runtime: Runtime) -> list[str]:
     fingerprints = {name: source.fingerprint for name, source in held_out.items()}
     identity = json.dumps([[source.fingerprint for source in inputs.train], fingerprints])
     path = inputs.cache / f"overlap-{hashlib.sha256(identity.encode()).hexdigest()[:32]}.json"
-    with atomic.locked_if_possible(path.with_suffix(".lock")):
+    with atomic.locked(path.with_suffix(".lock")):
         found = read_note(path)
         if "warning" not in found:
             with waiting_for("comparing the training corpus with the validation and test sets"):
