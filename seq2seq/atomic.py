@@ -40,8 +40,8 @@ def new_folder(target: Path, resume: bool = False) -> Iterator[Path]:
     With `resume` it is the folder `unfinished(target)` with what an earlier block left there, and an error keeps it;
     the caller keeps other processes away from it.
 
-    An existing `target` is first moved aside and deleted last, so one of the two is complete at every moment;
-    `restore` repairs a kill between the two renames.
+    An existing `target` is first moved aside and deleted last, so one of the two is complete at every moment, and
+    `remove_leftovers` repairs a kill between the two renames.
 
     Raises:
         OSError: the disk is full, or the parent is not writable; `target` is unchanged.
@@ -115,31 +115,24 @@ def remove_folder(target: Path) -> None:
 
 def standing(target: Path) -> Path:
     """`target`, or its old version if a kill left only that; changes nothing on the disk."""
-    if target.exists():
-        return target
-    old = _moved_aside(target)
-    return target if not old or target.exists() else old[-1]
-
-
-def restore(target: Path) -> None:
-    """Finish replacements that kills interrupted: the old version comes back unless the new one is there."""
-    for old in filter(_is_abandoned, reversed(_moved_aside(target))):
-        with contextlib.suppress(OSError):  # another process restores it too, or it is not ours to delete
-            if target.exists():
-                _delete(old)
-            else:
-                os.rename(old, target)
-            sync(target.parent)
+    old = []
+    with contextlib.suppress(OSError):
+        if not target.exists():
+            old = [entry for entry in target.parent.iterdir() if _target_of(entry, OLD) == target]
+    newest = max(old, key=_changed, default=target)
+    return target if target.exists() else newest
 
 
 def remove_leftovers(parent: Path) -> None:
-    """Delete what killed writes and deletions left in `parent`, and restore what they had moved aside."""
-    for entry in filter(_is_abandoned, list(parent.iterdir())):
-        if entry.name.endswith(OLD):
-            restore(parent / _TEMPORARY.fullmatch(entry.name)["name"])
-        else:
-            with contextlib.suppress(OSError):  # as in `restore`
+    """Delete what killed writes and deletions left in `parent`; old versions come back if there is no new one."""
+    for entry in sorted(filter(_is_abandoned, parent.iterdir()), key=_changed, reverse=True):
+        with contextlib.suppress(OSError):  # another process does the same, or it is not ours to delete
+            old_of = _target_of(entry, OLD)
+            if old_of is not None and not old_of.exists():
+                os.rename(entry, old_of)
+            else:
                 _delete(entry)
+            sync(parent)
 
 
 def unfinished(target: Path) -> Path:
@@ -192,14 +185,16 @@ def _beside(target: Path, kind: str) -> Path:
     return target.parent / f".{target.name}.{os.getpid()}-{_HOST}{_TOKEN}-{next(_count)}{kind}"
 
 
-def _moved_aside(target: Path) -> list[Path]:
-    """The old versions of `target`, the newest last."""
-    try:
-        matches = [(entry, _TEMPORARY.fullmatch(entry.name)) for entry in target.parent.iterdir()]
-        old = [entry for entry, match in matches if match and (match["name"], match["kind"]) == (target.name, OLD)]
-        return sorted(old, key=lambda entry: entry.stat().st_mtime)
-    except OSError:  # one was restored or deleted meanwhile
-        return []
+def _target_of(entry: Path, kind: str) -> Path | None:
+    """The target of a temporary file or folder of this kind."""
+    match = _TEMPORARY.fullmatch(entry.name)
+    return entry.with_name(match["name"]) if match and match["kind"] == kind else None
+
+
+def _changed(path: Path) -> float:
+    with contextlib.suppress(OSError):  # deleted meanwhile
+        return path.lstat().st_ctime
+    return 0.0
 
 
 def _is_abandoned(entry: Path) -> bool:
@@ -208,9 +203,7 @@ def _is_abandoned(entry: Path) -> bool:
     if match is None:
         return False
     if match["host"] != _HOST:
-        with contextlib.suppress(OSError):
-            return time.time() - entry.stat(follow_symlinks=False).st_ctime > OTHER_HOSTS_SECONDS
-        return False
+        return time.time() - _changed(entry) > OTHER_HOSTS_SECONDS
     process = int(match["process"])
     return match["token"] != _TOKEN if process == os.getpid() else not _runs(process)
 
