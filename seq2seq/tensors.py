@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load, load_file, save, save_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
@@ -39,19 +39,19 @@ def load_tied(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
         ValueError: a name or a shape differs from the module's; the message names it.
     """
     own = module.state_dict(keep_vars=True)
-    if problem := mismatch(distinct(own), {name: tuple(tensor.shape) for name, tensor in tensors.items()}):
+    if problem := mismatch(distinct(own), tensors):
         raise ValueError(problem)
     module.load_state_dict(tensors, strict=False)
 
 
-def mismatch(expected: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]) -> str | None:
-    """A message about the first difference between a module's tensors and stored shapes, or None."""
-    for names, problem in ((set(expected) - set(shapes), "is missing"), (set(shapes) - set(expected), "is unexpected")):
+def mismatch(expected: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> str | None:
+    """A message about the first name or shape in which stored tensors differ from a module's, or None."""
+    for names, problem in ((set(expected) - set(stored), "is missing"), (set(stored) - set(expected), "is unexpected")):
         if names:
             return f"tensor {min(names)} {problem}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
     for name, tensor in expected.items():
-        if tuple(tensor.shape) != tuple(shapes[name]):
-            return f"tensor {name} has shape {tuple(shapes[name])}, not {tuple(tensor.shape)}"
+        if tensor.shape != stored[name].shape:
+            return f"tensor {name} has shape {tuple(stored[name].shape)}, not {tuple(tensor.shape)}"
     return None
 
 
@@ -75,11 +75,11 @@ class Uninitialized(TorchFunctionMode):
         return function(*args, **kwargs)
 
 
-def misfit(make: Callable[[], nn.Module], shapes: Mapping[str, tuple[int, ...]]) -> str | None:
+def misfit(make: Callable[[], nn.Module], stored: Mapping[str, Tensor]) -> str | None:
     """`mismatch` of the module that `make` returns, without allocating memory for its weights."""
     with Uninitialized("meta"):
         outline = make()
-    return mismatch(distinct(outline.state_dict(keep_vars=True)), shapes)
+    return mismatch(distinct(outline.state_dict(keep_vars=True)), stored)
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
@@ -109,18 +109,6 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """
     with _damage_named(path):
         return load_file(path) if _has_utf8_name(path) else load(path.read_bytes())
-
-
-def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Shapes by name, read from the header alone.
-
-    Raises:
-        DamagedFile: it is not a complete safetensors file.
-    """
-    if not _has_utf8_name(path):
-        return {name: tuple(tensor.shape) for name, tensor in read_tensors(path).items()}
-    with _damage_named(path), safe_open(path, framework="pt") as file:
-        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
 
 
 def as_weights(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:

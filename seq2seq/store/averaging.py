@@ -89,8 +89,7 @@ def _difference(first: _Member, other: _Member) -> str | None:
         return f"another vocabulary than {first.path}; average models that share one"
     if found.labels != expected.labels:
         return f"other labels than {first.path}; average models that share them"
-    shapes = {name: tuple(tensor.shape) for name, tensor in other.state.items()}
-    if problem := mismatch(first.state, shapes):
+    if problem := mismatch(first.state, other.state):
         return f"another shape than {first.path}: {problem}"
     values = dict(found.model)
     for key, value in expected.model:
