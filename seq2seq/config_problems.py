@@ -1,7 +1,6 @@
-"""What is wrong with the values of a configuration, in words.
+"""pydantic's errors as lines for the user.
 
-pydantic finds it; `config_file` prints a line for each problem through here, and `model_folder` for those of a model's
-own files.
+Imported where a validation has failed: of a configuration, of the settings of a model folder, of search settings.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,7 +10,7 @@ from seq2seq.config import Config, Section, SourceConfig
 from seq2seq.errors import did_you_mean, shown
 
 LONGEST_KEY = 120
-# What a value must be, by pydantic's name for its being something else.
+# What a value must be, by the type of pydantic's error.
 KINDS = {
     "string_type": "text", "bool_type": "true or false", "tuple_type": "a list, such as [a, b]",
     "dict_type": "keys with values, such as {key: value}", "model_type": "keys with values, such as {key: value}",
@@ -59,7 +58,7 @@ def _cut(key: str) -> str:
 
 
 def _meant(name: str, location: Sequence[Any]) -> str:
-    """What a key that does not exist may have been meant to be, for the end of a line."""
+    """A suggestion for the unknown key `name` of the section at `location`, for the end of a line."""
     here: type[Section] = Config
     for part in location:
         if field := here.model_fields.get(part):

@@ -31,7 +31,7 @@ def text_problem(text: str) -> str | None:
 
 
 def unwritable(value: Any, path: str = "config") -> Iterator[str]:
-    """A line for each text, key or value, that no file and no terminal can hold."""
+    """A line for each key or value with text that no file and no terminal can hold."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from unwritable(key, path)

@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 ITEMS_AHEAD = 3  # per process: enough to keep it busy, few enough to hold in memory
 
 
-def usable_processors() -> int:
+def usable_cpus() -> int:
     """CPUs that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -42,7 +42,7 @@ def in_processes(
         RunError: a process died.
     """
     iterator = iter(items)
-    workers = num_workers or usable_processors()
+    workers = num_workers or usable_cpus()
     first = list(islice(iterator, min_items if workers > 1 else 0))
     items = chain(first, iterator)
     if len(first) < max(min_items, 1):

@@ -19,7 +19,7 @@ from seq2seq.config import SearchConfig
 from seq2seq.errors import ModelError, RunError, UserError, did_you_mean
 from seq2seq.inference.batching import Engine
 from seq2seq.interop.ctranslate2 import Obstacles, is_ctranslate2
-from seq2seq.processes import usable_processors
+from seq2seq.processes import usable_cpus
 from seq2seq.store.finding import find_model
 from seq2seq.text.tokenizer import TokenizerPair
 
@@ -152,7 +152,7 @@ def _open_ctranslate2(
             raise UserError(f"{folder}: CTranslate2 cannot repeat draws by a seed; leave out --seed, or use torch")
         if config.sample:
             logger.warning("%s: CTranslate2's draws differ from run to run", folder)
-        length, workers = description.model.max_length, threads or usable_processors()
+        length, workers = description.model.max_length, threads or usable_cpus()
         runner = CTranslate2Engine(opened, tokenizers, length, device, workers)
         return Loaded(runner, tokenizers, config, f"CTranslate2, {runner.compute_type}")
 
