@@ -293,7 +293,7 @@ class TrainingConfig(PresetSection):
     average_count: Annotated[int, Range(2, 1000)] = 5
     """How many checkpoints are averaged."""
     best_metric: Literal["auto", "loss", "bleu", "chrf", "accuracy", "f1"] = "auto"
-    """Selects `best/` and stops early; auto is bleu, or accuracy in classification."""
+    """Metric for `best/` and early stopping; auto is bleu, or accuracy in classification."""
     patience: Positive | None = None
     """Validations without a better best_metric before training stops."""
     validate_every: Positive = 500
@@ -341,7 +341,7 @@ class SearchConfig(Section):
     length_penalty: Annotated[float, ranges.LENGTH_PENALTY] = 1.0
     """a in score = log-probability / length^a."""
     early_stopping: bool = False
-    """Finish a sentence once beam_size hypotheses have ended, as CTranslate2 does, whatever the others could score."""
+    """Finish a sentence once beam_size hypotheses have ended (as CTranslate2), even if another could score better."""
     max_length_ratio: Annotated[float, ranges.MAX_LENGTH_RATIO] = 2.0
     """A translation has at most max_length_ratio * source pieces + max_length_offset pieces."""
     max_length_offset: Annotated[int, ranges.PIECES] = 10
@@ -377,7 +377,7 @@ class SearchConfig(Section):
 class EvaluationConfig(Section):
     """How translations are scored."""
 
-    metrics: Annotated[tuple[Literal["bleu", "chrf", "ter"], ...], Field(strict=False, min_length=1)] = ("bleu", "chrf")
+    metrics: Annotated[tuple[Literal["bleu", "chrf", "ter"], ...], one_or_more] = ("bleu", "chrf")
     tokenize: str | None = None
     """sacrebleu's BLEU tokenizer; default: by the target language (zh, ja-mecab, ko-mecab, else 13a)."""
 

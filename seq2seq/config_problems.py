@@ -40,8 +40,6 @@ def describe(problem: Mapping[str, Any]) -> str:
         case "model_type" if problem["ctx"]["class_name"] == SourceConfig.__name__:
             a_list = ", or a list" * (key == "data.train")
             return f"{key}: must be a source, such as {{tsv: FILE}}{a_list}, not {shown(value)}"
-        case "too_short":
-            return f"{key}: is empty; name at least one"
         case "too_long":
             return f"{key}: has too many values"
         case kind if kind == "invalid_key" or location != problem["loc"]:
