@@ -28,20 +28,20 @@ zh zho chi cmn yue wuu nan hak gan hsn lzh cdo cjy mnp czh czo cpx, zu zul
 # Names in English, in the language itself and in neighbouring ones, as in headers of tables.
 _NAMES = """
 ar arabic العربية, bg bulgarian български, ca catalan català, cs czech čeština česky, da danish dansk,
-de german deutsch allemand alemán, el greek ελληνικά, en english englisch anglais inglés engels,
+de german deutsch allemand alemán, el greek ελληνικά, en english englisch anglais inglés engels, eo esperanto,
 es spanish español castellano spanisch espagnol, et estonian eesti, fa persian farsi فارسی, fi finnish suomi,
 fr french français französisch francés, ga irish gaeilge, he hebrew עברית, hi hindi हिन्दी, hr croatian hrvatski,
 hu hungarian magyar, id indonesian indonesia, is icelandic íslenska, it italian italiano italienisch italien,
 ja japanese 日本語 japanisch japonais, ko korean 한국어, lt lithuanian lietuvių, lv latvian latviešu,
 no norwegian norsk, nb bokmål, nl dutch nederlands niederländisch, pl polish polski polnisch,
 pt portuguese português portugiesisch, ro romanian română, ru russian русский russisch russe, sk slovak slovenčina,
-sl slovenian slovenščina, sr serbian српски srpski, sv swedish svenska, th thai ไทย, tr turkish türkçe,
-uk ukrainian українська, vi vietnamese, zh chinese mandarin 中文 chinesisch chinois
+sl slovenian slovenščina, sq albanian shqip, sr serbian српски srpski, sv swedish svenska, th thai ไทย,
+tr turkish türkçe, uk ukrainian українська, ur urdu اردو, vi vietnamese, zh chinese mandarin 中文 chinesisch chinois
 """
-LANGUAGE_NAMES = {name: code for code, *names in (row.split() for row in _NAMES.split(",")) for name in names}
-_CODES = {
-    name: code for code, *names in (entry.split() for entry in _THREE_LETTERS.split(",")) for name in (code, *names)
-}
+_ROWS = [row.split() for row in _NAMES.split(",")]
+ENGLISH_NAMES = {code: name.title() for code, name, *_ in _ROWS}
+LANGUAGE_NAMES = {name: code for code, *names in _ROWS for name in names}
+_CODES = {name: names[0] for names in map(str.split, _THREE_LETTERS.split(",")) for name in names}
 
 
 def language_code(name: str | None) -> str:
