@@ -8,12 +8,12 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from seq2seq import ranges
-from seq2seq.errors import did_you_mean, shown
+from seq2seq.errors import LONGEST_VALUE, did_you_mean, shown
 from seq2seq.lines import UNWRITABLE
 
 LONGEST_TEXT = 1000
@@ -35,7 +35,7 @@ def unwritable(value: Any, path: str = "config") -> Iterator[str]:
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from unwritable(key, path)
-            name = str(key) if text_problem(str(key)) is None else "?"
+            name = str(key)[:LONGEST_VALUE] if text_problem(str(key)) is None else "?"
             yield from unwritable(item, name if path == "config" else f"{path}.{name}")
     elif isinstance(value, (list, tuple)):
         for index, item in enumerate(value):
@@ -44,13 +44,13 @@ def unwritable(value: Any, path: str = "config") -> Iterator[str]:
         yield f"{path}: {problem}"
 
 
-def _look_up(name: Path, kind: str, info: ValidationInfo) -> Path:
-    """The absolute path of a file or folder that exists; for another kind, the path with `~` expanded."""
+def _look_up(name: Path, kind: Literal["file", "folder"] | None, info: ValidationInfo) -> Path:
+    """The absolute path of a file or folder that exists, or without a `kind` the path with `~` expanded."""
     if info.context is None:
         return name
     try:
         path = name.expanduser()
-        if kind in ("file", "folder"):
+        if kind is not None:
             path = _find(path, kind, info.context)
     except OSError as error:
         raise ValueError(f"{shown(str(name))} cannot be read ({error.strerror})") from error
@@ -177,7 +177,7 @@ NonNegative = Annotated[int, ranges.COUNT_OR_NONE]
 FilePath = Annotated[Path, Field(strict=False), BeforeValidator(_as_path)]
 ExistingFile = Annotated[FilePath, AfterValidator(lambda path, info: _look_up(path, "file", info))]
 ModelPath = Annotated[FilePath, AfterValidator(lambda path, info: _look_up(path, "folder", info))]
-NewFolder = Annotated[FilePath, AfterValidator(lambda path, info: _look_up(path, "new folder", info))]
+NewFolder = Annotated[FilePath, AfterValidator(lambda path, info: _look_up(path, None, info))]
 Dataset = Annotated[str, AfterValidator(_look_up_dataset)]
 TestSetName = Annotated[str, AfterValidator(_as_test_set_name)]
 Label = Annotated[str, AfterValidator(as_label)]
