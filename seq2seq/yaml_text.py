@@ -35,7 +35,6 @@ def read_yaml(text: str) -> tuple[Any, list[str]]:
     Raises:
         YamlProblem: `text` has no value.
     """
-    text = re.sub("\r\n?|[\x85\u2028\u2029]", "\n", text)  # what the parser counts as line ends
     yaml = YAML(typ="safe", pure=True)
     yaml.Constructor = _Constructor
     yaml.allow_duplicate_keys = True  # `_Nodes` collects all of them, the loader would stop at the first
@@ -102,7 +101,8 @@ def _in_words(error: Exception, text: str) -> str:
         return "nested too deeply"
     if not isinstance(error, MarkedYAMLError) or error.problem_mark is None:
         return "a number is too long, or a value does not fit its tag, such as !!int; use quotes for text"
-    lines, problem, index = text.split("\n"), error.problem or "", error.problem_mark.line
+    lines = re.split("\r\n?|[\n\x85\u2028\u2029]", text)  # as the parser counts them
+    problem, index = error.problem or "", error.problem_mark.line
     begun = error.context_mark.line if error.context_mark is not None else index
     before = next((number for number in range(index - 1, -1, -1) if lines[number].partition("#")[0].strip()), index)
     unspaced = [number + 1 for number in (before, index) if COLON_WITHOUT_SPACE.match(lines[number])]

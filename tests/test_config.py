@@ -312,6 +312,7 @@ def test_sections_and_sets_of_which_only_the_name_is_written(folder):
         ("data.test={valid: {tsv: train.en}}", "data.test.valid: a test set cannot be named valid"),
         ("data.test={news/2016: {tsv: train.en}}", "data.test.news/2016: the name of a test set is"),
         ("data.label_names={0: a, 1: a}", "data.label_names: '0' and '1' are both called 'a'; rename one"),
+        ('data.label_names={0: "a\u2028b"}', "data.label_names.0: 'a\\u2028b' holds a control character"),
         ('data.label_names={0: "a\\tb"}', "data.label_names.0: 'a\\tb' holds a control character"),
         ("data.train.source=~nosuch/x", "data.train.source: '~nosuch/x': there is no such user"),
         ("data.cache_dir=~nosuch/x", "data.cache_dir: '~nosuch/x': there is no such user"),
