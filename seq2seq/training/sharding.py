@@ -50,7 +50,7 @@ class ShardedWeights(Weights):
     @torch.no_grad()
     def load(self, tensors: Mapping[str, Tensor]) -> None:
         own = self.tensors()
-        if problem := mismatch(own, {name: tuple(tensor.shape) for name, tensor in tensors.items()}):
+        if problem := mismatch(own, tensors):
             raise ValueError(problem)
         for name, parameter in own.items():
             parameter.copy_(_shard(tensors[name], parameter))
