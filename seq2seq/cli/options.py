@@ -1,12 +1,13 @@
 """Options and small answers that several verbs share, so that they read and behave alike everywhere."""
 
 import contextlib
+import functools
 import gzip
 import logging
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
@@ -52,45 +53,65 @@ class Number(click.ParamType):
             self.fail(f"must be {self.bounds}, not {shown(value)}", param, context)
 
 
+def _all(*options: Callable) -> Callable:
+    """One decorator that adds several options."""
+    return lambda command: functools.reduce(lambda command, option: option(command), reversed(options), command)
+
+
+format_option = click.option(
+    "-f", "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+set_option = click.option(
+    "--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override one key of CONFIG; repeatable."
+)
 batch_tokens_option = click.option(
     "--batch-tokens", type=Number(ranges.COUNT), default=4096, show_default=True, help="Tokens per batch."
 )
+computing_options = _all(
+    click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1 or mps."),
+    click.option(
+        "--precision",
+        type=click.Choice(["float32", "bfloat16", "float16"]),
+        help="Number format of matrix products [default: float32].",
+    ),
+    click.option("--threads", type=Number(ranges.THREADS), help="CPU threads [default: all]."),
+)
+engine_options = _all(
+    click.option(
+        "--engine",
+        type=click.Choice(["auto", "torch", "ctranslate2"]),
+        default="auto",
+        show_default=True,
+        help="auto: CTranslate2 on a CPU where it can run MODEL and the search, else PyTorch. A few lines in a hundred "
+        "may differ, because their beam searches stop by different rules.",
+    ),
+    click.option(
+        "--quantization",
+        type=click.Choice(QUANTIZATIONS),
+        help="Number format of weights in CTranslate2 [default: float32]. A CTranslate2 folder has its own.",
+    ),
+)
+search_options = _all(
+    click.option("--beam-size", type=Number(ranges.BEAM_SIZE), help="Hypotheses kept; 1 is greedy."),
+    click.option(
+        "--length-penalty", type=Number(ranges.LENGTH_PENALTY), help="a in score = log-probability / length^a."
+    ),
+    click.option("--batch-tokens", type=Number(ranges.COUNT), help="Source tokens decoded together."),
+)
 
 
-def computing_options(command: Callable) -> Callable:
-    """`--device`, `--precision` and `--threads`."""
-    for option in (
-        click.option("--threads", type=Number(ranges.THREADS), help="CPU threads."),
-        click.option(
-            "--precision",
-            type=click.Choice(["float32", "bfloat16", "float16"]),
-            help="Number format of matrix products [default: float32].",
-        ),
-        click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1 or mps."),
-    ):
-        command = option(command)
-    return command
-
-
-def engine_options(command: Callable) -> Callable:
-    """`--engine` and `--quantization`."""
-    for option in (
-        click.option(
-            "--quantization",
-            type=click.Choice(QUANTIZATIONS),
-            help="Number format of weights in CTranslate2 [default: float32]. A CTranslate2 folder has its own.",
-        ),
-        click.option(
-            "--engine",
-            type=click.Choice(["auto", "torch", "ctranslate2"]),
-            default="auto",
-            show_default=True,
-            help="auto: CTranslate2 on a CPU where it can run MODEL and the search, else PyTorch. A few lines in a "
-            "hundred may differ, because their beam searches stop by different rules.",
-        ),
-    ):
-        command = option(command)
-    return command
+def table(rows: Sequence[Sequence[str]], align: str = "<") -> list[str]:
+    """Rows as lines of aligned columns; `align` is `<` or `>`, and the first column is always left-aligned."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            [
+                f"{row[0]:<{widths[0]}}",
+                *(f"{cell:{align}{width}}" for cell, width in zip(row[1:], widths[1:], strict=True)),
+            ]
+        ).rstrip()
+        for row in rows
+    ]
 
 
 def warn_invalid(path: Path | None) -> OnInvalid:
