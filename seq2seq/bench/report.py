@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from seq2seq import __version__
+from seq2seq.lines import aligned
 from seq2seq.runtime import Runtime
 
 
@@ -58,19 +59,15 @@ class Report:
         yield f"work: {_listed(self.work)}"
         yield ""
         columns = [column for column in self.columns if any(column.key in system for system in self.systems)]
-        titles, *rows = (
-            [column.title for column in columns],
-            *([column.cell(system) for column in columns] for system in self.systems),
-        )
-        widths = [max(map(len, cells)) for cells in zip(titles, *rows, strict=True)]
-        if most_columns is not None and sum(widths) + 2 * len(widths) > most_columns:
+        titles = [column.title for column in columns]
+        rows = [[column.cell(system) for column in columns] for system in self.systems]
+        table = aligned([titles, *rows], ">")
+        if most_columns is None or max(map(len, table)) <= most_columns:
+            yield from table
+        else:
             for name, *cells in rows:
                 yield name
                 yield from (f"  {title}: {cell}" for title, cell in zip(titles[1:], cells, strict=True))
-        else:
-            for name, *cells in (titles, *rows):
-                right = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
-                yield "  ".join([name.ljust(widths[0]), *right]).rstrip()
         yield ""
         yield from (f"not measured: {name}: {reason}" for name, reason in self.left_out.items())
         yield from self.notes

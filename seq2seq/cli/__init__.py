@@ -65,7 +65,7 @@ class _Verbs(click.Group):
 @click.group(
     cls=_Verbs,
     invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
     epilog="Example: s2s train && echo 'Where is the station?' | s2s translate",
 )
 @click.version_option(__version__, prog_name="s2s", message="%(prog)s %(version)s")

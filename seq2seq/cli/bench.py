@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from seq2seq import ranges
-from seq2seq.cli.options import ANY_PATH, FILE, Number, chosen_model, computing_options
+from seq2seq.cli import options
 from seq2seq.ranges import QUANTIZATIONS, Range
 
 if TYPE_CHECKING:
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 # Without CONFIG: the corpus that comes with the toolkit, and the sizes and batches of a small model in earnest.
 DEFAULTS = ("model.preset=small", "tokenizer.vocab_size=3000", "training.batch_tokens=4096", "training.ema=")
 NO_PEERS = "none"
-
-format_option = click.option(
-    "-f", "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
-)
 
 
 def peer_option(*names: str) -> Callable:
@@ -36,8 +32,6 @@ def peer_option(*names: str) -> Callable:
 
 
 @click.group(
-    "bench",
-    short_help="Measure training and decoding beside other toolkits.",
     invoke_without_command=True,
     epilog="Example: s2s bench train && s2s bench decode runs/demo",
 )
@@ -52,12 +46,14 @@ def command(context: click.Context) -> None:
 
 
 @command.command(epilog="Example: s2s bench train configs/multi30k-en-de.yaml --batch-tokens 4096 --threads 2")
-@click.argument("config", type=FILE, required=False)
-@click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override one key; repeatable.")
-@click.option("--batch-tokens", type=Number(ranges.COUNT), help="Target tokens per batch [default: CONFIG's, or 4096].")
-@click.option("--seconds", type=Number(Range(0.001, 1e6, whole=False)), help="Seconds per round [default: 10].")
-@click.option("--steps", type=Number(ranges.COUNT), help="Updates per round, instead of --seconds.")
-@click.option("--rounds", type=Number(ranges.COUNT), default=5, show_default=True, help="Rounds of each system.")
+@click.argument("config", type=options.FILE, required=False)
+@options.set_option
+@click.option(
+    "--batch-tokens", type=options.Number(ranges.COUNT), help="Target tokens per batch [default: CONFIG's, or 4096]."
+)
+@click.option("--seconds", type=options.Number(Range(0.001, 1e6, whole=False)), help="Seconds per round [default: 10].")
+@click.option("--steps", type=options.Number(ranges.COUNT), help="Updates per round, instead of --seconds.")
+@click.option("--rounds", type=options.Number(ranges.COUNT), default=5, help="Rounds of each system.")
 @peer_option("transformers", "torch")
 @click.option("--device", help="auto, cpu, cuda, cuda:1 or mps [default: CONFIG's, or auto].")
 @click.option(
@@ -65,8 +61,8 @@ def command(context: click.Context) -> None:
     type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
     help="Number format of matrix products [default: CONFIG's, or auto].",
 )
-@click.option("--threads", type=Number(ranges.THREADS), help="CPU threads.")
-@format_option
+@click.option("--threads", type=options.Number(ranges.THREADS), help="CPU threads.")
+@options.format_option
 def train(
     config: Path | None,
     overrides: tuple[str, ...],
@@ -109,33 +105,32 @@ def train(
 
 
 @command.command(epilog="Example: s2s bench decode runs/demo --input test.en --reference test.de --threads 2")
-@click.argument("model", type=ANY_PATH, required=False)
-@click.option("-i", "--input", "input_path", type=FILE, help="Sentences [default: the phrasebook's test set].")
-@click.option("--reference", type=FILE, help="Their translations, line by line, for BLEU.")
-@click.option("--sentences", type=Number(ranges.COUNT), default=1000, show_default=True, help="The first so many.")
+@click.argument("model", type=options.ANY_PATH, required=False)
+@click.option("-i", "--input", "input_path", type=options.FILE, help="Sentences [default: the phrasebook's test set].")
+@click.option("--reference", type=options.FILE, help="Their translations, line by line, for BLEU.")
+@click.option("--sentences", type=options.Number(ranges.COUNT), default=1000, help="How many lines are translated.")
 @click.option(
     "--beam-size",
-    type=Number(Range(2, ranges.BEAM_SIZE.most)),
+    type=options.Number(Range(2, ranges.BEAM_SIZE.most)),
     default=5,
-    show_default=True,
-    help="Beside greedy search.",
+    help="Beam size, measured beside greedy search.",
 )
 @click.option("--greedy", is_flag=True, help="Greedy search alone.")
+@click.option("--single", type=options.Number(ranges.COUNT), default=50, help="Sentences translated one at a time.")
 @click.option(
-    "--single", type=Number(ranges.COUNT), default=50, show_default=True, help="Sentences translated one at a time."
+    "--batch-size", type=options.Number(ranges.COUNT), default=64, help="Sentences per batch of the other toolkits."
 )
-@click.option(
-    "--batch-size", type=Number(ranges.COUNT), default=64, show_default=True, help="Sentences in the others' batches."
-)
-@click.option("--rounds", type=Number(ranges.COUNT), default=3, show_default=True, help="Rounds of each system.")
+@click.option("--rounds", type=options.Number(ranges.COUNT), default=3, help="Rounds of each system.")
 @peer_option("ctranslate2", "transformers")
 @click.option(
     "--engine", "engines", multiple=True, type=click.Choice(["auto", "torch", "ctranslate2"]),
-    help="What computes in seq2seq; repeatable [default: auto].",
+    help="Engine of seq2seq; repeatable [default: auto]."
 )  # fmt: skip
-@click.option("--quantization", type=click.Choice(QUANTIZATIONS), help="Measure ctranslate2 with such weights too.")
-@computing_options
-@format_option
+@click.option(
+    "--quantization", type=click.Choice(QUANTIZATIONS), help="Measure ctranslate2 with weights of this format too."
+)
+@options.computing_options
+@options.format_option
 def decode(
     model: Path | None,
     input_path: Path | None,
@@ -169,7 +164,9 @@ def decode(
     beams = (1,) if greedy else (1, beam_size)
     measured = Rounds(rounds, sentences, beams, single, batch_size)
     with _progress() as progress:
-        report = bench_decoding(chosen_model(model), lines, computing, _chosen(peers, PEERS), measured, progress)
+        report = bench_decoding(
+            options.chosen_model(model), lines, computing, _chosen(peers, PEERS), measured, progress
+        )
     _show(report, form)
 
 

@@ -18,7 +18,7 @@ from click.core import ParameterSource
 
 from seq2seq.cli import options
 from seq2seq.errors import DataError, did_you_mean
-from seq2seq.lines import read_lines
+from seq2seq.lines import aligned, read_lines
 from seq2seq.ranges import Range
 
 if TYPE_CHECKING:
@@ -41,11 +41,7 @@ class TestSet:
     """How many lines a model translated into something degenerate."""
 
 
-@click.command(
-    "bleu",
-    short_help="Score translations with BLEU, chrF and TER.",
-    epilog="Example: s2s translate < test.en | s2s bleu test.de",
-)
+@click.command(epilog="Example: s2s translate < test.en | s2s bleu test.de")
 @click.argument("reference", required=False, type=options.FILE)
 @click.argument("hypotheses", nargs=-1, type=options.FILE)
 @click.option(
@@ -53,20 +49,20 @@ class TestSet:
     "models",
     type=options.ANY_PATH,
     multiple=True,
-    help="Translate with this model or run, then score; default: its test sets. Several (repeat it) are compared.",
+    help="Translate with this model or run, then score. Repeatable: several are compared.",
 )
-@click.option("--source", type=options.FILE, help="With --model: text to translate.")
+@click.option("--source", type=options.FILE, help="With --model: text to translate [default: the run's test sets].")
 @click.option("--reference", "model_reference", type=options.FILE, help="With --model: its reference translation.")
-@click.option("--test-set", "names", multiple=True, help="With --model: only this test set of the run (repeatable).")
+@click.option("--test-set", "names", multiple=True, help="With --model: only this test set of the run; repeatable.")
 @click.option("-m", "--metrics", help="Any of bleu,chrf,ter [default: bleu,chrf].")
 @click.option(
     "--tokenize", help="sacrebleu's tokenizer for BLEU: 13a, intl, zh, char, none, ... [default: by language]."
 )
 @click.option("--confidence", is_flag=True, help="Add 95 % intervals from 1,000 bootstrap resamples.")
 @options.format_option
-@click.option("-w", "--width", type=options.Number(Range(0, 10)), default=1, show_default=True, help="Decimals.")
+@click.option("-w", "--width", type=options.Number(Range(0, 10)), default=1, help="Decimals.")
 @click.option("-b", "--score-only", is_flag=True, help="Print the figures alone.")
-@click.option("-o", "--output", type=options.NAMED_FILE, help="With --model: keep the translations in this file.")
+@click.option("-o", "--output", type=options.NAMED_FILE, help="Write the translations to this file.")
 @options.search_options
 @options.engine_options
 @options.computing_options
@@ -89,6 +85,8 @@ def command(
     s2s bleu --model MODEL                 translate the run's test sets, then score
     s2s bleu --model MODEL --source FILE --reference FILE
     s2s bleu --model A --model B           both translate A's test sets, each model tested against the first
+
+    Everything from -o on belongs to --model.
     """
     from seq2seq.evaluation.text import check_settings
 
@@ -175,7 +173,7 @@ def _compare(test_set: TestSet, scoring: Mapping[str, Any], width: int) -> tuple
         rows.append([system, *cells])
         records.append({"system": system, **dict(zip(results, map(vars, row), strict=True))})
     notes = ["", "* differs from the baseline (paired bootstrap, p < 0.05)", ""]
-    return records, [*options.table(rows), *notes, *(f"{metric}|{text}" for metric, text in signatures.items())]
+    return records, [*aligned(rows), *notes, *(f"{metric}|{text}" for metric, text in signatures.items())]
 
 
 def _read(path: Path | None) -> list[str]:

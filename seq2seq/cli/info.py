@@ -7,16 +7,16 @@ from typing import Any
 
 import click
 
-from seq2seq.cli.options import ANY_PATH, chosen_model
+from seq2seq.cli import options
 from seq2seq.errors import some_of
 
 
-@click.command("info", short_help="Say what a model is.", epilog="Example: s2s info runs/demo --format json")
-@click.argument("model", required=False, type=ANY_PATH)
-@click.option("-f", "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.command(epilog="Example: s2s info runs/demo --format json")
+@click.argument("model", required=False, type=options.ANY_PATH)
+@options.format_option
 def command(model: Path | None, form: str) -> None:
-    """Say what MODEL [default: the newest run's best] is: architecture, parameters, vocabulary, languages, scores."""
-    described = _describe(chosen_model(model))
+    """Show what MODEL is: architecture, parameters, vocabulary, languages, scores [default: the newest run]."""
+    described = _describe(options.chosen_model(model))
     if form == "json":
         click.echo(json.dumps(described, indent=2, ensure_ascii=False))
         return

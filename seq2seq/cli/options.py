@@ -7,7 +7,7 @@ import logging
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
@@ -58,17 +58,13 @@ def _all(*options: Callable) -> Callable:
     return lambda command: functools.reduce(lambda command, option: option(command), reversed(options), command)
 
 
-format_option = click.option(
-    "-f", "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True
-)
+format_option = click.option("-f", "--format", "form", type=click.Choice(["text", "json"]), default="text")
 set_option = click.option(
     "--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override one key of CONFIG; repeatable."
 )
-batch_tokens_option = click.option(
-    "--batch-tokens", type=Number(ranges.COUNT), default=4096, show_default=True, help="Tokens per batch."
-)
+batch_tokens_option = click.option("--batch-tokens", type=Number(ranges.COUNT), default=4096, help="Tokens per batch.")
 computing_options = _all(
-    click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1 or mps."),
+    click.option("--device", default="auto", help="auto, cpu, cuda, cuda:1 or mps."),
     click.option(
         "--precision",
         type=click.Choice(["float32", "bfloat16", "float16"]),
@@ -81,7 +77,6 @@ engine_options = _all(
         "--engine",
         type=click.Choice(["auto", "torch", "ctranslate2"]),
         default="auto",
-        show_default=True,
         help="auto: CTranslate2 on a CPU where it can run MODEL and the search, else PyTorch. A few lines in a hundred "
         "may differ, because their beam searches stop by different rules.",
     ),
@@ -98,20 +93,6 @@ search_options = _all(
     ),
     click.option("--batch-tokens", type=Number(ranges.COUNT), help="Source tokens decoded together."),
 )
-
-
-def table(rows: Sequence[Sequence[str]], align: str = "<") -> list[str]:
-    """Rows as lines of aligned columns; `align` is `<` or `>`, and the first column is always left-aligned."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            [
-                f"{row[0]:<{widths[0]}}",
-                *(f"{cell:{align}{width}}" for cell, width in zip(row[1:], widths[1:], strict=True)),
-            ]
-        ).rstrip()
-        for row in rows
-    ]
 
 
 def warn_invalid(path: Path | None) -> OnInvalid:

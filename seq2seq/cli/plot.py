@@ -9,30 +9,26 @@ from typing import Any
 import click
 
 from seq2seq import ranges
-from seq2seq.cli.options import ANY_PATH, NAMED_FILE, Number, chosen_model
+from seq2seq.cli import options
 from seq2seq.errors import DataError, ModelError
 from seq2seq.lines import read_lines
 
 logger = logging.getLogger(__name__)
 
 
-@click.command(
-    "plot",
-    short_help="Draw learning curves or attention.",
-    epilog="Example: s2s plot runs/demo --attention 'Where is the station?' -o attention.png",
-)
-@click.argument("run", required=False, type=ANY_PATH)
+@click.command(epilog="Example: s2s plot runs/demo --attention 'Where is the station?' -o attention.png")
+@click.argument("run", required=False, type=options.ANY_PATH)
 @click.option("--attention", "sentence", metavar="SENTENCE", help="Draw where the model looks in this sentence.")
 @click.option("--target", help="With --attention: this translation instead of the model's own.")
-@click.option("--layer", type=Number(ranges.LAYERS), help="With --attention: which layer [default: the last].")
+@click.option("--layer", type=options.Number(ranges.LAYERS), help="With --attention: which layer [default: the last].")
 @click.option(
     "-o",
     "--output",
-    type=NAMED_FILE,
+    type=options.NAMED_FILE,
     help="The picture [default: curves.png or attention.png in the run; without a run, in this folder].",
 )
 def command(run: Path | None, sentence: str | None, target: str | None, layer: int | None, output: Path | None) -> None:
-    """Draw the learning curves of RUN [default: the newest run] anew from its metrics.jsonl, or an attention map."""
+    """Draw the learning curves of RUN [default: the newest run] from its metrics.jsonl, or an attention map."""
     if sentence is None and (target is not None or layer is not None):
         raise click.UsageError("--target and --layer belong to --attention SENTENCE")
     from seq2seq import plots
@@ -47,7 +43,7 @@ def command(run: Path | None, sentence: str | None, target: str | None, layer: i
         raise click.UsageError("--attention needs a sentence with words in it")
     from seq2seq.inference.attention import sentence_attention
 
-    folder = chosen_model(run)
+    folder = options.chosen_model(run)
     seen = sentence_attention(folder, sentence, target, layer)
     title = f"{seen.sentence}\nlayer {seen.layer} of {seen.num_layers}"
     path = output or _run_of(folder) / "attention.png"

@@ -17,11 +17,7 @@ logger = logging.getLogger("seq2seq.cli")
 BATCH_LINES = 4096
 
 
-@click.command(
-    "score",
-    short_help="Print how likely a model finds given translations.",
-    epilog="Example: s2s score runs/demo test.en test.de > scores.tsv",
-)
+@click.command(epilog="Example: s2s score runs/demo test.en test.de > scores.tsv")
 @click.argument("model", type=options.ANY_PATH)
 @click.argument("source", type=options.FILE)
 @click.argument("target", type=options.FILE)
@@ -31,9 +27,9 @@ BATCH_LINES = 4096
 def command(model: Path, source: Path, target: Path, output: Path | None, **loading: Any) -> None:
     """Print the log-probability of each line of TARGET given that line of SOURCE, a tab, and its number of tokens.
 
-    The tokens are the model's pieces and the end of the sentence. No pair is skipped: an empty target is its end alone,
-    an empty source is scored as one. Pairs too long for the model are split into equal parts, with a warning. Nothing
-    is printed where the line counts differ."""
+    The tokens are the model's pieces and the end of the sentence. No pair is skipped, whether a side is empty or too
+    long for the model: then the pair is split into equal parts, with a warning. Files with different line counts are an
+    error."""
     options.check_output(output)
     with contextlib.ExitStack() as stack:
         paths = [stack.enter_context(readable_again(path)) for path in (source, target)]

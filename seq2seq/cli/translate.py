@@ -22,11 +22,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("seq2seq.cli")
 
 
-@click.command(
-    "translate",
-    short_help="Translate lines of text.",
-    epilog="Example: s2s translate runs/demo < input.txt > output.txt",
-)
+@click.command(epilog="Example: s2s translate runs/demo < input.txt > output.txt")
 @click.argument("models", nargs=-1, type=options.ANY_PATH, metavar="[MODEL]...")
 @click.option("-i", "--input", "input_path", type=options.FILE, help="Text to translate [default: standard input].")
 @click.option(
@@ -42,24 +38,27 @@ logger = logging.getLogger("seq2seq.cli")
     "form",
     type=click.Choice(["text", "jsonl"]),
     default="text",
-    show_default=True,
     help="text: one translation per line, or with --n-best 'index ||| translation ||| score', which is log-probability "
     "/ length^a; jsonl: one object per line.",
 )
-@click.option("--beam-size", type=options.Number(ranges.BEAM_SIZE), help="Hypotheses kept; 1 is greedy.")
+@options.search_options
 @click.option(
-    "--length-penalty", type=options.Number(ranges.LENGTH_PENALTY), help="a in score = log-probability / length^a."
-)
-@click.option(
-    "--max-length-ratio", type=options.Number(ranges.MAX_LENGTH_RATIO), help="Most target pieces for each source piece."
+    "--max-length-ratio", type=options.Number(ranges.MAX_LENGTH_RATIO), help="Target pieces per source piece, at most."
 )
 @click.option("--n-best", type=options.Number(ranges.N_BEST), help="Translations of each line.")
 @click.option("--sample", is_flag=True, default=None, help="Draw translations at random instead of searching.")
-@click.option("--temperature", type=options.Number(ranges.TEMPERATURE), help="Below 1 favours likely pieces.")
-@click.option("--top-k", type=options.Number(ranges.TOP_K), help="Draw from the K likeliest pieces; 0 is all.")
-@click.option("--top-p", type=options.Number(ranges.TOP_P), help="Draw from the likeliest pieces of this total.")
-@click.option("--seed", type=options.Number(ranges.SEED), help="Seed of --sample, in PyTorch.")
-@click.option("--batch-tokens", type=options.Number(ranges.COUNT), help="Source tokens decoded together.")
+@click.option(
+    "--temperature", type=options.Number(ranges.TEMPERATURE), help="With --sample: below 1 favours likely pieces."
+)
+@click.option(
+    "--top-k", type=options.Number(ranges.TOP_K), help="With --sample: draw from the K likeliest pieces; 0 is all."
+)
+@click.option(
+    "--top-p",
+    type=options.Number(ranges.TOP_P),
+    help="With --sample: draw from the likeliest pieces that add up to this probability.",
+)
+@click.option("--seed", type=options.Number(ranges.SEED), help="With --sample in PyTorch: seed of the draws.")
 @options.engine_options
 @options.computing_options
 def command(
