@@ -60,9 +60,9 @@ def trained(folder):
     given = {}
 
     def spied(update):
-        def spy(self, batches, rate):
+        def spy(self, batches):
             given.setdefault(id(self), []).append([batch.source_ids.tolist() for batch in batches])
-            return update(self, batches, rate)
+            return update(self, batches)
 
         return spy
 
@@ -134,7 +134,7 @@ def test_memory_that_was_held_for_a_moment_is_seen():
 
 def test_every_system_trains_on_the_same_ids(trained):
     report, given = trained
-    assert [system["name"] for system in report.systems] == ["seq2seq", *training.NAMES.values()]
+    assert [system["name"] for system in report.systems] == ["seq2seq", *training.PEERS.values()]
     assert report.left_out == {}
     ours, *others = given
     assert others == [ours, ours]
@@ -209,7 +209,7 @@ def test_peers_have_our_sizes(trained):
 def test_what_a_peer_cannot_be_is_said(folder):
     config = config_file.load(folder / "tiny.yaml", ["model.activation=swiglu"])
     report = training.bench_training(config, folder / "cache", rounds=training.Rounds(1, 1, matmul_size=32))
-    assert list(report.left_out) == list(training.NAMES.values())
+    assert list(report.left_out) == list(training.PEERS.values())
     assert "swiglu" in report.left_out["torch.nn.Transformer"]
 
 

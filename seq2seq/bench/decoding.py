@@ -18,21 +18,19 @@ from seq2seq import config_file
 from seq2seq import runtime as runtimes
 from seq2seq.bench.decoding_peers import PEERS, DecodingSystem, Translated, length_limit, open_decoding_peers
 from seq2seq.bench.measure import (
-    MATMUL_SIZES,
+    OURS,
     Entrant,
     Progress,
-    figures,
+    compare,
     forward_flops,
     peak_memory,
-    run_rounds,
     seconds_of,
     significant,
     sizes,
-    spread,
 )
 from seq2seq.bench.report import Column, Report, machine
 from seq2seq.config import SearchConfig
-from seq2seq.errors import DataError, ModelError, UserError
+from seq2seq.errors import DataError, ModelError
 from seq2seq.evaluation.text import score_texts
 from seq2seq.inference.loading import EngineName, load_engine, override_search
 from seq2seq.inference.translator import Translator
@@ -116,7 +114,7 @@ class OurDecoding:
     """`Translator`, over one engine."""
 
     def __init__(self, folder: Path, engine: EngineName, quantization: str | None, settings: Engines):
-        self.name = " ".join(filter(None, ("seq2seq", engine if engine != "auto" else "", quantization)))
+        self.name = " ".join(filter(None, (OURS, engine if engine != "auto" else "", quantization)))
         computing = (settings.device, settings.precision, settings.threads)
         self._load = partial(load_engine, (folder,), engine, quantization, *computing)
         self.close()
@@ -159,28 +157,26 @@ def bench_decoding(
     if model.description.task != "translation":
         raise ModelError(f"{model.folder}: a {model.description.task} model; bench decode measures translation models")
     here = runtimes.start(engines.device, engines.precision, engines.threads)
-    own = model.description.search
-    searches = [override_search(own, {"beam_size": size, "n_best": 1}) for size in rounds.beam_sizes]
     lines = lines or _phrasebook(model)
-    bench = _Bench(model, _usable(lines, model, rounds.sentences), rounds, here)
-    entrants: list[Entrant] = []
-    left_out: dict[str, str] = {}
+    usable = _usable(lines, model, rounds.sentences)
+    bench = _Bench(model, usable, rounds, here)
     with tempfile.TemporaryDirectory(prefix="s2s-bench-") as temporary:
-        for name, make in _makers(model, engines, peers, here, rounds, Path(temporary)):
-            progress(f"opening {name}")
-            try:
-                entrants += bench.entrants(make, searches)
-            except UserError as error:
-                if name not in peers:
-                    raise
-                left_out[name] = str(error)
-        entrants.sort(key=lambda entrant: entrant.work != "greedy")  # what is compared is adjacent
-        peaks = run_rounds(entrants, rounds.rounds, here, rounds.matmul_size, progress)
+        makers = _makers(model, engines, peers, here, rounds, Path(temporary))
+        openings = ((name, partial(bench.entrants, make)) for name, make in makers)
+        systems, left_out, rounds_taken = compare(openings, rounds.rounds, here, rounds.matmul_size, progress)
     torch.set_num_threads(bench.threads)
-    systems = list(figures(entrants, peaks))
-    packages = [peer for peer in PEERS if any(system["name"].startswith(peer) for system in systems)]
-    work = bench.described(len(lines.sources)) | {"matmul_flops_a_second": spread(peaks)}
-    return Report("decode", machine(here, packages), work, systems, left_out, NOTES, COLUMNS)
+    work = {
+        "model": str(model.folder),
+        "sentences": len(usable.sources),
+        "lines_left_out": len(lines.sources) - len(usable.sources),
+        **sizes(model.model.config),
+        "vocabulary": model.tokenizers.target.vocab_size,
+        "length_penalty": model.description.search.length_penalty,
+        "peers_batch_size": rounds.batch_size,
+        "bleu_signature": bench.signature,
+        **rounds_taken,
+    }
+    return Report("decode", machine(here, systems), work, systems, left_out, NOTES, COLUMNS)
 
 
 class _Bench:
@@ -190,20 +186,22 @@ class _Bench:
         self.threads = torch.get_num_threads()
         self._model, self._lines, self._rounds, self._here = model, lines, rounds, here
         self._source_tokens = sum(len(ids) + 1 for ids in model.tokenizers.source.encode_all(lines.sources))
+        own = model.description.search
+        self._searches = [override_search(own, {"beam_size": size, "n_best": 1}) for size in rounds.beam_sizes]
         self._first_texts: dict[str, list[str]] = {}
-        self._signature: str | None = None
+        self.signature: str | None = None
 
-    def entrants(self, make: Callable[[], DecodingSystem], searches: Sequence[SearchConfig]) -> Iterator[Entrant]:
-        """Open a system, and let it translate everything once with each search."""
+    def entrants(self, make: Callable[[], DecodingSystem]) -> Iterator[Entrant]:
+        """A system in each search, after it translated everything once."""
         outputs = []
         with peak_memory(self._here.device) as peak:
             torch.set_num_threads(self.threads)
             system = make()
-            for search in searches:
+            for search in self._searches:
                 system.translate(self._lines.sources[:1], search)
                 outputs.append(system.translate(self._lines.sources, search))
             system.close()
-        for search, output in zip(searches, outputs, strict=True):
+        for search, output in zip(self._searches, outputs, strict=True):
             work = "greedy" if search.beam_size == 1 else f"beam {search.beam_size}"
             facts = self._facts(work, output) | {"peak_memory_bytes": next(iter(peak), None)}
             yield Entrant(system.name, work, partial(self._take_round, system, search, output.tokens), facts)
@@ -214,7 +212,7 @@ class _Bench:
         facts = {"output_tokens": output.tokens, "same_text": significant(sum(same) / len(lines.sources))}
         if lines.references is not None:
             score = score_texts(output.texts, lines.references, ("bleu",), target_language=language)[0]
-            facts["bleu"], self._signature = significant(score.score), score.signature
+            facts["bleu"], self.signature = significant(score.score), score.signature
         return facts
 
     def _take_round(self, system: DecodingSystem, search: SearchConfig, tokens: int) -> dict[str, float]:
@@ -236,22 +234,6 @@ class _Bench:
             "flops_per_second": flops / whole,
         }
 
-    def described(self, num_given: int) -> dict[str, Any]:
-        """The work of all systems, for the report."""
-        model, rounds = self._model, self._rounds
-        return {
-            "model": str(model.folder),
-            "sentences": len(self._lines.sources),
-            "lines_left_out": num_given - len(self._lines.sources),
-            **sizes(model.model.config),
-            "vocabulary": model.tokenizers.target.vocab_size,
-            "length_penalty": model.description.search.length_penalty,
-            "peers_batch_size": rounds.batch_size,
-            "rounds": rounds.rounds,
-            "matmul_size": rounds.matmul_size or MATMUL_SIZES[self._here.device.type],
-            "bleu_signature": self._signature,
-        }
-
 
 def _makers(
     model: LoadedModel, engines: Engines, peers: Sequence[str], here: runtimes.Runtime, rounds: Rounds, temporary: Path
@@ -261,7 +243,7 @@ def _makers(
     if engines.quantization:
         kinds += [(engine, engines.quantization) for engine in engines.engines if engine != "torch"]
     for kind in kinds:
-        yield "seq2seq", partial(OurDecoding, model.folder, *kind, engines)
+        yield OURS, partial(OurDecoding, model.folder, *kind, engines)
     for peer in peers:
         for make in open_decoding_peers(peer, model, here, rounds.batch_size, temporary):
             yield peer, make

@@ -1,7 +1,7 @@
 """What benchmarks measure with: rounds in alternation, the clock, memory, and the rate of matrix products.
 
-`training` and `decoding` give `run_rounds` their entrants: one round of every system after the other, again and again,
-so that a machine that becomes slower or faster does so for all of them. Ratios are of adjacent rounds.
+`training` and `decoding` give `compare` their entrants. It takes one round of every system after the other, again and
+again, so that a machine that becomes slower or faster does so for all of them. Ratios are of adjacent rounds.
 """
 
 import contextlib
@@ -9,19 +9,22 @@ import ctypes
 import gc
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import truediv
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from seq2seq.config import ModelConfig
+from seq2seq.errors import UserError
 from seq2seq.model.transformer import Transformer
 from seq2seq.runtime import Runtime
 
 Progress = Callable[[str], object]
 
+OURS = "seq2seq"
 # Large enough that a matrix product is limited by arithmetic alone.
 MATMUL_SIZES = {"cpu": 2048, "cuda": 8192, "mps": 2048}
 MATMUL_TIMES = 3
@@ -41,10 +44,35 @@ class Entrant:
     rates: dict[str, list[float]] = field(default_factory=dict)
 
 
-def run_rounds(
-    entrants: Sequence[Entrant], rounds: int, runtime: Runtime, matmul_size: int | None, progress: Progress
-) -> list[float]:
-    """Take every round of every entrant; returns the machine's FLOP/s, measured before each round."""
+def compare(
+    openings: Iterable[tuple[str, Callable[[], Iterable[Entrant]]]],
+    rounds: int,
+    runtime: Runtime,
+    matmul_size: int | None,
+    progress: Progress,
+) -> tuple[list[dict[str, Any]], dict[str, str], dict[str, Any]]:
+    """Open all systems, then take every round of every entrant.
+
+    Returns:
+        The figures of each entrant, those of the same work together; the systems that cannot be measured, and why; and
+        what the rounds were, with the machine's FLOP/s before each.
+
+    Raises:
+        UserError: OURS cannot be measured.
+    """
+    entrants: list[Entrant] = []
+    left_out: dict[str, str] = {}
+    for name, enter in openings:
+        progress(f"opening {name}")
+        try:
+            entrants += enter()
+        except UserError as error:
+            if name == OURS:
+                raise
+            left_out[name] = str(error)
+    works = [entrant.work for entrant in entrants]
+    entrants.sort(key=lambda entrant: works.index(entrant.work))
+    matmul_size = matmul_size or MATMUL_SIZES[runtime.device.type]
     peaks = []
     for number in range(rounds):
         peaks.append(matmul_rate(runtime, matmul_size))
@@ -52,7 +80,8 @@ def run_rounds(
             progress(f"round {number + 1} of {rounds}: {entrant.name}, {entrant.work}")
             for name, rate in entrant.take_round().items():
                 entrant.rates.setdefault(name, []).append(rate)
-    return peaks
+    work = {"rounds": rounds, "matmul_size": matmul_size, "matmul_flops_a_second": spread(peaks)}
+    return list(figures(entrants, peaks)), left_out, work
 
 
 def figures(entrants: Sequence[Entrant], peaks: Sequence[float]) -> Iterator[dict[str, Any]]:
@@ -60,23 +89,18 @@ def figures(entrants: Sequence[Entrant], peaks: Sequence[float]) -> Iterator[dic
     for entrant in entrants:
         first = next(one for one in entrants if one.work == entrant.work)
         rates = dict(entrant.rates)
-        rates["matmul_share"] = _ratios(rates.pop("flops_per_second"), peaks)
+        flops = rates.pop("flops_per_second")
         ratios = {
-            f"{name}_ratio": None if entrant is first else spread(_ratios(first.rates[name], rates[name]))
-            for name in entrant.rates
-            if name in rates
+            f"{name}_ratio": None if entrant is first else spread(list(map(truediv, first.rates[name], values)))
+            for name, values in rates.items()
         }
+        rates["matmul_share"] = list(map(truediv, flops, peaks))
         yield (
             {"name": entrant.name, "work": entrant.work}
             | entrant.facts
             | {name: spread(values) for name, values in rates.items()}
             | ratios
         )
-
-
-def _ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
-    """Our rate over theirs, of adjacent rounds."""
-    return [our / their for our, their in zip(ours, theirs, strict=True)]
 
 
 def spread(rounds: Sequence[float]) -> dict[str, Any]:
@@ -92,23 +116,16 @@ def significant(value: float) -> float:
 
 def seconds_of(work: Callable[[], object], device: torch.device) -> float:
     """How long `work` takes until the last of it is computed."""
-    _wait_for(device)
+    synchronize = torch.accelerator.synchronize if device.type != "cpu" else lambda: None
+    synchronize()
     begun = time.perf_counter()
     work()
-    _wait_for(device)
+    synchronize()
     return time.perf_counter() - begun
 
 
-def _wait_for(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    elif device.type == "mps":
-        torch.mps.synchronize()
-
-
-def matmul_rate(runtime: Runtime, size: int | None = None) -> float:
+def matmul_rate(runtime: Runtime, size: int) -> float:
     """FLOP/s of a large square matrix product in the runtime's precision, the best of a few."""
-    size = size or MATMUL_SIZES[runtime.device.type]
     left, right = (torch.randn(size, size, device=runtime.device).to(runtime.precision) for _ in range(2))
     product = left @ right
     seconds = min(seconds_of(lambda: torch.mm(left, right, out=product), runtime.device) for _ in range(MATMUL_TIMES))

@@ -13,6 +13,9 @@ from seq2seq import __version__
 from seq2seq.lines import aligned
 from seq2seq.runtime import Runtime
 
+# Other toolkits whose version is told; the names of their systems begin with it.
+PACKAGES = ("ctranslate2", "transformers")
+
 
 @dataclass(frozen=True)
 class Column:
@@ -73,19 +76,19 @@ class Report:
         yield from self.notes
 
 
-def machine(runtime: Runtime, packages: Sequence[str]) -> dict[str, Any]:
-    """Where a benchmark ran, and with which versions."""
+def machine(runtime: Runtime, systems: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Where a benchmark of these systems ran, and with which versions."""
     device = runtime.device
     described = {"cpu": _cpu_name(), "threads": torch.get_num_threads(), "device": str(device)}
     if device.type == "cuda":
         described["gpu"] = torch.cuda.get_device_name(device)
-    versions = {name: importlib.metadata.version(name) for name in packages}
+    packages = [name for name in PACKAGES if any(system["name"].startswith(name) for system in systems)]
     return described | {
         "precision": str(runtime.precision).removeprefix("torch."),
         "python": platform.python_version(),
         "seq2seq": __version__,
         "torch": torch.__version__,
-        **versions,
+        **{name: importlib.metadata.version(name) for name in packages},
     }
 
 

@@ -8,28 +8,25 @@ import contextlib
 import copy
 import os
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-import torch
 from torch import nn
 
 from seq2seq import runtime as runtimes
 from seq2seq.bench.measure import (
-    MATMUL_SIZES,
+    OURS,
     Entrant,
     Progress,
-    figures,
+    compare,
     forward_flops,
     peak_memory,
-    run_rounds,
     seconds_of,
     significant,
     sizes,
-    spread,
 )
 from seq2seq.bench.report import Column, Report, machine
 from seq2seq.bench.training_peers import PEERS, open_training_peer
@@ -43,9 +40,6 @@ from seq2seq.tasks.run import build
 from seq2seq.tasks.task import Task
 from seq2seq.training.optim import ExponentialMovingAverage, learning_rate
 from seq2seq.training.step import GradientStep
-
-OURS = "seq2seq"
-NAMES = {"transformers": "transformers MarianMTModel", "torch": "torch.nn.Transformer"}
 
 COLUMNS = (
     Column("system", "name"),
@@ -82,8 +76,8 @@ class TrainingSystem(Protocol):
 
     module: nn.Module
 
-    def update(self, batches: Sequence[TranslationBatch], rate: float) -> None:
-        """One optimiser step over batches on the CPU, at this learning rate."""
+    def update(self, batches: Sequence[TranslationBatch]) -> None:
+        """One optimiser step over batches on the CPU, at the learning rate of the schedule."""
 
 
 class OurTraining:
@@ -95,54 +89,64 @@ class OurTraining:
             self.module.compile(dynamic=True)
         self._step = GradientStep(self.module, task.compute_loss, config, runtime)
         self._average = ExponentialMovingAverage(self.module, config.ema) if config.ema else None
-        self._count = 0
+        self._config, self._count = config, 0
 
-    def update(self, batches: Sequence[TranslationBatch], rate: float) -> None:
+    def update(self, batches: Sequence[TranslationBatch]) -> None:
         """As `TrainingSystem.update`."""
         self._count += 1
         self._step.compute_gradient(batches, sum(batch.num_targets for batch in batches))
-        self._step.update(rate)
+        self._step.update(learning_rate(self._count, 0.0, self._config))
         if self._average:
             self._average.update(self._count)
 
 
-class _Runner:
-    """A system with a stream of batches of its own."""
+class _Bench:
+    """What is the same for all systems: the batches, and how many updates make a round."""
 
-    def __init__(self, name: str, system: TrainingSystem, stream: BatchStream, task: Task, device: torch.device):
-        self.name, self.module = name, system.module
+    def __init__(self, task: Task, rounds: Rounds, here: Runtime, stack: contextlib.ExitStack):
+        self.updates = rounds.steps or 0
         self.padding: list[float] = []
-        """Its share of each round."""
-        self._system, self._stream, self._task, self._device = system, stream, task, device
-        self._config = task.config.training
-        self._count = 0
+        """Its share, by round."""
+        self._task, self._device, self._stack, self._seconds = task, here.device, stack, rounds.seconds
 
-    def update(self, batches: Sequence[TranslationBatch]) -> None:
-        """One update at the learning rate of the schedule."""
-        self._count += 1
-        self._system.update(batches, learning_rate(self._count, 0.0, self._config))
+    def entrants(self, name: str, make: Callable[[], TrainingSystem]) -> Iterator[Entrant]:
+        """A system, after updates on the batches that take the most memory and on two of its stream."""
+        task = self._task
+        largest = [task.make_batch(indices, 0) for indices in task.sampler.largest_batches()]
+        stream = BatchStream(task.sampler, task.make_batch, pin_memory=self._device.type == "cuda")
+        self._stack.callback(stream.close)
+        with peak_memory(self._device) as peak:
+            system = make()
+            for batch in [*largest, largest[0]]:  # the first update makes the optimiser's moments at its end
+                system.update([batch])
+        seconds = [self._updates(system, stream, 1)[0] for _ in range(2)]
+        self.updates = self.updates or max(1, round(self._seconds / seconds[1]))  # ours comes first
+        parameters = sum(weight.numel() for weight in system.module.parameters() if weight.requires_grad)
+        facts = {"parameters": parameters, "peak_memory_bytes": next(iter(peak), None)}
+        yield Entrant(name, "training", partial(self._take_round, system, stream), facts)
 
-    def run(self, updates: int) -> tuple[float, list[TranslationBatch]]:
-        """So many updates: their seconds and batches."""
+    def _updates(
+        self, system: TrainingSystem, stream: BatchStream, number: int
+    ) -> tuple[float, list[TranslationBatch]]:
+        """The seconds and batches of so many updates."""
         seen: list[TranslationBatch] = []
 
         def work() -> None:
-            for _ in range(updates):
-                batches = [next(self._stream) for _ in range(self._config.accumulate)]
-                self.update(batches)
+            for _ in range(number):
+                batches = [next(stream) for _ in range(self._task.config.training.accumulate)]
+                system.update(batches)
                 seen.extend(batches)
 
         return seconds_of(work, self._device), seen
 
-    def take_round(self, updates: int) -> dict[str, float]:
-        """As `Entrant.take_round`."""
-        seconds, seen = self.run(updates)
+    def _take_round(self, system: TrainingSystem, stream: BatchStream) -> dict[str, float]:
+        seconds, seen = self._updates(system, stream, self.updates)
         tokens, targets = sum(batch.num_tokens for batch in seen), sum(batch.num_targets for batch in seen)
         self.padding.append(1 - tokens / sum(batch.source_ids.numel() + batch.target_input.numel() for batch in seen))
         flops = 3 * forward_flops(self._task.model, tokens - targets, targets)  # the backward pass is twice as much
         return {
             "tokens_per_second": tokens / seconds,
-            "updates_per_second": updates / seconds,
+            "updates_per_second": self.updates / seconds,
             "flops_per_second": flops / seconds,
         }
 
@@ -150,7 +154,7 @@ class _Runner:
 def bench_training(
     config: Config,
     cache: Path,
-    peers: Sequence[str] = PEERS,
+    peers: Sequence[str] = tuple(PEERS),
     rounds: Rounds | None = None,
     progress: Progress = lambda what: None,
 ) -> Report:
@@ -177,22 +181,12 @@ def bench_training(
         runtimes.seed_everything(config.seed)
         progress("preparing")
         task = build(Inputs.open(config, cache), None, here)
-        runners, entrants, left_out = [], [], {}
-        for name, make in _makers(task, peers, here).items():
-            progress(f"building {name}")
-            try:
-                runner, peak = _opened(name, make, task, here, stack)
-            except UserError as error:
-                left_out[name] = str(error)
-                continue
-            runners.append(runner)
-            parameters = sum(weight.numel() for weight in runner.module.parameters() if weight.requires_grad)
-            facts = {"parameters": parameters, "peak_memory_bytes": next(iter(peak), None)}
-            entrants.append(Entrant(name, "training", lambda runner=runner: runner.take_round(updates), facts))
-        progress("warming up")
-        seconds = [runner.run(1)[0] for runner in runners for _ in range(2)][1]  # of our second update
-        updates = rounds.steps or max(1, round(rounds.seconds / seconds))
-        peaks = run_rounds(entrants, rounds.rounds, here, rounds.matmul_size, progress)
+        bench = _Bench(task, rounds, here, stack)
+        shape = (task.config.model, task.tokenizers, training, here)
+        makers = {OURS: partial(OurTraining, task, training, here)}
+        makers |= {PEERS[peer]: partial(open_training_peer, peer, *shape) for peer in peers}
+        openings = [(name, partial(bench.entrants, name, make)) for name, make in makers.items()]
+        systems, left_out, rounds_taken = compare(openings, rounds.rounds, here, rounds.matmul_size, progress)
         work = {
             "corpus": ", ".join(record.name for record in task.data if record.role == "train"),
             "pairs": len(task.corpus),
@@ -200,34 +194,8 @@ def bench_training(
             **sizes(task.config.model),
             "batch_tokens": training.batch_tokens,
             "batches_an_update": training.accumulate,
-            "updates_a_round": updates,
-            "rounds": rounds.rounds,
-            "padding": significant(statistics.mean(runners[0].padding)),
-            "matmul_size": rounds.matmul_size or MATMUL_SIZES[here.device.type],
-            "matmul_flops_a_second": spread(peaks),
+            "updates_a_round": bench.updates,
+            "padding": significant(statistics.mean(bench.padding)),
+            **rounds_taken,
         }
-        packages = ["transformers"] if any(one.name == NAMES["transformers"] for one in entrants) else []
-        systems = list(figures(entrants, peaks))
-        return Report("train", machine(here, packages), work, systems, left_out, NOTES, COLUMNS)
-
-
-def _makers(task: Task, peers: Sequence[str], here: Runtime) -> dict[str, Callable[[], TrainingSystem]]:
-    config = task.config
-    makers: dict[str, Callable[[], TrainingSystem]] = {OURS: lambda: OurTraining(task, config.training, here)}
-    for peer in peers:
-        makers[NAMES[peer]] = partial(open_training_peer, peer, config.model, task.tokenizers, config.training, here)
-    return makers
-
-
-def _opened(
-    name: str, make: Callable[[], TrainingSystem], task: Task, here: Runtime, stack: contextlib.ExitStack
-) -> tuple[_Runner, list[int]]:
-    """A system that was trained on the batches that take the most memory, and how much that was."""
-    largest = [task.make_batch(indices, 0) for indices in task.sampler.largest_batches()]
-    stream = BatchStream(task.sampler, task.make_batch, pin_memory=here.device.type == "cuda")
-    stack.callback(stream.close)
-    with peak_memory(here.device) as peak:
-        runner = _Runner(name, make(), stream, task, here.device)
-        for batch in [*largest, largest[0]]:  # the first update makes the optimiser's moments at its end
-            runner.update([batch])
-    return runner, peak
+        return Report("train", machine(here, systems), work, systems, left_out, NOTES, COLUMNS)

@@ -18,8 +18,10 @@ from seq2seq.interop.marian_settings import SpecialIds, model_values
 from seq2seq.model.positions import sinusoids
 from seq2seq.runtime import Runtime
 from seq2seq.text.tokenizer import TokenizerPair
+from seq2seq.training.optim import learning_rate
 
-PEERS = ("transformers", "torch")
+# By the names of --peer.
+PEERS = {"transformers": "transformers MarianMTModel", "torch": "torch.nn.Transformer"}
 IGNORED = -100
 
 
@@ -49,12 +51,13 @@ class HandLoop:
             fused=True,
         )  # fmt: skip
         self._scaler = torch.amp.GradScaler(runtime.device.type, enabled=runtime.precision == torch.float16)
-        self._config, self._runtime = config, runtime
+        self._config, self._runtime, self._count = config, runtime, 0
 
-    def update(self, batches: Sequence[TranslationBatch], rate: float) -> None:
+    def update(self, batches: Sequence[TranslationBatch]) -> None:
         """One optimiser step."""
+        self._count += 1
         for group in self._optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = learning_rate(self._count, 0.0, self._config)
         self._optimizer.zero_grad(set_to_none=True)
         for batch in batches:
             batch = batch.to(self._runtime.device, non_blocking=True)
