@@ -10,13 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from seq2seq import config_file
 from seq2seq import runtime as runtimes
-from seq2seq.bench.decoding_peers import PEERS, DecodingSystem, Translated, length_limit, open_decoding_peers
+from seq2seq.bench.decoding_peers import PEERS, DecodingSystem, length_limit, open_decoding_peers
 from seq2seq.bench.measure import (
     OURS,
     Entrant,
@@ -119,11 +118,11 @@ class OurDecoding:
         self._load = partial(load_engine, (folder,), engine, quantization, *computing)
         self.close()
 
-    def translate(self, lines: Sequence[str], search: SearchConfig) -> Translated:
+    def translate(self, lines: Sequence[str], search: SearchConfig) -> tuple[list[str], int]:
         """As `DecodingSystem.translate`."""
         self._loaded = self._loaded or self._load()
         translations = Translator(self._loaded.engine, self._loaded.tokenizers, search).translate(lines)
-        return Translated([one.text for one in translations], sum(one.tokens for one in translations))
+        return [one.text for one in translations], sum(one.tokens for one in translations)
 
     def close(self) -> None:
         """As `DecodingSystem.close`."""
@@ -201,19 +200,24 @@ class _Bench:
                 system.translate(self._lines.sources[:1], search)
                 outputs.append(system.translate(self._lines.sources, search))
             system.close()
-        for search, output in zip(self._searches, outputs, strict=True):
+        for search, (texts, tokens) in zip(self._searches, outputs, strict=True):
             work = "greedy" if search.beam_size == 1 else f"beam {search.beam_size}"
-            facts = self._facts(work, output) | {"peak_memory_bytes": next(iter(peak), None)}
-            yield Entrant(system.name, work, partial(self._take_round, system, search, output.tokens), facts)
+            same = map(str.__eq__, texts, self._first_texts.setdefault(work, texts))
+            facts = {
+                "output_tokens": tokens,
+                "same_text": significant(sum(same) / len(texts)),
+                **self._bleu(texts),
+                "peak_memory_bytes": next(iter(peak), None),
+            }
+            yield Entrant(system.name, work, partial(self._take_round, system, search, tokens), facts)
 
-    def _facts(self, work: str, output: Translated) -> dict[str, Any]:
-        lines, language = self._lines, self._model.description.target_language
-        same = map(str.__eq__, output.texts, self._first_texts.setdefault(work, output.texts))
-        facts = {"output_tokens": output.tokens, "same_text": significant(sum(same) / len(lines.sources))}
-        if lines.references is not None:
-            score = score_texts(output.texts, lines.references, ("bleu",), target_language=language)[0]
-            facts["bleu"], self.signature = significant(score.score), score.signature
-        return facts
+    def _bleu(self, texts: Sequence[str]) -> dict[str, float]:
+        if self._lines.references is None:
+            return {}
+        language = self._model.description.target_language
+        score = score_texts(texts, self._lines.references, ("bleu",), target_language=language)[0]
+        self.signature = score.signature
+        return {"bleu": significant(score.score)}
 
     def _take_round(self, system: DecodingSystem, search: SearchConfig, tokens: int) -> dict[str, float]:
         def seconds(texts: Sequence[str]) -> float:
