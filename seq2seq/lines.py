@@ -203,3 +203,14 @@ def aligned(rows: Sequence[Sequence[str]], align: str = "<") -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     forms = ["<", *[align] * (len(widths) - 1)]
     return ["  ".join(map("{:{}{}}".format, row, forms, widths)).rstrip() for row in rows]
+
+
+def check_counts(name: object, count: int, other_name: object, other_count: int) -> None:
+    """Refuse two files that should be parallel, by their names and numbers of lines.
+
+    Raises:
+        DataError: the numbers differ.
+    """
+    if count != other_count:
+        counts = f"{name} has {count:,} lines and {other_name} {other_count:,}"
+        raise DataError(f"{counts}; they must be equal (s2s check shows where)")

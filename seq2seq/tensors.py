@@ -8,11 +8,13 @@ import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load, load_file, save, save_file
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from seq2seq.files import DamagedFile, check_regular, first_line
 from seq2seq.lines import shown_name
@@ -53,9 +55,29 @@ def mismatch(expected: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...
     return None
 
 
+class Uninitialized(TorchFunctionMode):
+    """Modules that are made inside have weights without values, and draw no random numbers.
+
+    On the `meta` device the weights take no memory either. `torch.device("meta")` would also send the computation of
+    tables there, for which torch imports its compiler: a second.
+    """
+
+    def __init__(self, device: str = "cpu"):
+        super().__init__()
+        self._device = device
+
+    def __torch_function__(self, function: Callable, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if function.__name__.endswith(("uniform_", "normal_", "constant_", "zeros_", "ones_", "fill_", "zero_")):
+            return args[0] if args else kwargs["tensor"]
+        if function is torch.empty:
+            kwargs = {**kwargs, "device": self._device}
+        return function(*args, **kwargs)
+
+
 def misfit(make: Callable[[], nn.Module], shapes: Mapping[str, tuple[int, ...]]) -> str | None:
-    """`mismatch` of the module that `make` makes, found before memory is allocated for it."""
-    with torch.device("meta"):
+    """`mismatch` of the module that `make` makes, found before memory is allocated for its weights."""
+    with Uninitialized("meta"):
         outline = make()
     return mismatch(distinct(outline.state_dict(keep_vars=True)), shapes)
 

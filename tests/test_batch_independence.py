@@ -21,7 +21,7 @@ from seq2seq.inference.batching import Engine
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.inference.translator import Translator
-from seq2seq.interop.ctranslate2 import write_ctranslate2
+from seq2seq.interop.ctranslate2_export import write_ctranslate2
 from seq2seq.model.transformer import Transformer
 from seq2seq.tasks.inputs import Inputs
 from seq2seq.tasks.translation import TranslationTask

@@ -24,6 +24,7 @@ from seq2seq.data.collate import collate_translation
 from seq2seq.errors import UserError
 from seq2seq.model.transformer import Transformer
 from seq2seq.training.loss import translation_loss
+from seq2seq.workflows.probe import Probe
 
 CPU = runtime.Runtime(torch.device("cpu"), torch.float32)
 SHAPE = dict(preset=None, d_model=16, num_heads=2, num_encoder_layers=2, num_decoder_layers=1, d_ff=24)
@@ -83,7 +84,7 @@ def model(tmp_path_factory):
 
 def measure_decoding(model, threads=1, **options):
     rounds = decoding.Rounds(ROUNDS, 6, (1, 3), single_sentences=2, batch_size=4, matmul_size=32)
-    lines = decoding.Lines(("", *SOURCE), ("", *TARGET))
+    lines = Probe(("", *SOURCE), ("", *TARGET))
     engines = decoding.Engines(device="cpu", threads=threads)
     return decoding.bench_decoding(model, lines, engines, rounds=rounds, **options)
 

@@ -33,8 +33,8 @@ from seq2seq.errors import DataError, ModelError
 from seq2seq.evaluation.text import score_texts
 from seq2seq.inference.loading import EngineName, load_engine, override_search
 from seq2seq.inference.translator import Translator
-from seq2seq.lines import read_lines
 from seq2seq.store.model_folder import LoadedModel, load_model
+from seq2seq.workflows.probe import Probe
 
 COLUMNS = (
     Column("system", "name"),
@@ -74,27 +74,6 @@ class Engines:
 
 
 @dataclass(frozen=True)
-class Lines:
-    """What is translated, and if they are known, the right translations."""
-
-    sources: tuple[str, ...]
-    references: tuple[str, ...] | None = None
-
-    @classmethod
-    def read(cls, sources: Path, references: Path | None) -> "Lines":
-        """Two files, line by line.
-
-        Raises:
-            DataError: a file cannot be read, or they have not equally many lines.
-        """
-        lines = tuple(read_lines(sources))
-        gold = None if references is None else tuple(read_lines(references))
-        if gold is not None and len(gold) != len(lines):
-            raise DataError(f"{sources} has {len(lines):,} lines and {references} {len(gold):,}; they must be equal")
-        return cls(lines, gold)
-
-
-@dataclass(frozen=True)
 class Rounds:
     """How long is measured."""
 
@@ -131,7 +110,7 @@ class OurDecoding:
 
 def bench_decoding(
     folder: Path,
-    lines: Lines | None,
+    probe: Probe,
     engines: Engines,
     peers: Sequence[str] = PEERS,
     rounds: Rounds | None = None,
@@ -141,7 +120,7 @@ def bench_decoding(
 
     Args:
         folder: a model folder, run folder or Marian folder.
-        lines: what is translated; blank ones, and those too long for the model in one piece, are left out. None is the
+        probe: what is translated; lines that are blank or too long for the model are left out. The built-in one is the
             test set of the phrasebook that comes with the toolkit, for models from English or German.
         engines: how ours computes.
         peers: of `PEERS`; those that are not installed, or cannot run the model, are named in the report.
@@ -156,8 +135,8 @@ def bench_decoding(
     if model.description.task != "translation":
         raise ModelError(f"{model.folder}: a {model.description.task} model; bench decode measures translation models")
     here = runtimes.start(engines.device, engines.precision, engines.threads)
-    lines = lines or _phrasebook(model)
-    usable = _usable(lines, model, rounds.sentences)
+    given = probe if probe.lines is not None else _phrasebook(model)
+    usable = _usable(given, model, rounds.sentences)
     bench = _Bench(model, usable, rounds, here)
     with tempfile.TemporaryDirectory(prefix="s2s-bench-") as temporary:
         makers = _makers(model, engines, peers, here, rounds, Path(temporary))
@@ -166,8 +145,8 @@ def bench_decoding(
     torch.set_num_threads(bench.threads)
     work = {
         "model": str(model.folder),
-        "sentences": len(usable.sources),
-        "lines_left_out": len(lines.sources) - len(usable.sources),
+        "sentences": len(usable.lines),
+        "lines_left_out": len(given.lines) - len(usable.lines),
         **sizes(model.model.config),
         "vocabulary": model.tokenizers.target.vocab_size,
         "length_penalty": model.description.search.length_penalty,
@@ -181,10 +160,10 @@ def bench_decoding(
 class _Bench:
     """What is the same for all systems: model, lines, threads."""
 
-    def __init__(self, model: LoadedModel, lines: Lines, rounds: Rounds, here: runtimes.Runtime):
+    def __init__(self, model: LoadedModel, probe: Probe, rounds: Rounds, here: runtimes.Runtime):
         self.threads = torch.get_num_threads()
-        self._model, self._lines, self._rounds, self._here = model, lines, rounds, here
-        self._source_tokens = sum(len(ids) + 1 for ids in model.tokenizers.source.encode_all(lines.sources))
+        self._model, self._probe, self._rounds, self._here = model, probe, rounds, here
+        self._source_tokens = sum(len(ids) + 1 for ids in model.tokenizers.source.encode_all(probe.lines))
         own = model.description.search
         self._searches = [override_search(own, {"beam_size": size, "n_best": 1}) for size in rounds.beam_sizes]
         self._first_texts: dict[str, list[str]] = {}
@@ -197,8 +176,8 @@ class _Bench:
             torch.set_num_threads(self.threads)
             system = make()
             for search in self._searches:
-                system.translate(self._lines.sources[:1], search)
-                outputs.append(system.translate(self._lines.sources, search))
+                system.translate(self._probe.lines[:1], search)
+                outputs.append(system.translate(self._probe.lines, search))
             system.close()
         for search, (texts, tokens) in zip(self._searches, outputs, strict=True):
             work = "greedy" if search.beam_size == 1 else f"beam {search.beam_size}"
@@ -212,10 +191,10 @@ class _Bench:
             yield Entrant(system.name, work, partial(self._take_round, system, search, tokens), facts)
 
     def _bleu(self, texts: Sequence[str]) -> dict[str, float]:
-        if self._lines.references is None:
+        if self._probe.references is None:
             return {}
         language = self._model.description.target_language
-        score = score_texts(texts, self._lines.references, ("bleu",), target_language=language)[0]
+        score = score_texts(texts, self._probe.references, ("bleu",), target_language=language)[0]
         self.signature = score.signature
         return {"bleu": significant(score.score)}
 
@@ -224,7 +203,7 @@ class _Bench:
             torch.set_num_threads(self.threads)  # CTranslate2 changes it for the whole process
             return seconds_of(lambda: system.translate(texts, search), self._here.device)
 
-        sources = self._lines.sources
+        sources = self._probe.lines
         seconds(sources[:2])  # opens what was closed, for each kind of work
         whole = seconds(sources)
         seconds(sources[:1])
@@ -253,19 +232,19 @@ def _makers(
             yield peer, make
 
 
-def _phrasebook(model: LoadedModel) -> Lines:
+def _phrasebook(model: LoadedModel) -> Probe:
     source, target = model.description.source_language or "", model.description.target_language or ""
     folder = config_file.shipped_folder() / "data" / "phrasebook"
     files = {language: folder / f"test.{language}" for language in ("en", "de")}
     if source not in files:
         known = f"translates from {source!r}" if source else "does not say what it translates from"
         raise DataError(f"{model.folder}: {known}; give sentences with --input FILE")
-    return Lines.read(files[source], files.get(target) if target != source else None)
+    return Probe.read(files[source], files.get(target) if target != source else None)
 
 
-def _usable(lines: Lines, model: LoadedModel, count: int) -> Lines:
+def _usable(probe: Probe, model: LoadedModel, count: int) -> Probe:
     """The first lines that every system can translate in one piece."""
-    texts = [line.strip() for line in lines.sources]
+    texts = [line.strip() for line in probe.lines]
     most = model.model.config.max_length
     usable = [
         index
@@ -274,5 +253,5 @@ def _usable(lines: Lines, model: LoadedModel, count: int) -> Lines:
     ][:count]
     if not usable:
         raise DataError("there is nothing to translate: every line is blank or too long for the model; give --input")
-    references = lines.references and tuple(lines.references[index] for index in usable)
-    return Lines(tuple(texts[index] for index in usable), references)
+    references = probe.references and tuple(probe.references[index] for index in usable)
+    return Probe(tuple(texts[index] for index in usable), references)

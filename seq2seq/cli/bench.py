@@ -7,7 +7,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,7 +18,7 @@ from seq2seq.ranges import QUANTIZATIONS, Range
 if TYPE_CHECKING:
     from seq2seq.bench.report import Report
 
-# Without CONFIG: the corpus that comes with the toolkit, and the sizes and batches of a small model in earnest.
+# Without CONFIG: the corpus that comes with the toolkit, with the sizes and batches of a real small model.
 DEFAULTS = ("model.preset=small", "tokenizer.vocab_size=3000", "training.batch_tokens=4096", "training.ema=")
 NO_PEERS = "none"
 
@@ -66,15 +66,12 @@ def command(context: click.Context) -> None:
 def train(
     config: Path | None,
     overrides: tuple[str, ...],
-    batch_tokens: int | None,
     seconds: float | None,
     steps: int | None,
     rounds: int,
     peers: tuple[str, ...],
-    device: str | None,
-    precision: str | None,
-    threads: int | None,
     form: str,
+    **training: Any,
 ) -> None:
     """Measure training as CONFIG describes it: its data, tokenizer, sizes and batches. Nothing is kept but the
     tokenised corpus.
@@ -85,15 +82,9 @@ def train(
         raise click.UsageError("--seconds and --steps exclude each other; give one")
     from seq2seq import config_file
 
-    given = {"batch_tokens": batch_tokens, "device": device, "precision": precision, "threads": threads}
-    settings = config_file.load(
-        config or config_file.shipped_folder() / "configs" / "demo.yaml",
-        [
-            *(DEFAULTS if config is None else ()),
-            *overrides,
-            *(f"training.{key}={value}" for key, value in given.items() if value is not None),
-        ],
-    )
+    given = [f"training.{key}={value}" for key, value in training.items() if value is not None]
+    demo = config_file.shipped_folder() / "configs" / "demo.yaml"
+    settings = config_file.load(config or demo, [*(() if config else DEFAULTS), *overrides, *given])
     from seq2seq.bench.training import PEERS, Rounds, bench_training
     from seq2seq.tasks.run_folder import RunFolder
 
@@ -144,10 +135,8 @@ def decode(
     peers: tuple[str, ...],
     engines: tuple[str, ...],
     quantization: str | None,
-    device: str,
-    precision: str | None,
-    threads: int | None,
     form: str,
+    **computing: Any,
 ) -> None:
     """Measure how fast MODEL translates, from text to text, greedily and with a beam, and one sentence at a time.
 
@@ -157,16 +146,14 @@ def decode(
         raise click.UsageError("--reference is for the lines of --input; give both")
     if quantization is not None and set(engines) == {"torch"}:
         raise click.UsageError("--quantization is for ctranslate2; add --engine ctranslate2")
-    from seq2seq.bench.decoding import PEERS, Engines, Lines, Rounds, bench_decoding
+    from seq2seq.bench.decoding import PEERS, Engines, Rounds, bench_decoding
+    from seq2seq.workflows.probe import Probe
 
-    lines = None if input_path is None else Lines.read(input_path, reference)
-    computing = Engines(engines or ("auto",), quantization, device, precision, threads)
-    beams = (1,) if greedy else (1, beam_size)
-    measured = Rounds(rounds, sentences, beams, single, batch_size)
+    probe = Probe.read(input_path, reference)
+    settings = Engines(engines or ("auto",), quantization, **computing)
+    measured = Rounds(rounds, sentences, (1,) if greedy else (1, beam_size), single, batch_size)
     with _progress() as progress:
-        report = bench_decoding(
-            options.chosen_model(model), lines, computing, _chosen(peers, PEERS), measured, progress
-        )
+        report = bench_decoding(options.chosen_model(model), probe, settings, _chosen(peers, PEERS), measured, progress)
     _show(report, form)
 
 

@@ -18,7 +18,7 @@ from click.core import ParameterSource
 
 from seq2seq.cli import options
 from seq2seq.errors import DataError, did_you_mean
-from seq2seq.lines import aligned, read_lines
+from seq2seq.lines import aligned, check_counts, read_lines
 from seq2seq.ranges import Range
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ def _translate(
     from seq2seq.config_file import reread
     from seq2seq.inference.degeneration import summary, symptom_counts
     from seq2seq.inference.translator import Translator
-    from seq2seq.store.model_folder import find_model
+    from seq2seq.store.finding import find_model
 
     folders = {str(model): find_model(model) for model in models}
     if len({folder.resolve() for folder in folders.values()}) < len(models):
@@ -213,6 +213,8 @@ def _translate(
     run_config = first.resolve().parent / "config.yaml"
     config = reread(run_config) if run_config.is_file() else None
     test_sets = _run_test_sets(first, config, names) if source is None else [_given_test_set(source, model_reference)]
+    if empty := [test_set.name or model_reference for test_set in test_sets if not test_set.references]:
+        raise DataError(f"{empty[0]} has no lines; there is nothing to score")
     outputs = [output] * len(test_sets)
     if output is not None and len(test_sets) > 1:  # a file for each
         outputs = [output.with_stem(f"{output.stem}.{test_set.name}") for test_set in test_sets]
@@ -231,7 +233,7 @@ def _translate(
                     sink.writelines(f"{text}\n".encode("utf-8", errors="replace") for text in texts)
             flags = [translation.flags for translation in translations]
             num_lines, counts = symptom_counts(flags)
-            test_set.degenerate = {"lines": num_lines, "rate": num_lines / max(len(flags), 1), **counts}
+            test_set.degenerate = {"lines": num_lines, "rate": num_lines / len(flags), **counts}
             about = [model] * (len(models) > 1) + [test_set.name] * (test_set.name is not None)
             logger.info("%s", ": ".join([*about, summary(Counter(flags))]))
     if config is None:
@@ -242,9 +244,7 @@ def _translate(
 
 def _given_test_set(source: Path, reference: Path) -> TestSet:
     test_set = TestSet(None, _read(reference), list(read_lines(source, options.warn_invalid(source))))
-    counts = len(test_set.sources), len(test_set.references)
-    if counts[0] != counts[1]:  # said before the translation, which may take long
-        raise DataError(f"{source} has {counts[0]:,} lines and {reference} {counts[1]:,}; they must be equal")
+    check_counts(source, len(test_set.sources), reference, len(test_set.references))
     return test_set
 
 

@@ -153,7 +153,7 @@ def is_closed(stream: TextIO | None) -> bool:
 
 def chosen_model(path: Path | None) -> Path:
     """The model folder that MODEL stands for; where it was left out, the choice is said."""
-    from seq2seq.store.model_folder import find_model
+    from seq2seq.store.finding import find_model
 
     folder = find_model(path)
     if path is None:

@@ -9,8 +9,7 @@ from typing import Any
 import click
 
 from seq2seq.cli import options
-from seq2seq.errors import DataError
-from seq2seq.lines import read_lines, readable_again
+from seq2seq.lines import check_counts, read_lines, readable_again
 
 logger = logging.getLogger("seq2seq.cli")
 
@@ -34,9 +33,7 @@ def command(model: Path, source: Path, target: Path, output: Path | None, **load
     with contextlib.ExitStack() as stack:
         paths = [stack.enter_context(readable_again(path)) for path in (source, target)]
         counts = [sum(1 for _ in read_lines(path)) for path in paths]
-        if counts[0] != counts[1]:
-            lines = f"{source} has {counts[0]:,} lines and {target} {counts[1]:,}"
-            raise DataError(f"{lines}; they must be equal (s2s check shows where)")
+        check_counts(source, counts[0], target, counts[1])
         from seq2seq.inference.scorer import Scorer
 
         scorer = Scorer.load(options.chosen_model(model), **loading)

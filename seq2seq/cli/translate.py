@@ -12,7 +12,6 @@ import click
 
 from seq2seq import ranges
 from seq2seq.cli import options
-from seq2seq.errors import DataError
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -80,15 +79,15 @@ def command(
     from seq2seq.inference.degeneration import SPLIT, SYMPTOMS, summary
     from seq2seq.inference.streaming import count_ahead, open_input, read_idle_batches
     from seq2seq.inference.translator import Translator
-    from seq2seq.lines import read_lines
+    from seq2seq.lines import check_counts, read_lines
 
     source = open_input(input_path)
     total = count_ahead(source) if prefix_file is not None or _is_terminal(sys.stderr) else None
     prefixes = None
     if prefix_file is not None:
-        if total is not None and prefix_file.is_file() and (count := sum(1 for _ in read_lines(prefix_file))) != total:
-            name = input_path or "standard input"
-            raise DataError(f"{name} has {total:,} lines and {prefix_file} {count:,}; they must be equal")
+        if total is not None and prefix_file.is_file():
+            num_prefixes = sum(1 for _ in read_lines(prefix_file))
+            check_counts(input_path or "standard input", total, prefix_file, num_prefixes)
         prefixes = read_lines(prefix_file, options.warn_invalid(prefix_file))
     translator = Translator.load(*(models or [options.chosen_model(None)]), **given)
     n_best = translator.config.n_best

@@ -6,6 +6,7 @@ model folder.
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,15 +16,11 @@ from seq2seq.errors import RunError, UserError
 from seq2seq.inference.batching import token_groups
 from seq2seq.interop import ctranslate2
 from seq2seq.lines import shown_name
-from seq2seq.runtime import same_threads
 from seq2seq.search.base import Hypothesis, Sentence, length_limits, normalized_score, rows_per_sentence
 from seq2seq.text.tokenizer import TokenizerPair
 
 Item = TypeVar("Item")
 
-# With these settings CTranslate2 finds something else than our own search: it draws samples with one generator for all
-# sentences, and it divides the probability of what a rule forbids among the other tokens.
-DIFFERENT = ("sample", "min_length", "no_repeat_ngram")
 # Source tokens of a group on a CPU: of smaller groups the products are slower, and larger ones do not fit its caches.
 # Each worker gets several groups, so that all are busy to the end.
 LARGEST_GROUP, SMALLEST_GROUP, GROUPS_PER_WORKER = 1024, 256, 4
@@ -73,7 +70,7 @@ class CTranslate2Engine:
         """
         limits = length_limits(sentences, config, self.max_length - 1)  # `_scored` needs a position for the end
         rows_are_independent = config.sample or config.beam_size == 1
-        ruled = any(getattr(config, name) for name in DIFFERENT)
+        ruled = bool(config.sample or config.min_length or config.no_repeat_ngram)
         results: list[list[Hypothesis]] = [[] for _ in sentences]
         unscored: list[int] = []
         late: dict[int, list[int]] = defaultdict(list)
@@ -195,14 +192,16 @@ def _open(folder: Path, device: str, threads: int) -> Any:
     if shown_name(str(folder)) != str(folder):
         raise UserError(f"{folder}: CTranslate2 opens no folder whose name is not UTF-8; rename it")
     try:
-        with same_threads():  # it sets OpenMP's for the whole process
-            return ctranslate2.package().Translator(
+        # It sets OpenMP's number of threads for the thread that opens it; that of torch's stays.
+        with ThreadPoolExecutor(1) as other:
+            return other.submit(
+                ctranslate2.package().Translator,
                 str(folder),
                 device=kind,
                 device_index=int(index or 0),
                 inter_threads=threads if kind == "cpu" else 1,
                 intra_threads=1 if kind == "cpu" else 0,
-            )
+            ).result()
     except (ValueError, RuntimeError) as error:
         raise UserError(f"{folder}: ctranslate2 on {device}: {' '.join(str(error).split())}") from error
 

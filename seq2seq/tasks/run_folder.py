@@ -16,7 +16,7 @@ from seq2seq import atomic, config_file
 from seq2seq.config import Config, SourceConfig
 from seq2seq.errors import ConfigError, UserError
 from seq2seq.files import DamagedFile, json_text, read_object
-from seq2seq.store.model_folder import BEST, LATEST, RUN_CONFIG, RUN_METRICS, RUNS
+from seq2seq.store.finding import BEST, LATEST, RUN_CONFIG, RUN_METRICS, RUNS
 
 logger = getLogger(__name__)
 

@@ -1,14 +1,17 @@
-"""Whether two engines translate alike: what an exported model is measured by before it is kept.
+"""Probe sentences, and the comparison of two engines by them, which decides whether an export is kept.
 
-`convert` translates a probe set with the model and with its export, and asks `compare` for the difference.
+`convert` translates a `Probe` with the model and with its export, and gets a `Comparison`; `s2s bench` reads a `Probe`.
 """
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from seq2seq.errors import DataError
 from seq2seq.evaluation.text import score_texts
 from seq2seq.languages import language_code
+from seq2seq.lines import check_counts, read_lines
 
 # What is translated without --probe: plain sentences of different lengths, by source language.
 SENTENCES = {
@@ -53,6 +56,32 @@ LEAST_CHRF_QUANTIZED, LEAST_CHRF_BUILTIN = 85.0, 60.0
 MOST_LOST = 1.0
 # Fewer lines end before an engine has reached its speed.
 LEAST_TIMED_LINES, WARM_UP_LINES = 100, 16
+
+
+@dataclass(frozen=True)
+class Probe:
+    """Sentences to translate, and their reference translations where they are known; None is a built-in set."""
+
+    lines: tuple[str, ...] | None = None
+    references: tuple[str, ...] | None = None
+
+    @classmethod
+    def read(cls, lines: Path | None, references: Path | None) -> "Probe":
+        """A probe from files; without any it is the built-in one.
+
+        Raises:
+            DataError: a file cannot be read or is empty, or the two are not line by line.
+        """
+        if lines is None:
+            return cls()
+        texts = tuple(read_lines(lines))
+        if not any(map(str.strip, texts)):
+            raise DataError(f"{lines}: there is nothing to translate; name another file")
+        if references is None:
+            return cls(texts)
+        gold = tuple(read_lines(references))
+        check_counts(lines, len(texts), references, len(gold))
+        return cls(texts, gold)
 
 
 @dataclass(frozen=True)
