@@ -78,8 +78,8 @@ def train(
 
     Without CONFIG, a small model on the phrasebook that comes with the toolkit. Beside it: MarianMTModel of
     transformers, and torch.nn.Transformer, each in a loop over the same batches."""
-    if seconds is not None and steps is not None:
-        raise click.UsageError("--seconds and --steps exclude each other; give one")
+    if seconds is not None:
+        options.only_for("rounds without --seconds; give one of the two", "steps")
     from seq2seq import config_file
 
     given = [f"training.{key}={value}" for key, value in training.items() if value is not None]
@@ -142,10 +142,10 @@ def decode(
 
     MODEL is a model folder, a run folder or a Marian folder [default: the newest run]. Beside it: CTranslate2 alone,
     and, where the model can be written as a Marian folder, MarianMTModel.generate of transformers."""
-    if reference is not None and input_path is None:
-        raise click.UsageError("--reference is for the lines of --input; give both")
-    if quantization is not None and set(engines) == {"torch"}:
-        raise click.UsageError("--quantization is for ctranslate2; add --engine ctranslate2")
+    if input_path is None:
+        options.only_for("the lines of --input; give both", "reference")
+    if set(engines) == {"torch"}:
+        options.only_for("ctranslate2; add --engine ctranslate2", "quantization")
     from seq2seq.bench.decoding import PEERS, Engines, Rounds, bench_decoding
     from seq2seq.workflows.probe import Probe
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from seq2seq.cli import options
 from seq2seq.errors import DataError, did_you_mean
@@ -86,7 +85,7 @@ def command(
     s2s bleu --model MODEL --source FILE --reference FILE
     s2s bleu --model A --model B           both translate A's test sets, each model tested against the first
 
-    Everything from -o on belongs to --model.
+    The options from -o on are for --model.
     """
     from seq2seq.evaluation.text import check_settings
 
@@ -125,13 +124,10 @@ def command(
 
 
 def _check_usage(reference: Path | None, modelling: Mapping[str, Any]) -> None:
-    context = click.get_current_context()
     if not modelling["models"]:
         if reference is None:
             raise click.UsageError("give a REFERENCE file, or --model MODEL")
-        for option in context.command.params:
-            if option.name in modelling and context.get_parameter_source(option.name) != ParameterSource.DEFAULT:
-                raise click.UsageError(f"{option.opts[0]} belongs to --model MODEL")
+        options.only_for("--model MODEL", *modelling)
     elif reference is not None:
         raise click.UsageError("with --model the reference is given as --reference FILE, beside --source FILE")
     elif (modelling["source"] is None) != (modelling["model_reference"] is None):

@@ -54,8 +54,8 @@ def command(
     Exit code 0: no errors, though there may be warnings; 1: an error that would spoil a result; 2: the check cannot be
     made."""
     config = files[0] if len(files) == 1 and files[0].suffix in CONFIG_SUFFIXES else None
-    if config is None and overrides:
-        raise click.UsageError("--set belongs to a CONFIG (a .yaml file)")
+    if config is None:
+        options.only_for("a CONFIG (a .yaml file)", "overrides")
     from tqdm import tqdm
 
     from seq2seq.inspection.check import check_corpora

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("seq2seq.cli")
 
-# What an option belongs to: given elsewhere, it would do nothing and nobody would notice.
+# What these exports translate is compared with what the model translates.
 VERIFIED = ("ctranslate2", "argos")
 
 
@@ -64,17 +64,14 @@ def command(
     MODEL is a model folder, a run folder, a Marian folder of transformers, or the name of one on the hub."""
     if (from_ is None) == (to is None):
         raise click.UsageError("give --from marian to read a foreign model, or --to marian, ctranslate2 or argos")
-    given = {
-        "--quantization": quantization, "--probe": probe, "--reference": reference, "--force": force or None
-    }  # fmt: skip
-    if to not in VERIFIED and (idle := [name for name, value in given.items() if value is not None]):
-        raise click.UsageError(f"{idle[0]} is for --to ctranslate2 and --to argos")
-    if reference is not None and probe is None:
-        raise click.UsageError("--reference is for the lines of --probe; give both")
-    if pickle and from_ is None:
-        raise click.UsageError("--pickle is for --from marian")
-    if to != "argos" and (source_language or target_language):
-        raise click.UsageError("--source-language and --target-language are for --to argos")
+    if to not in VERIFIED:
+        options.only_for("--to ctranslate2 and --to argos", "quantization", "probe", "reference", "force")
+    if probe is None:
+        options.only_for("the lines of --probe; give both", "reference")
+    if from_ is None:
+        options.only_for("--from marian", "pickle")
+    if to != "argos":
+        options.only_for("--to argos", "source_language", "target_language")
     from seq2seq.workflows import convert as conversion
 
     sample = conversion.Probe.read(probe, reference)

@@ -29,8 +29,8 @@ logger = logging.getLogger(__name__)
 )
 def command(run: Path | None, sentence: str | None, target: str | None, layer: int | None, output: Path | None) -> None:
     """Draw the learning curves of RUN [default: the newest run] from its metrics.jsonl, or an attention map."""
-    if sentence is None and (target is not None or layer is not None):
-        raise click.UsageError("--target and --layer belong to --attention SENTENCE")
+    if sentence is None:
+        options.only_for("--attention SENTENCE", "target", "layer")
     from seq2seq import plots
 
     if sentence is None:

@@ -73,8 +73,8 @@ def command(
     MODEL is a model folder or a run folder [default: the newest run]; several with one vocabulary are an ensemble.
     """
     given = {key: value for key, value in loading.items() if value is not None}
-    if not loading["sample"] and (unused := [key for key in ("temperature", "top_k", "top_p", "seed") if key in given]):
-        raise click.UsageError(f"--{unused[0].replace('_', '-')} is for random draws; add --sample")
+    if not loading["sample"]:
+        options.only_for("random draws; add --sample", "temperature", "top_k", "top_p", "seed")
     options.check_output(output_path)
     from seq2seq.inference.degeneration import SPLIT, SYMPTOMS, summary
     from seq2seq.inference.streaming import count_ahead, open_input, read_idle_batches
