@@ -9,6 +9,7 @@ import click
 
 from seq2seq.cli import options
 from seq2seq.errors import some_of
+from seq2seq.lines import aligned
 
 
 @click.command(epilog="Example: s2s info runs/demo --format json")
@@ -20,10 +21,8 @@ def command(model: Path | None, form: str) -> None:
     if form == "json":
         click.echo(json.dumps(described, indent=2, ensure_ascii=False))
         return
-    rows = list(_rows(described))
-    width = max(len(name) for name, _ in rows)
-    for name, value in rows:
-        click.echo(f"{name:<{width}}  {value}")
+    for line in aligned(list(_rows(described))):
+        click.echo(line)
 
 
 def _describe(folder: Path) -> dict[str, Any]:

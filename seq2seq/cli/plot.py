@@ -1,4 +1,4 @@
-"""`s2s plot`: the learning curves of a run, or where its model looks in one sentence."""
+"""`s2s plot`: the learning curves of a run, or the attention of its model in one sentence."""
 
 import json
 import logging
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 @click.command(epilog="Example: s2s plot runs/demo --attention 'Where is the station?' -o attention.png")
 @click.argument("run", required=False, type=options.ANY_PATH)
-@click.option("--attention", "sentence", metavar="SENTENCE", help="Draw where the model looks in this sentence.")
+@click.option("--attention", "sentence", metavar="SENTENCE", help="Draw the attention of the model in this sentence.")
 @click.option("--target", help="With --attention: this translation instead of the model's own.")
 @click.option("--layer", type=options.Number(ranges.LAYERS), help="With --attention: which layer [default: the last].")
 @click.option(
@@ -28,16 +28,14 @@ logger = logging.getLogger(__name__)
     help="The picture [default: curves.png or attention.png in the run; without a run, in this folder].",
 )
 def command(run: Path | None, sentence: str | None, target: str | None, layer: int | None, output: Path | None) -> None:
-    """Draw the learning curves of RUN [default: the newest run] from its metrics.jsonl, or an attention map."""
-    if sentence is None:
-        options.only_for("--attention SENTENCE", "target", "layer")
+    """Draw the learning curves of RUN [default: the newest run] from its metrics.jsonl, or attention."""
     from seq2seq import plots
 
     if sentence is None:
+        options.only_for("--attention SENTENCE", "target", "layer")
         folder = _run_folder(run)
-        click.echo(
-            plots.learning_curves(_records(folder / "metrics.jsonl"), output or folder / "curves.png", folder.name)
-        )
+        records, path = _records(folder / "metrics.jsonl"), output or folder / "curves.png"
+        click.echo(plots.learning_curves(records, path, folder.name))
         return
     if not sentence.strip():
         raise click.UsageError("--attention needs a sentence with words in it")
@@ -45,7 +43,7 @@ def command(run: Path | None, sentence: str | None, target: str | None, layer: i
 
     folder = options.chosen_model(run)
     seen = sentence_attention(folder, sentence, target, layer)
-    title = f"{seen.sentence}\nlayer {seen.layer} of {seen.num_layers}"
+    title = f"{sentence}\nlayer {seen.layer} of {seen.num_layers}"
     path = output or _run_of(folder) / "attention.png"
     axes = "source", "target" if seen.is_translation else "source"
     click.echo(plots.attention_map(seen.weights, seen.source_pieces, seen.target_pieces, path, title, axes))
@@ -70,16 +68,13 @@ def _run_folder(run: Path | None) -> Path:
 
 def _records(path: Path) -> Iterator[Mapping[str, Any]]:
     """The objects of metrics.jsonl; a last line that was cut off by a crash is left out."""
-    broken: int | None = None
-    for number, line in enumerate(read_lines(path), start=1):
-        if broken is not None:
-            raise DataError(f"{path}: line {broken} is not a JSON object; remove the line")
+    lines = list(read_lines(path))
+    for number, line in enumerate(lines, start=1):
         try:
             record = json.loads(line)
         except ValueError:
-            broken = number
-            continue
+            record = None
         if isinstance(record, dict):
             yield record
-        else:
-            broken = number
+        elif number < len(lines):
+            raise DataError(f"{path}: line {number} is not a JSON object; remove the line")
