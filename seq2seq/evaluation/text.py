@@ -126,25 +126,19 @@ def check_settings(metrics: Sequence[str], tokenize: str | None) -> None:
         raise UserError(f"tokenizer {tokenize!r}: not installed; pip install 'sacrebleu[{extra}]', or use char")
 
 
+@functools.lru_cache  # a training run warns once, not at every validation
 def default_tokenizer(target_language: str | None) -> str:
     """BLEU's tokenizer for a language: zh, ja-mecab, ko-mecab, otherwise 13a.
 
-    Where the package that ja-mecab or ko-mecab needs is not installed, it is char: with 13a a Japanese sentence would
-    count as one word. A warning says so, and the signature of the score tells the two apart.
+    Where the package that ja-mecab or ko-mecab needs is not installed, it is char, with a warning, because 13a would
+    count a Japanese sentence as one word. The signature of the score tells the two apart.
     """
     language = language_code(target_language)
     tokenizer = _TOKENIZER_OF_LANGUAGE.get(language, "13a")
-    return tokenizer if _is_installed(tokenizer) else _fall_back(tokenizer, language)
-
-
-@functools.lru_cache
-def _fall_back(tokenizer: str, language: str) -> str:
-    # cached, so that a training run says it once and not at every validation
-    logger.warning(
-        "BLEU is counted over characters (tok:char): the tokenizer %s is not installed (pip install 'sacrebleu[%s]')",
-        tokenizer,
-        language,
-    )
+    if _is_installed(tokenizer):
+        return tokenizer
+    remedy = f"pip install 'sacrebleu[{language}]'"
+    logger.warning("BLEU is counted over characters (tok:char): %s is not installed (%s)", tokenizer, remedy)
     return "char"
 
 

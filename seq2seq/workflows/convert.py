@@ -65,7 +65,7 @@ def export_ctranslate2(model: Path, output: Path, quantization: str, probe: Prob
 
     Raises:
         ModelError: CTranslate2 cannot run the model, or `output` is there already.
-        RunError: on the probe the export translates otherwise; it is kept only with `force`.
+        RunError: the export translates the probe too differently; it is kept only with `force`.
     """
     _check_new(output)
     loaded = _load_translation(model)
