@@ -1,4 +1,4 @@
-"""`s2s bench decode`: how fast a model translates, beside other toolkits that are installed.
+"""`s2s bench decode`: the speed of translation, beside other toolkits that are installed.
 
 Ours is the `Translator` that `s2s translate` uses, with its own settings; everything is from text to text. Every system
 translates the same lines with the same weights, greedily and with a beam.
@@ -52,19 +52,19 @@ COLUMNS = (
 NOTES = [
     "sentences/s: text to text, tokenizers included; median of the rounds (lowest-highest); tokens/s: output pieces, "
     "ends included; one at a time/s: from the median time of the sentences of a round",
-    "speed ratio: sentences/s of the first system over those of this one, of adjacent rounds; ratio for one: the same "
+    "speed ratio: sentences/s of the first system over those of this one, in adjacent rounds; ratio for one: the same "
     "for sentences one at a time",
-    "seq2seq searches a second time where a translation looks degenerate, and the time for it is counted",
-    "same text: share of the lines that are translated as the first system does in the same search",
-    "matmul rate: the share of the measured rate of one large matrix product that the products with weights make",
-    "peak MiB: growth of the one process while a system was opened and translated everything for the first time",
+    "seq2seq searches a second time where a translation looks degenerate; this time is counted",
+    "same text: share of the lines with the translation of the first system in the same search",
+    "matmul rate: FLOP/s of the products with weights, as a share of those of one large matrix product",
+    "peak MiB: growth of the process while a system was opened and translated everything for the first time",
     "ctranslate2 alone: one worker for each thread; one worker of all threads for sentences one at a time",
 ]
 
 
 @dataclass(frozen=True)
 class Engines:
-    """How ours computes: each engine is a system, and with a quantization another one."""
+    """The engines of ours: each is a system, and with `quantization` one more."""
 
     engines: tuple[EngineName, ...] = ("auto",)
     quantization: str | None = None
@@ -75,16 +75,16 @@ class Engines:
 
 @dataclass(frozen=True)
 class Rounds:
-    """How long is measured."""
+    """How many rounds, and what each translates."""
 
     rounds: int = 3
     sentences: int = 1000
-    """The first so many are translated."""
+    """How many lines, from the first on."""
     beam_sizes: tuple[int, ...] = (1, 5)
     single_sentences: int = 50
     """How many are translated one at a time."""
     batch_size: int = 64
-    """Sentences in a batch of the peers; ours has batches of its own."""
+    """Sentences per batch of the peers; ours makes its own batches."""
     matmul_size: int | None = None
 
 
@@ -122,13 +122,13 @@ def bench_decoding(
         folder: a model folder, run folder or Marian folder.
         probe: what is translated; lines that are blank or too long for the model are left out. The built-in one is the
             test set of the phrasebook that comes with the toolkit, for models from English or German.
-        engines: how ours computes.
+        engines: the engines of ours.
         peers: of `PEERS`; those that are not installed, or cannot run the model, are named in the report.
-        rounds: how long.
-        progress: called with what is about to happen.
+        rounds: how many, and what each translates.
+        progress: called with a description of the next step.
 
     Raises:
-        UserError: there is no such model, it does not translate, or nothing is left to be translated.
+        UserError: there is no such model, it does not translate, or there is nothing to translate.
     """
     rounds = rounds or Rounds()
     model = load_model(folder)
@@ -204,7 +204,7 @@ class _Bench:
             return seconds_of(lambda: system.translate(texts, search), self._here.device)
 
         sources = self._probe.lines
-        seconds(sources[:2])  # opens what was closed, for each kind of work
+        seconds(sources[:2])  # opens what was closed
         whole = seconds(sources)
         seconds(sources[:1])
         singles = [seconds([line]) for line in sources[: self._rounds.single_sentences]]

@@ -26,7 +26,7 @@ PEERS = ("ctranslate2", "transformers")
 
 
 class DecodingSystem(Protocol):
-    """What is measured."""
+    """A system that is measured."""
 
     name: str
 
@@ -126,7 +126,7 @@ class MarianGenerate:
         return texts, tokens
 
     def close(self) -> None:
-        """Its threads are torch's."""
+        """Nothing: its threads are torch's."""
 
     @torch.inference_mode()
     def _generate(self, rows: Sequence[Sequence[int]], search: SearchConfig) -> list[list[int]]:
@@ -149,7 +149,7 @@ class MarianGenerate:
 
 
 def length_limit(ids: Sequence[int], search: SearchConfig) -> int:
-    """The most pieces of the translation of these ids, as our search sets it."""
+    """The length limit of our search for the translation of these ids."""
     return int(search.max_length_ratio * len(ids)) + search.max_length_offset
 
 

@@ -1,4 +1,4 @@
-"""What benchmarks measure with: rounds in alternation, the clock, memory, and the rate of matrix products.
+"""What benchmarks share: alternating rounds, and measures of time, memory and matrix products.
 
 `training` and `decoding` give `compare` their entrants. It takes one round of every system after the other, again and
 again, so that a machine that becomes slower or faster does so for all of them. Ratios are of adjacent rounds.
@@ -32,7 +32,7 @@ MATMUL_TIMES = 3
 
 @dataclass
 class Entrant:
-    """A system in one kind of work, and what its rounds gave."""
+    """A system that does one kind of work, and the rates of its rounds."""
 
     name: str
     work: str
@@ -110,12 +110,12 @@ def spread(rounds: Sequence[float]) -> dict[str, Any]:
 
 
 def significant(value: float) -> float:
-    """`value` with four significant digits, more than a clock can tell."""
+    """`value` with four significant digits, more than a clock resolves."""
     return float(f"{value:.4g}")
 
 
 def seconds_of(work: Callable[[], object], device: torch.device) -> float:
-    """How long `work` takes until the last of it is computed."""
+    """How long `work` takes, until the device has finished it."""
     synchronize = torch.accelerator.synchronize if device.type != "cpu" else lambda: None
     synchronize()
     begun = time.perf_counter()
@@ -143,18 +143,18 @@ def forward_flops(model: Transformer, source_tokens: int, target_tokens: int) ->
 
 
 def sizes(config: ModelConfig) -> dict[str, int]:
-    """Of a model, for the report."""
+    """The sizes of a model, for the report."""
     names = ("num_encoder_layers", "num_decoder_layers", "d_model", "num_heads", "d_ff")
     return {name.removeprefix("num_") if "layers" in name else name: getattr(config, name) for name in names}
 
 
 @contextlib.contextmanager
 def peak_memory(device: torch.device) -> Iterator[list[int]]:
-    """Watch the memory of what runs inside; the list then has the most bytes held beyond those held before, or
-    nothing where the system does not tell.
+    """Measure the peak memory of what runs inside: the list then holds the most bytes in use, less those in use before,
+    or nothing where the system does not report them.
 
-    It is the GPU's allocations, or the pages that the process has in memory. All systems live in one process: what
-    earlier ones freed is given back to the system first, so that it counts for the one that takes it again.
+    It counts the GPU's allocations, or the pages of the process in memory. All systems live in one process: what
+    earlier ones freed is returned to the system first, so that it counts for the one that takes it again.
     """
     peak: list[int] = []
     gc.collect()
@@ -164,10 +164,10 @@ def peak_memory(device: torch.device) -> Iterator[list[int]]:
         yield peak
         peak.append(torch.cuda.max_memory_allocated(device) - before)
         return
-    with contextlib.suppress(AttributeError, OSError):  # glibc alone has it
+    with contextlib.suppress(AttributeError, OSError):  # only glibc has it
         ctypes.CDLL(None).malloc_trim(0)
     try:
-        Path("/proc/self/clear_refs").write_text("5")  # the highest mark starts again from what is held now
+        Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark to what is held now
         before = _resident("VmRSS")
     except OSError:
         yield peak
@@ -177,6 +177,6 @@ def peak_memory(device: torch.device) -> Iterator[list[int]]:
 
 
 def _resident(name: str) -> int:
-    """A line of /proc/self/status, in bytes."""
+    """A value of /proc/self/status, in bytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))

@@ -1,4 +1,4 @@
-"""What a benchmark found, as one JSON document and as a table for people; the table shows what the document says."""
+"""The report of a benchmark, as a JSON document and as a table with the same figures."""
 
 import importlib.metadata
 import platform
@@ -13,13 +13,13 @@ from seq2seq import __version__
 from seq2seq.lines import aligned
 from seq2seq.runtime import Runtime
 
-# Other toolkits whose version is told; the names of their systems begin with it.
+# Other toolkits whose version is reported; the names of their systems begin with theirs.
 PACKAGES = ("ctranslate2", "transformers")
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column of the table: a key of each system's figures, and how its numbers look."""
+    """One column of the table: a key of each system's figures, and the format of its numbers."""
 
     title: str
     key: str
@@ -39,7 +39,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Report:
-    """Figures of one benchmark, plain values all of them."""
+    """Figures of one benchmark, all plain values."""
 
     bench: str
     machine: dict[str, Any]
@@ -57,7 +57,7 @@ class Report:
         return {name: value for name, value in vars(self).items() if name != "columns"}
 
     def lines(self, most_columns: int | None = None) -> Iterator[str]:
-        """For people: a table, or where it is wider than `most_columns`, a paragraph for each system."""
+        """A table, or where that is wider than `most_columns`, a paragraph for each system."""
         yield f"machine: {_listed(self.machine)}"
         yield f"work: {_listed(self.work)}"
         yield ""

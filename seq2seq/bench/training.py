@@ -1,4 +1,4 @@
-"""`s2s bench train`: how fast training is, beside other toolkits that are installed.
+"""`s2s bench train`: the speed of training, beside other toolkits that are installed.
 
 Ours is what `s2s train` runs: its corpus, sampler and stream of batches, its gradient step, optimiser and moving
 average. Every system gets the same batches in the same order, so that text, ids, padding and budget are the same.
@@ -52,27 +52,27 @@ COLUMNS = (
 )
 NOTES = [
     "tokens/s: source and target tokens without padding, ends included; median of the rounds (lowest-highest)",
-    "speed ratio: tokens/s of seq2seq over those of the system, of adjacent rounds",
-    "matmul rate: the share of the measured rate of one large matrix product that the products with weights make",
-    "peak MiB: growth of the one process while a system was built and trained on the largest batches",
-    "the allocator keeps large blocks (glibc's mallopt, unless MALLOC_MMAP_THRESHOLD_ is set) for the whole process: "
+    "speed ratio: tokens/s of seq2seq over those of the system, in adjacent rounds",
+    "matmul rate: FLOP/s of the products with weights, as a share of those of one large matrix product",
+    "peak MiB: growth of the process while a system was built and trained on the largest batches",
+    "the allocator keeps large blocks in the whole process (glibc's mallopt, unless MALLOC_MMAP_THRESHOLD_ is set): "
     "the other toolkits, which do not ask for it, are faster here than on their own",
 ]
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """How long is measured."""
+    """How many rounds, and how long each is."""
 
     rounds: int = 5
     steps: int | None = None
-    """Updates a round; None is as many as ours makes in about `seconds`."""
+    """Updates per round; None is as many as ours makes in about `seconds`."""
     seconds: float = 10.0
     matmul_size: int | None = None
 
 
 class TrainingSystem(Protocol):
-    """What is measured."""
+    """A system that is measured."""
 
     module: nn.Module
 
@@ -106,11 +106,11 @@ class _Bench:
     def __init__(self, task: Task, rounds: Rounds, here: Runtime, stack: contextlib.ExitStack):
         self.updates = rounds.steps or 0
         self.padding: list[float] = []
-        """Its share, by round."""
+        """Share of padding, by round."""
         self._task, self._device, self._stack, self._seconds = task, here.device, stack, rounds.seconds
 
     def entrants(self, name: str, make: Callable[[], TrainingSystem]) -> Iterator[Entrant]:
-        """A system, after updates on the batches that take the most memory and on two of its stream."""
+        """A system, after updates on the batches that take the most memory and two updates of its stream."""
         task = self._task
         largest = [task.make_batch(indices, 0) for indices in task.sampler.largest_batches()]
         stream = BatchStream(task.sampler, task.make_batch, pin_memory=self._device.type == "cuda")
@@ -128,7 +128,7 @@ class _Bench:
     def _updates(
         self, system: TrainingSystem, stream: BatchStream, number: int
     ) -> tuple[float, list[TranslationBatch]]:
-        """The seconds and batches of so many updates."""
+        """The seconds and the batches of `number` updates."""
         seen: list[TranslationBatch] = []
 
         def work() -> None:
@@ -164,8 +164,8 @@ def bench_training(
         config: of a translation run.
         cache: the folder of its tokenised corpora.
         peers: of `PEERS`; those that are not installed are named in the report.
-        rounds: how long.
-        progress: called with what is about to happen.
+        rounds: how many, and how long each is.
+        progress: called with a description of the next step.
 
     Raises:
         UserError: the configuration is of another task, or something is wrong with it or its data.

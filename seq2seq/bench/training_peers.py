@@ -1,4 +1,4 @@
-"""Other ways to train the same sizes: modules that give logits, in the loop that people write around them.
+"""Other ways to train a model of the same sizes: modules that return logits, in a plain training loop.
 
 `training` opens them by name. Each gets the batches that ours gets, the same precision, label smoothing, dropout,
 clipping and fused AdamW, and is built from the same configuration.
@@ -34,7 +34,7 @@ def open_training_peer(
         UserError: it is not installed, or cannot have these sizes; the message says which.
     """
     if config.head_width * config.num_heads != config.d_model or config.activation == "swiglu":
-        raise UserError("it has neither swiglu nor a head_dim of its own")
+        raise UserError("it has neither swiglu nor a head_dim other than d_model / num_heads")
     module = MarianLogits(config, tokenizers) if name == "transformers" else TorchLogits(config, tokenizers)
     return HandLoop(module, training, runtime)
 
@@ -108,7 +108,7 @@ class TorchLogits(nn.Module):
             activation=getattr(functional, config.activation), batch_first=True,
             norm_first=config.norm_position == "pre",
         )  # fmt: skip
-        for layer in self.layers.modules():  # it has one rate for every place
+        for layer in self.layers.modules():  # nn.Transformer has one dropout rate
             if isinstance(layer, nn.MultiheadAttention):
                 layer.dropout = config.attention_dropout
             elif isinstance(layer, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
@@ -141,7 +141,7 @@ class TorchLogits(nn.Module):
 
 
 def transformers_package() -> Any:
-    """The package, quiet.
+    """The package transformers, without warnings and progress bars.
 
     Raises:
         MissingDependency: it is not installed.
@@ -149,7 +149,7 @@ def transformers_package() -> Any:
     try:
         import transformers
     except ImportError as error:
-        raise MissingDependency("transformers", "bench", "this peer") from error
+        raise MissingDependency("transformers", "bench", "this comparison") from error
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     return transformers

@@ -21,7 +21,7 @@ import click
 from seq2seq import __version__
 from seq2seq.errors import UserError, did_you_mean
 
-# What `s2s --help` says of each verb without importing it.
+# Listed by `s2s --help`, which imports no verb.
 VERBS = {
     "train": "Train a model, or continue a run.",
     "translate": "Translate lines of text.",
@@ -141,7 +141,7 @@ def _explain(error: BaseException) -> tuple[str, int]:
 
 
 def _print_error(text: str) -> None:
-    """Print above a progress bar, not through it; a standard error that cannot be written is no failure."""
+    """Print above a progress bar, not through it; a standard error that cannot be written is ignored."""
     try:
         if "tqdm" in sys.modules:
             sys.modules["tqdm"].tqdm.write(text, file=sys.stderr)
@@ -161,7 +161,7 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 
 def _reader_is_gone() -> bool:
-    """Whether nobody reads standard output any more; a pipe between processes of our own breaks for other reasons."""
+    """Whether the reader of standard output has gone; a broken pipe may also be one between our own processes."""
     if not hasattr(select, "poll"):
         return True
     poll = select.poll()
@@ -204,11 +204,11 @@ def _set_up_streams(debug: bool) -> None:
     logging.basicConfig(handlers=[_StderrHandler()], level=logging.WARNING, force=True)
     logging.getLogger("seq2seq").setLevel(logging.INFO)
     if not debug and not sys.warnoptions:
-        warnings.simplefilter("ignore")  # those of libraries, for programmers; ours go through logging
+        warnings.simplefilter("ignore")  # of libraries; ours go through logging
 
 
 class _StderrHandler(logging.Handler):
-    """`s2s: message` or `s2s: warning: message`, on what is standard error at the time."""
+    """Prints `s2s: message` or `s2s: warning: message` on the current standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
         level = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""

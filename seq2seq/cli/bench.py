@@ -1,4 +1,4 @@
-"""`s2s bench`: how fast training and decoding are on this machine, beside other toolkits that are installed."""
+"""`s2s bench`: the speed of training and decoding on this machine, beside other toolkits that are installed."""
 
 import contextlib
 import json
@@ -37,10 +37,10 @@ def peer_option(*names: str) -> Callable:
 )
 @click.pass_context
 def command(context: click.Context) -> None:
-    """Measure how fast training and decoding are on this machine, beside other toolkits that are installed.
+    """Measure the speed of training and decoding on this machine, beside other toolkits that are installed.
 
-    All do the same work in one process, in alternating rounds; ratios are of adjacent rounds.
-    The others come with pip install 'seq2seq[bench]'."""
+    All do the same work in one process, in alternating rounds; ratios are of adjacent rounds. pip install
+    'seq2seq[bench]' brings the others."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
@@ -73,11 +73,11 @@ def train(
     form: str,
     **training: Any,
 ) -> None:
-    """Measure training as CONFIG describes it: its data, tokenizer, sizes and batches. Nothing is kept but the
-    tokenised corpus.
+    """Measure the speed of training.
 
-    Without CONFIG, a small model on the phrasebook that comes with the toolkit. Beside it: MarianMTModel of
-    transformers, and torch.nn.Transformer, each in a loop over the same batches."""
+    CONFIG gives the data, tokenizer, sizes and batches; without it, a small model on the phrasebook that comes with the
+    toolkit. Beside it: MarianMTModel of transformers, and torch.nn.Transformer, each in a loop over the same batches.
+    Only the tokenised corpus is kept."""
     if seconds is not None:
         options.only_for("rounds without --seconds; give one of the two", "steps")
     from seq2seq import config_file
@@ -138,7 +138,9 @@ def decode(
     form: str,
     **computing: Any,
 ) -> None:
-    """Measure how fast MODEL translates, from text to text, greedily and with a beam, and one sentence at a time.
+    """Measure the speed of translation.
+
+    From text to text, greedily and with a beam, in batches and one sentence at a time.
 
     MODEL is a model folder, a run folder or a Marian folder [default: the newest run]. Beside it: CTranslate2 alone,
     and, where the model can be written as a Marian folder, MarianMTModel.generate of transformers."""
@@ -165,7 +167,7 @@ def _chosen(peers: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[str], object]]:
-    """Shows what is being measured, on a terminal."""
+    """On a terminal, shows what is being measured."""
     from tqdm import tqdm
 
     with tqdm(bar_format="{desc} [{elapsed}]", disable=None, leave=False) as bar:

@@ -1,7 +1,6 @@
-"""`s2s bleu`: translations against references, as files, several systems, or a model's own test sets.
+"""`s2s bleu`: scores of translations, from files or by models.
 
-The figures are sacrebleu's (`evaluation.text`); this file reads the lines, translates where a model is given, and
-prints.
+The figures are sacrebleu's (`evaluation.text`); this module reads the lines or lets models translate them, and prints.
 """
 
 import json
@@ -28,7 +27,7 @@ logger = logging.getLogger("seq2seq.cli")
 
 @dataclass
 class TestSet:
-    """References, and what each system made of their sources."""
+    """References, and the translations of each system."""
 
     name: str | None
     """None for files given on the command line."""
@@ -196,7 +195,7 @@ def _translate(
     output: Path | None,
     **loading: Any,
 ) -> tuple[list[TestSet], dict[str, Any]]:
-    """The test sets, translated by each model, and the settings that the first model's scores are counted with."""
+    """The test sets with the translations of each model, and the first model's defaults for `score_texts`."""
     from seq2seq.config_file import reread
     from seq2seq.inference.degeneration import summary, symptom_counts
     from seq2seq.inference.translator import Translator

@@ -1,4 +1,4 @@
-"""`s2s check`: what is odd in corpora, before anything is trained; exit code 1 where it would spoil a result."""
+"""`s2s check`: a report on corpora before training; exit code 1 for an error that would spoil a result."""
 
 import contextlib
 import json
@@ -117,7 +117,7 @@ def _from_files(files: Sequence[Path], source_language: str | None, target_langu
 
 
 def _columns_of(path: Path, is_jsonl: bool) -> dict[str, str]:
-    """The columns of a file that names them: labelled texts if it says so, else its first two."""
+    """The columns of a file that names them: text and label if it has both, else the first two."""
     from seq2seq.data.columns import LABEL_COLUMN, LABEL_WORDS, NESTED, TEXT_COLUMNS, looks_like_header
     from seq2seq.data.tables import header
 

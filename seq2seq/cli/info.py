@@ -26,7 +26,7 @@ def command(model: Path | None, form: str) -> None:
 
 
 def _describe(folder: Path) -> dict[str, Any]:
-    """What there is to say, as plain values."""
+    """All facts, as plain values."""
     from seq2seq.files import record
     from seq2seq.interop.ctranslate2 import WEIGHTS, is_ctranslate2, read_description
     from seq2seq.store.model_folder import load_model

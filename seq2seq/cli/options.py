@@ -47,7 +47,7 @@ class Number(click.ParamType):
         self.name = "integer" if bounds.whole else "float"
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
-        """Called by click with what was typed, or with a default."""
+        """Called by click with what was typed or the default."""
         try:
             return self.bounds.check(float(value))
         except ValueError:
@@ -97,7 +97,7 @@ search_options = _all(
 
 
 def only_for(purpose: str, *names: str) -> None:
-    """Refuse the named parameters of the running command where they are given: they do nothing without `purpose`."""
+    """Refuse parameters of the running command, by name, that were given: they would do nothing."""
     context = click.get_current_context()
     for option in context.command.params:
         if option.name in names and context.get_parameter_source(option.name) != ParameterSource.DEFAULT:

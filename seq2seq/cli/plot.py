@@ -50,13 +50,13 @@ def command(run: Path | None, sentence: str | None, target: str | None, layer: i
 
 
 def _run_of(model: Path) -> Path:
-    """The run that a model folder is the best of; the current folder for a model on its own."""
+    """The run whose best model the folder is; the current folder for a model without a run."""
     run = model.resolve().parent
     return run if model.name == "best" and (run / "metrics.jsonl").is_file() else Path()
 
 
 def _run_folder(run: Path | None) -> Path:
-    """The folder that holds metrics.jsonl: RUN, or the run that the model folder RUN is the best of."""
+    """The folder with metrics.jsonl: RUN, or the run whose best model RUN is."""
     folder = Path("runs/latest").resolve() if run is None else run
     if run is None:
         logger.info("using %s", folder)

@@ -1,4 +1,4 @@
-"""`s2s train`."""
+"""`s2s train`: train a model, or continue a run."""
 
 import logging
 import shlex

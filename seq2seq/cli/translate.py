@@ -132,7 +132,7 @@ def _as_json(translation: "Translation") -> str:
 
 def _scores(translation: Any) -> dict[str, Any]:
     numbers = {"score": translation.score, "normalized_score": translation.normalized_score}
-    # JSON has no infinity: null stands for it
+    # JSON has no infinity
     shown = {key: round(value, 6) if math.isfinite(value) else None for key, value in numbers.items()}
     return {**shown, "tokens": translation.tokens}
 
