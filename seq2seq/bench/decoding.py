@@ -88,7 +88,7 @@ class Rounds:
     matmul_size: int | None = None
 
 
-class OurDecoding:
+class OurDecoding(DecodingSystem):
     """`Translator`, over one engine."""
 
     def __init__(self, folder: Path, engine: EngineName, quantization: str | None, settings: Engines):
@@ -98,13 +98,11 @@ class OurDecoding:
         self.close()
 
     def translate(self, lines: Sequence[str], search: SearchConfig) -> tuple[list[str], int]:
-        """As `DecodingSystem.translate`."""
         self._loaded = self._loaded or self._load()
         translations = Translator(self._loaded.engine, self._loaded.tokenizers, search).translate(lines)
         return [one.text for one in translations], sum(one.tokens for one in translations)
 
     def close(self) -> None:
-        """As `DecodingSystem.close`."""
         self._loaded = None
 
 
@@ -237,8 +235,7 @@ def _phrasebook(model: LoadedModel) -> Probe:
     folder = config_file.shipped_folder() / "data" / "phrasebook"
     files = {language: folder / f"test.{language}" for language in ("en", "de")}
     if source not in files:
-        known = f"translates from {source!r}" if source else "does not say what it translates from"
-        raise DataError(f"{model.folder}: {known}; give sentences with --input FILE")
+        raise DataError(f"{model.folder}: translates from {source or 'an unknown language'}; give --input FILE")
     return Probe.read(files[source], files.get(target) if target != source else None)
 
 

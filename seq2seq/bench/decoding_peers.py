@@ -4,10 +4,11 @@
 with the same beam, length penalty and limit.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
@@ -25,16 +26,17 @@ from seq2seq.tensors import distinct
 PEERS = ("ctranslate2", "transformers")
 
 
-class DecodingSystem(Protocol):
+class DecodingSystem(ABC):
     """A system that is measured."""
 
     name: str
 
+    @abstractmethod
     def translate(self, lines: Sequence[str], search: SearchConfig) -> tuple[list[str], int]:
         """The translation of each line, none of which is blank or too long for the model, and how many pieces they have
         together, ends included."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """Release its threads until `translate` is called again. All share OpenMP, whose threads wait actively for each
         other only while a process has no more threads than there are CPUs."""
 
@@ -54,7 +56,7 @@ def open_decoding_peers(
         yield partial(BareCTranslate2, model, kind, runtime, batch_size, folder / f"ctranslate2-{kind}")
 
 
-class BareCTranslate2:
+class BareCTranslate2(DecodingSystem):
     """`ctranslate2.Translator.translate_batch`: one worker for each thread, and for a single sentence one worker with
     all threads."""
 
@@ -76,7 +78,6 @@ class BareCTranslate2:
         self._opened: dict[int, Any] = {}  # by number of workers
 
     def translate(self, lines: Sequence[str], search: SearchConfig) -> tuple[list[str], int]:
-        """As `DecodingSystem.translate`."""
         workers, each = (1, self._threads) if len(lines) == 1 else (self._threads, 1)
         if workers not in self._opened:
             self._opened = {workers: self._open(inter_threads=workers, intra_threads=each)}
@@ -96,11 +97,10 @@ class BareCTranslate2:
         return [self._tokenizers.target.decode(row) for row in outputs], sum(map(len, outputs))
 
     def close(self) -> None:
-        """As `DecodingSystem.close`."""
         self._opened = {}
 
 
-class MarianGenerate:
+class MarianGenerate(DecodingSystem):
     """`MarianMTModel.generate` of transformers on sorted batches."""
 
     def __init__(self, model: LoadedModel, runtime: Runtime, batch_size: int, folder: Path):
@@ -114,7 +114,6 @@ class MarianGenerate:
         self._model = loaded.to(runtime.device, runtime.precision).eval()
 
     def translate(self, lines: Sequence[str], search: SearchConfig) -> tuple[list[str], int]:
-        """As `DecodingSystem.translate`."""
         ids = self._tokenizers.source.encode_all(lines)
         order = sorted(range(len(ids)), key=lambda index: -len(ids[index]))
         texts, tokens = [""] * len(ids), 0
@@ -124,9 +123,6 @@ class MarianGenerate:
                 texts[index] = self._tokenizers.target.decode(output)
                 tokens += len(output)
         return texts, tokens
-
-    def close(self) -> None:
-        """Nothing: its threads are torch's."""
 
     @torch.inference_mode()
     def _generate(self, rows: Sequence[Sequence[int]], search: SearchConfig) -> list[list[int]]:

@@ -12,9 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
-
-from torch import nn
 
 from seq2seq import runtime as runtimes
 from seq2seq.bench.measure import (
@@ -29,7 +26,7 @@ from seq2seq.bench.measure import (
     sizes,
 )
 from seq2seq.bench.report import Column, Report, machine
-from seq2seq.bench.training_peers import PEERS, open_training_peer
+from seq2seq.bench.training_peers import PEERS, TrainingSystem, open_training_peer
 from seq2seq.config import Config, TrainingConfig
 from seq2seq.data.collate import TranslationBatch
 from seq2seq.data.stream import BatchStream
@@ -38,7 +35,7 @@ from seq2seq.runtime import Runtime
 from seq2seq.tasks.inputs import Inputs
 from seq2seq.tasks.run import build
 from seq2seq.tasks.task import Task
-from seq2seq.training.optim import ExponentialMovingAverage, learning_rate
+from seq2seq.training.optim import ExponentialMovingAverage
 from seq2seq.training.step import GradientStep
 
 COLUMNS = (
@@ -71,31 +68,17 @@ class Rounds:
     matmul_size: int | None = None
 
 
-class TrainingSystem(Protocol):
-    """A system that is measured."""
-
-    module: nn.Module
-
-    def update(self, batches: Sequence[TranslationBatch]) -> None:
-        """One optimiser step over batches on the CPU, at the learning rate of the schedule."""
-
-
-class OurTraining:
+class OurTraining(TrainingSystem):
     """The step of `s2s train`."""
 
     def __init__(self, task: Task, config: TrainingConfig, runtime: Runtime):
-        self.module = copy.deepcopy(task.model).to(runtime.device).train()  # a copy counts as its memory
-        if config.compile:
-            self.module.compile(dynamic=True)
+        super().__init__(copy.deepcopy(task.model), config, runtime)  # a copy, which counts as its memory
         self._step = GradientStep(self.module, task.compute_loss, config, runtime)
         self._average = ExponentialMovingAverage(self.module, config.ema) if config.ema else None
-        self._config, self._count = config, 0
 
-    def update(self, batches: Sequence[TranslationBatch]) -> None:
-        """As `TrainingSystem.update`."""
-        self._count += 1
+    def _update(self, batches: Sequence[TranslationBatch], rate: float) -> None:
         self._step.compute_gradient(batches, sum(batch.num_targets for batch in batches))
-        self._step.update(learning_rate(self._count, 0.0, self._config))
+        self._step.update(rate)
         if self._average:
             self._average.update(self._count)
 

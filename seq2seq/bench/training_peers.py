@@ -4,6 +4,7 @@
 clipping and fused AdamW, and is built from the same configuration.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,25 +40,38 @@ def open_training_peer(
     return HandLoop(module, training, runtime)
 
 
-class HandLoop:
-    """A training loop over a module from (source_ids, source_mask, target_input) to logits (B, T, V)."""
+class TrainingSystem(ABC):
+    """A module in training, at the learning rates of the schedule."""
 
     def __init__(self, module: nn.Module, config: TrainingConfig, runtime: Runtime):
         self.module = module.to(runtime.device).train()
         if config.compile:
             self.module.compile(dynamic=True)
+        self._config, self._runtime, self._count = config, runtime, 0
+
+    def update(self, batches: Sequence[TranslationBatch]) -> None:
+        """One optimiser step over batches on the CPU."""
+        self._count += 1
+        self._update(batches, learning_rate(self._count, 0.0, self._config))
+
+    @abstractmethod
+    def _update(self, batches: Sequence[TranslationBatch], rate: float) -> None: ...
+
+
+class HandLoop(TrainingSystem):
+    """A training loop over a module from (source_ids, source_mask, target_input) to logits (B, T, V)."""
+
+    def __init__(self, module: nn.Module, config: TrainingConfig, runtime: Runtime):
+        super().__init__(module, config, runtime)
         self._optimizer = torch.optim.AdamW(
             self.module.parameters(), betas=config.betas, eps=config.epsilon, weight_decay=config.weight_decay,
             fused=True,
         )  # fmt: skip
         self._scaler = torch.amp.GradScaler(runtime.device.type, enabled=runtime.precision == torch.float16)
-        self._config, self._runtime, self._count = config, runtime, 0
 
-    def update(self, batches: Sequence[TranslationBatch]) -> None:
-        """One optimiser step."""
-        self._count += 1
+    def _update(self, batches: Sequence[TranslationBatch], rate: float) -> None:
         for group in self._optimizer.param_groups:
-            group["lr"] = learning_rate(self._count, 0.0, self._config)
+            group["lr"] = rate
         self._optimizer.zero_grad(set_to_none=True)
         for batch in batches:
             batch = batch.to(self._runtime.device, non_blocking=True)

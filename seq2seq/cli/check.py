@@ -30,9 +30,7 @@ SPOILED = 1
 @click.option("--target-language", help="With FILE: column of the target.")
 @options.format_option
 @click.option("--examples", type=options.Number(Range(0, 3)), default=2, help="Lines shown of each kind.")
-@click.option(
-    "--workers", type=options.Number(ranges.WORKERS), default=0, show_default="one per CPU", help="Processes."
-)
+@click.option("--workers", type=options.Number(ranges.WORKERS), help="Processes [default: one per CPU].")
 @click.pass_context
 def command(
     context: click.Context,
@@ -42,7 +40,7 @@ def command(
     target_language: str | None,
     form: str,
     examples: int,
-    workers: int,
+    workers: int | None,
 ) -> None:
     """Report on corpora before anything is trained.
 
@@ -65,7 +63,7 @@ def command(
         paths = [stack.enter_context(readable_again(path)) for path in files]
         corpora = _from_config(paths[0], overrides) if config else _from_files(paths, source_language, target_language)
         bar = tqdm(unit=" examples", unit_scale=True, disable=None, leave=False, desc="checking")
-        report = check_corpora(corpora, workers, progress=stack.enter_context(bar).update)
+        report = check_corpora(corpora, workers or 0, progress=stack.enter_context(bar).update)
     if form == "json":
         click.echo(json.dumps(report.as_dict(), ensure_ascii=False, indent=1).encode("utf-8", "replace").decode())
     else:
