@@ -27,7 +27,7 @@ PANELS = (
     ("share", {"accuracy": "accuracy", "precision": "precision", "recall": "recall", "f1": "macro F1"}),
     ("learning rate", {"learning_rate": "learning rate"}),
 )
-# Fonts with characters that DejaVu Sans has not, where they are installed.
+# For characters that DejaVu Sans has not; fonts that are not installed are skipped.
 FALLBACK_FONTS = ("Noto Sans CJK JP", "Noto Sans JP", "IPAexGothic", "Hiragino Sans", "Yu Gothic", "Arial Unicode MS")
 MAX_PIECES_SHOWN = 120
 
@@ -136,9 +136,9 @@ def _canvas(rows: int, columns: int, size: tuple[float, float], path: Path) -> I
     with (
         quiet("matplotlib"),
         warnings.catch_warnings(),
-        matplotlib.rc_context({"font.family": _fonts(), "axes.unicode_minus": False}),
+        matplotlib.rc_context({"font.family": ["DejaVu Sans", *FALLBACK_FONTS], "axes.unicode_minus": False}),
     ):
-        # a character that no installed font has is drawn as a box
+        # a character that no font has is drawn as a box
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         figure = Figure(figsize=size, layout="constrained")
         FigureCanvasAgg(figure)  # draws into memory: no window, no display
@@ -146,10 +146,3 @@ def _canvas(rows: int, columns: int, size: tuple[float, float], path: Path) -> I
         picture = io.BytesIO()
         figure.savefig(picture, format=kind, dpi=120)
         atomic.write_file(path, picture.getvalue())
-
-
-def _fonts() -> list[str]:
-    from matplotlib import font_manager
-
-    installed = {font.name for font in font_manager.fontManager.ttflist}
-    return ["DejaVu Sans", *(font for font in FALLBACK_FONTS if font in installed)]
