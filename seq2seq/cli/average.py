@@ -30,4 +30,4 @@ def _numbers(text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError as error:
-        raise click.UsageError(f"--weights {text}: give numbers with commas between them, such as 0.3,0.7") from error
+        raise click.UsageError(f"--weights {text}: give numbers separated by commas, such as 0.3,0.7") from error

@@ -45,7 +45,7 @@ def command(
     if not gold and form == "json":
         raise click.UsageError("--format json is for the scores of --gold; use text or jsonl")
     if gold and input_path:
-        raise click.UsageError("--gold brings its own text; leave out -i")
+        raise click.UsageError("--gold FILE has the text to label; leave out -i")
     options.check_output(output)
     from seq2seq.inference.classifier import Classifier
     from seq2seq.inference.streaming import open_input, read_idle_batches
