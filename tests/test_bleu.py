@@ -208,6 +208,7 @@ def test_unequal_line_counts_exit_2_with_both(write, capsys):
         (("{ref}", "--beam-size", "4"), "--model"),
         (("{ref}", "--source", "{ref}"), "--model"),
         (("{ref}", "--length-penalty", "0"), "--model"),
+        (("{ref}", "--engine", "torch"), "--model"),
         (("--model", "x", "-o", "no/where"), "no/where"),
         (("{ref}", "--model", "x"), "--reference"),
         (("--model", "x", "--source", "{ref}"), "--reference"),

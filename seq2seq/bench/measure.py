@@ -116,7 +116,11 @@ def significant(value: float) -> float:
 
 def seconds_of(work: Callable[[], object], device: torch.device) -> float:
     """How long `work` takes, until the device has finished it."""
-    synchronize = torch.accelerator.synchronize if device.type != "cpu" else lambda: None
+
+    def synchronize() -> None:
+        if device.type != "cpu":
+            torch.accelerator.synchronize(device)
+
     synchronize()
     begun = time.perf_counter()
     work()
