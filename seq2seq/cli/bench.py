@@ -5,7 +5,7 @@ import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +51,7 @@ def command(context: click.Context) -> None:
 @click.option(
     "--batch-tokens", type=options.Number(ranges.COUNT), help="Target tokens per batch [default: CONFIG's, or 4096]."
 )
-@click.option("--seconds", type=options.Number(Range(0.001, 1e6, whole=False)), help="Seconds per round [default: 10].")
+@click.option("--seconds", type=options.Number(Range(0.001, 1e6, whole=False)), default=10.0, help="Seconds per round.")
 @click.option("--steps", type=options.Number(ranges.COUNT), help="Updates per round, instead of --seconds.")
 @click.option("--rounds", type=options.Number(ranges.COUNT), default=5, help="Rounds of each system.")
 @peer_option("transformers", "torch")
@@ -66,7 +66,7 @@ def command(context: click.Context) -> None:
 def train(
     config: Path | None,
     overrides: tuple[str, ...],
-    seconds: float | None,
+    seconds: float,
     steps: int | None,
     rounds: int,
     peers: tuple[str, ...],
@@ -78,8 +78,8 @@ def train(
     CONFIG gives the data, tokenizer, sizes and batches; without it, a small model on the phrasebook that comes with the
     toolkit. Beside it: MarianMTModel of transformers, and torch.nn.Transformer, each in a loop over the same batches.
     Only the tokenised corpus is kept."""
-    if seconds is not None:
-        options.only_for("rounds without --seconds; give one of the two", "steps")
+    if steps is not None:
+        options.only_for("rounds without --steps; give one of the two", "seconds")
     from seq2seq import config_file
 
     given = [f"training.{key}={value}" for key, value in training.items() if value is not None]
@@ -90,7 +90,7 @@ def train(
 
     with tempfile.TemporaryDirectory(prefix="s2s-bench-") as temporary, _progress() as progress:
         cache = Path(temporary) if config is None else RunFolder(Path("runs") / config.stem).cache(settings)
-        measured = Rounds(rounds, steps, seconds or Rounds.seconds)
+        measured = Rounds(rounds, steps, seconds)
         report = bench_training(settings, cache, _chosen(peers, PEERS), measured, progress)
     _show(report, form)
 
@@ -114,8 +114,8 @@ def train(
 @click.option("--rounds", type=options.Number(ranges.COUNT), default=3, help="Rounds of each system.")
 @peer_option("ctranslate2", "transformers")
 @click.option(
-    "--engine", "engines", multiple=True, type=click.Choice(["auto", "torch", "ctranslate2"]),
-    help="Engine of seq2seq; repeatable [default: auto]."
+    "--engine", "engines", multiple=True, type=click.Choice(["auto", "torch", "ctranslate2"]), default=["auto"],
+    help="Engine of seq2seq; repeatable.",
 )  # fmt: skip
 @click.option(
     "--quantization", type=click.Choice(QUANTIZATIONS), help="Measure ctranslate2 with weights of this format too."
@@ -152,17 +152,17 @@ def decode(
     from seq2seq.workflows.probe import Probe
 
     probe = Probe.read(input_path, reference)
-    settings = Engines(engines or ("auto",), quantization, **computing)
+    settings = Engines(engines, quantization, **computing)
     measured = Rounds(rounds, sentences, (1,) if greedy else (1, beam_size), single, batch_size)
     with _progress() as progress:
         report = bench_decoding(options.chosen_model(model), probe, settings, _chosen(peers, PEERS), measured, progress)
     _show(report, form)
 
 
-def _chosen(peers: tuple[str, ...], known: tuple[str, ...]) -> tuple[str, ...]:
+def _chosen(peers: tuple[str, ...], known: Iterable[str]) -> tuple[str, ...]:
     if NO_PEERS in peers and len(peers) > 1:
         raise click.UsageError(f"--peer {NO_PEERS} stands alone; leave out the others")
-    return () if NO_PEERS in peers else tuple(dict.fromkeys(peers)) or known
+    return () if NO_PEERS in peers else tuple(dict.fromkeys(peers or known))
 
 
 @contextlib.contextmanager

@@ -26,8 +26,8 @@ BATCH_LINES = 4096
 def command(model: Path, source: Path, target: Path, output: Path | None, **loading: Any) -> None:
     """Print the log-probability of each line of TARGET given that line of SOURCE, a tab, and its number of tokens.
 
-    The tokens are the model's pieces and the end of the sentence. No pair is skipped, whether a side is empty or too
-    long for the model: then the pair is split into equal parts, with a warning. Files with different line counts are an
+    The tokens are the model's pieces and the end of the sentence. No pair is skipped: empty sides are scored too, and a
+    pair too long for the model is split into equal parts, with a warning. Files with different line counts are an
     error."""
     options.check_output(output)
     with contextlib.ExitStack() as stack:
