@@ -51,7 +51,7 @@ def command(context: click.Context) -> None:
 @click.option(
     "--batch-tokens", type=options.Number(ranges.COUNT), help="Target tokens per batch [default: CONFIG's, or 4096]."
 )
-@click.option("--seconds", type=options.Number(Range(0.001, 1e6, whole=False)), default=10.0, help="Seconds per round.")
+@click.option("--seconds", type=options.Number(Range(0.001, 1e6)), default=10.0, help="Seconds per round.")
 @click.option("--steps", type=options.Number(ranges.COUNT), help="Updates per round, instead of --seconds.")
 @click.option("--rounds", type=options.Number(ranges.COUNT), default=5, help="Rounds of each system.")
 @peer_option("transformers", "torch")
@@ -81,9 +81,10 @@ def train(
     if steps is not None:
         options.only_for("rounds without --steps; give one of the two", "seconds")
     from seq2seq import config_file
+    from seq2seq.files import shipped_folder
 
     given = [f"training.{key}={value}" for key, value in training.items() if value is not None]
-    demo = config_file.shipped_folder() / "configs" / "demo.yaml"
+    demo = shipped_folder() / "configs" / "demo.yaml"
     settings = config_file.load(config or demo, [*(() if config else DEFAULTS), *overrides, *given])
     from seq2seq.bench.training import PEERS, Rounds, bench_training
     from seq2seq.tasks.run_folder import RunFolder

@@ -196,7 +196,7 @@ def _translate(
     **loading: Any,
 ) -> tuple[list[TestSet], dict[str, Any]]:
     """The test sets with the translations of each model, and the first model's defaults for `score_texts`."""
-    from seq2seq.config_file import reread
+    from seq2seq.config_file import load
     from seq2seq.inference.degeneration import summary, symptom_counts
     from seq2seq.inference.translator import Translator
     from seq2seq.store.finding import find_model
@@ -206,7 +206,7 @@ def _translate(
         raise click.UsageError("a model is given twice; name each once")
     first = folders[str(models[0])]
     run_config = first.resolve().parent / "config.yaml"
-    config = reread(run_config) if run_config.is_file() else None
+    config = load(run_config, check_files=False) if run_config.is_file() else None
     test_sets = _run_test_sets(first, config, names) if source is None else [_given_test_set(source, model_reference)]
     if empty := [test_set.name or model_reference for test_set in test_sets if not test_set.references]:
         raise DataError(f"{empty[0]} has no lines; there is nothing to score")

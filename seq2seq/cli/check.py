@@ -82,7 +82,7 @@ def _from_config(path: Path, overrides: Sequence[str]) -> "Corpora":
     tests = {f"test {name}" if name in ("train", "valid") else name: test for name, test in config.data.test.items()}
     translates = config.task == "translation"
     return Corpora(
-        train=config.data.train_sources,
+        train=config.data.train,
         held_out={"valid": config.data.valid} | tests,
         languages=(config.source_language or "", config.target_language or "") if translates else None,
         filters=config.data.filters,

@@ -44,7 +44,7 @@ class Number(click.ParamType):
 
     def __init__(self, bounds: Range):
         self.bounds = bounds
-        self.name = "integer" if bounds.whole else "float"
+        self.name = "integer" if bounds.is_whole else "float"
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
         """Called by click with what was typed or the default."""

@@ -35,7 +35,7 @@ def converted(folder: Path, quantization: str) -> Iterator[tuple[Path, ModelDesc
     model = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]
     version = f"{model}-{_content(folder)}"
     target = root / f"{version}-{quantization}"
-    with atomic.locked_if_possible(root / f"{model}.lock"):
+    with atomic.locked(root / f"{model}.lock"):
         try:
             description, tokenizers, _ = ctranslate2.read_description(target)
         except ModelError:  # it is not there, or damaged

@@ -16,11 +16,10 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from seq2seq.config import SearchConfig
-from seq2seq.config_problems import describe
 from seq2seq.errors import ModelError, RunError, UserError, did_you_mean
 from seq2seq.inference.batching import Engine
 from seq2seq.interop.ctranslate2 import Obstacles, is_ctranslate2
-from seq2seq.processes import usable_processors
+from seq2seq.processes import usable_cpus
 from seq2seq.store.finding import find_model
 from seq2seq.text.tokenizer import TokenizerPair
 
@@ -153,7 +152,7 @@ def _open_ctranslate2(
             raise UserError(f"{folder}: CTranslate2 cannot repeat draws by a seed; leave out --seed, or use torch")
         if config.sample:
             logger.warning("%s: CTranslate2's draws differ from run to run", folder)
-        length, workers = description.model.max_length, threads or usable_processors()
+        length, workers = description.model.max_length, threads or usable_cpus()
         runner = CTranslate2Engine(opened, tokenizers, length, device, workers)
         return Loaded(runner, tokenizers, config, f"CTranslate2, {runner.compute_type}")
 
@@ -200,5 +199,7 @@ def override_search(config: SearchConfig, changes: Mapping[str, Any]) -> SearchC
     try:
         return SearchConfig.model_validate({**config.model_dump(), **changes})
     except ValidationError as error:
+        from seq2seq.config_problems import describe
+
         problem = describe({**error.errors()[0], "loc": ("search", *error.errors()[0]["loc"])})
         raise UserError(problem) from error

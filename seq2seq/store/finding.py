@@ -3,7 +3,7 @@
 import math
 from pathlib import Path
 
-from seq2seq import atomic, config_file, hub
+from seq2seq import atomic
 from seq2seq.errors import ModelError, UserError, did_you_mean
 
 CONFIG = "config.json"
@@ -29,6 +29,8 @@ def find_model(path: str | Path | None) -> Path:
     if folder.is_file():
         raise ModelError(f"{path}: a file; name the model folder that it belongs to")
     if not folder.is_dir():
+        from seq2seq import hub
+
         if hub.is_hub_name(path):
             return hub.fetch_model(path)
         siblings = [entry.name for entry in folder.parent.iterdir()] if folder.parent.is_dir() else []
@@ -46,8 +48,10 @@ def find_model(path: str | Path | None) -> Path:
 
 
 def _first_validation(run: Path) -> str:
+    from seq2seq import config_file
+
     try:
-        training = config_file.reread(run / RUN_CONFIG).training
+        training = config_file.load(run / RUN_CONFIG, check_files=False).training
     except UserError:
         return "the first validation"
     if training.init_from:

@@ -14,22 +14,13 @@ from torch import Tensor, nn
 
 from seq2seq import atomic
 from seq2seq.config import Config
-from seq2seq.config_problems import describe, unwritable
+from seq2seq.config_values import unwritable
 from seq2seq.description import ModelDescription
 from seq2seq.errors import CheckpointError, ModelError, UserError, shown
 from seq2seq.files import DamagedFile, json_text, read_object, record, verify, write_object
 from seq2seq.model.transformer import Transformer
 from seq2seq.store.finding import CONFIG, find_model
-from seq2seq.tensors import (
-    Uninitialized,
-    as_weights,
-    distinct,
-    load_tied,
-    misfit,
-    read_shapes,
-    read_tensors,
-    write_tensors,
-)
+from seq2seq.tensors import Uninitialized, as_weights, distinct, load_tied, misfit, read_tensors, write_tensors
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tokenizer import (
     SOURCE_FILE,
@@ -178,6 +169,8 @@ def _read_description(info: Mapping[str, Any], generation: Mapping[str, Any]) ->
     try:
         return ModelDescription.model_validate({**info, "search": generation.get("search")})
     except ValidationError as error:
+        from seq2seq.config_problems import describe
+
         problem = error.errors()[0]
         raise DamagedFile(f"{GENERATION if 'search' in problem['loc'] else CONFIG}: {describe(problem)}") from error
 
@@ -210,15 +203,15 @@ def _load_tokenizers(folder: Path, info: Mapping[str, Any], generation: Mapping[
 
 
 def _build(folder: Path, description: ModelDescription, tokenizers: TokenizerPair) -> nn.Module:
-    """The module with its weights; shapes are compared with the file before memory is allocated."""
-    config, shapes = description.model, read_shapes(folder / WEIGHTS)
-    if config.num_encoder_layers + config.num_decoder_layers > len(shapes):
+    """The module with its weights; shapes are compared before its memory is allocated."""
+    config, weights = description.model, as_weights(read_tensors(folder / WEIGHTS))
+    if config.num_encoder_layers + config.num_decoder_layers > len(weights):
         raise DamagedFile(f"{CONFIG} describes a model far larger than {WEIGHTS}")
-    if problem := misfit(lambda: _new_module(description, tokenizers), shapes):
+    if problem := misfit(lambda: _new_module(description, tokenizers), weights):
         raise DamagedFile(f"{WEIGHTS} is not of the model that {CONFIG} describes: {problem}")
     with Uninitialized():
         model = _new_module(description, tokenizers)
-    load_tied(model, as_weights(read_tensors(folder / WEIGHTS)))
+    load_tied(model, weights)
     return model
 
 
