@@ -4,8 +4,6 @@ Two text files of unequal length, or bytes that are not UTF-8, do not end the re
 them. Other formats are read through `sources`, up to the first line that training would stop at.
 """
 
-import contextlib
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice
@@ -13,7 +11,7 @@ from itertools import count, islice
 from seq2seq.config import SourceConfig
 from seq2seq.data.examples import Example, LabelledText, Pair, Source
 from seq2seq.data.sources import open_labelled, open_pairs
-from seq2seq.errors import DataError
+from seq2seq.errors import DataError, quiet
 from seq2seq.lines import DAMAGE, decode_line, open_bytes, read_lines
 
 BLOCK_LINES = 8192
@@ -156,18 +154,6 @@ class CorpusReader:
                 self.invalid[0].add(Finding(1, [(broken.pop(), (shown(line),))]))
             if (line if self.config.tsv is not None else line.strip()) and not (number == 1 and has_header):
                 yield number
-
-
-@contextlib.contextmanager
-def quiet(name: str) -> Iterator[None]:
-    """Without the warnings of the logger `name`."""
-    logger = logging.getLogger(name)
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
 
 
 def shown(text: str) -> str:

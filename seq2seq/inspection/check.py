@@ -12,9 +12,9 @@ from typing import Any
 from seq2seq.config import FilterConfig, SourceConfig, TokenizerConfig, TrainingConfig
 from seq2seq.data.examples import LabelledText, Pair
 from seq2seq.data.filters import PairFilter
-from seq2seq.errors import UserError
+from seq2seq.errors import UserError, quiet
 from seq2seq.inspection.advice import Advice, Problem, advise, judge
-from seq2seq.inspection.blocks import Block, CorpusReader, quiet
+from seq2seq.inspection.blocks import Block, CorpusReader
 from seq2seq.inspection.examiner import Examiner, PieceLengths, Tally
 from seq2seq.inspection.near_duplicates import NearDuplicates
 from seq2seq.inspection.overlap import HeldOut, Matches, Overlap
