@@ -108,7 +108,7 @@ def judge(
         found = [*_judge_lines(report), *_judge_findings(report), *_judge_labels(report)]
         if report in train:
             found += _judge_filters(report)
-        problems += [Problem(level, report.name, message) for level, message in found + _judge_shifts(report)]
+        problems += [Problem(level, report.name, message) for level, message in found]
     for report in [*train[1:], *held_out] if train else []:
         problems += [Problem("error", report.name, message) for message in _judge_scripts(train[0], report)]
     labels = {label for report in train for label in report.labels}
@@ -129,17 +129,23 @@ def _judge_lines(report: CorpusReport) -> Found:
         return
     if not report.examples:
         yield "error", "no examples"
-    drift, lines = report.drift, report.lines
+    lines, shifts = report.lines, report.shifts or []
     if len(lines) == 2 and lines[0] != lines[1]:
         where = "line i of one must translate line i of the other"
-        if drift is not None:
-            where = f"the sides drift apart at about line {drift.line:,}, by {drift.offset:+d}"
-            if drift.line > min(lines):
-                where = "the sides agree up to where the shorter one ends"
+        if shifts:
+            where = f"the sides drift apart at about line {shifts[0].first:,}, by {shifts[0].offset:+d}"
+        elif report.shifts is not None:
+            where = "the sides agree up to where the shorter one ends"
         yield "error", f"{report.files[0]} has {counted(lines[0], 'line')} and {report.files[1]} {lines[1]:,}; {where}"
-    elif drift is not None:
-        fits = f"target line {drift.line + drift.offset:,} fits source line {drift.line:,}"
-        yield "error", f"the sides drift apart at about line {drift.line:,}: there {fits}"
+        return
+    for shift in shifts[:SHIFTS_SHOWN]:
+        yield (
+            "error",
+            f"lines {shift.first:,}-{shift.last:,} are not translations of each other: shifted by {shift.offset:+d}, "
+            f"target line {shift.first + shift.offset:,} fits source line {shift.first:,}",
+        )
+    if len(shifts) > SHIFTS_SHOWN:
+        yield "error", f"{len(shifts) - SHIFTS_SHOWN:,} more blocks of lines are shifted"
 
 
 def _judge_findings(report: CorpusReport) -> Found:
@@ -169,18 +175,6 @@ def _judge_filters(report: CorpusReport) -> Found:
     if dropped > 0.3 * max(report.filters.total, 1):
         level = "warning" if report.filters.kept else "error"
         yield level, f"the filters drop {dropped:,} of {report.filters.total:,} ({report.filters})"
-
-
-def _judge_shifts(report: CorpusReport) -> list[tuple[str, str]]:
-    """Blocks of lines that translate others."""
-    shifts = [
-        f"lines {shift.first:,}-{shift.last:,} are not translations of each other: shifted by {shift.offset:+d}, "
-        f"target line {shift.first + shift.offset:,} fits source line {shift.first:,}"
-        for shift in report.shifts
-    ]
-    if len(shifts) > SHIFTS_SHOWN:
-        shifts[SHIFTS_SHOWN:] = [f"{len(shifts) - SHIFTS_SHOWN:,} more blocks of lines are shifted"]
-    return [("error", message) for message in shifts]
 
 
 def _judge_scripts(train: CorpusReport, held_out: CorpusReport) -> Iterator[str]:
