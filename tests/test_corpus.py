@@ -12,7 +12,7 @@ import pytest
 from seq2seq import processes
 from seq2seq.config import FilterConfig, SourceConfig, TokenizerConfig
 from seq2seq.data import building, encoding, text_files
-from seq2seq.data.corpus import prepare_corpus, prepare_labelled_corpus
+from seq2seq.data.corpus import prepare_corpus
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import DataError, RunError
 from seq2seq.text.stored import load_tokenizers
@@ -75,7 +75,7 @@ def test_spaces_at_the_ends_of_a_text_are_not_learned(tmp_path, tokenizers):
     assert [corpus.source(i) for i in range(9)] == tokenizers.source.encode_all(source)
     assert [corpus.target(i) for i in range(9)] == tokenizers.target.encode_all(target)
     labelled = labelled_source(tmp_path, [(f"{text} ", 1) for text in source])
-    texts = prepare_labelled_corpus([labelled], tokenizers.source, None, tmp_path / "cache")
+    texts = prepare_corpus([labelled], tokenizers, None, tmp_path / "cache", labels=())
     assert [texts.source(i) for i in range(9)] == tokenizers.source.encode_all(source)
 
 
@@ -193,7 +193,7 @@ def test_a_byte_that_changed_anywhere_in_the_cache_is_noticed(tmp_path, tokenize
     draw = random.Random(1)
     for prepare in (
         lambda: prepare_corpus([pairs], tokenizers, LOOSE, tmp_path / "cache"),
-        lambda: prepare_labelled_corpus([texts], tokenizers.source, LOOSE, tmp_path / "cache"),
+        lambda: prepare_corpus([texts], tokenizers, LOOSE, tmp_path / "cache", labels=()),
     ):
         folder = prepare().folder
         before = content(prepare())
@@ -243,30 +243,30 @@ def test_a_cache_that_cannot_be_written_is_one_line(tmp_path, tokenizers):
 
 def test_labels_are_ordered_by_value_or_by_name_whatever_comes_first(tmp_path, tokenizers):
     rows = [("ten", "10"), ("two", "2"), ("also ten", "10"), ("one", "1")]
-    corpus = prepare_labelled_corpus([labelled_source(tmp_path, rows)], tokenizers.source, None, tmp_path / "cache")
+    corpus = prepare_corpus([labelled_source(tmp_path, rows)], tokenizers, None, tmp_path / "cache", labels=())
     assert corpus.labels == ("1", "2", "10")
     assert [corpus.labels[corpus.label(i)] for i in range(4)] == ["10", "2", "10", "1"]
     assert corpus.target_lengths is None
     assert corpus.source(1) == tokenizers.source.encode("two")
     rows = [("a", "positive"), ("b", "negative")]
-    named = prepare_labelled_corpus([labelled_source(tmp_path, rows)], tokenizers.source, None, tmp_path / "cache")
+    named = prepare_corpus([labelled_source(tmp_path, rows)], tokenizers, None, tmp_path / "cache", labels=())
     assert named.labels == ("negative", "positive")
 
 
 def test_a_validation_corpus_takes_the_labels_of_the_training_corpus(tmp_path, tokenizers):
     source = labelled_source(tmp_path, [("a", "1")], name="valid")
     labels = ("0", "1", "2")
-    corpus = prepare_labelled_corpus([source], tokenizers.source, None, tmp_path / "cache", labels=labels)
+    corpus = prepare_corpus([source], tokenizers, None, tmp_path / "cache", labels=labels)
     assert (corpus.labels, corpus.label(0)) == (labels, 1)
     source = labelled_source(tmp_path, [("a", "postive")], name="bad")
     with pytest.raises(DataError, match=r"label 'postive' .*did you mean 'positive'"):
-        prepare_labelled_corpus([source], tokenizers.source, None, tmp_path / "cache", labels=("negative", "positive"))
+        prepare_corpus([source], tokenizers, None, tmp_path / "cache", labels=("negative", "positive"))
 
 
 def test_labelled_filters_drop_empty_long_and_duplicate_texts(tmp_path, tokenizers):
     rows = [("good", "1"), ("good", "0"), ("good", "1"), (" ", "1"), ("word " * 50, "0")]
     source = labelled_source(tmp_path, rows)
-    corpus = prepare_labelled_corpus([source], tokenizers.source, FilterConfig(max_length=40), tmp_path / "cache")
+    corpus = prepare_corpus([source], tokenizers, FilterConfig(max_length=40), tmp_path / "cache", labels=())
     assert corpus.counts.dropped == {"duplicate": 1, "empty": 1, "length": 1}
     assert [corpus.label(i) for i in range(len(corpus))] == [1, 0]
 

@@ -18,7 +18,7 @@ import pytest
 from seq2seq import atomic
 from seq2seq.config import FilterConfig, SourceConfig, TokenizerConfig
 from seq2seq.data import building, corpus, examples, hub, text_files
-from seq2seq.data.corpus import prepare_corpus, prepare_labelled_corpus
+from seq2seq.data.corpus import prepare_corpus
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import DataError
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
@@ -151,7 +151,7 @@ def test_a_kill_at_any_write_costs_nothing_but_time(labelled, tmp_path, tokenize
 
     def prepare(cache):
         if labelled:
-            return prepare_labelled_corpus(sources, tokenizers.source, LOOSE, cache, num_workers=1)
+            return prepare_corpus(sources, tokenizers, LOOSE, cache, num_workers=1, labels=())
         return prepare_corpus(sources, tokenizers, LOOSE, cache, num_workers=1)
 
     expected = prepare(tmp_path / "whole")

@@ -68,12 +68,12 @@ class CorpusBuilder:
     """Writes one corpus into a folder that is empty, or that an interrupted builder of the same corpus left."""
 
     def __init__(
-        self, folder: Path, sources: Sequence[Source], encoding: Encoding, labels: Sequence[str] | None, workers: int
+        self, folder: Path, sources: Sequence[Source], encoding: Encoding, labels: Sequence[str], workers: int
     ):
-        """`labels` are the classes that may occur, None for any."""
+        """`labels` are the classes that may occur, empty for any."""
         self._folder, self._sources, self._encoding = folder, sources, encoding
         self._given_labels, self._num_workers = labels, workers
-        self._is_labelled = encoding.target is None
+        self._is_labelled = encoding.is_labelled
         self._sides = [f"{side}.{kind}" for side in encoding.types for kind in ("ids", "offsets")]
         self._written = self._sides + [LABELS_AS_READ] * self._is_labelled + [KEYS] * encoding.finds_duplicates
         self._seen = SeenBefore()
@@ -158,7 +158,7 @@ class CorpusBuilder:
         except (OSError, ValueError, TypeError, KeyError):
             is_whole = False
         if not is_whole:
-            label_ids = {label: i for i, label in enumerate(self._given_labels or ())}
+            label_ids = {label: i for i, label in enumerate(self._given_labels)}
             return _Progress(label_ids=label_ids, sizes=dict.fromkeys(self._written, 0))
         if self._encoding.finds_duplicates:
             count = progress.sizes[KEYS] // np.dtype(np.uint64).itemsize
@@ -187,7 +187,7 @@ class CorpusBuilder:
     def _label_id(self, label: str, origin: str) -> int:
         label_ids = self._progress.label_ids
         if label not in label_ids:
-            if self._given_labels is not None:
+            if self._given_labels:
                 hint = did_you_mean(label, self._given_labels) or "; correct the label, or train with examples of it"
                 raise DataError(
                     f"{origin}: label {some_of([label])!r} is not one of those in the training corpus "
@@ -204,7 +204,7 @@ class CorpusBuilder:
         from seq2seq.data.columns import label_problem
 
         label_ids, names = self._progress.label_ids, self._given_labels
-        if names is None:
+        if not names:
             if problem := label_problem(len(label_ids), self._progress.counts.kept):
                 raise DataError(f"{self._names()}: {problem}")
             names = sorted(label_ids, key=lambda name: (0, int(name), "") if name.isdecimal() else (1, 0, name))

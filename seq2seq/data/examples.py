@@ -16,6 +16,11 @@ class Pair:
     source: str
     target: str
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Both sides."""
+        return self.source, self.target
+
 
 @dataclass(frozen=True, slots=True)
 class LabelledText:
@@ -23,6 +28,11 @@ class LabelledText:
 
     text: str
     label: str
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The text alone."""
+        return (self.text,)
 
 
 Example = Pair | LabelledText

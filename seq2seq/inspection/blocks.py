@@ -12,7 +12,6 @@ from seq2seq.config import SourceConfig
 from seq2seq.data.examples import Example, LabelledText, Pair
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import DataError
-from seq2seq.inspection.overlap import texts_of
 from seq2seq.lines import read_lines
 
 BLOCK_LINES = 8192
@@ -112,7 +111,7 @@ class CorpusReader:
         for chunk in source.chunks():
             if numbered := chunk.numbered():
                 numbers, examples = zip(*numbered, strict=True)
-                columns = list(zip(*map(texts_of, examples), strict=True))
+                columns = list(zip(*(example.texts for example in examples), strict=True))
                 labels = None if self._languages else [example.label for example in examples]
                 yield Block(numbers, columns, labels, self.line_counts[0] + 1)
                 self.line_counts[0] += len(examples)

@@ -19,14 +19,14 @@ from seq2seq.inspection.advice import Advice, Problem, advise, judge
 from seq2seq.inspection.blocks import Block, CorpusReader
 from seq2seq.inspection.examiner import Examiner, Tally
 from seq2seq.inspection.near_duplicates import NearDuplicates
-from seq2seq.inspection.overlap import HeldOut, Matches, Overlap, texts_of
+from seq2seq.inspection.overlap import HeldOut, Matches, Overlap
 from seq2seq.inspection.report import CorpusReport, report_on
 from seq2seq.inspection.swapped_sides import LINES, sides_are_swapped
 from seq2seq.inspection.word_pairs import WordPairs
 from seq2seq.processes import in_processes
 from seq2seq.text.tokenizer import Tokenizer
 
-SAMPLE_BLOCKS, SAMPLE_LINES = 4, 20_000
+SAMPLE_BLOCKS, SAMPLE_LINES = 16, 20_000
 SAMPLE_VOCABULARY = 8000
 # Processes take a second to start, as long as this many blocks.
 BLOCKS_ALONE = 4
@@ -174,7 +174,7 @@ def _tokenizers(
     if not is_exact:
         size = min(config.vocab_size, SAMPLE_VOCABULARY)
         config = config.model_copy(update={"vocab_size": size, "sample_lines": SAMPLE_LINES})
-    kept = [texts_of(example) for example in examples if rules.rejects_text(example) is None]
+    kept = [example.texts for example in examples if rules.rejects_text(example) is None]
     sides = [[texts[side] for texts in kept] for side in range(num_sides)]
     if config.shared:
         return [_tokenizer(chain(*sides), config, corpora.seed)] * num_sides

@@ -18,7 +18,7 @@ from seq2seq.data.filters import PairFilter, example_key
 from seq2seq.inspection.blocks import Block, Finding
 from seq2seq.inspection.near_duplicates import NearDuplicates
 from seq2seq.inspection.oddities import oddities_of, script_of
-from seq2seq.inspection.overlap import HeldOut, Match, Matches, normalise, texts_of
+from seq2seq.inspection.overlap import HeldOut, Match, Matches, normalise
 from seq2seq.inspection.word_pairs import WordPairs
 from seq2seq.text.tokenizer import Tokenizer
 
@@ -178,8 +178,7 @@ class Examiner:
     def _overlap(self, block: Block, examples: Sequence[Example], skip: str | None) -> Matches:
         matches = Matches()
         for number, example in enumerate(examples, start=block.first_example):
-            texts = texts_of(example)
-            normalised = tuple(map(normalise, texts))
+            texts, normalised = example.texts, tuple(map(normalise, example.texts))
             for finder in (self.held_out, self.near_duplicates):
                 found = finder.matches(number, texts, normalised)
                 matches.add((name, match) for name, match in found if name != skip)

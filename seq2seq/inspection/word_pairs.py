@@ -19,7 +19,7 @@ HASH_FACTOR = 0xC2B2AE35  # of murmur3
 TABLE_SIZE = 1024  # words are counted by their hashes modulo this
 PAD = TABLE_SIZE
 MOST_WORDS = 12  # of a line
-LEAST_SAMPLE, WINDOW = 200, 2000
+LEAST_SAMPLE, LARGEST_SAMPLE, WINDOW = 200, 32_768, 2000
 # Pseudo-counts of a pair of words: a word that was seen rarely says little.
 PRIOR = 5.0
 LARGEST_GAIN = 3.0
@@ -63,7 +63,8 @@ class WordPairs:
 
         Where most of all lines do not translate each other, the first or the last ones may, or may by an offset.
         """
-        source, target, size = _table_indices(source), _table_indices(target), min(len(source), len(target))
+        source, target = (_table_indices(side[:LARGEST_SAMPLE]) for side in (source, target))
+        size = len(source)
         best = _learn(source, target, 0, size, 0)
         if best is not None and best._distance <= LEAST_DISTANCE:
             half = min(size // 2, WINDOW)
