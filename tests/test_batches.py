@@ -136,11 +136,11 @@ def test_a_batch_moves_as_a_whole(tokenizers):
 def test_batches_hold_the_corpus_rows_they_name(corpus, labelled, tokenizers):
     batch = CorpusBatches(corpus, tokenizers)(np.array([3, 140]), 0)
     assert batch.indices.tolist() == [3, 140]
-    assert batch.source_ids[1][batch.source_mask[1]].tolist()[:-1] == corpus.source(140)
-    assert batch.target_output[0][batch.target_mask[0]].tolist()[:-1] == corpus.target(3)
+    assert batch.source_ids[1][batch.source_mask[1]].tolist()[:-1] == corpus.ids("source", [140])[0]
+    assert batch.target_output[0][batch.target_mask[0]].tolist()[:-1] == corpus.ids("target", [3])[0]
     batch = CorpusBatches(labelled, tokenizers)(np.array([4, 2]), 0)
     assert batch.labels.tolist() == [1, 2]
-    assert batch.source_ids[0][batch.source_mask[0]].tolist()[1:-1] == labelled.source(4)
+    assert batch.source_ids[0][batch.source_mask[0]].tolist()[1:-1] == labelled.ids("source", [4])[0]
 
 
 SAMPLING = TokenizerConfig(vocab_size=310, sampling=0.9, sampling_nbest=8, sampling_alpha=0.1)
@@ -152,7 +152,7 @@ def test_random_segmentations_keep_text_and_budget_and_repeat(corpus, tokenizers
     stored, drawn = plain(indices, 0), sampled(indices, 0)
     for batch in (stored, drawn):
         texts = [tokenizers.source.decode(row.tolist()) for row in batch.source_ids]
-        assert texts == [tokenizers.source.decode(corpus.source(i)) for i in indices]
+        assert texts == [tokenizers.source.decode(corpus.ids("source", [i])[0]) for i in indices]
     assert drawn.source_ids.shape[1] <= stored.source_ids.shape[1]
     assert drawn.target_input.shape[1] <= stored.target_input.shape[1]
     assert not equal(stored, drawn)
@@ -163,7 +163,7 @@ def test_random_segmentations_keep_text_and_budget_and_repeat(corpus, tokenizers
 
 def test_a_random_segmentation_does_not_depend_on_the_rest_of_the_batch(corpus, tokenizers):
     sampled = CorpusBatches(corpus, tokenizers, SAMPLING, seed=1)
-    wide = max(range(150), key=lambda i: len(corpus.source(i)) + len(corpus.target(i)))
+    wide = max(range(150), key=lambda i: len(corpus.ids("source", [i])[0]) + len(corpus.ids("target", [i])[0]))
     pairs = [sampled(np.array([i, wide]), 0) for i in range(20)]
     for i, pair in enumerate(pairs):
         other = sampled(np.array([wide, i, 7]), 0)

@@ -175,7 +175,7 @@ def test_every_kind_of_source_is_gone_on_with_in_its_middle(kind, tmp_path, toke
     caplog.set_level(logging.INFO)
     config = make_source(kind, tmp_path)
     expected = prepare_corpus([open_pairs(config, "en", "de")], tokenizers, LOOSE, tmp_path / "whole", num_workers=1)
-    assert [tokenizers.source.decode(expected.source(i)) for i in range(70)] == sentences(COUNT)[:70]
+    assert [tokenizers.source.decode(expected.ids("source", [i])[0]) for i in range(70)] == sentences(COUNT)[:70]
 
     class Stopped(BaseException):
         pass

@@ -55,19 +55,15 @@ class TokenCorpus:
     def __len__(self) -> int:
         return len(self._offsets["source"]) - 1
 
-    def source(self, index: int) -> list[int]:
-        """The source ids of an example, or the ids of a labelled text."""
-        offsets = self._offsets["source"]
-        return self._ids["source"][offsets[index] : offsets[int(index) + 1]].tolist()
+    def ids(self, side: str, indices: np.ndarray) -> list[list[int]]:
+        """The ids of one side, source or target, of each of these examples; a labelled text is a source."""
+        ids, offsets = self._ids[side], self._offsets[side]
+        bounds = zip(offsets[indices].tolist(), offsets[1:][indices].tolist(), strict=True)
+        return [ids[start:stop].tolist() for start, stop in bounds]
 
-    def target(self, index: int) -> list[int]:
-        """The target ids of an example."""
-        offsets = self._offsets["target"]
-        return self._ids["target"][offsets[index] : offsets[int(index) + 1]].tolist()
-
-    def label(self, index: int) -> int:
-        """The class of an example, as an index into `labels`."""
-        return int(self._labels[index])
+    def label_ids(self, indices: np.ndarray) -> list[int]:
+        """The class of each of these examples, as an index into `labels`."""
+        return self._labels[indices].tolist()
 
     @property
     def source_lengths(self) -> "LengthsOnDisk":

@@ -46,16 +46,16 @@ class CorpusBatches:
     def __call__(self, indices: np.ndarray, epoch: int) -> TranslationBatch | ClassificationBatch:
         """The batch of these examples in this epoch."""
         corpus, tokenizers = self._corpus, self._tokenizers
-        source = self._ids("source", corpus.source, tokenizers.source, indices, epoch)
+        source = self._ids("source", tokenizers.source, indices, epoch)
         if corpus.target_lengths is None:
-            return collate_classification(source, [corpus.label(i) for i in indices], tokenizers.source, indices)
-        target = self._ids("target", corpus.target, tokenizers.target, indices, epoch)
+            return collate_classification(source, corpus.label_ids(indices), tokenizers.source, indices)
+        target = self._ids("target", tokenizers.target, indices, epoch)
         return collate_translation(source, target, tokenizers, indices)
 
-    def _ids(
-        self, side: str, stored: Callable[[int], list[int]], tokenizer: Tokenizer, indices: np.ndarray, epoch: int
-    ) -> list[list[int]]:
-        rows = [stored(index)[: self._max_pieces] for index in indices]
+    def _ids(self, side: str, tokenizer: Tokenizer, indices: np.ndarray, epoch: int) -> list[list[int]]:
+        rows = self._corpus.ids(side, indices)
+        if self._max_pieces is not None:
+            rows = [row[: self._max_pieces] for row in rows]
         if self._sampling is None:
             return rows
         width = max(map(len, rows))
