@@ -87,7 +87,11 @@ class BatchStream:
         while len(self._ahead) <= PREFETCH:
             self._ahead.append(self._thread.submit(next, self._made))
         epoch, section, batch, num_batches, made = self._ahead[0].result()  # an error stays for every later read
-        self._check_length(num_batches)
+        if self._num_batches and num_batches != self._num_batches:
+            raise CheckpointError(
+                f"the epoch has {num_batches} batches but had {self._num_batches} when the checkpoint was written; the "
+                "corpus changed: bring it back, or start a new run with --run-dir or --overwrite"
+            )
         self._ahead.popleft()
         self._epoch, self._section, self._batch, self._num_batches = epoch, section, batch + 1, num_batches
         if self._batch == num_batches:
@@ -147,13 +151,6 @@ class BatchStream:
 
     def _following(self, epoch: int, section: int) -> tuple[int, int]:
         return (epoch, section + 1) if section + 1 < self._sampler.num_sections else (epoch + 1, 0)
-
-    def _check_length(self, num_batches: int) -> None:
-        if self._num_batches and num_batches != self._num_batches:
-            raise CheckpointError(
-                f"the epoch has {num_batches} batches but had {self._num_batches} when the checkpoint was written; the "
-                "corpus changed: bring it back, or start a new run with --run-dir or --overwrite"
-            )
 
 
 def validation_batches(

@@ -118,7 +118,7 @@ class Table(_LineFile):
         if named and numbered:
             raise DataError(f"{self._path}: name both columns, or number both (counted from 0) if there is no header")
         if named or (not numbered and self._columns.are_in(first)):
-            return True, tuple(first.index(name) for name in self._columns.choose(first, str(self._path)))
+            return True, tuple(map(first.index, self._columns.choose(first, str(self._path))))
         indices = tuple(index if isinstance(index, int) else default for default, index in enumerate(given))
         if indices[0] == indices[1]:
             raise DataError(f"{self._path}: both columns are number {indices[0]}; number both, counted from 0")
