@@ -28,7 +28,7 @@ LEAST_DISTANCE = 1.0
 # Log-odds against a run of lines, and at most against one line; chance reaches the first once in e^25 lines.
 EVIDENCE, LARGEST_EVIDENCE = 25.0, 4.0
 FURTHEST = 20
-MOST_SHIFTS = 20
+MOST_SHIFTS = 10
 LINES_COMPARED = 400
 _WORD = re.compile(r"[^\W_]+")
 
