@@ -1,7 +1,7 @@
-"""Folders and files that appear complete or not at all, whatever kills the process that writes them.
+"""Folders and files that appear complete or not at all, even if the process that writes them is killed.
 
-Both are written beside their target under a hidden name, synced to the disk, and renamed. The hidden name holds the
-process that made it, so no two writers meet, and `remove_leftovers` deletes only what a dead process of ours left.
+Both are written beside their target under a hidden name, synced to the disk, and renamed. The hidden name identifies
+the process, so no two writers collide, and `remove_leftovers` deletes only what a dead process of ours left.
 """
 
 import contextlib
@@ -16,15 +16,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-WRITING, OLD, DELETING = ".writing", ".old", ".deleting"
-# A process is known by its machine or container and its number, and by a token where a later one got the same number.
+try:
+    import fcntl
+except ImportError:  # Windows has no such locks
+    fcntl = None
+
+WRITING, OLD = ".writing", ".old"  # to delete, or to restore, when the process has died
+# A process is identified by its host (or container) and its id, and by a token because ids are used again.
 _HOST = f"{zlib.crc32(platform.node().encode()):08x}"
 _TOKEN = os.urandom(4).hex()
-OTHER_HOSTS_SECONDS = 24 * 3600.0  # after which a process of another machine, which cannot be asked, is taken for dead
+OTHER_HOSTS_SECONDS = 24 * 3600.0  # age at which a process of another host, which cannot be asked, counts as dead
 _count = itertools.count()
 _TEMPORARY = re.compile(
-    r"\.(?P<name>.+)\.(?P<process>\d+)-(?P<host>[0-9a-f]{8})(?P<token>[0-9a-f]{8})-\d+"
-    r"(?P<kind>\.writing|\.old|\.deleting)",
+    r"\.(?P<name>.+)\.(?P<process>\d+)-(?P<host>[0-9a-f]{8})(?P<token>[0-9a-f]{8})-\d+(?P<kind>\.writing|\.old)",
     re.DOTALL,
 )
 
@@ -33,30 +37,24 @@ _TEMPORARY = re.compile(
 def new_folder(target: Path, resume: bool = False) -> Iterator[Path]:
     """Yield an empty folder that replaces `target` when the block ends, and is deleted when it raises.
 
-    To `resume` work, the folder is `unfinished(target)`, as the last block that was killed or raised left it; the
-    caller keeps other processes away from it.
+    With `resume` it is the folder `unfinished(target)` with what an earlier block left there, and an error keeps it;
+    the caller keeps other processes away from it.
 
-    A `target` that exists is moved aside first and deleted last, so that at every moment one of the two is complete; a
-    kill between the two renames is repaired by `restore`.
+    An existing `target` is first moved aside and deleted last, so one of the two is complete at every moment, and
+    `remove_leftovers` repairs a kill between the two renames.
 
     Raises:
-        OSError: the disk is full, or the parent cannot be written; `target` is as it was.
+        OSError: the disk is full, or the parent is not writable; `target` is unchanged.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
     temporary = unfinished(target) if resume else _beside(target, WRITING)
-    if not temporary.is_dir():
-        _delete(temporary)  # a stray file
-        temporary.mkdir()
-    try:
+    with _cleaning_up(target, temporary, keep=resume):
+        if not temporary.is_dir():
+            _delete(temporary)  # a stray file
+            temporary.mkdir()
         yield temporary
         for path in (*temporary.rglob("*"), temporary):
             sync(path)
         _swap(temporary, target)
-    except BaseException as error:
-        _name_file(error, target)
-        if not resume:
-            shutil.rmtree(temporary, ignore_errors=True)
-        raise
 
 
 @contextlib.contextmanager
@@ -64,20 +62,15 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
     """Yield an open file that replaces `path` when the block ends, and is deleted when it raises.
 
     Raises:
-        OSError: as of `new_folder`.
+        OSError: as `new_folder`.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _beside(path, WRITING)
-    try:
+    with _cleaning_up(path, temporary):
         with open(temporary, "wb") as file:
             yield file
         sync(temporary)
         os.replace(temporary, path)
         sync(path.parent)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        _name_file(error, path)
-        raise
 
 
 def write_file(path: Path, content: bytes) -> None:
@@ -88,80 +81,68 @@ def write_file(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, wait: bool = True) -> Iterator[bool]:
-    """Hold the lock file `path` against other processes of this machine; without `wait`, False where another has it."""
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    except PermissionError:
-        if not path.exists():
-            raise
-        descriptor = os.open(path, os.O_RDONLY)  # another user's, which can be locked as well
-    with open(descriptor, "rb") as file:
-        is_held = True
-        with contextlib.suppress(ImportError):  # on Windows, where nothing is locked
-            import fcntl
+    """Hold the lock file `path` against other processes of this host.
 
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                is_held = False
-        yield is_held
+    Without `wait`, yields whether no other process holds it. With `wait`, the block runs without the lock where no
+    lock file can be made, as in a read-only folder.
 
-
-@contextlib.contextmanager
-def locked_if_possible(path: Path) -> Iterator[None]:
-    """`locked`, or unlocked where no lock file can be made, as in a read-only folder."""
+    Raises:
+        OSError: no lock file can be made, without `wait`.
+    """
     with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):
+        is_free = True
+        try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(locked(path))
-        yield
+            writable = os.access(path, os.W_OK) or not path.exists()  # another user's can be locked as well
+            file = stack.enter_context(open(path, "ab" if writable else "rb"))
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            is_free = False
+        except OSError:
+            if not wait:
+                raise
+        yield is_free
 
 
 def remove_folder(target: Path) -> None:
     """Delete a folder so that a kill in the middle leaves nothing under its name."""
-    doomed = _beside(target, DELETING)
-    os.rename(target, doomed)
+    temporary = _beside(target, WRITING)
+    os.rename(target, temporary)
     sync(target.parent)
-    _delete(doomed)
+    _delete(temporary)
 
 
 def standing(target: Path) -> Path:
-    """`target`, or the version that was moved aside for a new one that never came; changes nothing on the disk."""
-    if target.exists():
-        return target
-    old = _moved_aside(target)
-    return target if not old or target.exists() else old[-1]
-
-
-def restore(target: Path) -> None:
-    """Finish replacements that kills interrupted: the old version comes back where the new one never came."""
-    for old in filter(_is_abandoned, reversed(_moved_aside(target))):
-        with contextlib.suppress(OSError):  # another process restores it as well, or it is not ours to delete
-            if target.exists():
-                _delete(old)
-            else:
-                os.rename(old, target)
-            sync(target.parent)
+    """`target`, or its old version if a kill left only that; changes nothing on the disk."""
+    old = []
+    with contextlib.suppress(OSError):
+        if not target.exists():
+            old = [entry for entry in target.parent.iterdir() if _target_of(entry, OLD) == target]
+    newest = max(old, key=_changed, default=target)
+    return target if target.exists() else newest
 
 
 def remove_leftovers(parent: Path) -> None:
-    """Delete what killed writes and deletions left in `parent`, and bring back what they had moved aside."""
-    for entry in filter(_is_abandoned, list(parent.iterdir())):
-        if entry.name.endswith(OLD):
-            restore(parent / _TEMPORARY.fullmatch(entry.name)["name"])
-        else:
-            with contextlib.suppress(OSError):  # as in `restore`
+    """Delete what killed writes and deletions left in `parent`; old versions come back if there is no new one."""
+    for entry in sorted(filter(_is_abandoned, parent.iterdir()), key=_changed, reverse=True):
+        with contextlib.suppress(OSError):  # another process does the same, or it is not ours to delete
+            old_of = _target_of(entry, OLD)
+            if old_of is not None and not old_of.exists():
+                os.rename(entry, old_of)
+            else:
                 _delete(entry)
+            sync(parent)
 
 
 def unfinished(target: Path) -> Path:
-    """Where work on `target` that continues after a kill is kept."""
+    """The folder of work on `target` that continues after a kill."""
     return target.parent / f".{target.name}{WRITING}"
 
 
 def sync(path: Path) -> None:
-    """Bring a file's content, or a folder's list of names, to the disk."""
-    if path.is_dir() and os.name == "nt":
+    """Flush a file, or the entries of a folder, to the disk."""
+    if os.name == "nt" and path.is_dir():
         return  # Windows cannot open folders, and writes their entries through
     descriptor = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
@@ -170,10 +151,19 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _name_file(error: BaseException, path: Path) -> None:
-    """The error of a full disk does not name the file."""
-    if isinstance(error, OSError) and error.filename is None:
-        error.filename = str(path)
+@contextlib.contextmanager
+def _cleaning_up(target: Path, temporary: Path, keep: bool = False) -> Iterator[None]:
+    """On an error, delete `temporary`, and name `target` in the error (that of a full disk names no file)."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(target)
+        if not keep:
+            with contextlib.suppress(OSError):
+                _delete(temporary)
+        raise
 
 
 def _swap(temporary: Path, target: Path) -> None:
@@ -195,14 +185,16 @@ def _beside(target: Path, kind: str) -> Path:
     return target.parent / f".{target.name}.{os.getpid()}-{_HOST}{_TOKEN}-{next(_count)}{kind}"
 
 
-def _moved_aside(target: Path) -> list[Path]:
-    """The old versions of `target`, the newest last."""
-    try:
-        matches = [(entry, _TEMPORARY.fullmatch(entry.name)) for entry in target.parent.iterdir()]
-        old = [entry for entry, match in matches if match and (match["name"], match["kind"]) == (target.name, OLD)]
-        return sorted(old, key=lambda entry: entry.stat().st_mtime)
-    except OSError:  # one of them came back, or was deleted
-        return []
+def _target_of(entry: Path, kind: str) -> Path | None:
+    """The target of a temporary file or folder of this kind."""
+    match = _TEMPORARY.fullmatch(entry.name)
+    return entry.with_name(match["name"]) if match and match["kind"] == kind else None
+
+
+def _changed(path: Path) -> float:
+    with contextlib.suppress(OSError):  # deleted meanwhile
+        return path.lstat().st_ctime
+    return 0.0
 
 
 def _is_abandoned(entry: Path) -> bool:
@@ -211,16 +203,14 @@ def _is_abandoned(entry: Path) -> bool:
     if match is None:
         return False
     if match["host"] != _HOST:
-        with contextlib.suppress(OSError):
-            return time.time() - entry.stat(follow_symlinks=False).st_ctime > OTHER_HOSTS_SECONDS
-        return False
+        return time.time() - _changed(entry) > OTHER_HOSTS_SECONDS
     process = int(match["process"])
     return match["token"] != _TOKEN if process == os.getpid() else not _runs(process)
 
 
 def _runs(process: int) -> bool:
     if os.name == "nt":
-        return False  # what a running process holds open cannot be deleted there
+        return False  # Windows does not delete what a running process holds open
     try:
         os.kill(process, 0)
     except PermissionError:

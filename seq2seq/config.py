@@ -1,39 +1,37 @@
 """Every setting of a run: typed, documented, strict.
 
-Each class is one section of the YAML file that `config_file` reads, and the part of the toolkit that a section
-describes receives that section and nothing else. The text under a field is its documentation.
+Each class is one section of the YAML file that `config_file` reads; the part of the toolkit that a section describes
+receives that section alone. The text under a field is its documentation.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ModelWrapValidatorHandler, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_serializer, model_serializer, model_validator
 
 from seq2seq import ranges
 from seq2seq.config_values import (
     Column,
-    FilePath,
+    Dataset,
+    ExistingFile,
     LabelNames,
+    ModelPath,
+    NewFolder,
     NonNegative,
     Positive,
     Probability,
     TestSetName,
     check_size,
+    one_or_more,
     with_text_keys,
-    within,
 )
 from seq2seq.presets import PRESETS, TRAINING_PRESETS
 from seq2seq.ranges import Range
 
-# What changes neither which weights a model has nor what they compute; `max_length` does where positions are learned.
-FREE_MODEL_KEYS = frozenset(
-    {"preset", "dropout", "attention_dropout", "activation_dropout", "word_dropout", "max_length", "initialization"}
-)
-
 
 class Section(BaseModel):
-    """What all sections share: unknown keys are errors, types are exact, values do not change."""
+    """Base of all sections: unknown keys are errors, types are exact, values do not change."""
 
     model_config = ConfigDict(
         extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
@@ -42,45 +40,44 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _fill_empty(cls, given: Any) -> Any:
-        return {} if given is None else given  # a section of which only the name is written
+        return {} if given is None else given  # only the section's name is written
 
 
 class PresetSection(Section):
-    """A section with a key `preset`, which names values to start from; keys that are written out win."""
+    """A section with a key `preset`, which names the values to start from; written keys win."""
 
     presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
 
     @classmethod
     def preset_of(cls, given: Mapping[str, Any]) -> str | None:
-        """The preset that is meant by what was written out."""
+        """The name of the preset for these written keys."""
         return given.get("preset", cls.model_fields["preset"].default)
 
     @model_validator(mode="wrap")
     @classmethod
-    def _fill_preset(cls, given: Any, validate: ModelWrapValidatorHandler["PresetSection"]) -> "PresetSection":
+    def _fill_preset(cls, given: Any, validate: Callable[[Any], "PresetSection"]) -> "PresetSection":
         given = {} if given is None else given
         if not isinstance(given, Mapping):
             return validate(given)
         preset = cls.preset_of(given)
         values = cls.presets.get(preset, {}) if isinstance(preset, str) else {}
-        written = given.get("preset")
-        filled = validate({**values, **given, "preset": preset if written is None else written})
-        filled.__pydantic_fields_set__ = set(given)  # what was written out, as opposed to the preset's
+        filled = validate({**values, **given, "preset": preset})
+        filled.__pydantic_fields_set__ = set(given)  # without the preset's
         return filled
 
 
 class SourceConfig(Section):
     """Where examples come from: exactly one of `source` + `target`, `tsv`, `jsonl` or `hub`."""
 
-    source: FilePath | None = None
-    """Text file, one sentence a line; .gz is read as it is."""
-    target: FilePath | None = None
+    source: ExistingFile | None = None
+    """Text file, one sentence per line; may be compressed with gzip."""
+    target: ExistingFile | None = None
     """Its translations, line by line."""
-    tsv: FilePath | None = None
+    tsv: ExistingFile | None = None
     """Tab-separated file, or a CSV (comma or semicolon) whose name ends in .csv; one record per line."""
-    jsonl: FilePath | None = None
-    """One JSON object a line, flat or `{"translation": {"en": ..., "de": ...}}`."""
-    hub: str | None = None
+    jsonl: ExistingFile | None = None
+    """One JSON object per line, flat or `{"translation": {"en": ..., "de": ...}}`."""
+    hub: Dataset | None = None
     """Dataset of the Hugging Face hub by name, or a local dataset folder."""
     subset: str | None = None
     """Configuration name of a hub dataset (`de-en` of `wmt14`)."""
@@ -96,20 +93,23 @@ class SourceConfig(Section):
     """Classification: column of the text; default `sentence` or `text`."""
     label_column: Column = None
     """Classification: column of the label; default `label`."""
-    weight: Annotated[float, within(Range(1e-6, 1000.0, whole=False))] = 1.0
-    """How often each example is seen in an epoch; 2.5 is two times, and a third time for a changing half."""
+    weight: Annotated[float, Range(1e-6, 1000.0)] = 1.0
+    """How often each example is seen in an epoch; with 2.5 each is seen twice, and another half a third time."""
 
     @model_validator(mode="after")
     def _one_kind(self) -> "SourceConfig":
+        for side, other in (("source", "target"), ("target", "source")):
+            if getattr(self, side) is not None and getattr(self, other) is None:
+                raise ValueError(f"has {side} but no {other}; two text files need both")
         kinds = [kind for kind in ("source", "tsv", "jsonl", "hub") if getattr(self, kind) is not None]
-        if self.target is not None and self.source is None:
-            raise ValueError("has target but no source; two text files need both")
         if len(kinds) != 1:
             given = " and ".join(kinds) or "none"
             raise ValueError(f"needs exactly one of source + target, tsv, jsonl, hub; {given} given")
-        if kinds == ["source"] and self.target is None:
-            raise ValueError("has source but no target; two text files need both")
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_unset(self, serialize: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        return {key: value for key, value in serialize(self).items() if value is not None}
 
     def files(self) -> Iterator[tuple[str, Path]]:
         """(key, path) of every local file that this source names."""
@@ -119,16 +119,16 @@ class SourceConfig(Section):
 
 
 class FilterConfig(Section):
-    """Which pairs are left out of training; each rule counts what it dropped."""
+    """Which pairs are left out of training; the pairs that each rule drops are counted."""
 
     max_length: Positive = 200
     """Longest side kept, in pieces."""
     min_length: Positive = 1
     """Shortest side kept, in pieces."""
-    max_ratio: Annotated[float, within(Range(1.0, 1e6, whole=False))] = 3.0
+    max_ratio: Annotated[float, Range(1.0, 1e6)] = 3.0
     """Largest ratio of the two lengths in pieces, for pairs whose longer side has more than 10."""
     drop_duplicates: bool = True
-    """Leave out pairs that were seen before, character for character."""
+    """Deduplicate: leave out pairs that equal an earlier one."""
     drop_copies: bool = False
     """Leave out pairs whose target is the source."""
 
@@ -136,24 +136,24 @@ class FilterConfig(Section):
 class DataConfig(Section):
     """The corpora of a run."""
 
-    train: SourceConfig | Annotated[tuple[SourceConfig, ...], Field(strict=False, min_length=1)]
+    train: Annotated[tuple[SourceConfig, ...], one_or_more]
     """One source, or a list of sources mixed by weight."""
     valid: SourceConfig
-    """What decides which checkpoint is best."""
+    """The set that decides which checkpoint is best."""
     test: Annotated[dict[TestSetName, SourceConfig], with_text_keys] = {}
     """Test sets by name, scored when training ends and by `s2s bleu --model`."""
     filters: FilterConfig = FilterConfig()
-    """What is left out of training; valid and test are never filtered."""
-    cache_dir: FilePath | None = None
+    """What is left out of training; validation and test sets are never filtered."""
+    cache_dir: NewFolder | None = None
     """Where tokenised corpora are kept; default: the folder `cache` beside the run folder."""
-    num_workers: Annotated[int, within(ranges.WORKERS)] = 0
-    """Processes that tokenise; 0 is one for each processor."""
+    num_workers: Annotated[int, ranges.WORKERS] = 0
+    """Processes that tokenise; 0 is one per CPU."""
     label_names: LabelNames = {}
     """Classification: names shown in place of the labels in the data, such as {"0": negative}."""
 
-    @property
-    def train_sources(self) -> tuple[SourceConfig, ...]:
-        return (self.train,) if isinstance(self.train, SourceConfig) else self.train
+    @field_serializer("train")
+    def _as_written(self, train: tuple[SourceConfig, ...]) -> Any:
+        return train[0] if len(train) == 1 else train
 
 
 class TokenizerConfig(Section):
@@ -161,39 +161,39 @@ class TokenizerConfig(Section):
 
     kind: Literal["unigram", "bpe"] = "unigram"
     """Algorithm (Kudo 2018; Sennrich et al. 2016)."""
-    vocab_size: Annotated[int, within(Range(64, 10**6))] = 8000
-    """Pieces, special ids and bytes included; made smaller with a warning when the corpus is too small."""
+    vocab_size: Annotated[int, Range(64, 10**6)] = 8000
+    """Pieces, with special ids and bytes; reduced with a warning when the corpus is too small."""
     shared: bool = True
     """One vocabulary for both languages."""
     byte_fallback: bool = True
-    """Spell unknown characters as bytes, so that any text comes back as it was."""
-    character_coverage: Annotated[float, within(Range(0.9, 1.0, whole=False))] = 0.9995
-    """Share of the training text's characters that get pieces of their own."""
+    """Encode unknown characters as bytes, so that decoding gives back any text."""
+    character_coverage: Annotated[float, Range(0.9, 1.0)] = 0.9995
+    """Share of the characters of the training text that the pieces cover."""
     normalization: Literal["identity", "nmt_nfkc", "nfkc", "nmt_nfkc_cf"] = "identity"
-    """SentencePiece's rule; anything but identity does not bring the same text back."""
+    """SentencePiece's rule; with anything but identity decoding may change the text."""
     sample_lines: Positive = 2_000_000
-    """Lines, drawn evenly from the corpus, that the tokenizer is trained on."""
+    """Lines, sampled evenly from the corpus, that the tokenizer is trained on."""
     sampling: Probability = 0.0
     """Share of training sentences that are segmented at random (subword regularization, Kudo 2018)."""
-    sampling_nbest: Annotated[int, within(Range(2, 512))] = 16
-    """Best segmentations a random one is drawn from."""
-    sampling_alpha: Annotated[float, within(Range(1e-6, 1000.0, whole=False))] = 0.2
-    """Unigram: how strongly likely segmentations are preferred, 0 would be uniform; bpe: chance to undo a merge."""
+    sampling_nbest: Annotated[int, Range(2, 512)] = 16
+    """Size of the n-best list from which a segmentation is drawn."""
+    sampling_alpha: Annotated[float, Range(1e-6, 1000.0)] = 0.2
+    """Unigram: inverse temperature of the draw, near 0 uniform; bpe: probability of skipping a merge."""
 
 
 class ModelConfig(PresetSection):
-    """The Transformer: a preset, and every number open."""
+    """The Transformer: a preset, and every size of it."""
 
     presets = PRESETS
     preset: Literal["tiny", "small", "base", "big", "deep-encoder", "classic", "marian"] | None = "small"
-    """Sizes to start from; any key beside it wins."""
-    d_model: Annotated[int, within(ranges.WIDTH)] = 256
-    num_heads: Annotated[int, within(ranges.HEADS)] = 4
-    head_dim: Annotated[int, within(ranges.WIDTH)] | None = None
+    """Sizes to start from; written keys win."""
+    d_model: Annotated[int, ranges.WIDTH] = 256
+    num_heads: Annotated[int, ranges.HEADS] = 4
+    head_dim: Annotated[int, ranges.WIDTH] | None = None
     """Width of a head; default d_model / num_heads."""
-    num_encoder_layers: Annotated[int, within(ranges.LAYERS)] = 3
-    num_decoder_layers: Annotated[int, within(ranges.LAYERS)] = 3
-    d_ff: Annotated[int, within(ranges.INNER_WIDTH)] = 1024
+    num_encoder_layers: Annotated[int, ranges.LAYERS] = 3
+    num_decoder_layers: Annotated[int, ranges.LAYERS] = 3
+    d_ff: Annotated[int, ranges.INNER_WIDTH] = 1024
     activation: Literal["relu", "gelu", "silu", "swiglu"] = "relu"
     dropout: Probability = 0.1
     """On embeddings and on the output of every sub-layer."""
@@ -205,12 +205,12 @@ class ModelConfig(PresetSection):
     """Share of token embeddings set to zero in training, on both sides."""
     norm: Literal["layer", "rms"] = "layer"
     norm_position: Literal["pre", "post"] = "pre"
-    norm_epsilon: Annotated[float, within(ranges.EPSILON)] = 1e-5
+    norm_epsilon: Annotated[float, ranges.EPSILON] = 1e-5
     positions: Literal["sinusoidal", "learned", "rotary"] = "sinusoidal"
     position_layout: Literal["interleaved", "halves"] = "interleaved"
-    """Sinusoids: sine and cosine alternating (the paper), or all sines and then all cosines (Marian)."""
-    max_length: Annotated[int, within(ranges.LENGTH)] = 1024
-    """Most positions of a sequence, special ids included."""
+    """Sinusoids: sines and cosines alternate (the paper), or all sines precede all cosines (Marian)."""
+    max_length: Annotated[int, ranges.LENGTH] = 1024
+    """Maximum length of a sequence, special ids included."""
     tied_embeddings: Literal["none", "decoder", "all"] = "all"
     """Share the decoder's embedding with the output layer, or with the encoder too (Press and Wolf 2017)."""
     scale_embedding: bool = True
@@ -218,7 +218,7 @@ class ModelConfig(PresetSection):
     output_bias: bool = False
     """Add a bias to the logits."""
     initialization: Literal["glorot", "mimetic"] = "glorot"
-    """How weights begin: at random, or attention as it is in trained models, which learns sooner."""
+    """Random weights, or attention weights that imitate those of trained models, which learn sooner."""
 
     @model_validator(mode="after")
     def _fits(self) -> "ModelConfig":
@@ -242,8 +242,8 @@ class ClassifierConfig(Section):
     """The head of a classification model."""
 
     pooling: Literal["first", "mean"] = "mean"
-    """What stands for the text: the first token, or the mean over its tokens."""
-    hidden: Annotated[int, within(Range(0, ranges.WIDTH.most))] = 0
+    """The vector of a text: that of its first token, or the mean over its tokens."""
+    hidden: Annotated[int, Range(0, ranges.WIDTH.most)] = 0
     """Width of a hidden tanh layer before the labels; 0 is none."""
     dropout: Probability = 0.1
     """On the pooled vector."""
@@ -254,48 +254,48 @@ class TrainingConfig(PresetSection):
 
     presets = TRAINING_PRESETS
     preset: Literal["scratch", "finetune"] | None = None
-    """Values to start from; any key beside it wins. Default: finetune where `init_from` names a model, else scratch."""
+    """Values to start from; written keys win. Default: finetune with `init_from`, else scratch."""
     max_steps: Positive | None = None
     """Optimiser steps; without max_steps, max_epochs and max_minutes it is 20,000."""
-    max_epochs: Annotated[float, within(Range(1e-6, 1e9, whole=False))] | None = None
+    max_epochs: Annotated[float, Range(1e-6, 1e9)] | None = None
     """Passes over the training corpus."""
-    max_minutes: Annotated[float, within(Range(1e-6, 1e9, whole=False))] | None = None
-    """End by the clock, validation included; the schedule follows it."""
+    max_minutes: Annotated[float, Range(1e-6, 1e9)] | None = None
+    """Training time, validation included; the schedule follows it."""
     batch_tokens: Positive = 4096
-    """Target tokens a batch and rank, padding counted (source tokens in classification)."""
+    """Target tokens per batch and rank, padding included (source tokens in classification)."""
     batch_sentences: Positive | None = None
-    """Most sentences in a batch."""
-    accumulate: Annotated[int, within(Range(1, 1000))] = 1
-    """Batches a step; their gradients add up to that of one large batch."""
+    """Maximum number of sentences in a batch."""
+    accumulate: Annotated[int, Range(1, 1000)] = 1
+    """Batches per step; the sum of their gradients is that of one large batch."""
     optimizer: Literal["adamw", "muon"] = "adamw"
-    """muon orthogonalises the updates of the layers' matrices: fewer steps to the same loss, each a little longer."""
-    learning_rate: Annotated[float, within(Range(1e-12, 1000.0, whole=False))] = 1e-3
+    """muon orthogonalises the updates of matrices: fewer but slightly slower steps to the same loss."""
+    learning_rate: Annotated[float, Range(1e-12, 1000.0)] = 1e-3
     warmup_steps: NonNegative = 1000
     schedule: Literal["inverse_sqrt", "cosine", "linear", "constant"] = "inverse_sqrt"
-    """What follows warm-up; cosine and linear end at `final_learning_rate` when training ends."""
-    final_learning_rate: Annotated[float, within(ranges.SHARE)] = 0.0
-    """Where cosine and linear end, as a share of learning_rate."""
+    """Decay after warm-up; cosine and linear end at `final_learning_rate`."""
+    final_learning_rate: Annotated[float, ranges.SHARE] = 0.0
+    """Last value of cosine and linear, as a share of learning_rate."""
     betas: Annotated[tuple[Probability, Probability], Field(strict=False)] = (0.9, 0.98)
-    epsilon: Annotated[float, within(ranges.EPSILON)] = 1e-9
-    weight_decay: Annotated[float, within(Range(0.0, 1000.0, whole=False))] = 0.0
+    epsilon: Annotated[float, ranges.EPSILON] = 1e-9
+    weight_decay: Annotated[float, Range(0.0, 1000.0)] = 0.0
     """Decoupled (AdamW), on matrices only."""
-    clip_norm: Annotated[float, within(Range(1e-9, 1e9, whole=False))] | None = 1.0
-    """Largest norm of the gradient; null for none."""
+    clip_norm: Annotated[float, Range(1e-9, 1e9)] | None = 1.0
+    """Maximum norm of the gradient; null for no clipping."""
     label_smoothing: Probability = 0.1
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    """auto is bfloat16 where the device multiplies it natively, else float32."""
+    """auto is bfloat16 on devices with native support, else float32."""
     compile: bool = False
     """Compile the model with torch.compile."""
     ema: Probability | None = None
     """Decay of an exponential moving average of the weights; it is validated and saved as the model."""
     average: Literal["none", "last", "best"] = "none"
     """At the end, average the last or best checkpoints and keep the result if it validates better."""
-    average_count: Annotated[int, within(Range(2, 1000))] = 5
+    average_count: Annotated[int, Range(2, 1000)] = 5
     """How many checkpoints are averaged."""
     best_metric: Literal["auto", "loss", "bleu", "chrf", "accuracy", "f1"] = "auto"
-    """What `best/` and early stopping go by; auto is bleu, or accuracy in classification."""
+    """Metric for `best/` and early stopping; auto is bleu, or accuracy in classification."""
     patience: Positive | None = None
-    """Validations without a better best_metric after which training stops."""
+    """Validations without a better best_metric before training stops."""
     validate_every: Positive = 500
     checkpoint_every: Positive = 500
     keep_last: Positive = 3
@@ -303,66 +303,67 @@ class TrainingConfig(PresetSection):
     """Checkpoints kept beyond the last ones, by best_metric."""
     log_every: Positive = 50
     num_samples: NonNegative = 5
-    """Validation sentences whose translations are followed in samples.txt."""
+    """Validation sentences whose translations are written to samples.txt."""
     max_bad_steps: Positive = 10
-    """Steps in a row with a gradient that is not finite after which the run goes back to its last checkpoint."""
+    """Consecutive steps with a non-finite gradient before the run returns to its last checkpoint."""
     max_rollbacks: NonNegative = 3
-    """Times a run that diverged goes back to its last checkpoint with half the learning rate; then it ends."""
-    init_from: FilePath | None = None
+    """How often a diverged run returns to its last checkpoint with half the learning rate; then it ends."""
+    init_from: ModelPath | None = None
     """Model or run folder whose weights and tokenizers training starts from."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:1, mps."""
-    threads: Annotated[int, within(ranges.THREADS)] | None = None
-    """Processor threads of one rank."""
+    threads: Annotated[int, ranges.THREADS] | None = None
+    """CPU threads of one rank."""
     shard: bool = False
-    """Under torchrun, shard weights and moments over the ranks (FSDP2): for models that do not fit one device."""
+    """Under torchrun, shard weights and moments over the ranks (FSDP2), for models larger than one device."""
 
     @model_validator(mode="after")
     def _can_shard(self) -> "TrainingConfig":
-        whole = {"ema": self.ema, "average": self.average != "none", "optimizer": self.optimizer != "adamw"}
-        whole["compile"] = self.compile
-        if self.shard and any(whole.values()):
-            keys = " and ".join(key for key, is_set in whole.items() if is_set)
-            raise ValueError(f"shard: not together with {keys}, which need whole weights; leave one of them out")
+        others = {"ema": self.ema, "average": self.average != "none", "optimizer": self.optimizer != "adamw"}
+        keys = [key for key, is_set in {**others, "compile": self.compile}.items() if is_set]
+        if self.shard and keys:
+            raise ValueError(f"shard: not together with {' and '.join(keys)}; leave one of them out")
         return self
 
     @classmethod
     def preset_of(cls, given: Mapping[str, Any]) -> str | None:
-        """The preset that is meant by what was written out."""
-        return given.get("preset") or ("finetune" if given.get("init_from") else "scratch")
+        """The name of the preset for these written keys; null is the default one."""
+        if (preset := given.get("preset")) is not None:
+            return preset
+        return "finetune" if given.get("init_from") else "scratch"
 
 
 class SearchConfig(Section):
     """How a translation is searched for."""
 
-    beam_size: Annotated[int, within(ranges.BEAM_SIZE)] = 5
-    """Hypotheses kept a sentence; 1 is greedy."""
-    length_penalty: Annotated[float, within(ranges.LENGTH_PENALTY)] = 1.0
+    beam_size: Annotated[int, ranges.BEAM_SIZE] = 5
+    """Hypotheses kept per sentence; 1 is greedy."""
+    length_penalty: Annotated[float, ranges.LENGTH_PENALTY] = 1.0
     """a in score = log-probability / length^a."""
     early_stopping: bool = False
-    """A sentence is over once beam_size hypotheses have ended, as in CTranslate2, even if a live one scores better."""
-    max_length_ratio: Annotated[float, within(ranges.MAX_LENGTH_RATIO)] = 2.0
+    """Finish a sentence once beam_size hypotheses have ended (as CTranslate2), even if another could score better."""
+    max_length_ratio: Annotated[float, ranges.MAX_LENGTH_RATIO] = 2.0
     """A translation has at most max_length_ratio * source pieces + max_length_offset pieces."""
-    max_length_offset: Annotated[int, within(ranges.PIECES)] = 10
-    min_length: Annotated[int, within(ranges.PIECES)] = 0
-    """Fewest pieces of a translation."""
-    no_repeat_ngram: Annotated[int, within(ranges.PIECES)] = 0
+    max_length_offset: Annotated[int, ranges.PIECES] = 10
+    min_length: Annotated[int, ranges.PIECES] = 0
+    """Minimum number of pieces of a translation."""
+    no_repeat_ngram: Annotated[int, ranges.PIECES] = 0
     """No n pieces occur twice in a translation; 0 is off."""
     renormalize: bool = False
-    """Take what may not come out (padding, the start, what a rule forbids) out of the probabilities too."""
-    n_best: Annotated[int, within(ranges.N_BEST)] = 1
-    """Translations returned a sentence."""
+    """Normalise probabilities over the pieces that are allowed: without padding, start, and what a rule forbids."""
+    n_best: Annotated[int, ranges.N_BEST] = 1
+    """Translations returned per sentence."""
     sample: bool = False
     """Draw translations at random instead of searching for the best."""
-    temperature: Annotated[float, within(ranges.TEMPERATURE)] = 1.0
-    top_k: Annotated[int, within(ranges.TOP_K)] = 0
+    temperature: Annotated[float, ranges.TEMPERATURE] = 1.0
+    top_k: Annotated[int, ranges.TOP_K] = 0
     """Draw from the k most likely pieces; 0 is all."""
-    top_p: Annotated[float, within(ranges.TOP_P)] = 1.0
+    top_p: Annotated[float, ranges.TOP_P] = 1.0
     """Draw from the smallest set of pieces with this probability (Holtzman et al. 2020)."""
-    seed: Annotated[int, within(ranges.SEED)] = 1
-    """Of the random draws."""
+    seed: Annotated[int, ranges.SEED] = 1
+    """Seed of the random draws."""
     batch_tokens: Positive = 8192
-    """Source tokens decoded together, padding and beams counted."""
+    """Source tokens decoded together, padding and beams included."""
 
     @model_validator(mode="after")
     def _possible(self) -> "SearchConfig":
@@ -376,7 +377,7 @@ class SearchConfig(Section):
 class EvaluationConfig(Section):
     """How translations are scored."""
 
-    metrics: Annotated[tuple[Literal["bleu", "chrf", "ter"], ...], Field(strict=False, min_length=1)] = ("bleu", "chrf")
+    metrics: Annotated[tuple[Literal["bleu", "chrf", "ter"], ...], one_or_more] = ("bleu", "chrf")
     tokenize: str | None = None
     """sacrebleu's BLEU tokenizer; default: by the target language (zh, ja-mecab, ko-mecab, else 13a)."""
 
@@ -387,7 +388,7 @@ class Config(Section):
     task: Literal["translation", "classification"] = "translation"
     source_language: str | None = None
     target_language: str | None = None
-    seed: Annotated[int, within(ranges.SEED)] = 1
+    seed: Annotated[int, ranges.SEED] = 1
     data: DataConfig
     tokenizer: TokenizerConfig = TokenizerConfig()
     model: ModelConfig = ModelConfig()

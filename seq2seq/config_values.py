@@ -1,24 +1,95 @@
 """What one value of the configuration may be, beyond its bounds: types of numbers, paths and names.
 
-`config` gives its keys these types. The checks raise ValueError with words that follow the name of the key.
+`config` gives its keys these types. The checks raise ValueError; its message follows the name of the key. Files and
+folders are looked up when the validation has the configuration's own folder as context, else they stay as written.
 """
 
+import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from seq2seq import ranges
-from seq2seq.errors import shown
+from seq2seq.errors import LONGEST_VALUE, did_you_mean, shown
 from seq2seq.lines import UNWRITABLE
-from seq2seq.ranges import Range
+
+LONGEST_TEXT = 1000
+# Folders that `s2s fetch` makes.
+PUBLIC_CORPORA = ("multi30k", "wmt14-en-de", "wmt16-en-de", "opus100-en-de", "tatoeba", "sst2")
 
 
-def within(bounds: Range) -> BeforeValidator:
-    """What makes a key take these numbers alone."""
-    return BeforeValidator(bounds.check)
+def text_problem(text: str) -> str | None:
+    """Why a key or a value cannot be this text, or None."""
+    if len(text) > LONGEST_TEXT:
+        return f"{shown(text)} has {len(text):,} characters, of which {LONGEST_TEXT:,} are possible"
+    if UNWRITABLE.search(text):
+        return f"{shown(text)} holds a control character, or is not UTF-8; use names that are plain text"
+    return None
+
+
+def unwritable(value: Any, path: str = "config") -> Iterator[str]:
+    """A line for each key or value with text that no file and no terminal can hold."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from unwritable(key, path)
+            name = str(key)[:LONGEST_VALUE] if text_problem(str(key)) is None else "?"
+            yield from unwritable(item, name if path == "config" else f"{path}.{name}")
+    elif isinstance(value, (list, tuple)):
+        for index, item in enumerate(value):
+            yield from unwritable(item, f"{path}.{index}")
+    elif isinstance(value, str) and (problem := text_problem(value)):
+        yield f"{path}: {problem}"
+
+
+def _look_up(name: Path, kind: Literal["file", "folder"] | None, info: ValidationInfo) -> Path:
+    """The absolute path of a file or folder that exists, or without a `kind` the path with `~` expanded."""
+    if info.context is None:
+        return name
+    try:
+        path = name.expanduser()
+        if kind is not None:
+            path = _find(path, kind, info.context)
+    except OSError as error:
+        raise ValueError(f"{shown(str(name))} cannot be read ({error.strerror})") from error
+    except RuntimeError as error:
+        raise ValueError(f"{shown(str(name))}: there is no such user; write the folder's whole name") from error
+    if problem := text_problem(str(path)):
+        raise ValueError(problem)
+    return path
+
+
+def _find(path: Path, kind: str, own_folder: Path) -> Path:
+    folders = [Path.cwd(), Path(os.environ.get("S2S_DATA") or "data").expanduser(), own_folder]
+    names = [path]
+    if kind == "file":
+        names.append(path.with_suffix("") if path.suffix == ".gz" else Path(f"{path}.gz"))
+    candidates = [(folder / name).resolve() for folder in folders for name in names]
+    for candidate in candidates:
+        if candidate.is_dir() if kind == "folder" else candidate.is_file():
+            if kind == "file" and not candidate.stat().st_size:
+                raise ValueError(f"{candidate} has no lines")
+            return candidate
+    if kind == "folder":
+        from seq2seq.hub import is_hub_name
+
+        if is_hub_name(path):
+            return path
+    if any(candidate.is_fifo() for candidate in candidates):
+        raise ValueError(f"{path} is a pipe, which can be read only once; write what it gives to a file first")
+    parents = list(dict.fromkeys(candidate.parent for candidate in candidates))
+    if len(path.parts) > 1 and path.parts[0] in PUBLIC_CORPORA:
+        hint = f"; get it with s2s fetch {path.parts[0]}"
+    else:
+        entries = [entry for parent in parents if parent.is_dir() for entry in parent.iterdir()]
+        hint = did_you_mean(path.name, [entry.name for entry in entries if entry.is_dir() == (kind == "folder")])
+    raise ValueError(f"{kind} {path} not found (looked in {', '.join(map(str, parents))}){hint}")
+
+
+def _look_up_dataset(name: str, info: ValidationInfo) -> str:
+    return str(_look_up(Path(name), "folder", info)) if name.startswith((".", "/", "~")) else name
 
 
 def _as_path(value: Any) -> Any:
@@ -32,7 +103,6 @@ def _as_column(value: Any) -> Any:
 
 
 def _as_test_set_name(name: str) -> str:
-    """A name that can be part of a file's, and that is no other set's."""
     if name in ("train", "valid"):
         raise ValueError(f"a test set cannot be named {name}, which is another part of the data; rename it")
     if not re.fullmatch(r"\w([\w .-]{0,62}[\w.-])?", name):
@@ -41,10 +111,10 @@ def _as_test_set_name(name: str) -> str:
 
 
 def as_label(name: str) -> str:
-    """`name`, which answers can hold.
+    """`name`, unchanged.
 
     Raises:
-        ValueError: it is blank, or holds a tab, a line end or what else no line of text can hold.
+        ValueError: it is blank, or holds a tab, a line end or another control character.
     """
     if not name.strip() or UNWRITABLE.search(name):
         raise ValueError(f"{shown(name)} is blank or holds a control character, so it cannot be a label; rename it")
@@ -52,21 +122,17 @@ def as_label(name: str) -> str:
 
 
 def check_size(model: Any) -> None:
-    """Refuse a model so large that no memory would do, before any is asked for; `model` is a ModelConfig.
+    """Refuse a model that no memory can hold, before any is allocated; `model` is a ModelConfig.
 
     Raises:
-        ValueError: its table of positions or its matrices are.
+        ValueError: its table of positions or its matrices are too large.
     """
     if model.max_length * max(model.d_model, model.head_width) > ranges.MOST_POSITION_NUMBERS:
-        raise ValueError(
-            f"max_length {model.max_length:,} makes a far larger table of positions than possible; lower it"
-        )
+        raise ValueError(f"max_length {model.max_length:,} makes too large a table of positions; lower it")
     layers = model.num_encoder_layers + model.num_decoder_layers
     count = layers * model.d_model * (8 * model.num_heads * model.head_width + 3 * model.d_ff)
     if count > ranges.MOST_PARAMETERS:
-        raise ValueError(
-            f"up to {count:,} parameters, of which {ranges.MOST_PARAMETERS:,} are possible; lower the sizes"
-        )
+        raise ValueError(f"up to {count:,} parameters, the maximum is {ranges.MOST_PARAMETERS:,}; lower the sizes")
 
 
 def displayed_labels(labels: Iterable[str], names: Mapping[str, str]) -> tuple[str, ...]:
@@ -90,19 +156,29 @@ def _all_different(names: dict[str, str]) -> dict[str, str]:
 
 
 def _with_text_keys(value: Any) -> Any:
-    # `0: negative` is what people write for the label 0; nothing behind the colon is nothing
-    if value is None:
-        return {}
+    """A mapping whose keys may be written as numbers, such as the label 0; a key without a value is an empty one."""
     if not isinstance(value, Mapping):
-        return value
+        return {} if value is None else value
     return {str(key) if type(key) is int else key: item for key, item in value.items()}
 
 
+def _one_or_more(value: Any) -> tuple[Any, ...]:
+    values = tuple(value) if isinstance(value, (list, tuple)) else (value,)
+    if not values:
+        raise ValueError("is empty; name at least one")
+    return values
+
+
+one_or_more = BeforeValidator(_one_or_more)
 with_text_keys = BeforeValidator(_with_text_keys)
-Probability = Annotated[float, within(ranges.PROBABILITY)]
-Positive = Annotated[int, within(ranges.COUNT)]
-NonNegative = Annotated[int, within(ranges.COUNT_OR_NONE)]
+Probability = Annotated[float, ranges.PROBABILITY]
+Positive = Annotated[int, ranges.COUNT]
+NonNegative = Annotated[int, ranges.COUNT_OR_NONE]
 FilePath = Annotated[Path, Field(strict=False), BeforeValidator(_as_path)]
+ExistingFile = Annotated[FilePath, AfterValidator(lambda path, info: _look_up(path, "file", info))]
+ModelPath = Annotated[FilePath, AfterValidator(lambda path, info: _look_up(path, "folder", info))]
+NewFolder = Annotated[FilePath, AfterValidator(lambda path, info: _look_up(path, None, info))]
+Dataset = Annotated[str, AfterValidator(_look_up_dataset)]
 TestSetName = Annotated[str, AfterValidator(_as_test_set_name)]
 Label = Annotated[str, AfterValidator(as_label)]
 LabelNames = Annotated[dict[str, Label], with_text_keys, AfterValidator(_all_different)]

@@ -11,6 +11,11 @@ from pydantic import ConfigDict, Field, model_validator
 from seq2seq.config import ClassifierConfig, Config, ModelConfig, SearchConfig, Section
 from seq2seq.config_values import Label, displayed_labels
 
+# Keys that change neither the weights nor what they compute, except `max_length` with learned positions.
+FREE_MODEL_KEYS = frozenset(
+    {"preset", "dropout", "attention_dropout", "activation_dropout", "word_dropout", "max_length", "initialization"}
+)
+
 
 class ModelDescription(Section):
     """One model; frozen. Keys that are not known belong to someone else and are left out."""

@@ -1,7 +1,7 @@
-"""What goes wrong, in words a user can act on.
+"""Errors that a user can cause, and the words of their messages.
 
-Every error that a user can cause is a `UserError`: one line that names the file, key or line and the remedy.
-The command line prints it and exits with `exit_code`; a library caller catches it like any exception.
+Each is a `UserError`: one line that names the file, key or line, and the remedy. The command line prints it and exits
+with `exit_code`; a library caller catches it like any exception.
 """
 
 import difflib
@@ -13,46 +13,43 @@ MOST_PROBLEMS, LONGEST_VALUE = 20, 60
 
 
 class UserError(Exception):
-    """Wrong usage, configuration or input; the message is one line and says what to do."""
+    """Wrong usage, configuration or input; the message is one line with the remedy."""
 
     exit_code = 2
 
 
 class ConfigError(UserError):
-    """One or more problems of a configuration, one line each.
-
-    `problems` are the lines without the file's name; all of them are found before anything heavy starts.
-    """
+    """All problems of a configuration; `problems` has one line for each, without the file's name."""
 
     def __init__(self, origin: str, problems: Iterable[str]):
         self.problems = tuple(problems)
-        told = list(self.problems[:MOST_PROBLEMS])
-        if more := len(self.problems) - len(told):
-            told.append(f"and {more:,} more {'problem' if more == 1 else 'problems'}")
-        super().__init__("\n".join(f"{origin}: {problem}" for problem in told))
+        lines = list(self.problems[:MOST_PROBLEMS])
+        if more := len(self.problems) - len(lines):
+            lines.append(f"and {counted(more, 'more problem')}")
+        super().__init__("\n".join(f"{origin}: {line}" for line in lines))
 
 
 class DataError(UserError):
-    """A corpus, text file or dataset that cannot be read as what it was said to be."""
+    """A corpus, text file or dataset that cannot be read."""
 
 
 class ModelError(UserError):
-    """A model or run folder that is missing, damaged or of another kind than was asked for."""
+    """A model or run folder that is missing, damaged or of the wrong kind."""
 
 
 class CheckpointError(UserError):
-    """A checkpoint that is missing or damaged, or a run that cannot go on from it."""
+    """A checkpoint that is missing or damaged, or that the run cannot continue from."""
 
 
 class MissingDependency(UserError):
-    """An optional package is not installed; the message names the extra that brings it."""
+    """An optional package is not installed; the message names the extra that installs it."""
 
     def __init__(self, package: str, extra: str, purpose: str):
         super().__init__(f"{purpose} needs the package {package}: pip install 'seq2seq[{extra}]'")
 
 
 class RunError(UserError):
-    """The run itself failed (diverged, ran out of memory, lost a rank); nothing was wrong with the input."""
+    """The run itself failed (diverged, ran out of memory, lost a rank); the input was valid."""
 
     exit_code = 1
 
@@ -69,19 +66,17 @@ def counted(count: int, noun: str) -> str:
 
 
 def some_of(names: Sequence[str], limit: int = 5) -> str:
-    """The first names, each cut to what a line has room for, and how many more there are."""
-    shown = [name if len(name) <= 40 else f"{name[:39]}…" for name in names[:limit]]
-    return ", ".join(shown) + (f" and {len(names) - limit:,} more" if len(names) > limit else "")
+    """The first names, shortened, and the number of the others."""
+    first = ", ".join(name if len(name) <= 40 else f"{name[:39]}…" for name in names[:limit])
+    return f"{first} and {len(names) - limit:,} more" if len(names) > limit else first
 
 
 def shown(value: Any) -> str:
-    """A value as the user may have written it, cut to what fits into a line."""
+    """A value as the user may have written it, shortened to fit into a line."""
+    if isinstance(value, str):
+        return repr(value) if len(value) <= LONGEST_VALUE else f"{value[:LONGEST_VALUE]!r}..."
     try:
-        if isinstance(value, str):
-            text = repr(value[:LONGEST_VALUE])
-        else:
-            text = json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace").decode()
+        text = json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace").decode()
     except (TypeError, ValueError, RecursionError):  # a number of thousands of digits, or a list of lists of lists ...
         return "a value of this kind"
-    is_cut = len(text) > LONGEST_VALUE or (isinstance(value, str) and len(value) > LONGEST_VALUE)
-    return f"{text[:LONGEST_VALUE]}..." if is_cut else text
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."

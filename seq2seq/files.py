@@ -1,6 +1,6 @@
-"""Files of folders that travel: JSON objects, and size and SHA-256 of every other file; nothing here needs torch.
+"""JSON objects and checksums of files in model and corpus folders; nothing here needs torch.
 
-`store`, `interop` and `data` check through here what they are about to read.
+`store`, `interop` and `data` verify files with these before reading them.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from seq2seq.lines import read_regular
 
 
 class DamagedFile(Exception):
-    """A stored file that is missing, shortened or changed; the message says which of these."""
+    """A stored file that is missing, truncated or changed."""
 
 
 def record(path: Path) -> dict[str, str | int]:
@@ -24,10 +24,10 @@ def record(path: Path) -> dict[str, str | int]:
 
 
 def verify(path: Path, recorded: Mapping[str, str | int]) -> None:
-    """Compare a file with what `record` noted when it was written.
+    """Compare a file with its `record` from when it was written.
 
     Raises:
-        DamagedFile: it is missing, shorter or longer, or its content changed.
+        DamagedFile: it is missing, or its size or content changed.
     """
     check_regular(path)
     try:
@@ -57,8 +57,14 @@ def read_object(path: Path, largest: int = 64 * 2**20) -> dict[str, Any]:
     return value
 
 
+def shipped_folder() -> Path:
+    """The folder that holds the shipped `data/` and `configs/`: inside an installed package, or the checkout."""
+    installed = Path(__file__).parent / "shipped"
+    return installed if installed.is_dir() else Path(__file__).parent.parent
+
+
 def json_text(value: Mapping[str, Any]) -> str:
-    """A JSON object as files of folders that people open hold it."""
+    """A JSON object as text for people to read."""
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -68,15 +74,11 @@ def write_object(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def check_regular(path: Path) -> None:
-    """Refuse a pipe, which blocks, and a device, which never ends.
-
-    Raises:
-        DamagedFile: `path` exists and is no regular file.
-    """
+    """Raise DamagedFile if `path` is a pipe, which blocks, or a device, which never ends."""
     if path.exists() and not path.is_file():
         raise DamagedFile(f"{path.name} is not a regular file")
 
 
 def first_line(error: Exception) -> str:
-    """The message of an error of another library, for the middle of a line."""
+    """The first line of another library's error message."""
     return (str(error).splitlines() or [type(error).__name__])[0]

@@ -1,7 +1,6 @@
-"""Models of the Hugging Face hub, by name: a MODEL that is no folder here may be `owner/name` there.
+"""Models of the Hugging Face hub: a MODEL that is no local folder may be `owner/name` there.
 
-`model_folder` fetches them; `config_file` asks whether a name could be one. What was fetched once is taken from the
-hub's own cache, also without a network.
+`model_folder` fetches them, the second time from the hub's own cache; `config_values` asks whether a name can be one.
 """
 
 import os
@@ -14,23 +13,23 @@ NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 PATTERNS = ("*.json", "*.safetensors", "*.spm", "README.md")
 TORCH_FILE = "pytorch_model.bin"
 REASONS = {
-    "RepositoryNotFoundError": "there is none of this name, or it is not public",
+    "RepositoryNotFoundError": "no model has this name, or it is not public",
     "GatedRepoError": "it asks for a login; run `hf auth login`",
     **dict.fromkeys(("LocalEntryNotFoundError", "ConnectError", "ConnectionError", "ConnectTimeout"), "no network?"),
 }
 
 
 def is_hub_name(name: str | Path) -> bool:
-    """Whether a path that does not exist can be meant as `owner/name`: its first part is no folder here."""
+    """Whether a path can mean `owner/name`: it does not exist, and its first part is no local folder."""
     text = Path(name).as_posix()
     return bool(NAME.fullmatch(text)) and not Path(text).exists() and not Path(text.split("/")[0]).is_dir()
 
 
 def fetch_model(name: str | Path, torch_file: bool = False) -> Path:
-    """The folder of a model of the hub, fetched or from the cache; with `torch_file` `pytorch_model.bin` too.
+    """The folder of a model of the hub, downloaded or cached; with `torch_file` `pytorch_model.bin` too.
 
     Raises:
-        ModelError: there is no network, or no such model; one line.
+        ModelError: there is no network, or no such model.
     """
     import huggingface_hub
 
@@ -39,13 +38,10 @@ def fetch_model(name: str | Path, torch_file: bool = False) -> Path:
         patterns = [*PATTERNS, TORCH_FILE] if torch_file else list(PATTERNS)
         return Path(huggingface_hub.snapshot_download(name, allow_patterns=patterns))
     except Exception as error:  # a dozen kinds, from the network, the server and the cache
+        kind = type(error).__name__
+        reason = REASONS.get(kind, f"{kind}; try again later")
+        if os.environ.get("HF_HUB_OFFLINE"):
+            reason = "HF_HUB_OFFLINE is set; unset it to download"
         raise ModelError(
-            f"{name}: no such folder, and it could not be downloaded from the Hugging Face hub ({_reason(error)})"
+            f"{name}: no such folder, and it could not be downloaded from the Hugging Face hub ({reason})"
         ) from error
-
-
-def _reason(error: Exception) -> str:
-    if os.environ.get("HF_HUB_OFFLINE"):
-        return "HF_HUB_OFFLINE is set; unset it to download"
-    kind = type(error).__name__
-    return REASONS.get(kind, f"{kind}; try again later")

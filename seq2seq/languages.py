@@ -1,12 +1,12 @@
-"""Languages under all their names: `ja`, `jpn`, `ja_JP`, `jpn_Jpan`, `Japanese` and `日本語` are one.
+"""Languages under all their names: `ja`, `jpn`, `ja_JP`, `jpn_Jpan`, `Japanese` and `日本語` are the same.
 
-`evaluation.text` chooses the tokenizer of BLEU by `language_code`, `probe` its sentences, `data.columns` its columns.
+`evaluation.text` chooses BLEU's tokenizer by `language_code`, `probe` its sentences, `data.columns` its columns.
 """
 
 import re
 
-# ISO 639-2 and 639-3 codes beside the ISO 639-1 code of the same language; where 639-2 has two, both. The languages
-# that make up a macrolanguage (cmn and yue of Chinese) stand with it.
+# The ISO 639-1 code of each language, and its ISO 639-2 and 639-3 codes. A macrolanguage has those of its members too
+# (Chinese: cmn and yue).
 _THREE_LETTERS = """
 aa aar, ab abk, ae ave, af afr, ak aka fat, am amh, an arg, ar ara arb ary arz apc ajp acm acq aeb ars, as asm,
 av ava, ay aym ayr, az aze azj azb, ba bak, be bel, bg bul, bi bis, bm bam, bn ben, bo bod tib, br bre,
@@ -25,36 +25,36 @@ ta tam, te tel, tg tgk, th tha, ti tir, tk tuk, tl tgl fil, tn tsn, to ton, tr t
 ug uig, uk ukr, ur urd, uz uzb uzn, ve ven, vi vie, vo vol, wa wln, wo wol, xh xho, yi yid ydd, yo yor, za zha,
 zh zho chi cmn yue wuu nan hak gan hsn lzh cdo cjy mnp czh czo cpx, zu zul
 """
-# Names in English, in the language itself and in neighbouring ones, as heads of columns have them.
+# Names in English, in the language itself and in neighbouring ones, as in headers of tables.
 _NAMES = """
 ar arabic العربية, bg bulgarian български, ca catalan català, cs czech čeština česky, da danish dansk,
-de german deutsch allemand alemán, el greek ελληνικά, en english englisch anglais inglés engels,
+de german deutsch allemand alemán, el greek ελληνικά, en english englisch anglais inglés engels, eo esperanto,
 es spanish español castellano spanisch espagnol, et estonian eesti, fa persian farsi فارسی, fi finnish suomi,
 fr french français französisch francés, ga irish gaeilge, he hebrew עברית, hi hindi हिन्दी, hr croatian hrvatski,
 hu hungarian magyar, id indonesian indonesia, is icelandic íslenska, it italian italiano italienisch italien,
 ja japanese 日本語 japanisch japonais, ko korean 한국어, lt lithuanian lietuvių, lv latvian latviešu,
 no norwegian norsk, nb bokmål, nl dutch nederlands niederländisch, pl polish polski polnisch,
 pt portuguese português portugiesisch, ro romanian română, ru russian русский russisch russe, sk slovak slovenčina,
-sl slovenian slovenščina, sr serbian српски srpski, sv swedish svenska, th thai ไทย, tr turkish türkçe,
-uk ukrainian українська, vi vietnamese, zh chinese mandarin 中文 chinesisch chinois
+sl slovenian slovenščina, sq albanian shqip, sr serbian српски srpski, sv swedish svenska, th thai ไทย,
+tr turkish türkçe, uk ukrainian українська, ur urdu اردو, vi vietnamese, zh chinese mandarin 中文 chinesisch chinois
 """
-LANGUAGE_NAMES = {name: code for code, *names in (row.split() for row in _NAMES.split(",")) for name in names}
-_CODES = {
-    name: code for code, *names in (entry.split() for entry in _THREE_LETTERS.split(",")) for name in (code, *names)
-}
+_ROWS = [row.split() for row in _NAMES.split(",")]
+ENGLISH_NAMES = {code: name.title() for code, name, *_ in _ROWS}
+LANGUAGE_NAMES = {name: code for code, *names in _ROWS for name in names}
+_CODES = {name: names[0] for names in map(str.split, _THREE_LETTERS.split(",")) for name in names}
 
 
 def language_code(name: str | None) -> str:
-    """The two-letter code (ISO 639-1) of a language that is given by name or by a code of two or three letters.
+    """The two-letter code (ISO 639-1) of a language, given by name or by a code of two or three letters.
 
-    A script, a region and whatever else follows the code (`zho_Hans`, `pt-BR`, `zh_CN`) is ignored. A language without
+    What follows the code, such as a script or a region (`zho_Hans`, `pt-BR`, `zh_CN`), is ignored. A language without
     a two-letter code gives its first part in lower case.
     """
     return known_language(name) or _first_part(name)
 
 
 def known_language(name: str | None) -> str | None:
-    """As `language_code`, None for what is not a language here."""
+    """As `language_code`, None for unknown languages."""
     return _CODES.get(_first_part(name)) or LANGUAGE_NAMES.get(_first_part(name))
 
 

@@ -1,8 +1,8 @@
 """Lines of text: the only reader and writer of text files and pipes in the toolkit.
 
-A line ends at `\\n` alone (one `\\r` before it is dropped), so U+2028, U+0085 or `\\f` inside a sentence never shift
-the lines that follow. Text is UTF-8; a byte order mark is skipped; other bytes are replaced and reported with the
-line number. UTF-16 and files that are not text are refused.
+A line ends at `\\n` alone (one `\\r` before it is dropped), so U+2028, U+0085 or `\\f` within a sentence never shift
+the following lines. Text is UTF-8; a byte order mark is skipped; invalid bytes are replaced and reported with the line
+number. UTF-16 and files that are not text are refused.
 """
 
 import codecs
@@ -22,7 +22,7 @@ from typing import BinaryIO
 
 from seq2seq.errors import DataError
 
-# Never in a line of output: control characters, line ends of any kind, and surrogates for invalid bytes.
+# Characters that no line of output holds: control characters, line ends of any kind, surrogates for invalid bytes.
 UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 OnInvalid = Callable[[int], None]
@@ -37,23 +37,22 @@ _NO_TEXT = {
     b"\xd0\xcf\x11\xe0\xa1\xb1": _SHEET,
     b"%PDF-1.": "a PDF; export it as UTF-8 text",
     b"PAR1\x15": "a Parquet file; name its folder with the key hub",
-    b"\xfd7zXZ\x00": "packed with xz; unpack it, or pack it with gzip",
-    b"\x28\xb5\x2f\xfd": "packed with zstd; unpack it, or pack it with gzip",
-    **{b"BZh%d1AY&SY" % level: "packed with bzip2; unpack it, or pack it with gzip" for level in range(1, 10)},
+    b"\xfd7zXZ\x00": "compressed with xz; decompress it, or use gzip",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd; decompress it, or use gzip",
+    **{b"BZh%d1AY&SY" % level: "compressed with bzip2; decompress it, or use gzip" for level in range(1, 10)},
 }
 _OTHER_BOMS = {
     codecs.BOM_UTF32_LE: "UTF-32", codecs.BOM_UTF32_BE: "UTF-32",
     codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16",
 }  # fmt: skip
-_WITHOUT_BOM = ("UTF-32LE", "UTF-32BE", "UTF-16LE", "UTF-16BE")
-_FEWEST_BYTES = 24  # to recognise an encoding without a byte order mark; fewer can look like anything
+_MIN_BYTES = 24  # to recognise an encoding without a byte order mark
 
 
 def open_bytes(path: Path, offset: int = 0, keeps_bom: bool = False) -> BinaryIO:
-    """Open a plain or gzip text file for reading bytes, after `offset` bytes of (unpacked) text.
+    """Open a plain or gzip text file for reading bytes, after `offset` bytes of (decompressed) text.
 
     Raises:
-        DataError: the file is missing, a folder, not readable, or not what `text_bytes` takes.
+        DataError: the file is missing, a folder, not readable, or refused by `text_bytes`.
     """
     try:
         raw = open(path, "rb")
@@ -72,15 +71,14 @@ def open_bytes(path: Path, offset: int = 0, keeps_bom: bool = False) -> BinaryIO
 
 
 def damaged(path: Path, number: int, error: Exception) -> DataError:
-    """The error for a file where reading failed after line `number` with one of DAMAGE."""
-    return DataError(f"{path}: damaged after line {number:,} ({error}); fetch or pack the file again")
+    """The error for a file that cannot be read after line `number`; `error` is one of DAMAGE."""
+    return DataError(f"{path}: damaged after line {number:,} ({error}); fetch or compress it again")
 
 
 def text_bytes(stream: BinaryIO, name: str, keeps_bom: bool = False) -> BinaryIO:
-    """The rest of a stream as bytes of text: unpacked (gzip is known by its first two bytes, not by a file name), and
-    without a byte order mark.
+    """The rest of a stream, which may be a pipe, as bytes of text without a byte order mark.
 
-    It may be a pipe: it is peeked, never rewound.
+    gzip is decompressed; it is recognised by its first two bytes, not by a file name.
 
     Raises:
         DataError: it is UTF-16 or UTF-32, or not text but a spreadsheet, a PDF or an archive.
@@ -101,37 +99,30 @@ def text_bytes(stream: BinaryIO, name: str, keeps_bom: bool = False) -> BinaryIO
 
 def _problem(head: bytes) -> str | None:
     """Why a file that begins with `head` cannot be read as UTF-8 text; a few invalid bytes are no reason."""
-    for magic, problem in _NO_TEXT.items():
-        if head.startswith(magic):
-            return problem
+    if problem := next((problem for magic, problem in _NO_TEXT.items() if head.startswith(magic)), None):
+        return problem
     encoding = next((encoding for bom, encoding in _OTHER_BOMS.items() if head.startswith(bom)), None)
-    if encoding is None and b"\0" in head and len(head) >= _FEWEST_BYTES:
-        encoding = next((guess for guess in _WITHOUT_BOM if _is_in(head, guess)), None)
+    if encoding is None and b"\0" in head and len(head) >= _MIN_BYTES:
+        guesses = ("UTF-32LE", "UTF-32BE", "UTF-16LE", "UTF-16BE")
+        encoding = next((guess for guess in guesses if _is_encoded(head, guess)), None)
     return encoding and f"{encoding} text; convert it to UTF-8 (iconv -f {encoding} -t UTF-8)"
 
 
-def _is_in(head: bytes, encoding: str) -> bool:
+def _is_encoded(head: bytes, encoding: str) -> bool:
     """Whether bytes that include zeros are text of this encoding, rather than UTF-8 that contains zeros."""
-    text = _decoded(head, encoding)
-    if text is None or not any(map(str.isalpha, text)) or "\0" in text:
+    text, utf8 = (codecs.getincrementaldecoder(name)("replace").decode(head) for name in (encoding, "utf-8"))
+    if "\ufffd" in text or "\0" in text or not any(map(str.isalpha, text)):
         return False
     if encoding.startswith("UTF-32"):
         return True
     zeros = head[1::2].count(0) if encoding.endswith("LE") else head[::2].count(0)
     num_control = sum(byte < 32 and byte not in b"\t\n\r" for byte in head)  # such as the high bytes of alphabets
-    has_its_lines = 2 * text.count("\n") > head.count(b"\n") and _decoded(head, "utf-8") is None
-    return zeros == head.count(0) and (4 * num_control > len(head) or has_its_lines)
-
-
-def _decoded(head: bytes, encoding: str) -> str | None:
-    """The text of `head`, which may end within a character; None where it is not of this encoding."""
-    with contextlib.suppress(UnicodeDecodeError):
-        return codecs.getincrementaldecoder(encoding)().decode(head)
-    return None
+    has_lines = 2 * text.count("\n") > head.count(b"\n") and "\ufffd" in utf8
+    return zeros == head.count(0) and (4 * num_control > len(head) or has_lines)
 
 
 def read_regular(path: Path, largest: int) -> bytes:
-    """All bytes of a regular file; never waits for a pipe or reads a device.
+    """All bytes of a regular file; pipes and devices are not read.
 
     Raises:
         OSError: it is missing, not readable, not a regular file, or larger than `largest` bytes.
@@ -177,7 +168,7 @@ def read_lines(path: Path, on_invalid: OnInvalid | None = None, keeps_bom: bool 
 
 @contextlib.contextmanager
 def readable_again(path: Path) -> Iterator[Path]:
-    """`path`, or for a pipe, which can be read only once, a temporary copy of its content."""
+    """`path`, or a temporary copy of the content of a pipe, which can be read only once."""
     if not path.is_fifo():
         yield path
         return
@@ -194,5 +185,5 @@ def as_one_line(text: str) -> str:
 
 
 def shown_name(name: str) -> str:
-    """A file name as text: bytes that are not UTF-8, which Python keeps as lone surrogates, become U+FFFD."""
+    """A file name as text: invalid UTF-8, which Python keeps as lone surrogates, becomes U+FFFD."""
     return re.sub("[\ud800-\udfff]", "\ufffd", name)

@@ -1,6 +1,6 @@
-"""Presets: the values that one word of a configuration stands for.
+"""Presets: named sets of defaults.
 
-`config` fills a section with them before it is checked; a key that is written out beside the word wins.
+`config` fills a section with them before it is checked; keys that are written win.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "small": dict(d_model=256, num_heads=4, num_encoder_layers=3, num_decoder_layers=3, d_ff=1024),
     "base": dict(d_model=512, num_heads=8, num_encoder_layers=6, num_decoder_layers=6, d_ff=2048),
     "big": dict(d_model=1024, num_heads=16, num_encoder_layers=6, num_decoder_layers=6, d_ff=4096, dropout=0.3),
-    # Most of the depth where it is paid once a sentence rather than once a step (Kasai et al. 2021).
+    # Most layers in the encoder, which runs once per sentence and not once per step (Kasai et al. 2021).
     "deep-encoder": dict(d_model=512, num_heads=8, num_encoder_layers=12, num_decoder_layers=2, d_ff=2048),
     # The shape of the original paper's tutorials: five layers, post-norm, sequences to 200.
     "classic": dict(
@@ -25,8 +25,8 @@ PRESETS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 TRAINING_PRESETS: dict[str, dict[str, Any]] = {
     "scratch": {},
-    # A model that is good already: small steps from the first on, whose mean is kept (no decay is needed then), and
-    # looked at often, because the best moment may come early.
+    # For a trained model: a small constant learning rate, an average of the weights instead of decay, and frequent
+    # validation, because the best moment may come early.
     "finetune": dict(
         learning_rate=1e-4, warmup_steps=100, schedule="constant", ema=0.999, validate_every=200, checkpoint_every=200,
         patience=5,

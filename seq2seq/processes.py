@@ -1,6 +1,6 @@
-"""One function over many items in several processes, in order: used to tokenise, check and compare corpora.
+"""An ordered map in several processes, to tokenise, check and compare corpora.
 
-Results do not depend on the number of processes, and only a few items wait in memory.
+Results do not depend on the number of processes, and only a few items are in memory.
 """
 
 import multiprocessing
@@ -19,37 +19,36 @@ from seq2seq.errors import RunError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-ITEMS_AHEAD = 3  # waiting for each process: enough to keep it busy, few enough to hold in memory
+ITEMS_AHEAD = 3  # per process: enough to keep it busy, few enough to hold in memory
 
 
-def usable_processors() -> int:
+def usable_cpus() -> int:
     """CPUs that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def in_processes(
-    work: Callable[[Item], Result], items: Iterable[Item], num_workers: int, worth_it: int
+    work: Callable[[Item], Result], items: Iterable[Item], num_workers: int, min_items: int
 ) -> Iterator[Result]:
-    """`work(item)` for every item, in their order.
+    """`work(item)` for every item, in order.
 
     Args:
-        work: sent to each process once, so it can be pickled.
-        items: each is sent to one process, and its result back.
+        work: pickled, and sent to each process once.
+        items: each is pickled and sent to one process, its result comes back.
         num_workers: processes; 0 is one per CPU.
-        worth_it: with fewer items no process is started.
+        min_items: with fewer items no process is started.
 
     Raises:
         RunError: a process died.
     """
     iterator = iter(items)
-    workers = num_workers or usable_processors()
-    first = list(islice(iterator, worth_it)) if workers > 1 else []
+    workers = num_workers or usable_cpus()
+    first = list(islice(iterator, min_items if workers > 1 else 0))
     items = chain(first, iterator)
-    return _in_pool(work, items, workers) if first and len(first) == worth_it else map(work, items)
-
-
-def _in_pool(work: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
-    # spawned, not forked: a fork copies the locks of threads (torch's, the stream's) without the threads
+    if len(first) < max(min_items, 1):
+        yield from map(work, items)
+        return
+    # a fork would copy the locks of threads (torch's, the stream's) without the threads
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(work,))
     waiting: deque[Future[Result]] = deque()
@@ -72,16 +71,13 @@ _worker: Callable[[Any], Any] | None = None  # of this process, if it is a worke
 def _start_worker(work: Callable[[Any], Any]) -> None:
     global _worker
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops its workers
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     _worker = work
 
 
-def _end_with(parent: multiprocessing.process.BaseProcess) -> None:
-    # a killed parent cannot stop its workers
-    parent.join()
-    os._exit(1)
+def _end_with_parent() -> None:
+    multiprocessing.parent_process().join()
+    os._exit(1)  # a killed parent cannot stop its workers
 
 
 def _work_in_worker(item: Any) -> Any:

@@ -1,7 +1,7 @@
-"""Numbers and their bounds, for keys of the configuration and options of the command line alike.
+"""Bounds of the numbers in the configuration and on the command line.
 
-`config` and `cli.options` check values with these, so that both take the same ones and refuse the others in the same
-words. An upper bound is far above what makes sense, and below what overflows, exhausts memory or never ends.
+`config` and `cli.options` check numbers with these, so that both take the same and refuse others in the same words. An
+upper bound is far above what makes sense, and below what overflows, exhausts memory or never ends.
 """
 
 from dataclasses import dataclass
@@ -12,57 +12,58 @@ from seq2seq.errors import shown
 
 @dataclass(frozen=True)
 class Range:
-    """The numbers from `least` to `most`."""
+    """The numbers from `least` to `most`, only whole ones if these are integers; annotates the type of a key."""
 
     least: float
     most: float
-    whole: bool = True
-    without_most: bool = False
-    """Whether `most` itself is not one of them."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether only whole numbers are allowed."""
+        return isinstance(self.least, int)
 
     def check(self, value: Any) -> Any:
-        """`value`, as an int or a float; 1e4 is a whole number too.
+        """`value` as an int or a float; 1e4 is a whole number too.
 
         Raises:
-            ValueError: it is no number, or not one of these; the message says which are.
+            ValueError: it is not such a number; the message says which are.
         """
-        if self.whole and isinstance(value, float) and value.is_integer():
+        if self.is_whole and isinstance(value, float) and value.is_integer():
             value = int(value)
-        is_number = isinstance(value, int if self.whole else (int, float)) and not isinstance(value, bool)
-        if not is_number or not self.least <= value <= self.most or (self.without_most and value == self.most):
+        is_number = isinstance(value, int if self.is_whole else int | float) and not isinstance(value, bool)
+        if not is_number or not self.least <= value <= self.most:
             raise ValueError(f"must be {self}, not {shown(value)}")
-        return value if self.whole else float(value)
+        return value if self.is_whole else float(value)
 
     def __str__(self) -> str:
-        kind = "a whole number" if self.whole else "a number"
-        if self.without_most:
-            return f"{kind} from {_short(self.least)} to below {_short(self.most)}"
-        return f"{kind} from {_short(self.least)} to {_short(self.most)}"
+        if self.is_whole:
+            return f"a whole number from {self.least:,} to {self.most:,}"
+        return f"a number from {self.least:g} to {self.most:g}"
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_before_validator_function(self.check, handler(source))
 
 
-def _short(bound: float) -> str:
-    return f"{bound:,}" if isinstance(bound, int) else f"{bound:g}"
-
-
-# Of examples, tokens, steps: three times the largest fits 32 bits unsigned, half as much again 32 bits signed.
+# Of examples, tokens, steps: three times the largest fits an unsigned 32-bit integer.
 COUNT, COUNT_OR_NONE = Range(1, 10**9), Range(0, 10**9)
 SEED = Range(0, 2**32 - 1)
 THREADS, WORKERS = Range(1, 1024), Range(0, 1024)
-PROBABILITY = Range(0.0, 1.0, whole=False, without_most=True)
-SHARE = Range(0.0, 1.0, whole=False)
+PROBABILITY = Range(0.0, 0.999999)
+SHARE = Range(0.0, 1.0)
 LAYERS, WIDTH, HEADS, INNER_WIDTH = Range(1, 1000), Range(1, 2**16), Range(1, 2**12), Range(1, 2**20)
 LENGTH = Range(1, 10**6)
-# A float32 has no smaller numbers that all devices compute with.
-EPSILON = Range(1e-30, 1.0, whole=False)
+# Float32 has no smaller numbers that all devices support.
+EPSILON = Range(1e-30, 1.0)
 # Search: scores stay finite for translations of a million pieces.
 BEAM_SIZE, N_BEST, TOP_K, PIECES = Range(1, 1000), Range(1, 1000), Range(0, 10**9), Range(0, 10**6)
-LENGTH_PENALTY = Range(0.0, 5.0, whole=False)
-MAX_LENGTH_RATIO = Range(0.0, 1000.0, whole=False)
-TEMPERATURE = Range(0.001, 1000.0, whole=False)
-TOP_P = Range(1e-6, 1.0, whole=False)
+LENGTH_PENALTY = Range(0.0, 5.0)
+MAX_LENGTH_RATIO = Range(0.0, 1000.0)
+TEMPERATURE = Range(0.001, 1000.0)
+TOP_P = Range(1e-6, 1.0)
 
-# A table of positions, the one part of a model whose size its weights do not confirm, has so many numbers: 1 GiB in
-# float64. A model has so many parameters: 400 GB in float32.
+# Of a model's table of positions (1 GiB in float64), and of its parameters (400 GB in float32).
 MOST_POSITION_NUMBERS, MOST_PARAMETERS = 2**27, 10**11
 
 # Number formats of the weights of a CTranslate2 folder.

@@ -1,4 +1,4 @@
-"""Tensors in safetensors files: no code in them, every error in words.
+"""Tensors in safetensors files, and checks of what they hold.
 
 `checkpoint` and `model_folder` store weights through here. A file holds each storage once: tied weights are written
 under their first name and tied again by the model that reads them.
@@ -8,11 +8,13 @@ import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load, load_file, save, save_file
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from seq2seq.files import DamagedFile, check_regular, first_line
 from seq2seq.lines import shown_name
@@ -21,7 +23,7 @@ LARGEST_WEIGHT = 1e6
 
 
 def distinct(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """`state` without the second and later names of a tensor that is stored once (tied weights)."""
+    """`state` with only the first name of each storage (tied weights)."""
     kept: dict[object, tuple[str, Tensor]] = {}
     for name, tensor in state.items():
         has_storage = tensor.numel() and not tensor.is_meta
@@ -31,33 +33,53 @@ def distinct(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def load_tied(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Copy `tensors`, as `distinct` left them, into `module`, whose tied weights are one storage.
+    """Copy `tensors`, the result of `distinct`, into `module`.
 
     Raises:
-        ValueError: a name or a shape is not what the module has; the message names it.
+        ValueError: a name or a shape differs from the module's; the message names it.
     """
     own = module.state_dict(keep_vars=True)
-    if problem := mismatch(distinct(own), {name: tuple(tensor.shape) for name, tensor in tensors.items()}):
+    if problem := mismatch(distinct(own), tensors):
         raise ValueError(problem)
     module.load_state_dict(tensors, strict=False)
 
 
-def mismatch(expected: Mapping[str, Tensor], shapes: Mapping[str, tuple[int, ...]]) -> str | None:
-    """In words, the first difference between a module's tensors and stored shapes, or None."""
-    for names, problem in ((set(expected) - set(shapes), "is missing"), (set(shapes) - set(expected), "is unexpected")):
+def mismatch(expected: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> str | None:
+    """A message about the first name or shape in which stored tensors differ from a module's, or None."""
+    for names, problem in ((set(expected) - set(stored), "is missing"), (set(stored) - set(expected), "is unexpected")):
         if names:
             return f"tensor {min(names)} {problem}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
     for name, tensor in expected.items():
-        if tuple(tensor.shape) != tuple(shapes[name]):
-            return f"tensor {name} has shape {tuple(shapes[name])} where {tuple(tensor.shape)} belongs"
+        if tensor.shape != stored[name].shape:
+            return f"tensor {name} has shape {tuple(stored[name].shape)}, not {tuple(tensor.shape)}"
     return None
 
 
-def misfit(make: Callable[[], nn.Module], shapes: Mapping[str, tuple[int, ...]]) -> str | None:
-    """`mismatch` of the module that `make` makes, found before memory is allocated for it."""
-    with torch.device("meta"):
+class Uninitialized(TorchFunctionMode):
+    """Modules created inside have uninitialized weights, and draw no random numbers.
+
+    On the `meta` device the weights take no memory either. `torch.device("meta")` would also send the computation of
+    tables there, for which torch imports its compiler: a second.
+    """
+
+    def __init__(self, device: str = "cpu"):
+        super().__init__()
+        self._device = device
+
+    def __torch_function__(self, function: Callable, types: Any, args: Sequence[Any] = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if function.__name__.endswith(("uniform_", "normal_", "constant_", "zeros_", "ones_", "fill_", "zero_")):
+            return args[0] if args else kwargs["tensor"]
+        if function is torch.empty:
+            kwargs = {**kwargs, "device": self._device}
+        return function(*args, **kwargs)
+
+
+def misfit(make: Callable[[], nn.Module], stored: Mapping[str, Tensor]) -> str | None:
+    """`mismatch` of the module that `make` returns, without allocating memory for its weights."""
+    with Uninitialized("meta"):
         outline = make()
-    return mismatch(distinct(outline.state_dict(keep_vars=True)), shapes)
+    return mismatch(distinct(outline.state_dict(keep_vars=True)), stored)
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str] | None = None) -> None:
@@ -74,7 +96,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str,
             save_file(tensors, path, metadata)
         else:
             path.write_bytes(save(tensors, metadata))
-        path.chmod(mode)  # safetensors leaves a file that its owner alone may read, whatever the umask
+        path.chmod(mode)  # safetensors ignores the umask
     except SafetensorError as error:
         raise OSError(None, f"{error}") from error
 
@@ -89,43 +111,31 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         return load_file(path) if _has_utf8_name(path) else load(path.read_bytes())
 
 
-def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Shapes by name, read from the header alone.
-
-    Raises:
-        DamagedFile: it is not a complete safetensors file.
-    """
-    if not _has_utf8_name(path):
-        return {name: tuple(tensor.shape) for name, tensor in read_tensors(path).items()}
-    with _damage_named(path), safe_open(path, framework="pt") as file:
-        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-
-
 def as_weights(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Stored weights in float32.
 
     Raises:
-        DamagedFile: a tensor is not of floating-point numbers, or holds values that no trained model has.
+        DamagedFile: a tensor has no floating-point type, or values that no trained model has.
     """
     weights: dict[str, Tensor] = {}
     for name, tensor in stored.items():
         if not tensor.is_floating_point():
             raise DamagedFile(f"tensor {name} has the type {str(tensor.dtype).removeprefix('torch.')}, not a float")
         if tensor.untyped_storage().nbytes() < tensor.numel() * tensor.element_size():
-            raise DamagedFile(f"tensor {name} repeats few numbers instead of holding its own")
+            raise DamagedFile(f"tensor {name} has fewer stored numbers than elements")
         weights[name] = tensor.float()
         if tensor.numel():
             low, high = (float(bound) for bound in weights[name].aminmax())
             if not -LARGEST_WEIGHT <= low <= high <= LARGEST_WEIGHT:  # false for NaN too
-                raise DamagedFile(f"tensor {name} holds {low:g} to {high:g}, which are no weights of a trained model")
+                raise DamagedFile(f"tensor {name} has values from {low:g} to {high:g}, which no trained model has")
     return weights
 
 
 def average(states: Sequence[Mapping[str, Tensor]], weights: Sequence[float] | None = None) -> dict[str, Tensor]:
-    """The mean of each floating-point tensor over `states`, summed in float64; others are the first state's.
+    """The weighted mean of each floating-point tensor over `states`, summed in float64; others are the first state's.
 
-    `weights`, one a state and not negative, are taken in proportion. A state with weight 0 is left out of the sum, so
-    that weights 0 and 1 give the second state bit by bit.
+    `weights` has one number >= 0 per state. A state with weight 0 is skipped, so weights 0 and 1 give the second state
+    bit by bit.
     """
     weights = [1.0] * len(states) if weights is None else weights
     mean: dict[str, Tensor] = {}

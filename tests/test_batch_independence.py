@@ -13,15 +13,15 @@ from test_train import CONFIG, WORDS, sentences
 from seq2seq import runtime
 from seq2seq.cli import main
 from seq2seq.config import Config
-from seq2seq.config_file import shipped_folder
 from seq2seq.data.collate import collate_translation
 from seq2seq.description import ModelDescription
+from seq2seq.files import shipped_folder
 from seq2seq.inference import ctranslate2_engine
 from seq2seq.inference.batching import Engine
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.inference.translator import Translator
-from seq2seq.interop.ctranslate2 import write_ctranslate2
+from seq2seq.interop.ctranslate2_export import write_ctranslate2
 from seq2seq.model.transformer import Transformer
 from seq2seq.tasks.inputs import Inputs
 from seq2seq.tasks.translation import TranslationTask

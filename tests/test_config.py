@@ -7,9 +7,10 @@ import pytest
 
 from seq2seq import config_file
 from seq2seq.config import PRESETS, Config, ModelConfig
+from seq2seq.config_values import PUBLIC_CORPORA
 from seq2seq.data.fetch import CORPORA
 from seq2seq.errors import ConfigError
-from seq2seq.tasks.run_folder import may_change
+from seq2seq.tasks.run_folder import changes, may_change
 
 MINIMAL = """
 source_language: en
@@ -42,7 +43,7 @@ def problems(folder: Path, text: str = MINIMAL, *overrides: str) -> str:
 def test_data_and_languages_are_all_a_config_needs(folder):
     config = parse(folder)
     assert config.task == "translation"
-    assert config.data.train.source == (folder / "train.en").resolve()
+    assert config.data.train[0].source == (folder / "train.en").resolve()
 
 
 def test_dump_then_parse_is_the_identity(folder):
@@ -86,7 +87,7 @@ def test_yaml_1_2_values_keep_their_meaning(folder, override, path, value):
             "model.activation: 'rel' is not one of relu, gelu, silu, swiglu; did you mean 'relu'?",
         ),
         ("model.preset=smal", "model.preset: 'smal' is not one of"),
-        ("model.dropout=1.0", "model.dropout: must be a number from 0 to below 1, not 1.0"),
+        ("model.dropout=1.0", "model.dropout: must be a number from 0 to 0.999999, not 1.0"),
         ("tokenizer.shared=false", "model.tied_embeddings: all needs tokenizer.shared: true"),
         ("training.best_metric=accuracy", "training.best_metric: 'accuracy' is not a metric of translation"),
         ("training.average=last", "training.average_count: 5, but training.keep_last keeps 3; raise it to 5"),
@@ -149,11 +150,11 @@ def test_paths_are_looked_up_in_the_documented_order(folder, tmp_path_factory, m
     here, named = tmp_path_factory.mktemp("here"), tmp_path_factory.mktemp("named")
     monkeypatch.chdir(here)
     monkeypatch.setenv("S2S_DATA", str(named))
-    assert parse(folder).data.train.source.parent == folder.resolve()
+    assert parse(folder).data.train[0].source.parent == folder.resolve()
     (named / "train.en").write_text("x\n")
-    assert parse(folder).data.train.source.parent == named.resolve()
+    assert parse(folder).data.train[0].source.parent == named.resolve()
     (here / "train.en").write_text("x\n")
-    assert parse(folder).data.train.source.parent == here.resolve()
+    assert parse(folder).data.train[0].source.parent == here.resolve()
 
 
 def test_a_missing_file_says_where_it_was_looked_for(folder, monkeypatch):
@@ -166,7 +167,7 @@ def test_a_missing_file_says_where_it_was_looked_for(folder, monkeypatch):
 
 def test_a_missing_public_corpus_names_the_command_that_brings_it(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    assert tuple(CORPORA) == config_file.PUBLIC_CORPORA
+    assert tuple(CORPORA) == PUBLIC_CORPORA
     for name in CORPORA:
         assert f"; get it with s2s fetch {name}" in problems(folder, MINIMAL, f"data.train.source={name}/train.en")
     assert "s2s fetch" not in problems(folder, MINIMAL, "data.train.source=mine/train.en")
@@ -187,7 +188,7 @@ def test_a_preset_fills_and_keys_beside_it_win():
 def test_changes_lists_every_difference_and_knows_which_may_be(folder):
     old = parse(folder)
     new = parse(folder, MINIMAL, "training.max_steps=7", "model.dropout=0.3", "search.beam_size=1")
-    found = {key: (before, after) for key, before, after in config_file.changes(old, new)}
+    found = {key: (before, after) for key, before, after in changes(old, new)}
     assert found == {"training.max_steps": (None, 7), "model.dropout": (0.1, 0.3), "search.beam_size": (5, 1)}
     assert [key for key in found if not may_change(key)] == ["model.dropout"]
 
@@ -199,7 +200,7 @@ def test_sources_mix_with_weights(folder):
     )
     assert "data.train.1.jsonl: file more.jsonl not found" in problems(folder, text)
     (folder / "more.jsonl").write_text("{}\n")
-    assert [source.weight for source in parse(folder, text).data.train_sources] == [2.5, 1.0]
+    assert [source.weight for source in parse(folder, text).data.train] == [2.5, 1.0]
 
 
 def test_numbers_that_are_not_finite_are_refused(folder):
@@ -213,6 +214,17 @@ def test_a_wrong_key_does_not_hide_what_is_wrong_with_its_section(folder):
     assert len(text.splitlines()) == 4
     assert "d_model 250 is not a multiple of num_heads 4" in text
     assert "n_best 9 is more than beam_size 5" in text
+
+
+def test_a_section_with_a_wrong_value_is_not_judged_by_its_default(folder):
+    overrides = ("data.train.source=3", "model.num_heads=x", "model.d_model=250", "search.n_best=9")
+    assert len(problems(folder, MINIMAL, *overrides).splitlines()) == 3
+
+
+def test_one_source_in_a_list_is_that_source(folder):
+    listed = parse(folder, MINIMAL, "data.train=[{source: train.en, target: train.de}]")
+    assert listed == parse(folder)
+    assert changes(listed, parse(folder, MINIMAL, "data.train.weight=2"))[0][0] == "data.train.weight"
 
 
 def test_a_required_key_that_is_wrong_is_told_once(folder):
@@ -256,22 +268,19 @@ def test_a_byte_order_mark_is_no_part_of_a_config(folder):
     ("text", "words"),
     [
         ("data:\n    train: 1\n  valid: 2\n", "line 3 is indented differently from line 2"),
-        ("data:\n  train: 1\n    valid: 2\n", "line 3 is indented more than line 2, which has its value already"),
+        ("data:\n  train: 1\n    valid: 2\n", "line 3 is indented differently from line 2"),
         ("data:\n\ttrain: 1\n", "line 2: a tab; YAML indents with spaces"),
         ("data:\n  train:\n    source:a\n    target: b\n", "line 3: a space after the colon is missing"),
         (
             "data: {train: {source:a, target: b}}\n",
             "data.train.source:a: unknown key; a space after the colon is missing",
         ),
-        (
-            "data: {train: source:a}\n",
-            "data.train: must be a source, such as {tsv: FILE}, or a list, not 'source:a'; a space",
-        ),
         ("seed: 'x\ntask: translation\n", "line 1: a quotation mark is never closed"),
         ("seed: [1, 2\n", "line 1: a comma or the closing ']' is missing"),
         ("seed: *x\n", "line 1: * begins the name of an alias"),
-        ("seed: a: b\n", "line 1: a second colon; put the value in quotes"),
+        ("seed: a: b\n", "line 1: a second colon, text after a complete value"),
         ("seed: @x\n", "line 1: a value cannot begin with '@'; put it in quotes"),
+        ("\r%", "line 2: "),
         ("seed: \x07\n", "line 1: a control character (code 7); remove it"),
         ("data: &a {train: *a}\n", "line 1: a value that contains itself"),
         (
@@ -303,6 +312,7 @@ def test_sections_and_sets_of_which_only_the_name_is_written(folder):
         ("data.test={valid: {tsv: train.en}}", "data.test.valid: a test set cannot be named valid"),
         ("data.test={news/2016: {tsv: train.en}}", "data.test.news/2016: the name of a test set is"),
         ("data.label_names={0: a, 1: a}", "data.label_names: '0' and '1' are both called 'a'; rename one"),
+        ('data.label_names={0: "a\u2028b"}', "data.label_names.0: 'a\\u2028b' holds a control character"),
         ('data.label_names={0: "a\\tb"}', "data.label_names.0: 'a\\tb' holds a control character"),
         ("data.train.source=~nosuch/x", "data.train.source: '~nosuch/x': there is no such user"),
         ("data.cache_dir=~nosuch/x", "data.cache_dir: '~nosuch/x': there is no such user"),

@@ -25,6 +25,7 @@ from seq2seq.inference.loading import load_engine
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.inference.translator import Translator
 from seq2seq.interop import ctranslate2 as interop
+from seq2seq.interop import ctranslate2_export as export
 from seq2seq.lines import read_lines
 from seq2seq.ranges import QUANTIZATIONS
 from seq2seq.runtime import same_threads
@@ -80,7 +81,7 @@ def torch_engine(model):
 
 def converted_engine(model, folder, quantization="float32", threads=1):
     folder.mkdir()
-    interop.write_ctranslate2(folder, model.model, model.description, model.tokenizers, quantization)
+    export.write_ctranslate2(folder, model.model, model.description, model.tokenizers, quantization)
     return CTranslate2Engine(folder, model.tokenizers, model.model.config.max_length, threads=threads)
 
 
@@ -107,7 +108,7 @@ def test_every_architecture_gives_the_same_probabilities(name, tmp_path):
     """Teacher forcing in both; what never comes out is taken out of ours, as it is out of the export."""
     model = make_ours(tmp_path / "ours", **ARCHITECTURES[name])
     (tmp_path / "export").mkdir()
-    interop.write_ctranslate2(tmp_path / "export", model.model, model.description, model.tokenizers, "float32")
+    export.write_ctranslate2(tmp_path / "export", model.model, model.description, model.tokenizers, "float32")
     runner = ctranslate2.Translator(str(tmp_path / "export"), intra_threads=1)
     source, target = model.tokenizers.source, model.tokenizers.target
     rows = list(zip(source.encode_all(SOURCE[:4]), target.encode_all(TARGET[:4]), strict=True))
@@ -117,7 +118,7 @@ def test_every_architecture_gives_the_same_probabilities(name, tmp_path):
         start = torch.tensor([[target.start_id, *target_ids]])
         with torch.no_grad():
             logits = model.model.project(model.model(ids, torch.ones_like(ids, dtype=torch.bool), start))[0]
-        logits[:, [target.start_id, target.pad_id]] = interop.NEVER
+        logits[:, [target.start_id, target.pad_id]] = export.NEVER
         expected = logits.log_softmax(-1).gather(1, torch.tensor([*target_ids, target.eos_id])[:, None])
         assert result.log_probs == pytest.approx(expected[:, 0].tolist(), abs=1e-4)
 
@@ -280,7 +281,7 @@ def test_special_ids_never_come_out_of_a_bare_translate_batch(tmp_path):
     with torch.no_grad():
         model.model.output.bias[model.tokenizers.target.pad_id] = 50.0  # or nothing else would
     (tmp_path / "export").mkdir()
-    interop.write_ctranslate2(tmp_path / "export", model.model, model.description, model.tokenizers, "float32")
+    export.write_ctranslate2(tmp_path / "export", model.model, model.description, model.tokenizers, "float32")
     runner = ctranslate2.Translator(str(tmp_path / "export"), intra_threads=1)
     target = model.tokenizers.target
     done = runner.translate_batch(
@@ -435,9 +436,9 @@ def test_a_cache_that_cannot_be_written_is_a_warning_or_an_error(ours, tmp_path,
 def test_processes_that_start_together_convert_once(tmp_path):
     """Some find the model that was there before, some its successor: each gets what it asked for."""
     code = (
-        "import sys, seq2seq.inference.conversion_cache as cache\n"
-        "real = cache.ctranslate2.write_ctranslate2\n"
-        "cache.ctranslate2.write_ctranslate2 = lambda *a: (print('converted'), real(*a))\n"
+        "import sys, seq2seq.interop.ctranslate2_export as export\n"
+        "real = export.write_ctranslate2\n"
+        "export.write_ctranslate2 = lambda *a: (print('converted'), real(*a))\n"
         "from seq2seq import Translator\n"
         "print(Translator.load(sys.argv[1], threads=1).translate(['a word'])[0].text)"
     )
@@ -545,6 +546,6 @@ def test_every_obstacle_is_named(ours, tmp_path):
             return [("<unk>", "a", "a")[id_] for id_ in ids]
 
     pair = TokenizerPair(Repeating(), ours.tokenizers.target)
-    assert len(interop.ctranslate2_obstacles(pair)) == 2
+    assert len(list(export.obstacles(pair))) == 2
     with pytest.raises(ModelError, match=r"twice.*eos_id"):
-        interop.write_ctranslate2(tmp_path, ours.model, ours.description, pair, "float32")
+        export.write_ctranslate2(tmp_path, ours.model, ours.description, pair, "float32")

@@ -104,7 +104,7 @@ def test_written_settings_of_tokenizers_that_are_not_made_are_said(folder, capfd
 
 
 def test_small_steps_are_in_force_where_nothing_else_is_said(folder):
-    config = config_file.reread(folder / "runs/tune/config.yaml").training
+    config = config_file.load(folder / "runs/tune/config.yaml", check_files=False).training
     assert config.preset == "finetune"
     for key, value in TRAINING_PRESETS["finetune"].items():
         assert getattr(config, key) == value
@@ -308,7 +308,7 @@ def test_texts_with_more_pieces_than_positions_do_not_stop_a_run(folder, tmp_pat
     )  # fmt: skip
     sets = [part for change in changes for part in ("--set", change)]
     assert main(["train", "old.yaml", "--run-dir", str(tmp_path / "run"), *sets]) == 0
-    assert config_file.reread(tmp_path / "run/config.yaml").data.filters.max_length == 11
+    assert config_file.load(tmp_path / "run/config.yaml", check_files=False).data.filters.max_length == 11
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "configs").glob("*.yaml")), ids=lambda path: path.stem)
@@ -318,7 +318,7 @@ def test_a_shipped_config_is_in_order(path, real_data, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs/tatoeba-en-de").mkdir(parents=True)
     config = config_file.load(path)
-    assert all(file.is_file() for source in config.data.train_sources for _, file in source.files())
+    assert all(file.is_file() for source in config.data.train for _, file in source.files())
     if config.training.init_from:
         assert config.training.preset == "finetune"
-        assert len(config.data.test) == len(config.data.train_sources) == 2
+        assert len(config.data.test) == len(config.data.train) == 2

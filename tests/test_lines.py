@@ -86,8 +86,8 @@ def office_document() -> bytes:
     ("content", "what"),
     [
         (office_document(), "an Excel file"), (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1\0\0", "an Excel file"),
-        (b"%PDF-1.7\n%\xe2\xe3", "a PDF"), (b"PAR1\x15\x04", "a Parquet file"), (b"\xfd7zXZ\0\0", "packed with xz"),
-        (b"BZh91AY&SY\x00\x11", "packed with bzip2"), (b"\x28\xb5\x2f\xfd\x04", "packed with zstd"),
+        (b"%PDF-1.7\n%\xe2\xe3", "a PDF"), (b"PAR1\x15\x04", "a Parquet file"), (b"\xfd7zXZ\0\0", "compressed with xz"),
+        (b"BZh91AY&SY\x00\x11", "compressed with bzip2"), (b"\x28\xb5\x2f\xfd\x04", "compressed with zstd"),
     ],
 )  # fmt: skip
 def test_what_is_no_text_is_named(write, content, what):
@@ -112,5 +112,5 @@ def test_damage_inside_a_packed_file_is_one_line(tmp_path):
         packed[place] ^= 0x55
     path = tmp_path / "text.gz"
     path.write_bytes(packed)
-    with pytest.raises(DataError, match=rf"^{path}: damaged after line [\d,]+ \(.*\); fetch or pack the file again$"):
+    with pytest.raises(DataError, match=rf"^{path}: damaged after line [\d,]+ \(.*\); fetch or compress it again$"):
         list(read_lines(path))

@@ -19,7 +19,8 @@ from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.interop.marian import read_marian
 from seq2seq.search.base import Sentence
-from seq2seq.store.model_folder import find_model, load_model
+from seq2seq.store.finding import find_model
+from seq2seq.store.model_folder import load_model
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.training.loss import translation_loss
 from seq2seq.workflows.convert import export_marian, import_marian

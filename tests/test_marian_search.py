@@ -14,7 +14,7 @@ from seq2seq.inference.ctranslate2_engine import CTranslate2Engine
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.scorer import Scorer
 from seq2seq.inference.steps import TransformerSteps
-from seq2seq.interop import ctranslate2 as interop
+from seq2seq.interop.ctranslate2_export import write_ctranslate2
 from seq2seq.interop.marian_settings import DEFAULTS, NEUTRAL, ONLY
 from seq2seq.runtime import start
 from seq2seq.search.base import Sentence
@@ -103,7 +103,7 @@ def test_given_translations_are_scored_without_padding_too(renormalizing):
 
 def test_ctranslate2_leaves_padding_out_as_well(renormalizing, tmp_path):
     _, _, ours = renormalizing
-    interop.write_ctranslate2(tmp_path, ours.model, ours.description, ours.tokenizers, "float32")
+    write_ctranslate2(tmp_path, ours.model, ours.description, ours.tokenizers, "float32")
     engine = CTranslate2Engine(tmp_path, ours.tokenizers, 64)
     config = ours.description.search.model_copy(update={"early_stopping": True})
     sentences = [Sentence(ids) for ids in ours.tokenizers.source.encode_all(SOURCE)]

@@ -21,8 +21,9 @@ from seq2seq.errors import CheckpointError, ModelError
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model.transformer import Transformer
 from seq2seq.store import checkpoint
+from seq2seq.store.finding import find_model
 from seq2seq.store.model_card import DataRecord, ScoreRecord, model_card
-from seq2seq.store.model_folder import find_model, load_model, save_model
+from seq2seq.store.model_folder import load_model, save_model
 from seq2seq.tensors import distinct
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 

@@ -315,8 +315,36 @@ def test_interrupt_is_quiet(model, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_help_needs_no_torch():
-    with run_s2s("translate", "--help") as process:
-        assert b"runs/demo" in process.stdout.read()
-    code = "import sys, seq2seq.cli.translate; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent.parent).returncode == 0
+# What each way of translating may not import: torch takes a second, its compiler another.
+LIGHT = [
+    ((), "torch"),
+    (("--quantization", "int8", "--beam-size", "1"), "torch"),
+    (("--engine", "torch"), "torch._dynamo"),
+]
+
+
+@pytest.mark.parametrize(("options", "heavy"), LIGHT, ids=["float32", "int8", "torch"])
+def test_a_translation_imports_no_more_than_it_needs(model, lines, tmp_path, options, heavy):
+    arguments = ["translate", str(model), "-i", str(lines), "-o", str(tmp_path / "out"), "--device", "cpu", *options]
+    code = f"import sys, seq2seq.cli as cli; sys.exit(cli.main({arguments!r}) or 3 * ({heavy!r} in sys.modules))"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), "OMP_NUM_THREADS": "1"}
+    for expected in ((0, 3), (0,)):  # the first use may have to convert the model
+        assert subprocess.run([sys.executable, "-c", code], env=environment, timeout=60).returncode in expected
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
+def test_loading_a_model_needs_no_compiler(positions, tmp_path):
+    code = (
+        "import sys, torch\n"
+        "from seq2seq.config import ModelConfig\n"
+        "from seq2seq.model.transformer import Transformer\n"
+        "from seq2seq.tensors import misfit\n"
+        f"config = ModelConfig(preset='tiny', positions={positions!r})\n"
+        "print(misfit(lambda: Transformer(config, 40, 30), {}))\n"
+        "sys.exit('torch._dynamo' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=Path(__file__).parent.parent, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "is missing" in done.stdout

@@ -22,6 +22,7 @@ from seq2seq.inference.degeneration import (
     REPAIRED,
     SHORT,
     SPLIT,
+    VERBATIM,
     has_loop,
     remedy,
     summary,
@@ -219,7 +220,64 @@ def test_long_line_comes_back_whole(tokenizers, sentences, space):
     line = space.join(sentences)
     (translation,) = echo(tokenizers).translate([line])
     assert translation.text == line.strip()
-    assert (SPLIT in translation.flags) == (len(tokenizers.source.encode(line.strip())) > 27)
+    is_short = len(tokenizers.source.encode(line.strip())) <= 27
+    assert is_short == (not {SPLIT, VERBATIM}.intersection(translation.flags))
+
+
+URL = "https://example.com/" + "a1-" * 40
+RUNS = ["," * 900, "a" * 3000, "ha" * 400, URL, "é中😀" * 60]
+NO_TEXT = [*RUNS, "3.14 " * 100 + "2", "! ? " * 50 + "!", "漢" * 60]
+
+
+@pytest.mark.parametrize("text", NO_TEXT, ids=range(len(NO_TEXT)))
+def test_what_is_no_text_is_copied_and_never_reaches_the_model(tokenizers, text):
+    engine = EchoEngine()
+    (translation,) = echo(tokenizers, engine).translate([f" {text}  "])
+    assert (translation.text, translation.flags) == (text, (VERBATIM,))
+    assert engine.seen == []
+
+
+@pytest.mark.parametrize("run", RUNS, ids=range(len(RUNS)))
+def test_words_around_a_long_run_are_translated(tokenizers, run):
+    line, engine = f"{TEXTS[0]}  {run} {TEXTS[1]}", EchoEngine()
+    (translation,) = echo(tokenizers, engine).translate([line])
+    assert translation.text == line
+    assert {SPLIT, VERBATIM}.issubset(translation.flags)
+    assert [tokenizers.source.decode(ids) for ids in engine.seen] == TEXTS[:2]
+
+
+@pytest.mark.parametrize("text", ["3.14", "http://a.b/c", " ".join(TEXTS * 3), "日本語。" * 3, "x" * 40])
+def test_text_is_not_copied(tokenizers, text):
+    (translation,) = echo(tokenizers).translate([text])
+    assert translation.text == text
+    assert VERBATIM not in translation.flags
+
+
+def test_scripts_without_spaces_are_text():
+    text = "日本語を勉強しています。" * 10
+    tokenizer = Tokenizer.train([text, "に行く。"], TokenizerConfig(vocab_size=300), seed=1)
+    engine = EchoEngine()
+    (translation,) = echo(TokenizerPair(tokenizer, tokenizer), engine).translate([text])
+    assert translation.text == text
+    assert VERBATIM not in translation.flags
+    assert engine.seen
+
+
+def test_a_prefix_is_kept_where_there_is_no_text(tokenizers):
+    engine = EchoEngine()
+    (translation,) = echo(tokenizers, engine).translate(["." * 200], prefixes=["Ein"])
+    assert VERBATIM not in translation.flags
+    assert engine.seen
+
+
+def test_a_line_most_of_whose_many_parts_are_degenerate_is_searched_once(tokenizers):
+    loop = [hypothesis(tokenizers.target.encode("na na") * 10)]
+    engine = EchoEngine(answer=lambda ids, config: loop)
+    long, short = " ".join(f"{number} {text}" for number, text in enumerate(TEXTS * 8)), "Where is the station?"
+    translations = echo(tokenizers, engine).translate([long, short])
+    assert all(LOOP in one.flags and REPAIRED not in one.flags for one in translations)
+    assert len(engine.configs) == 2
+    assert len(engine.seen) == len(set(engine.seen)) + 1
 
 
 def test_line_of_a_hundred_thousand_characters(tokenizers):

@@ -176,10 +176,9 @@ def test_a_number_of_the_command_line_is_taken_or_refused_in_one_line(path, opti
     context = click.Context(COMMANDS[path], info_name=path[-1])
     parameter = next(each for each in COMMANDS[path].params if option in each.opts)
     for bound in (kind.bounds.least, kind.bounds.most):
-        given = parameter.type.convert(str(bound), parameter, context) if not kind.bounds.without_most else bound
-        assert given == bound
+        assert parameter.type.convert(str(bound), parameter, context) == bound
     beyond = [kind.bounds.least - 1, kind.bounds.most * 2 + 1, "nan", "inf", "-inf", "1e400", "9" * 5000, "abc"]
-    for value in [*beyond, "", "0x10", "\udce9", "x" * 100_000, *(["0.5"] if kind.bounds.whole else [])]:
+    for value in [*beyond, "", "0x10", "\udce9", "x" * 100_000, *(["0.5"] if kind.bounds.is_whole else [])]:
         assert main([*path, f"{option}={value}"]) == 2
         (line,) = capfd.readouterr().err.splitlines()
         assert len(line) < LONGEST_LINE

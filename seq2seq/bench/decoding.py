@@ -14,7 +14,6 @@ from typing import Any
 
 import torch
 
-from seq2seq import config_file
 from seq2seq import runtime as runtimes
 from seq2seq.bench.decoding_peers import PEERS, DecodingSystem, Translated, length_limit, open_decoding_peers
 from seq2seq.bench.measure import (
@@ -34,6 +33,7 @@ from seq2seq.bench.report import Column, Report, machine
 from seq2seq.config import SearchConfig
 from seq2seq.errors import DataError, ModelError, UserError
 from seq2seq.evaluation.text import score_texts
+from seq2seq.files import shipped_folder
 from seq2seq.inference.loading import EngineName, load_engine, override_search
 from seq2seq.inference.translator import Translator
 from seq2seq.lines import read_lines
@@ -269,7 +269,7 @@ def _makers(
 
 def _phrasebook(model: LoadedModel) -> Lines:
     source, target = model.description.source_language or "", model.description.target_language or ""
-    folder = config_file.shipped_folder() / "data" / "phrasebook"
+    folder = shipped_folder() / "data" / "phrasebook"
     files = {language: folder / f"test.{language}" for language in ("en", "de")}
     if source not in files:
         known = f"translates from {source!r}" if source else "does not say what it translates from"

@@ -16,6 +16,7 @@ from seq2seq.bench.training_peers import transformers_package
 from seq2seq.config import SearchConfig
 from seq2seq.errors import UserError
 from seq2seq.interop import ctranslate2
+from seq2seq.interop.ctranslate2_export import write_ctranslate2
 from seq2seq.interop.marian import write_marian
 from seq2seq.runtime import Runtime
 from seq2seq.store.model_folder import LoadedModel
@@ -74,7 +75,7 @@ class BareCTranslate2:
         if quantization not in package.get_supported_compute_types(device.type):
             raise UserError(f"{quantization}: not supported on this {device.type}")
         folder.mkdir()
-        ctranslate2.write_ctranslate2(folder, model.model, model.description, model.tokenizers, quantization)
+        write_ctranslate2(folder, model.model, model.description, model.tokenizers, quantization)
         self._open = partial(
             package.Translator, str(folder), device=device.type, device_index=device.index or 0,
             compute_type=quantization,

@@ -55,7 +55,7 @@ def command(context: click.Context) -> None:
 @click.argument("config", type=FILE, required=False)
 @click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override one key; repeatable.")
 @click.option("--batch-tokens", type=Number(ranges.COUNT), help="Target tokens per batch [default: CONFIG's, or 4096].")
-@click.option("--seconds", type=Number(Range(0.001, 1e6, whole=False)), help="Seconds per round [default: 10].")
+@click.option("--seconds", type=Number(Range(0.001, 1e6)), help="Seconds per round [default: 10].")
 @click.option("--steps", type=Number(ranges.COUNT), help="Updates per round, instead of --seconds.")
 @click.option("--rounds", type=Number(ranges.COUNT), default=5, show_default=True, help="Rounds of each system.")
 @peer_option("transformers", "torch")
@@ -88,10 +88,11 @@ def train(
     if seconds is not None and steps is not None:
         raise click.UsageError("--seconds and --steps exclude each other; give one")
     from seq2seq import config_file
+    from seq2seq.files import shipped_folder
 
     given = {"batch_tokens": batch_tokens, "device": device, "precision": precision, "threads": threads}
     settings = config_file.load(
-        config or config_file.shipped_folder() / "configs" / "demo.yaml",
+        config or shipped_folder() / "configs" / "demo.yaml",
         [
             *(DEFAULTS if config is None else ()),
             *overrides,

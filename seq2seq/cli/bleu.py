@@ -179,7 +179,7 @@ def _score_models(
 ) -> None:
     """Translate each test set, and score with what the first run was validated with, unless options say otherwise."""
     from seq2seq.evaluation.text import compare_systems, score_texts
-    from seq2seq.store.model_folder import find_model
+    from seq2seq.store.finding import find_model
 
     folders = {str(model): find_model(model) for model in models}
     if len({folder.resolve() for folder in folders.values()}) < len(models):
@@ -271,10 +271,10 @@ def _degenerate(name: str | None, translations: Sequence["Translation"]) -> dict
 
 def _run_config(folder: Path) -> "Config | None":
     """The configuration of the run that the model folder belongs to; None for a model folder on its own."""
-    from seq2seq.config_file import reread
+    from seq2seq.config_file import load
 
     path = folder.resolve().parent / "config.yaml"
-    return reread(path) if path.is_file() else None
+    return load(path, check_files=False) if path.is_file() else None
 
 
 def _test_sets(folder: Path, config: "Config | None", names: Sequence[str]) -> list[TestSet]:

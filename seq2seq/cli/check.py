@@ -92,7 +92,7 @@ def _from_config(path: Path, overrides: Sequence[str]) -> "Corpora":
     config = load(path, overrides)
     translates = config.task == "translation"
     return Corpora(
-        train=config.data.train_sources,
+        train=config.data.train,
         held_out={"valid": config.data.valid} | {_test_name(name): test for name, test in config.data.test.items()},
         languages=(config.source_language or "", config.target_language or "") if translates else None,
         filters=config.data.filters,

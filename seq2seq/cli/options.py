@@ -42,7 +42,7 @@ class Number(click.ParamType):
 
     def __init__(self, bounds: Range):
         self.bounds = bounds
-        self.name = "integer" if bounds.whole else "float"
+        self.name = "integer" if bounds.is_whole else "float"
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
         """Called by click with what was typed, or with a default."""
@@ -151,7 +151,7 @@ def is_closed(stream: TextIO | None) -> bool:
 
 def chosen_model(path: Path | None) -> Path:
     """The model folder that MODEL stands for; where it was left out, the choice is said."""
-    from seq2seq.store.model_folder import find_model
+    from seq2seq.store.finding import find_model
 
     folder = find_model(path)
     if path is None:

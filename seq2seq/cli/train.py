@@ -37,8 +37,9 @@ def command(
     where it stopped. Under torchrun it trains on several devices.
     """
     from seq2seq import config_file
+    from seq2seq.files import shipped_folder
 
-    config = config or config_file.shipped_folder() / "configs" / "demo.yaml"
+    config = config or shipped_folder() / "configs" / "demo.yaml"
     settings = config_file.load(config, overrides)
     from seq2seq.tasks import run
     from seq2seq.tasks.run_folder import LATEST, RUNS, RunFolder

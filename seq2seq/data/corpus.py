@@ -135,7 +135,6 @@ def _build(
         cache_dir.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(cache_dir, keep=folder)
         with atomic.locked(_lock(folder)):
-            atomic.restore(folder)
             try:
                 return _read_manifest(folder)  # another process built it
             except DamagedFile as error:

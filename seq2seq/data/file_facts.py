@@ -48,7 +48,7 @@ def file_facts(path: Path, cache: Path | None = None, is_text: bool = True) -> F
         return _read(path, is_text)
     key = os.fsencode(path.resolve()) + b"\0" * (not is_text)
     cached = cache / CACHE_FOLDER / f"{hashlib.sha256(key).hexdigest()[:32]}.json"
-    with atomic.locked_if_possible(cached.with_suffix(".lock")):  # the ranks of a run wait for the first
+    with atomic.locked(cached.with_suffix(".lock")):  # the ranks of a run wait for the first
         with contextlib.suppress(OSError, ValueError, TypeError):  # without a valid entry the file is read again
             facts = FileFacts(**json.loads(cached.read_bytes()))
             if facts.state == _state(path):

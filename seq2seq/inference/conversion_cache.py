@@ -16,7 +16,6 @@ from seq2seq.description import ModelDescription
 from seq2seq.errors import ModelError, RunError
 from seq2seq.interop import ctranslate2
 from seq2seq.lines import shown_name
-from seq2seq.store.model_folder import load_model
 from seq2seq.text.tokenizer import TokenizerPair
 
 SETTINGS = ("config.json", "generation_config.json")
@@ -36,7 +35,7 @@ def converted(folder: Path, quantization: str) -> Iterator[tuple[Path, ModelDesc
     model = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]
     version = f"{model}-{_content(folder)}"
     target = root / f"{version}-{quantization}"
-    with atomic.locked_if_possible(root / f"{model}.lock"):
+    with atomic.locked(root / f"{model}.lock"):
         try:
             description, tokenizers, _ = ctranslate2.read_description(target)
         except ModelError:  # it is not there, or damaged
@@ -53,13 +52,16 @@ def converted(folder: Path, quantization: str) -> Iterator[tuple[Path, ModelDesc
 
 
 def _convert(folder: Path, target: Path, quantization: str) -> None:
+    from seq2seq.interop.ctranslate2_export import write_ctranslate2  # these import torch
+    from seq2seq.store.model_folder import load_model
+
     loaded = load_model(folder)
     if loaded.description.task != "translation":
         raise ModelError(f"{folder}: a {loaded.description.task} model; s2s classify is for those")
     target.parent.mkdir(parents=True, exist_ok=True)
     atomic.remove_leftovers(target.parent)
     with atomic.new_folder(target) as temporary:
-        ctranslate2.write_ctranslate2(temporary, loaded.model, loaded.description, loaded.tokenizers, quantization)
+        write_ctranslate2(temporary, loaded.model, loaded.description, loaded.tokenizers, quantization)
 
 
 def _content(folder: Path) -> str:

@@ -4,29 +4,31 @@
 model folder.
 """
 
-from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
 from seq2seq.config import SearchConfig
 from seq2seq.errors import RunError, UserError
 from seq2seq.inference.batching import token_groups
+from seq2seq.inference.degeneration import has_loop
 from seq2seq.interop import ctranslate2
 from seq2seq.lines import shown_name
-from seq2seq.runtime import same_threads
 from seq2seq.search.base import Hypothesis, Sentence, length_limits, normalized_score, rows_per_sentence
 from seq2seq.text.tokenizer import TokenizerPair
 
 Item = TypeVar("Item")
 
-# With these settings CTranslate2 finds something else than our own search: it draws samples with one generator for all
-# sentences, and it divides the probability of what a rule forbids among the other tokens.
-DIFFERENT = ("sample", "min_length", "no_repeat_ngram")
 # Source tokens of a group on a CPU: of smaller groups the products are slower, and larger ones do not fit its caches.
 # Each worker gets several groups, so that all are busy to the end.
 LARGEST_GROUP, SMALLEST_GROUP, GROUPS_PER_WORKER = 1024, 256, 4
+# Searches end at multiples of this; nearly all translations have at most FIRST_RATIO pieces for each source piece.
+LIMIT_STEP, FIRST_RATIO = 16, 1.25
 # Groups of each worker that wait in CTranslate2's queue, which is finished before the program ends.
 GROUPS_AHEAD = 3
 
@@ -64,67 +66,76 @@ class CTranslate2Engine:
     def translate(self, sentences: Sequence[Sentence], config: SearchConfig) -> list[list[Hypothesis]]:
         """As `Engine.translate`; but random draws depend on the other sentences.
 
-        A group has one length limit, the longest of its sentences. What comes near a sentence's own limit is cut there
-        where rows are independent (greedy search and samples); else the sentence is searched again, beside sentences of
-        the same limit.
+        A group has one length limit, so its sentences are searched to the same one, a multiple of `LIMIT_STEP`. In
+        greedy search and samples, whose rows are independent, a translation is cut at its own limit. A beam search is
+        first a short one; a sentence whose hypotheses did not all end in it is searched again with its own limit,
+        unless it repeats itself by then: that goes on to any limit, and the translation is cut where it was seen.
 
         Raises:
             RunError: there is no memory for a group of sentences.
         """
         limits = length_limits(sentences, config, self.max_length - 1)  # `_scored` needs a position for the end
-        rows_are_independent = config.sample or config.beam_size == 1
-        ruled = any(getattr(config, name) for name in DIFFERENT)
-        results: list[list[Hypothesis]] = [[] for _ in sentences]
-        unscored: list[int] = []
-        late: dict[int, list[int]] = defaultdict(list)
-        for group, answers in self._search(sentences, limits, config):
-            group_limit = max(limits[index] for index in group)
-            for index, answer in zip(group, answers, strict=True):
-                found, limit = self._hypotheses(answer, config), limits[index]
-                is_late = limit < group_limit and any(len(one.ids) + 1 >= limit for one in found)
-                if is_late and not rows_are_independent:
-                    late[limit].append(index)
-                    continue
-                if is_late:
-                    found = [
-                        replace(one, ids=one.ids[:limit], finished=len(one.ids) < limit and one.finished)
-                        for one in found
-                    ]
-                if is_late or ruled or sentences[index].prefix:  # CTranslate2 leaves the prefix out of its score
-                    unscored.append(index)
-                results[index] = found
+        if config.sample or config.beam_size == 1:
+            results = self._search(sentences, range(len(sentences)), [_rounded_up(limit) for limit in limits], config)
+            cut = {index for index, found in results.items() if any(len(one.ids) >= limits[index] for one in found)}
+            results |= {index: [_cut(one, limits[index]) for one in results[index]] for index in cut}
+        else:
+            first = [
+                min(limit, _rounded_up(FIRST_RATIO * len(sentence.source_ids) + config.max_length_offset))
+                for sentence, limit in zip(sentences, limits, strict=True)
+            ]
+            results = self._search(sentences, range(len(sentences)), first, config)
+            late = [
+                index
+                for index, found in results.items()
+                if first[index] < limits[index]
+                and not all(one.finished for one in found)
+                and not has_loop(max(found, key=lambda one: one.score).ids)
+            ]
+            results |= self._search(sentences, late, limits, config)
+            cut = set()
+        ruled = config.sample or config.min_length or config.no_repeat_ngram
+        unscored = [index for index, sentence in enumerate(sentences) if ruled or sentence.prefix or index in cut]
         for index, found in zip(unscored, self._scored(sentences, results, unscored, config), strict=True):
             results[index] = found
-        for indices in late.values():
-            again = self.translate([sentences[index] for index in indices], config)
-            for index, found in zip(indices, again, strict=True):
-                results[index] = found
-        return [sorted(found, key=lambda one: (not one.finished, -one.score))[: config.n_best] for found in results]
+        return [
+            sorted(results[index], key=lambda one: (not one.finished, -one.score))[: config.n_best]
+            for index in range(len(sentences))
+        ]
 
     def _search(
-        self, sentences: Sequence[Sentence], limits: Sequence[int], config: SearchConfig
-    ) -> Iterator[tuple[list[int], list[Any]]]:
-        """Groups of indices, and CTranslate2's answers to their sentences."""
+        self, sentences: Sequence[Sentence], indices: Sequence[int], limits: Sequence[int], config: SearchConfig
+    ) -> dict[int, list[Hypothesis]]:
+        """Search sentences of these indices, with their limits; what was found, by index."""
         options = _options(config)
         submitted = (
-            (group, self._submit([sentences[index] for index in group], max(limits[index] for index in group), options))
-            for group in self._groups(sentences, config)
+            (group, self._submit([sentences[index] for index in group], limits[group[0]], options))
+            for group in self._groups(sentences, indices, limits, config)
         )
+        results = {}
         for group, answers in _delayed(submitted, GROUPS_AHEAD * self._translator.num_translators):
             try:
-                yield group, [answer.result() for answer in answers]
+                found = [self._hypotheses(answer.result(), config) for answer in answers]
             except RuntimeError as error:
                 if "out of memory" in str(error):
                     raise RunError("out of memory; use a smaller batch_tokens or beam_size") from error
                 raise
+            results |= zip(group, found, strict=True)
+        return results
 
-    def _groups(self, sentences: Sequence[Sentence], config: SearchConfig) -> Iterator[list[int]]:
-        lengths = [len(sentence.source_ids) + 1 for sentence in sentences]
+    def _groups(
+        self, sentences: Sequence[Sentence], indices: Sequence[int], limits: Sequence[int], config: SearchConfig
+    ) -> Iterator[list[int]]:
+        """Groups of indices, each of one limit and similar lengths, the longest first."""
         budget = config.batch_tokens // rows_per_sentence(config)
         if self._translator.device == "cpu":
-            share = sum(lengths) // (self._translator.num_translators * GROUPS_PER_WORKER)
+            num_tokens = sum(len(sentences[index].source_ids) + 1 for index in indices)
+            share = num_tokens // (self._translator.num_translators * GROUPS_PER_WORKER)
             budget = min(budget, max(share, SMALLEST_GROUP), LARGEST_GROUP)
-        return token_groups(lengths, budget)
+        for _, same in groupby(sorted(indices, key=lambda index: -limits[index]), key=lambda index: limits[index]):
+            same = list(same)
+            for group in token_groups([len(sentences[index].source_ids) + 1 for index in same], budget):
+                yield [same[number] for number in group]
 
     def _submit(self, sentences: Sequence[Sentence], limit: int, options: dict[str, Any]) -> list[Any]:
         prefixes = [self._to_target(sentence.prefix) or None for sentence in sentences]
@@ -148,7 +159,7 @@ class CTranslate2Engine:
     def _scored(
         self,
         sentences: Sequence[Sentence],
-        results: Sequence[Sequence[Hypothesis]],
+        results: Mapping[int, Sequence[Hypothesis]],
         indices: Sequence[int],
         config: SearchConfig,
     ) -> Iterator[list[Hypothesis]]:
@@ -176,6 +187,14 @@ class CTranslate2Engine:
         return [self._target_pieces[id_] for id_ in ids]
 
 
+def _rounded_up(limit: float) -> int:
+    return LIMIT_STEP * math.ceil(limit / LIMIT_STEP)
+
+
+def _cut(one: Hypothesis, limit: int) -> Hypothesis:
+    return replace(one, ids=one.ids[:limit], finished=len(one.ids) < limit and one.finished)
+
+
 def _delayed(items: Iterable[Item], count: int) -> Iterator[Item]:
     """The items, each when `count` more have been made."""
     waiting: deque[Item] = deque()
@@ -195,14 +214,16 @@ def _open(folder: Path, device: str, threads: int) -> Any:
     if shown_name(str(folder)) != str(folder):
         raise UserError(f"{folder}: CTranslate2 opens no folder whose name is not UTF-8; rename it")
     try:
-        with same_threads():  # it sets OpenMP's for the whole process
-            return ctranslate2.package().Translator(
+        # It sets OpenMP's number of threads for the thread that opens it; that of torch's stays.
+        with ThreadPoolExecutor(1) as other:
+            return other.submit(
+                ctranslate2.package().Translator,
                 str(folder),
                 device=kind,
                 device_index=int(index or 0),
                 inter_threads=threads if kind == "cpu" else 1,
                 intra_threads=1 if kind == "cpu" else 0,
-            )
+            ).result()
     except (ValueError, RuntimeError) as error:
         raise UserError(f"{folder}: ctranslate2 on {device}: {' '.join(str(error).split())}") from error
 

@@ -12,8 +12,8 @@ from seq2seq.search.base import Hypothesis
 
 LOOP, LONG, EMPTY, SHORT, COPY = "loop", "long", "empty", "short", "copy"
 SYMPTOMS = {LOOP, LONG, EMPTY, SHORT, COPY}
-# Flags beside the symptoms: a second search cured them; the line was translated in parts.
-REPAIRED, SPLIT = "repaired", "split"
+# Flags beside the symptoms: a second search cured them; the line was translated in parts; a part was copied.
+REPAIRED, SPLIT, VERBATIM = "repaired", "split", "verbatim"
 
 LONGEST_PERIOD = 8
 MIN_REPETITIONS = 4
@@ -22,6 +22,7 @@ MIN_JUDGED_PIECES = 12
 SHORT_SHARE = 0.2
 MIN_COPIED_WORDS = 4
 REMEDY_NGRAM = 4
+LONG_SOURCE, REMEDY_RATIO = 50, 1.25  # pieces; target pieces for each
 
 
 def symptoms(source: str, source_ids: Sequence[int], target: str, hypothesis: Hypothesis) -> tuple[str, ...]:
@@ -48,14 +49,17 @@ def symptoms(source: str, source_ids: Sequence[int], target: str, hypothesis: Hy
 def remedy(found: Sequence[str], source_length: int, config: SearchConfig) -> SearchConfig | None:
     """How to search once more against these symptoms, or None where searching again does not help.
 
-    Loops and translations without an end: no 4 pieces twice. Empty and short ones: at least a third as many pieces as
-    the source. A copy may be right (names, numbers, code), and a sample is what was asked for: they stay.
+    Loops and translations without an end: no 4 pieces twice, and of a long source a translation that is not far longer.
+    Empty and short ones: at least a third as many pieces as the source. A copy may be right (names, numbers, code), and
+    a sample is what was asked for: they stay.
     """
     if config.sample:
         return None
-    changes: dict[str, int] = {}
+    changes: dict[str, float] = {}
     if (LOOP in found or LONG in found) and not 1 <= config.no_repeat_ngram <= REMEDY_NGRAM:
         changes["no_repeat_ngram"] = REMEDY_NGRAM
+        if source_length >= LONG_SOURCE:  # such searches are slow, and seldom of use
+            changes["max_length_ratio"] = min(config.max_length_ratio, REMEDY_RATIO)
     if EMPTY in found or SHORT in found:
         changes["min_length"] = max(config.min_length, source_length // 3, 1)
     return config.model_copy(update=changes) if changes else None
@@ -64,7 +68,7 @@ def remedy(found: Sequence[str], source_length: int, config: SearchConfig) -> Se
 def line_flags(parts: Sequence[Sequence[str]]) -> tuple[str, ...]:
     """The flags of a line from those of its parts: it is `repaired` where each part that had a symptom is."""
     flags = dict.fromkeys(flag for part in parts for flag in part)
-    if any(part and REPAIRED not in part for part in parts):
+    if any(SYMPTOMS.intersection(part) and REPAIRED not in part for part in parts):
         flags.pop(REPAIRED, None)
     return (*flags, *[SPLIT] * (len(parts) > 1))
 

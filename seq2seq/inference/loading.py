@@ -6,6 +6,8 @@ the Hugging Face hub; several are an ensemble.
 
 import contextlib
 import logging
+import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,23 +15,23 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from seq2seq import runtime as runtimes
 from seq2seq.config import SearchConfig
-from seq2seq.config_problems import describe
 from seq2seq.errors import ModelError, RunError, UserError, did_you_mean
 from seq2seq.inference.batching import Engine
-from seq2seq.inference.conversion_cache import converted
-from seq2seq.inference.ctranslate2_engine import DIFFERENT, CTranslate2Engine
-from seq2seq.inference.engines import TorchEngine
-from seq2seq.inference.steps import EnsembleSteps, TransformerSteps
-from seq2seq.interop import ctranslate2
-from seq2seq.processes import usable_processors
-from seq2seq.store.model_folder import find_model, load_model
+from seq2seq.interop.ctranslate2 import Obstacles, is_ctranslate2
+from seq2seq.processes import usable_cpus
+from seq2seq.store.finding import find_model
 from seq2seq.text.tokenizer import TokenizerPair
 
 logger = logging.getLogger(__name__)
 
 EngineName = Literal["auto", "torch", "ctranslate2"]
+
+# With these settings CTranslate2 finds something else than our own search: it draws samples with one generator for all
+# sentences, and it divides the probability of what a rule forbids among the other tokens.
+DIFFERENT = ("sample", "min_length", "no_repeat_ngram")
+# Without one of these, Linux has no GPU that torch could use: NVIDIA's (also on Jetson and in WSL), AMD's.
+GPU_DEVICES = ("/dev/nvidiactl", "/dev/nvhost-gpu", "/dev/dxg", "/dev/kfd")
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,39 @@ def load_engine(
         RunError: `engine` is ctranslate2, and the cache of converted models cannot be written.
     """
     folders, search = [find_model(path) for path in paths], search or {}
-    exports = [folder for folder in folders if ctranslate2.is_ctranslate2(folder)]
+    is_exported = _check_options(folders, engine, quantization, precision)
+    has_choice = engine != "ctranslate2" and not is_exported
+    device, number_format = _resolved(device, precision, threads)
+    reason = ""
+    if has_choice:
+        reasons = {
+            "--engine torch": engine == "torch",
+            "an ensemble": len(folders) > 1,
+            f"{device} is not a CPU": device != "cpu",
+            f"--precision {number_format}": number_format != "float32",
+        }
+        reason = next((reason for reason, applies in reasons.items() if applies), "") or _difference(search)
+    if not reason:
+        try:
+            opened = _open_ctranslate2(folders[0], has_choice, quantization or number_format, device, threads, search)
+        except (RunError, Obstacles) as error:
+            if not has_choice:
+                raise
+            logger.warning("%s", error)
+            opened = "no converted model"
+        if isinstance(opened, Loaded):
+            return opened
+        reason = opened
+    if quantization:
+        raise UserError(f"--quantization {quantization}: CTranslate2 alone has it, and here PyTorch is used ({reason})")
+    return _open_torch(folders, device, precision, threads, search, reason)
+
+
+def _check_options(
+    folders: Sequence[Path], engine: EngineName, quantization: str | None, precision: str | None
+) -> bool:
+    """Refuse options that exclude each other; returns whether a folder is one of CTranslate2."""
+    exports = [folder for folder in folders if is_ctranslate2(folder)]
     if exports and (quantization or precision):
         raise UserError(
             f"--{'quantization' if quantization else 'precision'}: a CTranslate2 folder has the number format that it "
@@ -82,42 +116,61 @@ def load_engine(
         raise UserError("an ensemble runs in torch alone; leave out --engine ctranslate2, or name one model")
     if engine != "torch" and quantization and precision:
         raise UserError("--quantization and --precision both name a number format; leave one out")
-    runtime = runtimes.start(device, precision, threads)
-    number_format = str(runtime.precision).removeprefix("torch.")
-    has_choice = not exports and engine != "ctranslate2"
+    return bool(exports)
 
-    def reason_for_torch(settings: Mapping[str, Any]) -> str:
-        reasons = {
-            "--engine torch": engine == "torch",
-            "an ensemble": len(folders) > 1,
-            f"{runtime.device} is not a CPU": runtime.device.type != "cpu",
-            f"--precision {number_format}": number_format != "float32",
-            **{f"search.{name}": settings.get(name) for name in DIFFERENT},
-        }
-        return next((reason for reason, applies in reasons.items() if has_choice and applies), "")
 
-    reason = reason_for_torch(search)  # as far as it is known before a model is read
-    if not reason:
-        if exports:
-            source = contextlib.nullcontext((folders[0], *ctranslate2.read_description(folders[0])[:2]))
-        else:
-            source = converted(folders[0], quantization or number_format)
-        try:
-            with source as (folder, description, tokenizers):
-                config = override_search(description.search, search)
-                reason = reason_for_torch(vars(config))
-                if not reason:
-                    _check_draws(folders[0], config, search)
-                    length, workers = description.model.max_length, threads or usable_processors()
-                    opened = CTranslate2Engine(folder, tokenizers, length, str(runtime.device), workers)
-                    return Loaded(opened, tokenizers, config, f"CTranslate2, {opened.compute_type}")
-        except (RunError, ctranslate2.Obstacles) as error:
-            if not has_choice:
-                raise
-            logger.warning("%s", error)
-            reason = "no converted model"
-    if quantization:
-        raise UserError(f"--quantization {quantization}: CTranslate2 alone has it, and here PyTorch is used ({reason})")
+def _resolved(device: str, precision: str | None, threads: int | None) -> tuple[str, str]:
+    """The device and the number format; torch, which takes a second to import, is asked where the answer needs it."""
+    has_no_gpu = sys.platform == "linux" and not any(map(os.path.exists, GPU_DEVICES))
+    if precision in (None, "float32") and (device == "cpu" or (device == "auto" and has_no_gpu)):
+        return "cpu", "float32"
+    from seq2seq.runtime import start
+
+    runtime = start(device, precision, threads)
+    return str(runtime.device), str(runtime.precision).removeprefix("torch.")
+
+
+def _difference(settings: Mapping[str, Any]) -> str:
+    """The first setting with which CTranslate2 finds something else, or nothing."""
+    return next((f"search.{name}" for name in DIFFERENT if settings.get(name)), "")
+
+
+def _open_ctranslate2(
+    folder: Path, has_choice: bool, quantization: str, device: str, threads: int | None, search: Mapping[str, Any]
+) -> Loaded | str:
+    """The engine, or where there `has_choice` why PyTorch has to be it."""
+    from seq2seq.inference.conversion_cache import converted
+    from seq2seq.inference.ctranslate2_engine import CTranslate2Engine
+    from seq2seq.interop.ctranslate2 import read_description
+
+    source = contextlib.nullcontext((folder, *read_description(folder)[:2])) if is_ctranslate2(folder) else None
+    with source or converted(folder, quantization) as (opened, description, tokenizers):
+        config = override_search(description.search, search)
+        if has_choice and (reason := _difference(vars(config))):
+            return reason
+        if config.sample and "seed" in search:
+            raise UserError(f"{folder}: CTranslate2 cannot repeat draws by a seed; leave out --seed, or use torch")
+        if config.sample:
+            logger.warning("%s: CTranslate2's draws differ from run to run", folder)
+        length, workers = description.model.max_length, threads or usable_cpus()
+        runner = CTranslate2Engine(opened, tokenizers, length, device, workers)
+        return Loaded(runner, tokenizers, config, f"CTranslate2, {runner.compute_type}")
+
+
+def _open_torch(
+    folders: Sequence[Path],
+    device: str,
+    precision: str | None,
+    threads: int | None,
+    search: Mapping[str, Any],
+    reason: str,
+) -> Loaded:
+    from seq2seq.inference.engines import TorchEngine
+    from seq2seq.inference.steps import EnsembleSteps, TransformerSteps
+    from seq2seq.runtime import start
+    from seq2seq.store.model_folder import load_model
+
+    runtime = start(device, precision, threads)
     models = [load_model(folder) for folder in folders]
     for model in models:
         if model.description.task != "translation":
@@ -130,8 +183,8 @@ def load_engine(
         TransformerSteps(model.model.to(runtime.device, runtime.precision), model.tokenizers, runtime.device)
         for model in models
     ]
-    opened = TorchEngine(steps[0] if len(steps) == 1 else EnsembleSteps(steps))
-    return Loaded(opened, models[0].tokenizers, config, f"PyTorch on {runtime.device} ({reason})")
+    engine = TorchEngine(steps[0] if len(steps) == 1 else EnsembleSteps(steps))
+    return Loaded(engine, models[0].tokenizers, config, f"PyTorch on {runtime.device} ({reason})")
 
 
 def override_search(config: SearchConfig, changes: Mapping[str, Any]) -> SearchConfig:
@@ -146,12 +199,7 @@ def override_search(config: SearchConfig, changes: Mapping[str, Any]) -> SearchC
     try:
         return SearchConfig.model_validate({**config.model_dump(), **changes})
     except ValidationError as error:
+        from seq2seq.config_problems import describe
+
         problem = describe({**error.errors()[0], "loc": ("search", *error.errors()[0]["loc"])})
         raise UserError(problem) from error
-
-
-def _check_draws(folder: Path, config: SearchConfig, search: Mapping[str, Any]) -> None:
-    if config.sample and "seed" in search:
-        raise UserError(f"{folder}: CTranslate2 cannot repeat draws by a seed; leave out --seed, or use --engine torch")
-    if config.sample:
-        logger.warning("%s: CTranslate2's draws differ from run to run", folder)

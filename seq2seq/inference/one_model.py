@@ -5,7 +5,8 @@ from typing import ClassVar, Self
 
 from seq2seq.errors import ModelError
 from seq2seq.runtime import Runtime, start
-from seq2seq.store.model_folder import LoadedModel, find_model, load_model
+from seq2seq.store.finding import find_model
+from seq2seq.store.model_folder import LoadedModel, load_model
 
 BATCH_TOKENS = 4096
 

@@ -3,7 +3,7 @@
 Commands, library users and validation in training share `Translator`, so all see the same translations.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -13,14 +13,15 @@ from typing import Any, NamedTuple
 from seq2seq.config import SearchConfig
 from seq2seq.errors import DataError
 from seq2seq.inference.batching import Engine
-from seq2seq.inference.degeneration import EMPTY, REPAIRED, line_flags, remedy, symptoms
+from seq2seq.inference.degeneration import EMPTY, REPAIRED, VERBATIM, line_flags, remedy, symptoms
 from seq2seq.inference.loading import EngineName, load_engine
 from seq2seq.lines import as_one_line
 from seq2seq.search.base import Hypothesis, Sentence, normalized_score
 from seq2seq.text.splitting import language_tag, split_text
 from seq2seq.text.tokenizer import TokenizerPair, encodable
+from seq2seq.text.verbatim import FEWEST_PIECES, is_verbatim, stretches
 
-MOST_PARTS = 2**20
+MOST_PARTS, MANY_PARTS = 2**20, 8
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Translation(Alternative):
 
     flags: tuple[str, ...]
     """`degeneration.symptoms` of the first search; `repaired` if a second search cured them; `split` for a line
-    translated in parts."""
+    translated in parts; `verbatim` where a part was copied, because it is no text (`text.verbatim`)."""
     alternatives: tuple[Alternative, ...]
     """The next best, with `n_best` above 1; for a line in parts, each joins the parts' hypotheses of one rank."""
     source: str
@@ -56,6 +57,8 @@ class _Part(NamedTuple):
     """White space between this part and the one before."""
     text: str
     sentence: Sentence
+    is_verbatim: bool
+    """It is copied, and never reaches the model."""
 
 
 class _Answer(NamedTuple):
@@ -114,7 +117,8 @@ class Translator:
         """Translate each line, whatever the others are.
 
         A blank line gives an empty translation and never reaches the model. A line over the length limit is translated
-        in parts, cut at sentence ends where possible, and joined with the white space that was between them.
+        in parts, cut at sentence ends where possible, and joined with the white space that was between them. What is
+        no text to a model (`text.verbatim`) is copied, unless there is a prefix.
 
         Args:
             lines: texts; a line feed within one becomes a space.
@@ -159,7 +163,8 @@ class Translator:
             if not text:
                 continue
             prefix = self._prefix(prefixes[number], first_line + number) if prefixes is not None else ()
-            tag, texts = ("", [text]) if len(ids) <= self._part_length else self._cut(text)
+            may_copy = len(ids) >= FEWEST_PIECES and not prefix
+            tag, texts = self._cut(text, may_copy) if may_copy or len(ids) > self._part_length else ("", [text])
             before = ""
             for index, part in enumerate(texts):
                 core = part.strip()
@@ -167,15 +172,25 @@ class Translator:
                 if ids if len(texts) == 1 else encode(core):
                     part_ids = ids if len(texts) == 1 else encode(tag + core)
                     key = (first_line + number) * MOST_PARTS + index
-                    yield _Part(number, before, core, Sentence(tuple(part_ids), prefix, key))
+                    copied = may_copy and self._is_verbatim(core, part_ids)
+                    yield _Part(number, before, core, Sentence(tuple(part_ids), prefix, key), copied)
                     prefix, before = (), ""
                 before += part[len(part.rstrip()) :] if core else ""
 
-    def _cut(self, text: str) -> tuple[str, list[str]]:
-        """The language tag that each part of a text that is too long begins with, and the parts."""
+    def _cut(self, text: str, may_copy: bool) -> tuple[str, list[str]]:
+        """The language tag that each part of a long text begins with, and the parts; what may be copied is one part."""
         encode = self._tokenizers.source.encode
         tag, rest = language_tag(text, lambda tag: len(encode(tag)) <= self._part_length // 2)
-        return tag, split_text(rest, lambda part: len(encode(tag + part.strip())) <= self._part_length)
+
+        def fits(part: str) -> bool:
+            ids = encode(tag + part.strip())
+            return len(ids) <= self._part_length or (may_copy and self._is_verbatim(part.strip(), ids))
+
+        return tag, [part for one in (stretches(rest) if may_copy else [rest]) for part in split_text(one, fits)]
+
+    def _is_verbatim(self, text: str, ids: Sequence[int]) -> bool:
+        source = self._tokenizers.source
+        return is_verbatim(text, source.pieces(ids), *source.pieces([source.unk_id]))
 
     def _prefix(self, text: str, number: int) -> tuple[int, ...]:
         ids = tuple(self._tokenizers.target.encode(as_one_line(text).rstrip()))
@@ -193,16 +208,27 @@ class Translator:
             part.sentence.key if self.config.sample else (part.text, part.sentence.source_ids, part.sentence.prefix)
             for part in parts
         ]
-        distinct = dict(zip(keys, parts, strict=True))
+        distinct = {key: part for key, part in zip(keys, parts, strict=True) if not part.is_verbatim}
         answers = dict(zip(distinct, self._search(list(distinct.values())), strict=True))
-        return [answers[key] for key in keys]
+        return [
+            _Answer([Hypothesis((), 0.0, 0.0, False)], [part.text], (VERBATIM,)) if part.is_verbatim else answers[key]
+            for key, part in zip(keys, parts, strict=True)
+        ]
 
     def _search(self, parts: Sequence[_Part]) -> list[_Answer]:
-        """Search, and search again where a translation is degenerate and there is a remedy."""
+        """Search, and search again where a translation is degenerate and there is a remedy.
+
+        A line in many parts most of which are degenerate is no text that a second search could mend.
+        """
         answers = self._search_once(parts, self.config)
+        flagged = Counter(part.line for part, answer in zip(parts, answers, strict=True) if answer.flags)
+        num_parts = Counter(part.line for part in parts)
+        hopeless = {line for line, count in flagged.items() if 2 * count > num_parts[line] >= MANY_PARTS}
         again: dict[SearchConfig, list[int]] = defaultdict(list)
         for index, (part, answer) in enumerate(zip(parts, answers, strict=True)):
-            if self._repair and (other := remedy(answer.flags, len(part.sentence.source_ids), self.config)):
+            if part.line in hopeless or not self._repair:
+                continue
+            if other := remedy(answer.flags, len(part.sentence.source_ids), self.config):
                 again[other].append(index)
         for other, indices in again.items():
             second = self._search_once([parts[index] for index in indices], other)

@@ -11,24 +11,13 @@ from typing import BinaryIO
 
 from seq2seq.errors import ModelError
 from seq2seq.interop.ctranslate2 import DESCRIPTION
+from seq2seq.languages import ENGLISH_NAMES
 from seq2seq.text.marian_tokenizer import MarianTokenizer
 from seq2seq.text.tokenizer import SOURCE_FILE, TARGET_FILE, TARGET_VOCABULARY_FILE, VOCABULARY_FILE, TokenizerPair
 
 SUFFIX = ".argosmodel"
 # From this version on, Argos Translate splits sentences without a packed model.
 ARGOS_VERSION = "1.10"
-# What users choose packages by.
-LANGUAGE_NAMES = {
-    "ar": "Arabic", "bg": "Bulgarian", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek",
-    "en": "English", "eo": "Esperanto", "es": "Spanish", "et": "Estonian", "fa": "Persian", "fi": "Finnish",
-    "fr": "French", "ga": "Irish", "he": "Hebrew", "hi": "Hindi", "hu": "Hungarian", "id": "Indonesian",
-    "it": "Italian", "ja": "Japanese", "ko": "Korean", "lt": "Lithuanian", "lv": "Latvian", "nb": "Norwegian",
-    "nl": "Dutch", "pl": "Polish", "pt": "Portuguese", "ro": "Romanian", "ru": "Russian", "sk": "Slovak",
-    "sl": "Slovenian", "sq": "Albanian", "sv": "Swedish", "th": "Thai", "tr": "Turkish", "uk": "Ukrainian",
-    "ur": "Urdu", "vi": "Vietnamese", "zh": "Chinese",
-}  # fmt: skip
-
-
 # What `write_ctranslate2` adds to the files that CTranslate2 itself reads.
 OURS = {DESCRIPTION, SOURCE_FILE, TARGET_FILE, VOCABULARY_FILE, TARGET_VOCABULARY_FILE}
 
@@ -66,9 +55,9 @@ def write_argos(file: BinaryIO, converted: Path, tokenizers: TokenizerPair, lang
         "package_version": "1.0",
         "argos_version": ARGOS_VERSION,
         "from_code": source,
-        "from_name": LANGUAGE_NAMES.get(source, source),
+        "from_name": ENGLISH_NAMES.get(source, source),
         "to_code": target,
-        "to_name": LANGUAGE_NAMES.get(target, target),
+        "to_name": ENGLISH_NAMES.get(target, target),
         "type": "translate",
     }
     readme = f"# {metadata['from_name']} to {metadata['to_name']}\n\nA translation package for Argos Translate.\n"

@@ -83,10 +83,9 @@ def read_marian(folder: Path, torch_file: bool = False) -> tuple[ModelDescriptio
             problems.append(f"and {len(of_tensors) - MOST_TENSORS_NAMED} more tensors")
     if config and tokenizers and not problems:
         sizes = tokenizers.source.vocab_size, tokenizers.target.vocab_size
-        shapes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
         if config.tied_embeddings == "all" and sizes[0] != sizes[1]:
             problems.append("share_encoder_decoder_embeddings with two vocabularies of different size")
-        elif problem := misfit(lambda: Transformer(config, *sizes), shapes):
+        elif problem := misfit(lambda: Transformer(config, *sizes), weights):
             problems.append(problem)
     if problems or config is None or search is None or tokenizers is None:
         raise ModelError(f"{folder}: not a Marian model that can be read: {'; '.join(problems)}")

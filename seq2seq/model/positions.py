@@ -31,7 +31,8 @@ class PositionalEmbedding(nn.Module):
     def __init__(self, config: ModelConfig):
         super().__init__()
         if config.positions == "learned":
-            self.weight = nn.Parameter(torch.randn(config.max_length, config.d_model) * config.d_model**-0.5)
+            self.weight = nn.Parameter(torch.empty(config.max_length, config.d_model))
+            nn.init.normal_(self.weight, std=config.d_model**-0.5)
         else:
             table = sinusoids(config.max_length, config.d_model, config.position_layout)
             self.register_buffer("weight", table, persistent=False)  # computed, so not part of a model's file

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from seq2seq.config import FREE_MODEL_KEYS
-from seq2seq.description import ModelDescription
+from seq2seq.description import FREE_MODEL_KEYS, ModelDescription
 from seq2seq.errors import ModelError, UserError
 from seq2seq.store.checkpoint import MANIFEST, load_checkpoint
 from seq2seq.store.model_card import short_card
@@ -90,8 +89,7 @@ def _difference(first: _Member, other: _Member) -> str | None:
         return f"another vocabulary than {first.path}; average models that share one"
     if found.labels != expected.labels:
         return f"other labels than {first.path}; average models that share them"
-    shapes = {name: tuple(tensor.shape) for name, tensor in other.state.items()}
-    if problem := mismatch(first.state, shapes):
+    if problem := mismatch(first.state, other.state):
         return f"another shape than {first.path}: {problem}"
     values = dict(found.model)
     for key, value in expected.model:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq.config import Config, Section
-from seq2seq.config_file import dump
 from seq2seq.description import ModelDescription
 from seq2seq.lines import shown_name
 
@@ -48,6 +47,8 @@ def model_card(
     notes: Sequence[str] = (),
 ) -> str:
     """Markdown with front matter: languages, data, scores with signatures, and the command that made the model."""
+    from seq2seq.config_file import dump
+
     description = ModelDescription.of(config)
     kind = "text classification"
     if config.task == "translation":

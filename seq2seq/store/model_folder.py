@@ -4,24 +4,23 @@ Training writes `best/` through `save_model`; translation, classification and in
 `load_model`. Only the named files are read, none of them can hold code, and each is checked before it is believed.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from seq2seq import atomic, config_file, hub
+from seq2seq import atomic
 from seq2seq.config import Config
-from seq2seq.config_problems import describe, unwritable
+from seq2seq.config_values import unwritable
 from seq2seq.description import ModelDescription
-from seq2seq.errors import CheckpointError, ModelError, UserError, did_you_mean, shown
+from seq2seq.errors import CheckpointError, ModelError, UserError, shown
 from seq2seq.files import DamagedFile, json_text, read_object, record, verify, write_object
 from seq2seq.model.transformer import Transformer
-from seq2seq.tensors import as_weights, distinct, load_tied, misfit, read_shapes, read_tensors, write_tensors
+from seq2seq.store.finding import CONFIG, find_model
+from seq2seq.tensors import Uninitialized, as_weights, distinct, load_tied, misfit, read_tensors, write_tensors
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tokenizer import (
     SOURCE_FILE,
@@ -32,8 +31,7 @@ from seq2seq.text.tokenizer import (
 )
 
 FORMAT, FORMAT_VERSION = "seq2seq model", 1
-CONFIG, WEIGHTS, GENERATION, CARD = "config.json", "model.safetensors", "generation_config.json", "README.md"
-RUNS, LATEST, BEST, RUN_CONFIG, RUN_METRICS = Path("runs"), "latest", "best", "config.yaml", "metrics.jsonl"
+WEIGHTS, GENERATION, CARD = "model.safetensors", "generation_config.json", "README.md"
 # What config.json leaves out; the search settings stand in generation_config.json.
 NOT_IN_CONFIG = {
     "translation": {"search", "classifier", "labels", "label_names"},
@@ -144,55 +142,11 @@ def load_marian(folder: Path, torch_file: bool = False) -> LoadedModel:
     from seq2seq.interop.marian import read_marian
 
     description, tokenizers, weights = read_marian(folder, torch_file)
-    model = _new_module(description, tokenizers)
+    with Uninitialized():
+        model = _new_module(description, tokenizers)
     load_tied(model, weights)
     files = {path.name: record(path) for path in sorted(folder.iterdir()) if path.suffix in (".safetensors", ".bin")}
     return LoadedModel(description, model.eval(), tokenizers, folder, files)
-
-
-def find_model(path: str | Path | None) -> Path:
-    """The model folder that MODEL stands for.
-
-    It is the folder itself, a run folder's `best`, the newest run's where `path` is None, or what the Hugging Face hub
-    has under that name where there is no such folder.
-
-    Raises:
-        ModelError: there is none.
-    """
-    if path is None:
-        if not (RUNS / LATEST).exists():
-            raise ModelError(
-                "no model was named and there is no run under runs/; train one (s2s train) or name a MODEL"
-            )
-        return find_model((RUNS / LATEST).resolve())
-    folder = atomic.standing(Path(path))
-    if folder.is_file():
-        raise ModelError(f"{path}: a file; name the model folder that it belongs to")
-    if not folder.is_dir():
-        if hub.is_hub_name(path):
-            return hub.fetch_model(path)
-        siblings = [entry.name for entry in folder.parent.iterdir()] if folder.parent.is_dir() else []
-        raise ModelError(
-            f"{path}: no such folder{did_you_mean(folder.name, siblings) or '; name a model or run folder'}"
-        )
-    if (folder / CONFIG).is_file():
-        return folder
-    best = atomic.standing(folder / BEST)
-    if best.is_dir():
-        return best
-    if (folder / RUN_CONFIG).is_file() or (folder / "checkpoints").is_dir():
-        raise ModelError(f"{path}: this run has no best model yet; it comes with {_first_validation(folder)}")
-    raise ModelError(f"{path}: not a model folder ({CONFIG} is missing) nor a run folder (best/ is missing)")
-
-
-def _first_validation(run: Path) -> str:
-    try:
-        training = config_file.reread(run / RUN_CONFIG).training
-    except UserError:
-        return "the first validation"
-    if training.init_from:
-        return "the first validation, at the start of training"
-    return f"the first validation, at step {min(training.validate_every, training.max_steps or math.inf):,}"
 
 
 def _check_format(folder: Path, info: Mapping[str, Any]) -> None:
@@ -215,6 +169,8 @@ def _read_description(info: Mapping[str, Any], generation: Mapping[str, Any]) ->
     try:
         return ModelDescription.model_validate({**info, "search": generation.get("search")})
     except ValidationError as error:
+        from seq2seq.config_problems import describe
+
         problem = error.errors()[0]
         raise DamagedFile(f"{GENERATION if 'search' in problem['loc'] else CONFIG}: {describe(problem)}") from error
 
@@ -247,23 +203,22 @@ def _load_tokenizers(folder: Path, info: Mapping[str, Any], generation: Mapping[
 
 
 def _build(folder: Path, description: ModelDescription, tokenizers: TokenizerPair) -> nn.Module:
-    """The module with its weights; shapes are compared with the file before memory is allocated."""
-    config, shapes = description.model, read_shapes(folder / WEIGHTS)
-    if config.num_encoder_layers + config.num_decoder_layers > len(shapes):
+    """The module with its weights; shapes are compared before its memory is allocated."""
+    config, weights = description.model, as_weights(read_tensors(folder / WEIGHTS))
+    if config.num_encoder_layers + config.num_decoder_layers > len(weights):
         raise DamagedFile(f"{CONFIG} describes a model far larger than {WEIGHTS}")
-    if problem := misfit(lambda: _new_module(description, tokenizers), shapes):
+    if problem := misfit(lambda: _new_module(description, tokenizers), weights):
         raise DamagedFile(f"{WEIGHTS} is not of the model that {CONFIG} describes: {problem}")
-    model = _new_module(description, tokenizers)
-    load_tied(model, as_weights(read_tensors(folder / WEIGHTS)))
+    with Uninitialized():
+        model = _new_module(description, tokenizers)
+    load_tied(model, weights)
     return model
 
 
 def _new_module(description: ModelDescription, tokenizers: TokenizerPair) -> nn.Module:
-    """Its initial values are overwritten; drawing them leaves the random state of the process as it was."""
     config, sizes = description.model, (tokenizers.source.vocab_size, tokenizers.target.vocab_size)
-    with torch.random.fork_rng(devices=[]):
-        if description.task == "translation":
-            return Transformer(config, *sizes)
-        from seq2seq.model.classifier import EncoderClassifier
+    if description.task == "translation":
+        return Transformer(config, *sizes)
+    from seq2seq.model.classifier import EncoderClassifier
 
-        return EncoderClassifier(config, description.classifier, sizes[0], len(description.labels))
+    return EncoderClassifier(config, description.classifier, sizes[0], len(description.labels))

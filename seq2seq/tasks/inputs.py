@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from seq2seq.config import FREE_MODEL_KEYS, Config, ModelConfig, SearchConfig, SourceConfig
+from seq2seq.config import Config, ModelConfig, SearchConfig, SourceConfig
 from seq2seq.data.examples import Source
 from seq2seq.data.sources import open_labelled, open_pairs
+from seq2seq.description import FREE_MODEL_KEYS
 from seq2seq.errors import ConfigError
 from seq2seq.presets import PRESETS
 from seq2seq.store.model_folder import LoadedModel, load_model
@@ -57,14 +58,12 @@ class Inputs:
         initial = load_model(config.training.init_from) if config.training.init_from else None
         config = complete(config, initial)
         tests = {name: opened(source) for name, source in config.data.test.items()}
-        return cls(
-            config, initial, cache, tuple(map(opened, config.data.train_sources)), opened(config.data.valid), tests
-        )
+        return cls(config, initial, cache, tuple(map(opened, config.data.train)), opened(config.data.valid), tests)
 
     def identity(self) -> dict[str, str]:
         """By key of the configuration, the fingerprint of what a run learns from."""
         train = self.config.data.train
-        keys = ["data.train"] if isinstance(train, SourceConfig) else [f"data.train.{i}" for i in range(len(train))]
+        keys = ["data.train"] if len(train) == 1 else [f"data.train.{index}" for index in range(len(train))]
         found = {key: source.fingerprint for key, source in zip(keys, self.train, strict=True)}
         found["data.valid"] = self.valid.fingerprint
         if self.initial is not None:

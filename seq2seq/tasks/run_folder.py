@@ -16,7 +16,7 @@ from seq2seq import atomic, config_file
 from seq2seq.config import Config, SourceConfig
 from seq2seq.errors import ConfigError, UserError
 from seq2seq.files import DamagedFile, json_text, read_object
-from seq2seq.store.model_folder import BEST, LATEST, RUN_CONFIG, RUN_METRICS, RUNS
+from seq2seq.store.finding import BEST, LATEST, RUN_CONFIG, RUN_METRICS, RUNS
 
 logger = getLogger(__name__)
 
@@ -166,8 +166,25 @@ def differences(folder: RunFolder, config: Config, now: Mapping[str, str]) -> di
         for key, fingerprint in now.items()
         if before.get(key, fingerprint) != fingerprint
     }
-    settings = config_file.changes(config_file.reread(folder.config), config)
+    settings = changes(config_file.load(folder.config, check_files=False), config)
     return content | {key: f"was {_shown(old)}, now {_shown(new)}" for key, old, new in settings}
+
+
+def changes(old: Config, new: Config) -> list[tuple[str, Any, Any]]:
+    """(key, old value, new value) of every setting that differs."""
+    before, after = dict(_settings(old.model_dump(mode="json"))), dict(_settings(new.model_dump(mode="json")))
+    keys = dict.fromkeys([*before, *after])
+    return [(key, before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)]
+
+
+def _settings(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, list) and all(isinstance(item, Mapping) for item in value):
+        value = dict(enumerate(value))
+    if not isinstance(value, Mapping) or not value:
+        yield key, value
+        return
+    for name, item in value.items():
+        yield from _settings(item, f"{key}.{name}" if key else name)
 
 
 def refusal(folder: RunFolder, changed: Mapping[str, str]) -> ConfigError | None:

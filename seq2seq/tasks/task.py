@@ -144,9 +144,7 @@ class Task(Protocol):
     def data(self) -> list[DataRecord]:
         """The corpora, for the model card."""
         inputs, sizes = self.inputs, [stop - start for start, stop, _ in self.corpus.parts]
-        corpora = [
-            ("train", *corpus) for corpus in zip(self.config.data.train_sources, inputs.train, sizes, strict=True)
-        ]
+        corpora = [("train", *corpus) for corpus in zip(self.config.data.train, inputs.train, sizes, strict=True)]
         corpora += [("valid", self.config.data.valid, inputs.valid, len(self._valid_corpus))]
         records = []
         for role, named, source, examples in corpora:
@@ -213,7 +211,7 @@ def overlap_notes(inputs: Inputs, runtime: Runtime) -> list[str]:
     fingerprints = {name: source.fingerprint for name, source in held_out.items()}
     identity = json.dumps([[source.fingerprint for source in inputs.train], fingerprints])
     path = inputs.cache / f"overlap-{hashlib.sha256(identity.encode()).hexdigest()[:32]}.json"
-    with atomic.locked_if_possible(path.with_suffix(".lock")):
+    with atomic.locked(path.with_suffix(".lock")):
         found = read_note(path)
         if "warning" not in found:
             with waiting_for("comparing the training corpus with the validation and test sets"):

@@ -101,7 +101,7 @@ def load_weights(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
         load_tied(module, tensors)
         return
     own = dict(module.named_parameters())
-    if problem := mismatch(own, {name: tuple(tensor.shape) for name, tensor in tensors.items()}):
+    if problem := mismatch(own, tensors):
         raise ValueError(problem)
     with torch.no_grad():
         for name, parameter in own.items():

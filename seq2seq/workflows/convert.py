@@ -17,7 +17,7 @@ from seq2seq.inference.ctranslate2_engine import CTranslate2Engine
 from seq2seq.inference.loading import load_engine
 from seq2seq.inference.translator import Translator
 from seq2seq.interop.argos import SUFFIX, argos_obstacles, write_argos
-from seq2seq.interop.ctranslate2 import write_ctranslate2
+from seq2seq.interop.ctranslate2_export import write_ctranslate2
 from seq2seq.interop.marian import marian_obstacles, read_marian, write_marian
 from seq2seq.lines import read_lines
 from seq2seq.store.model_card import front_matter, short_card

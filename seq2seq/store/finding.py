@@ -1,0 +1,59 @@
+"""Which folder a MODEL names; nothing here imports torch."""
+
+import math
+from pathlib import Path
+
+from seq2seq import atomic
+from seq2seq.errors import ModelError, UserError, did_you_mean
+
+CONFIG = "config.json"
+RUNS, LATEST, BEST, RUN_CONFIG, RUN_METRICS = Path("runs"), "latest", "best", "config.yaml", "metrics.jsonl"
+
+
+def find_model(path: str | Path | None) -> Path:
+    """The model folder that MODEL stands for.
+
+    It is the folder itself, a run folder's `best`, the newest run's where `path` is None, or what the Hugging Face hub
+    has under that name where there is no such folder.
+
+    Raises:
+        ModelError: there is none.
+    """
+    if path is None:
+        if not (RUNS / LATEST).exists():
+            raise ModelError(
+                "no model was named and there is no run under runs/; train one (s2s train) or name a MODEL"
+            )
+        return find_model((RUNS / LATEST).resolve())
+    folder = atomic.standing(Path(path))
+    if folder.is_file():
+        raise ModelError(f"{path}: a file; name the model folder that it belongs to")
+    if not folder.is_dir():
+        from seq2seq import hub
+
+        if hub.is_hub_name(path):
+            return hub.fetch_model(path)
+        siblings = [entry.name for entry in folder.parent.iterdir()] if folder.parent.is_dir() else []
+        raise ModelError(
+            f"{path}: no such folder{did_you_mean(folder.name, siblings) or '; name a model or run folder'}"
+        )
+    if (folder / CONFIG).is_file():
+        return folder
+    best = atomic.standing(folder / BEST)
+    if best.is_dir():
+        return best
+    if (folder / RUN_CONFIG).is_file() or (folder / "checkpoints").is_dir():
+        raise ModelError(f"{path}: this run has no best model yet; it comes with {_first_validation(folder)}")
+    raise ModelError(f"{path}: not a model folder ({CONFIG} is missing) nor a run folder (best/ is missing)")
+
+
+def _first_validation(run: Path) -> str:
+    from seq2seq import config_file
+
+    try:
+        training = config_file.load(run / RUN_CONFIG, check_files=False).training
+    except UserError:
+        return "the first validation"
+    if training.init_from:
+        return "the first validation, at the start of training"
+    return f"the first validation, at step {min(training.validate_every, training.max_steps or math.inf):,}"
