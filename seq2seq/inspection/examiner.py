@@ -26,10 +26,10 @@ PIECES_PER_CHARACTER = 0.3
 
 
 class Sums:
-    """Fields that are added up over blocks: numbers, lists, sets, counts and findings."""
+    """Fields that are added up over blocks: numbers, lists, sets, counts, findings and sides."""
 
     def add(self, other: "Sums") -> None:
-        """Add the fields of a later block."""
+        """Add the fields of a later block, or of another corpus of the same kind."""
         for name, value in vars(other).items():
             total = getattr(self, name)
             if isinstance(value, Counter | set):
@@ -37,9 +37,12 @@ class Sums:
             elif isinstance(value, dict):
                 for kind, finding in value.items():
                     total.setdefault(kind, Finding()).add(finding)
+            elif name == "sides":
+                total += [SideTally() for _ in value[len(total) :]]
+                for side, later in zip(total, value, strict=True):
+                    side.add(later)
             else:
-                total += value
-                setattr(self, name, total)
+                setattr(self, name, total + value)
 
 
 @dataclass
@@ -82,15 +85,6 @@ class Tally(Sums):
     """float32, log-odds that the sides of a pair do not translate each other, where word pairs were learned."""
     matches: list[tuple[str, Match]] = field(default_factory=list)
     """Held-out examples that occur here."""
-
-    def add(self, other: "Tally") -> None:  # type: ignore[override]
-        """Add the examples of a later block, or of another corpus of the same kind."""
-        sides = self.sides or [SideTally() for _ in other.sides]
-        for side, later in zip(sides, other.sides, strict=True):
-            side.add(later)
-        self.sides = []
-        super().add(other)
-        self.sides = sides
 
 
 @dataclass(frozen=True)

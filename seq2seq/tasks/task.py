@@ -18,7 +18,9 @@ import torch
 from torch import nn
 
 from seq2seq import atomic
-from seq2seq.data.corpus import prepare_corpus
+from seq2seq.config import FilterConfig
+from seq2seq.data.corpus import TokenCorpus, prepare_corpus
+from seq2seq.data.examples import Source
 from seq2seq.data.filters import PairFilter
 from seq2seq.data.sampler import TokenBudgetSampler
 from seq2seq.data.stream import CorpusBatches, validation_batches
@@ -56,20 +58,20 @@ class Task(Protocol):
             ConfigError: the labels are not as the configuration says.
         """
         self.inputs, self.config, self.tokenizers, self._runtime = inputs, inputs.config, tokenizers, runtime
-        settings = {"cache_dir": inputs.cache, "num_workers": self.config.data.num_workers}
-        labels = () if self.config.task == "classification" else None
-        self.corpus = prepare_corpus(inputs.train, tokenizers, self.config.data.filters, labels=labels, **settings)
+        self.corpus = self._prepare(inputs.train, self.config.data.filters)
         self.labels = self.corpus.labels
         self._check_corpora()
-        self._valid_corpus = prepare_corpus(
-            [inputs.valid], tokenizers, None, labels=labels if labels is None else self.labels, **settings
-        )
-        self._valid = list(inputs.valid)
+        self._valid_corpus, self._valid = self._prepare([inputs.valid], None), list(inputs.valid)
         self.make_batch = CorpusBatches(self.corpus, tokenizers, self.config.tokenizer, self.config.seed)
         self.model = self._new_model()
         # Whether the weights to start from are those of a model that already does the task.
         self.can_start = inputs.initial is not None and self._load_weights(inputs.initial)
         self.notes = (f"Training {self.examples}: {self.corpus.counts}.", *overlap_notes(inputs, runtime))
+
+    def _prepare(self, sources: Sequence[Source], filters: FilterConfig | None) -> TokenCorpus:
+        labels = self.labels if self.config.task == "classification" else None
+        workers = self.config.data.num_workers
+        return prepare_corpus(sources, self.tokenizers, filters, self.inputs.cache, workers, labels)
 
     def _check_corpora(self) -> None: ...
     def _new_model(self) -> nn.Module: ...
