@@ -4,9 +4,11 @@ Each is a `UserError`: one line that names the file, key or line, and the remedy
 with `exit_code`; a library caller catches it like any exception.
 """
 
+import contextlib
 import difflib
 import json
-from collections.abc import Iterable, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 MOST_PROBLEMS, LONGEST_VALUE = 20, 60
@@ -52,6 +54,18 @@ class RunError(UserError):
     """The run itself failed (diverged, ran out of memory, lost a rank); the input was valid."""
 
     exit_code = 1
+
+
+@contextlib.contextmanager
+def quiet(name: str) -> Iterator[None]:
+    """Without the warnings of the logger `name`."""
+    logger = logging.getLogger(name)
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:

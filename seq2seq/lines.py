@@ -16,7 +16,7 @@ import shutil
 import stat
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -187,3 +187,21 @@ def as_one_line(text: str) -> str:
 def shown_name(name: str) -> str:
     """A file name as text: invalid UTF-8, which Python keeps as lone surrogates, becomes U+FFFD."""
     return re.sub("[\ud800-\udfff]", "\ufffd", name)
+
+
+def aligned(rows: Sequence[Sequence[str]], align: str = "<") -> list[str]:
+    """Rows of a table as lines. The first column is aligned to the left, the others by `align`: `<` left, `>` right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    forms = ["<", *[align] * (len(widths) - 1)]
+    return ["  ".join(map("{:{}{}}".format, row, forms, widths)).rstrip() for row in rows]
+
+
+def check_counts(name: object, count: int, other_name: object, other_count: int) -> None:
+    """Refuse two files that should be parallel, by their names and numbers of lines.
+
+    Raises:
+        DataError: the numbers differ.
+    """
+    if count != other_count:
+        counts = f"{name} has {count:,} lines and {other_name} {other_count:,}"
+        raise DataError(f"{counts}; they must be equal (s2s check shows where)")

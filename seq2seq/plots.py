@@ -1,12 +1,11 @@
-"""Pictures: the learning curves of a run and where a model looks.
+"""Pictures: learning curves and attention maps.
 
-`learning_curves` is given the records of `metrics.jsonl`, at the end of training and by `s2s plot`; `attention_map` is
-given what `inference.attention` collected. matplotlib is imported here, when something is drawn.
+`learning_curves` draws the records of `metrics.jsonl`, at the end of training and for `s2s plot`; `attention_map` draws
+what `inference.attention` collected. matplotlib is imported when something is drawn.
 """
 
 import contextlib
 import io
-import logging
 import math
 import textwrap
 import warnings
@@ -18,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from seq2seq import atomic
-from seq2seq.errors import DataError
+from seq2seq.errors import DataError, quiet
 from seq2seq.lines import shown_name
 
 # Panels of the curves: title, and the keys of a record that belong in it. A panel without values is left out.
@@ -28,7 +27,7 @@ PANELS = (
     ("share", {"accuracy": "accuracy", "precision": "precision", "recall": "recall", "f1": "macro F1"}),
     ("learning rate", {"learning_rate": "learning rate"}),
 )
-# Fonts that hold what DejaVu Sans does not, where they are installed.
+# For characters that DejaVu Sans has not; fonts that are not installed are skipped.
 FALLBACK_FONTS = ("Noto Sans CJK JP", "Noto Sans JP", "IPAexGothic", "Hiragino Sans", "Yu Gothic", "Arial Unicode MS")
 MAX_PIECES_SHOWN = 120
 
@@ -67,15 +66,15 @@ def attention_map(
     title: str = "",
     axes_names: tuple[str, str] = ("source", "target"),
 ) -> Path:
-    """Draw where each target piece looks in the source, and return `path`.
+    """Draw attention weights, and return `path`.
 
     Args:
-        weights: (T, S), or (H, T, S): then the mean over the heads comes first and every head follows.
+        weights: (T, S), or (H, T, S): then the mean over the heads comes first, then each head.
         source_pieces: S labels of the columns.
         target_pieces: T labels of the rows.
-        path: the picture, in the format of its ending.
-        title: what stands above it.
-        axes_names: what the columns and the rows are.
+        path: the picture; its format is that of the suffix.
+        title: heading of the picture.
+        axes_names: titles of the two axes, columns first.
 
     Raises:
         DataError: the sentence is too long to be read in a picture.
@@ -84,15 +83,16 @@ def attention_map(
     assert weights.shape[-2:] == (len(target_pieces), len(source_pieces)), "weights do not belong to the pieces"
     if max(weights.shape[-2:]) > MAX_PIECES_SHOWN:
         raise DataError(f"{max(weights.shape[-2:])} pieces are too many for one picture; take a shorter sentence")
-    maps = [("", weights)] if weights.ndim == 2 else [("mean", weights.mean(axis=0))]
-    maps += [] if weights.ndim == 2 else [(f"head {number}", head) for number, head in enumerate(weights, start=1)]
+    maps = {"": weights}
+    if weights.ndim == 3:
+        maps = {"mean": weights.mean(axis=0)} | {f"head {number}": head for number, head in enumerate(weights, start=1)}
     columns = min(3, len(maps))
     rows = math.ceil(len(maps) / columns)
     width, height = 1.5 + 0.26 * len(source_pieces), 1.5 + 0.26 * len(target_pieces)
     with _canvas(rows, columns, (columns * max(3.0, width), rows * max(2.5, height)), path) as (figure, axes):
         for axis in axes.flat[len(maps) :]:
             axis.set_visible(False)
-        for axis, (name, values) in zip(axes.flat, maps, strict=False):
+        for axis, (name, values) in zip(axes.flat, maps.items(), strict=False):
             image = axis.imshow(values, cmap="Greys", vmin=0.0, vmax=1.0, aspect="auto")
             axis.set_xticks(range(len(source_pieces)), source_pieces, rotation=90, parse_math=False)
             axis.set_yticks(range(len(target_pieces)), target_pieces, parse_math=False)
@@ -125,39 +125,24 @@ def _curves(records: Sequence[Mapping[str, Any]], keys: Mapping[str, str]) -> di
 
 @contextlib.contextmanager
 def _canvas(rows: int, columns: int, size: tuple[float, float], path: Path) -> Iterator[tuple[Any, Any]]:
-    """A figure and its axes; on leaving, the picture takes the place of `path` as a whole."""
+    """A figure and its axes; on leaving, the picture is written to `path` as a whole."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     kind = path.suffix.removeprefix(".").lower() or "png"
     if kind not in FigureCanvasAgg.get_supported_filetypes():
-        raise DataError(f"{path}: pictures of the kind {kind!r} cannot be drawn; use .png, .pdf or .svg")
-    with _quiet_fonts(), matplotlib.rc_context({"font.family": _fonts(), "axes.unicode_minus": False}):
+        raise DataError(f"{path}: pictures have no format {kind!r}; use .png, .pdf or .svg")
+    with (
+        quiet("matplotlib"),
+        warnings.catch_warnings(),
+        matplotlib.rc_context({"font.family": ["DejaVu Sans", *FALLBACK_FONTS], "axes.unicode_minus": False}),
+    ):
+        # a character that no font has is drawn as a box
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
         figure = Figure(figsize=size, layout="constrained")
         FigureCanvasAgg(figure)  # draws into memory: no window, no display
         yield figure, figure.subplots(rows, columns, squeeze=False)
         picture = io.BytesIO()
         figure.savefig(picture, format=kind, dpi=120)
         atomic.write_file(path, picture.getvalue())
-
-
-def _fonts() -> list[str]:
-    from matplotlib import font_manager
-
-    installed = {font.name for font in font_manager.fontManager.ttflist}
-    return ["DejaVu Sans", *(font for font in FALLBACK_FONTS if font in installed)]
-
-
-@contextlib.contextmanager
-def _quiet_fonts() -> Iterator[None]:
-    """Without a line for every character that no installed font holds: it is drawn as a box, which shows as much."""
-    logger = logging.getLogger("matplotlib")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Glyph .* missing from")
-            yield
-    finally:
-        logger.setLevel(before)

@@ -197,7 +197,7 @@ def test_validation_gives_way_when_memory_runs_out(briefly_trained, tmp_path):
     for side in ("a", "b"):
         (tmp_path / side).write_text(text, encoding="utf-8")
     source = config.data.valid.model_copy(update={"source": tmp_path / "a", "target": tmp_path / "b"})
-    data = config.data.model_copy(update={"train": source, "valid": source, "num_workers": 1})
+    data = config.data.model_copy(update={"train": (source,), "valid": source, "num_workers": 1})
     inputs = Inputs.open(config.model_copy(update={"data": data}), tmp_path / "cache")
     task = TranslationTask(inputs, pair, runtime.Runtime(torch.device("cpu"), torch.float32))
     expected = task.validate(model).metrics

@@ -24,6 +24,7 @@ from seq2seq.data.collate import collate_translation
 from seq2seq.errors import UserError
 from seq2seq.model.transformer import Transformer
 from seq2seq.training.loss import translation_loss
+from seq2seq.workflows.probe import Probe
 
 CPU = runtime.Runtime(torch.device("cpu"), torch.float32)
 SHAPE = dict(preset=None, d_model=16, num_heads=2, num_encoder_layers=2, num_decoder_layers=1, d_ff=24)
@@ -60,9 +61,9 @@ def trained(folder):
     given = {}
 
     def spied(update):
-        def spy(self, batches, rate):
+        def spy(self, batches):
             given.setdefault(id(self), []).append([batch.source_ids.tolist() for batch in batches])
-            return update(self, batches, rate)
+            return update(self, batches)
 
         return spy
 
@@ -83,7 +84,7 @@ def model(tmp_path_factory):
 
 def measure_decoding(model, threads=1, **options):
     rounds = decoding.Rounds(ROUNDS, 6, (1, 3), single_sentences=2, batch_size=4, matmul_size=32)
-    lines = decoding.Lines(("", *SOURCE), ("", *TARGET))
+    lines = Probe(("", *SOURCE), ("", *TARGET))
     engines = decoding.Engines(device="cpu", threads=threads)
     return decoding.bench_decoding(model, lines, engines, rounds=rounds, **options)
 
@@ -134,7 +135,7 @@ def test_memory_that_was_held_for_a_moment_is_seen():
 
 def test_every_system_trains_on_the_same_ids(trained):
     report, given = trained
-    assert [system["name"] for system in report.systems] == ["seq2seq", *training.NAMES.values()]
+    assert [system["name"] for system in report.systems] == ["seq2seq", *training.PEERS.values()]
     assert report.left_out == {}
     ours, *others = given
     assert others == [ours, ours]
@@ -209,7 +210,7 @@ def test_peers_have_our_sizes(trained):
 def test_what_a_peer_cannot_be_is_said(folder):
     config = config_file.load(folder / "tiny.yaml", ["model.activation=swiglu"])
     report = training.bench_training(config, folder / "cache", rounds=training.Rounds(1, 1, matmul_size=32))
-    assert list(report.left_out) == list(training.NAMES.values())
+    assert list(report.left_out) == list(training.PEERS.values())
     assert "swiglu" in report.left_out["torch.nn.Transformer"]
 
 

@@ -70,6 +70,15 @@ def test_swapped_columns_of_labels_are_told_in_short_lines(tmp_path, capfd):
     assert max(map(len, err.splitlines())) < 400
 
 
+@pytest.mark.parametrize("keys", [("text", "label"), ("review", "sentiment"), ("en", "de")])
+def test_the_columns_of_a_jsonl_say_whether_it_has_labels(tmp_path, capfd, keys):
+    rows = [dict(zip(keys, (f"a text of number {i}", "ab"[i % 2]), strict=True)) for i in range(60)]
+    path = write(tmp_path / "a.jsonl", *map(json.dumps, rows))
+    _, out, _ = run(capfd, path, "--format", "json")
+    (train,) = json.loads(out)["corpora"]
+    assert bool(train["labels"]) == (keys != ("en", "de"))
+
+
 def test_many_labels_are_shown_by_a_few(tmp_path, capfd):
     rows = [(f"a text of kind {i % 60}, number {i}", f"kind{i % 60}") for i in range(600)]
     config = config_of(tmp_path, rows, [("a text", "kindd1")])

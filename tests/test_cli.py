@@ -146,7 +146,7 @@ def test_no_newest_run_is_said(tmp_path, monkeypatch, capsys):
         (ConfigError("a.yaml", ["x: bad", "y: worse"]), 2, "s2s: a.yaml: x: bad\ns2s: a.yaml: y: worse\n"),
         (RunError("diverged"), 1, "s2s: diverged\n"),
         (KeyboardInterrupt(), 130, ""),
-        (PermissionError(errno.EACCES, "Permission denied", "/x/y"), 1, "s2s: /x/y: permission denied; choose a place"),
+        (PermissionError(errno.EACCES, "Permission denied", "/x/y"), 1, "s2s: /x/y: permission denied; choose a "),
         (OSError(errno.ENOSPC, "No space left on device", "out"), 1, "s2s: out: no space left on device; free some"),
         (FileNotFoundError(errno.ENOENT, "No such file or directory", "gone"), 1, "s2s: gone: no such file"),
         (MemoryError(), 1, "s2s: out of memory"),

@@ -1,5 +1,6 @@
 """Scores: counted by hand where a hand can, laws that hold for any input, and every wrong use in words."""
 
+import json
 import math
 
 import pytest
@@ -35,8 +36,8 @@ def test_bleu_by_hand():
     expected = 100 * (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25
     score = scores_of(["a b c d e"], ["a b c d f"], metrics=["bleu"])["bleu"]
     assert math.isclose(score.score, expected, rel_tol=1e-12)
-    assert f"= {expected:.1f} 80.0/75.0/66.7/50.0 (BP = 1.000" in score.line
-    assert score.line.startswith(f"BLEU|{score.signature} = ")
+    assert f"= {expected:.1f} 80.0/75.0/66.7/50.0 (BP = 1.000" in score.format()
+    assert score.format().startswith(f"BLEU|{score.signature} = ")
 
 
 def test_ter_by_hand():
@@ -45,9 +46,9 @@ def test_ter_by_hand():
 
 
 def test_width_is_the_number_of_decimals():
-    score = scores_of(HYPOTHESES, REFERENCES, metrics=["bleu"], width=4)["bleu"]
-    assert f"= {score.score:.4f} " in score.line
-    assert score.record["score"] == round(score.score, 4)
+    score = scores_of(HYPOTHESES, REFERENCES, metrics=["bleu"])["bleu"]
+    assert f"= {score.score:.4f} " in score.format(width=4)
+    assert json.loads(score.format(width=4, is_json=True))["score"] == round(score.score, 4)
 
 
 def test_white_space_at_line_ends_does_not_count():
@@ -61,10 +62,10 @@ def test_confidence_brackets_the_score_and_marks_the_signature():
     sure = scores_of(HYPOTHESES * 20, REFERENCES * 20, confidence=True)
     for name, score in sure.items():
         assert score.score == plain[name].score
-        assert abs(score.mean - score.score) < score.interval < 20
+        record = json.loads(score.format(width=6, is_json=True))
+        assert abs(record["confidence_mean"] - score.score) < record["confidence_var"] < 20
         assert "bs:1000" in score.signature
-        assert plain[name].mean is None
-        assert plain[name].interval is None
+        assert "confidence" not in plain[name].format(is_json=True)
 
 
 @pytest.mark.parametrize(("hypotheses", "references"), [(["a"], ["a", "b"]), ([], ["a"]), (["a", "b", "c"], ["a"])])
@@ -121,23 +122,23 @@ def test_japanese_and_korean_are_never_counted_in_unbroken_sentences(language, c
 
 
 def test_a_system_compared_with_itself_does_not_differ():
-    comparison = compare_systems({"a": HYPOTHESES, "b": HYPOTHESES}, REFERENCES)
-    for first, second in comparison.scores.values():
+    results, _ = compare_systems({"a": HYPOTHESES, "b": HYPOTHESES}, REFERENCES)
+    for first, second in results.values():
         assert first.p_value is None
         assert second.p_value == 1.0
-        assert (first.score, first.mean, first.interval) == (second.score, second.mean, second.interval)
+        assert (first.score, first.mean, first.ci) == (second.score, second.mean, second.ci)
 
 
 def test_a_clearly_worse_system_differs_and_the_plain_scores_stay():
     good, bad = REFERENCES * 25, ["Something else altogether here"] * 100
-    comparison = compare_systems({"good": good, "bad": bad}, REFERENCES * 25, metrics=("bleu", "chrf", "ter"))
+    results, signatures = compare_systems({"good": good, "bad": bad}, REFERENCES * 25, metrics=("bleu", "chrf", "ter"))
     plain = score_texts(bad, REFERENCES * 25, metrics=("bleu", "chrf", "ter"))
-    assert list(comparison.scores) == ["BLEU", "chrF2", "TER"]
+    assert list(results) == ["BLEU", "chrF2", "TER"]
     for score in plain:
-        result = comparison.scores[score.name][1]
+        result = results[score.result.name][1]
         assert math.isclose(result.score, score.score)
         assert result.p_value < 0.05
-        assert "bs:1000" in comparison.signatures[score.name]
+        assert "bs:1000" in signatures[score.result.name]
 
 
 def test_a_system_with_missing_lines_is_named():

@@ -1,4 +1,4 @@
-"""`s2s bench decode`: how fast a model translates, beside other toolkits that are installed.
+"""`s2s bench decode`: the speed of translation, beside other toolkits that are installed.
 
 Ours is the `Translator` that `s2s translate` uses, with its own settings; everything is from text to text. Every system
 translates the same lines with the same weights, greedily and with a beam.
@@ -10,34 +10,31 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from seq2seq import runtime as runtimes
-from seq2seq.bench.decoding_peers import PEERS, DecodingSystem, Translated, length_limit, open_decoding_peers
+from seq2seq.bench.decoding_peers import PEERS, DecodingSystem, length_limit, open_decoding_peers
 from seq2seq.bench.measure import (
-    MATMUL_SIZES,
+    OURS,
     Entrant,
     Progress,
-    figures,
+    compare,
     forward_flops,
     peak_memory,
-    run_rounds,
     seconds_of,
     significant,
     sizes,
-    spread,
 )
 from seq2seq.bench.report import Column, Report, machine
 from seq2seq.config import SearchConfig
-from seq2seq.errors import DataError, ModelError, UserError
+from seq2seq.errors import DataError, ModelError
 from seq2seq.evaluation.text import score_texts
 from seq2seq.files import shipped_folder
 from seq2seq.inference.loading import EngineName, load_engine, override_search
 from seq2seq.inference.translator import Translator
-from seq2seq.lines import read_lines
 from seq2seq.store.model_folder import LoadedModel, load_model
+from seq2seq.workflows.probe import Probe
 
 COLUMNS = (
     Column("system", "name"),
@@ -55,19 +52,19 @@ COLUMNS = (
 NOTES = [
     "sentences/s: text to text, tokenizers included; median of the rounds (lowest-highest); tokens/s: output pieces, "
     "ends included; one at a time/s: from the median time of the sentences of a round",
-    "speed ratio: sentences/s of the first system over those of this one, of adjacent rounds; ratio for one: the same "
+    "speed ratio: sentences/s of the first system over those of this one, in adjacent rounds; ratio for one: the same "
     "for sentences one at a time",
-    "seq2seq searches a second time where a translation looks degenerate, and the time for it is counted",
-    "same text: share of the lines that are translated as the first system does in the same search",
-    "matmul rate: the share of the measured rate of one large matrix product that the products with weights make",
-    "peak MiB: growth of the one process while a system was opened and translated everything for the first time",
+    "seq2seq searches a second time where a translation looks degenerate; this time is counted",
+    "same text: share of the lines with the translation of the first system in the same search",
+    "matmul rate: FLOP/s of the products with weights, as a share of those of one large matrix product",
+    "peak MiB: growth of the process while a system was opened and translated everything for the first time",
     "ctranslate2 alone: one worker for each thread; one worker of all threads for sentences one at a time",
 ]
 
 
 @dataclass(frozen=True)
 class Engines:
-    """How ours computes: each engine is a system, and with a quantization another one."""
+    """The engines of ours: each is a system, and with `quantization` one more."""
 
     engines: tuple[EngineName, ...] = ("auto",)
     quantization: str | None = None
@@ -77,64 +74,41 @@ class Engines:
 
 
 @dataclass(frozen=True)
-class Lines:
-    """What is translated, and if they are known, the right translations."""
-
-    sources: tuple[str, ...]
-    references: tuple[str, ...] | None = None
-
-    @classmethod
-    def read(cls, sources: Path, references: Path | None) -> "Lines":
-        """Two files, line by line.
-
-        Raises:
-            DataError: a file cannot be read, or they have not equally many lines.
-        """
-        lines = tuple(read_lines(sources))
-        gold = None if references is None else tuple(read_lines(references))
-        if gold is not None and len(gold) != len(lines):
-            raise DataError(f"{sources} has {len(lines):,} lines and {references} {len(gold):,}; they must be equal")
-        return cls(lines, gold)
-
-
-@dataclass(frozen=True)
 class Rounds:
-    """How long is measured."""
+    """How many rounds, and what each translates."""
 
     rounds: int = 3
     sentences: int = 1000
-    """The first so many are translated."""
+    """How many lines, from the first on."""
     beam_sizes: tuple[int, ...] = (1, 5)
     single_sentences: int = 50
     """How many are translated one at a time."""
     batch_size: int = 64
-    """Sentences in a batch of the peers; ours has batches of its own."""
+    """Sentences per batch of the peers; ours makes its own batches."""
     matmul_size: int | None = None
 
 
-class OurDecoding:
+class OurDecoding(DecodingSystem):
     """`Translator`, over one engine."""
 
     def __init__(self, folder: Path, engine: EngineName, quantization: str | None, settings: Engines):
-        self.name = " ".join(filter(None, ("seq2seq", engine if engine != "auto" else "", quantization)))
+        self.name = " ".join(filter(None, (OURS, engine if engine != "auto" else "", quantization)))
         computing = (settings.device, settings.precision, settings.threads)
         self._load = partial(load_engine, (folder,), engine, quantization, *computing)
         self.close()
 
-    def translate(self, lines: Sequence[str], search: SearchConfig) -> Translated:
-        """As `DecodingSystem.translate`."""
+    def translate(self, lines: Sequence[str], search: SearchConfig) -> tuple[list[str], int]:
         self._loaded = self._loaded or self._load()
         translations = Translator(self._loaded.engine, self._loaded.tokenizers, search).translate(lines)
-        return Translated([one.text for one in translations], sum(one.tokens for one in translations))
+        return [one.text for one in translations], sum(one.tokens for one in translations)
 
     def close(self) -> None:
-        """As `DecodingSystem.close`."""
         self._loaded = None
 
 
 def bench_decoding(
     folder: Path,
-    lines: Lines | None,
+    probe: Probe,
     engines: Engines,
     peers: Sequence[str] = PEERS,
     rounds: Rounds | None = None,
@@ -144,86 +118,91 @@ def bench_decoding(
 
     Args:
         folder: a model folder, run folder or Marian folder.
-        lines: what is translated; blank ones, and those too long for the model in one piece, are left out. None is the
+        probe: what is translated; lines that are blank or too long for the model are left out. The built-in one is the
             test set of the phrasebook that comes with the toolkit, for models from English or German.
-        engines: how ours computes.
+        engines: the engines of ours.
         peers: of `PEERS`; those that are not installed, or cannot run the model, are named in the report.
-        rounds: how long.
-        progress: called with what is about to happen.
+        rounds: how many, and what each translates.
+        progress: called with a description of the next step.
 
     Raises:
-        UserError: there is no such model, it does not translate, or nothing is left to be translated.
+        UserError: there is no such model, it does not translate, or there is nothing to translate.
     """
     rounds = rounds or Rounds()
     model = load_model(folder)
     if model.description.task != "translation":
         raise ModelError(f"{model.folder}: a {model.description.task} model; bench decode measures translation models")
     here = runtimes.start(engines.device, engines.precision, engines.threads)
-    own = model.description.search
-    searches = [override_search(own, {"beam_size": size, "n_best": 1}) for size in rounds.beam_sizes]
-    lines = lines or _phrasebook(model)
-    bench = _Bench(model, _usable(lines, model, rounds.sentences), rounds, here)
-    entrants: list[Entrant] = []
-    left_out: dict[str, str] = {}
+    given = probe if probe.lines is not None else _phrasebook(model)
+    usable = _usable(given, model, rounds.sentences)
+    bench = _Bench(model, usable, rounds, here)
     with tempfile.TemporaryDirectory(prefix="s2s-bench-") as temporary:
-        for name, make in _makers(model, engines, peers, here, rounds, Path(temporary)):
-            progress(f"opening {name}")
-            try:
-                entrants += bench.entrants(make, searches)
-            except UserError as error:
-                if name not in peers:
-                    raise
-                left_out[name] = str(error)
-        entrants.sort(key=lambda entrant: entrant.work != "greedy")  # what is compared is adjacent
-        peaks = run_rounds(entrants, rounds.rounds, here, rounds.matmul_size, progress)
+        makers = _makers(model, engines, peers, here, rounds, Path(temporary))
+        openings = ((name, partial(bench.entrants, make)) for name, make in makers)
+        systems, left_out, rounds_taken = compare(openings, rounds.rounds, here, rounds.matmul_size, progress)
     torch.set_num_threads(bench.threads)
-    systems = list(figures(entrants, peaks))
-    packages = [peer for peer in PEERS if any(system["name"].startswith(peer) for system in systems)]
-    work = bench.described(len(lines.sources)) | {"matmul_flops_a_second": spread(peaks)}
-    return Report("decode", machine(here, packages), work, systems, left_out, NOTES, COLUMNS)
+    work = {
+        "model": str(model.folder),
+        "sentences": len(usable.lines),
+        "lines_left_out": len(given.lines) - len(usable.lines),
+        **sizes(model.model.config),
+        "vocabulary": model.tokenizers.target.vocab_size,
+        "length_penalty": model.description.search.length_penalty,
+        "peers_batch_size": rounds.batch_size,
+        "bleu_signature": bench.signature,
+        **rounds_taken,
+    }
+    return Report("decode", machine(here, systems), work, systems, left_out, NOTES, COLUMNS)
 
 
 class _Bench:
     """What is the same for all systems: model, lines, threads."""
 
-    def __init__(self, model: LoadedModel, lines: Lines, rounds: Rounds, here: runtimes.Runtime):
+    def __init__(self, model: LoadedModel, probe: Probe, rounds: Rounds, here: runtimes.Runtime):
         self.threads = torch.get_num_threads()
-        self._model, self._lines, self._rounds, self._here = model, lines, rounds, here
-        self._source_tokens = sum(len(ids) + 1 for ids in model.tokenizers.source.encode_all(lines.sources))
+        self._model, self._probe, self._rounds, self._here = model, probe, rounds, here
+        self._source_tokens = sum(len(ids) + 1 for ids in model.tokenizers.source.encode_all(probe.lines))
+        own = model.description.search
+        self._searches = [override_search(own, {"beam_size": size, "n_best": 1}) for size in rounds.beam_sizes]
         self._first_texts: dict[str, list[str]] = {}
-        self._signature: str | None = None
+        self.signature: str | None = None
 
-    def entrants(self, make: Callable[[], DecodingSystem], searches: Sequence[SearchConfig]) -> Iterator[Entrant]:
-        """Open a system, and let it translate everything once with each search."""
+    def entrants(self, make: Callable[[], DecodingSystem]) -> Iterator[Entrant]:
+        """A system in each search, after it translated everything once."""
         outputs = []
         with peak_memory(self._here.device) as peak:
             torch.set_num_threads(self.threads)
             system = make()
-            for search in searches:
-                system.translate(self._lines.sources[:1], search)
-                outputs.append(system.translate(self._lines.sources, search))
+            for search in self._searches:
+                system.translate(self._probe.lines[:1], search)
+                outputs.append(system.translate(self._probe.lines, search))
             system.close()
-        for search, output in zip(searches, outputs, strict=True):
+        for search, (texts, tokens) in zip(self._searches, outputs, strict=True):
             work = "greedy" if search.beam_size == 1 else f"beam {search.beam_size}"
-            facts = self._facts(work, output) | {"peak_memory_bytes": next(iter(peak), None)}
-            yield Entrant(system.name, work, partial(self._take_round, system, search, output.tokens), facts)
+            same = map(str.__eq__, texts, self._first_texts.setdefault(work, texts))
+            facts = {
+                "output_tokens": tokens,
+                "same_text": significant(sum(same) / len(texts)),
+                **self._bleu(texts),
+                "peak_memory_bytes": next(iter(peak), None),
+            }
+            yield Entrant(system.name, work, partial(self._take_round, system, search, tokens), facts)
 
-    def _facts(self, work: str, output: Translated) -> dict[str, Any]:
-        lines, language = self._lines, self._model.description.target_language
-        same = map(str.__eq__, output.texts, self._first_texts.setdefault(work, output.texts))
-        facts = {"output_tokens": output.tokens, "same_text": significant(sum(same) / len(lines.sources))}
-        if lines.references is not None:
-            score = score_texts(output.texts, lines.references, ("bleu",), target_language=language)[0]
-            facts["bleu"], self._signature = significant(score.score), score.signature
-        return facts
+    def _bleu(self, texts: Sequence[str]) -> dict[str, float]:
+        if self._probe.references is None:
+            return {}
+        language = self._model.description.target_language
+        score = score_texts(texts, self._probe.references, ("bleu",), target_language=language)[0]
+        self.signature = score.signature
+        return {"bleu": significant(score.score)}
 
     def _take_round(self, system: DecodingSystem, search: SearchConfig, tokens: int) -> dict[str, float]:
         def seconds(texts: Sequence[str]) -> float:
             torch.set_num_threads(self.threads)  # CTranslate2 changes it for the whole process
             return seconds_of(lambda: system.translate(texts, search), self._here.device)
 
-        sources = self._lines.sources
-        seconds(sources[:2])  # opens what was closed, for each kind of work
+        sources = self._probe.lines
+        seconds(sources[:2])  # opens what was closed
         whole = seconds(sources)
         seconds(sources[:1])
         singles = [seconds([line]) for line in sources[: self._rounds.single_sentences]]
@@ -236,22 +215,6 @@ class _Bench:
             "flops_per_second": flops / whole,
         }
 
-    def described(self, num_given: int) -> dict[str, Any]:
-        """The work of all systems, for the report."""
-        model, rounds = self._model, self._rounds
-        return {
-            "model": str(model.folder),
-            "sentences": len(self._lines.sources),
-            "lines_left_out": num_given - len(self._lines.sources),
-            **sizes(model.model.config),
-            "vocabulary": model.tokenizers.target.vocab_size,
-            "length_penalty": model.description.search.length_penalty,
-            "peers_batch_size": rounds.batch_size,
-            "rounds": rounds.rounds,
-            "matmul_size": rounds.matmul_size or MATMUL_SIZES[self._here.device.type],
-            "bleu_signature": self._signature,
-        }
-
 
 def _makers(
     model: LoadedModel, engines: Engines, peers: Sequence[str], here: runtimes.Runtime, rounds: Rounds, temporary: Path
@@ -261,25 +224,24 @@ def _makers(
     if engines.quantization:
         kinds += [(engine, engines.quantization) for engine in engines.engines if engine != "torch"]
     for kind in kinds:
-        yield "seq2seq", partial(OurDecoding, model.folder, *kind, engines)
+        yield OURS, partial(OurDecoding, model.folder, *kind, engines)
     for peer in peers:
         for make in open_decoding_peers(peer, model, here, rounds.batch_size, temporary):
             yield peer, make
 
 
-def _phrasebook(model: LoadedModel) -> Lines:
+def _phrasebook(model: LoadedModel) -> Probe:
     source, target = model.description.source_language or "", model.description.target_language or ""
     folder = shipped_folder() / "data" / "phrasebook"
     files = {language: folder / f"test.{language}" for language in ("en", "de")}
     if source not in files:
-        known = f"translates from {source!r}" if source else "does not say what it translates from"
-        raise DataError(f"{model.folder}: {known}; give sentences with --input FILE")
-    return Lines.read(files[source], files.get(target) if target != source else None)
+        raise DataError(f"{model.folder}: translates from {source or 'an unknown language'}; give --input FILE")
+    return Probe.read(files[source], files.get(target) if target != source else None)
 
 
-def _usable(lines: Lines, model: LoadedModel, count: int) -> Lines:
+def _usable(probe: Probe, model: LoadedModel, count: int) -> Probe:
     """The first lines that every system can translate in one piece."""
-    texts = [line.strip() for line in lines.sources]
+    texts = [line.strip() for line in probe.lines]
     most = model.model.config.max_length
     usable = [
         index
@@ -288,5 +250,5 @@ def _usable(lines: Lines, model: LoadedModel, count: int) -> Lines:
     ][:count]
     if not usable:
         raise DataError("there is nothing to translate: every line is blank or too long for the model; give --input")
-    references = lines.references and tuple(lines.references[index] for index in usable)
-    return Lines(tuple(texts[index] for index in usable), references)
+    references = probe.references and tuple(probe.references[index] for index in usable)
+    return Probe(tuple(texts[index] for index in usable), references)

@@ -4,13 +4,14 @@
 with the same beam, length penalty and limit.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from seq2seq.bench.training_peers import transformers_package
 from seq2seq.config import SearchConfig
@@ -25,45 +26,39 @@ from seq2seq.tensors import distinct
 PEERS = ("ctranslate2", "transformers")
 
 
-@dataclass(frozen=True)
-class Translated:
-    """Texts in the order of the lines, and how many pieces they have, ends included."""
-
-    texts: list[str]
-    tokens: int
-
-
-class DecodingSystem(Protocol):
-    """What is measured."""
+class DecodingSystem(ABC):
+    """A system that is measured."""
 
     name: str
 
-    def translate(self, lines: Sequence[str], search: SearchConfig) -> Translated:
-        """Translate each line; none is blank or over the model's length."""
+    @abstractmethod
+    def translate(self, lines: Sequence[str], search: SearchConfig) -> tuple[list[str], int]:
+        """The translation of each line, none of which is blank or too long for the model, and how many pieces they have
+        together, ends included."""
 
-    def close(self) -> None:
-        """Give its threads back until `translate` is called again: OpenMP, which all share, lets threads that meet
-        wait actively only while a process has no more of them than there are CPUs."""
+    def close(self) -> None:  # noqa: B027
+        """Release its threads until `translate` is called again. All share OpenMP, whose threads wait actively for each
+        other only while a process has no more threads than there are CPUs."""
 
 
 def open_decoding_peers(
     name: str, model: LoadedModel, runtime: Runtime, batch_size: int, folder: Path
 ) -> Iterator[Callable[[], DecodingSystem]]:
-    """A maker of each form of a peer, which writes into `folder`.
+    """A function for each number format of a peer, which writes into `folder` and returns the system.
 
-    Makers raise:
-        UserError: it is not installed, or cannot run this model.
+    It raises:
+        UserError: the peer is not installed, or cannot run this model.
     """
     if name == "transformers":
-        yield lambda: MarianGenerate(model, runtime, batch_size, folder)
+        yield partial(MarianGenerate, model, runtime, batch_size, folder)
         return
     for kind in dict.fromkeys((_short(runtime.precision), "float32", "int8")):
-        yield lambda kind=kind: BareCTranslate2(model, kind, runtime, batch_size, folder / f"ctranslate2-{kind}")
+        yield partial(BareCTranslate2, model, kind, runtime, batch_size, folder / f"ctranslate2-{kind}")
 
 
-class BareCTranslate2:
-    """`ctranslate2.Translator.translate_batch` on sorted pieces: one worker a thread, and for a single sentence one
-    worker of all threads."""
+class BareCTranslate2(DecodingSystem):
+    """`ctranslate2.Translator.translate_batch`: one worker for each thread, and for a single sentence one worker with
+    all threads."""
 
     def __init__(self, model: LoadedModel, quantization: str, runtime: Runtime, batch_size: int, folder: Path):
         package = ctranslate2.package()
@@ -80,24 +75,15 @@ class BareCTranslate2:
             package.Translator, str(folder), device=device.type, device_index=device.index or 0,
             compute_type=quantization,
         )  # fmt: skip
-        self._opened: dict[bool, Any] = {}
+        self._opened: dict[int, Any] = {}  # by number of workers
 
-    def translate(self, lines: Sequence[str], search: SearchConfig) -> Translated:
-        """As `DecodingSystem.translate`."""
-        is_single = len(lines) == 1
-        if is_single not in self._opened:
-            workers, each = (1, self._threads) if is_single else (self._threads, 1)
-            self._opened = {is_single: self._open(inter_threads=workers, intra_threads=each)}
-        return self._translate(self._opened[is_single], lines, search)
-
-    def close(self) -> None:
-        """As `DecodingSystem.close`."""
-        self._opened = {}
-
-    def _translate(self, translator: Any, lines: Sequence[str], search: SearchConfig) -> Translated:
+    def translate(self, lines: Sequence[str], search: SearchConfig) -> tuple[list[str], int]:
+        workers, each = (1, self._threads) if len(lines) == 1 else (self._threads, 1)
+        if workers not in self._opened:
+            self._opened = {workers: self._open(inter_threads=workers, intra_threads=each)}
         source = self._tokenizers.source
         ids = source.encode_all(lines)
-        answers = translator.translate_batch(
+        answers = self._opened[workers].translate_batch(
             [source.pieces(row) for row in ids],
             max_batch_size=self._batch_size,
             beam_size=search.beam_size,
@@ -108,10 +94,13 @@ class BareCTranslate2:
             return_end_token=True,
         )
         outputs = [[self._ids[piece] for piece in answer.hypotheses[0]] for answer in answers]
-        return Translated([self._tokenizers.target.decode(row) for row in outputs], sum(map(len, outputs)))
+        return [self._tokenizers.target.decode(row) for row in outputs], sum(map(len, outputs))
+
+    def close(self) -> None:
+        self._opened = {}
 
 
-class MarianGenerate:
+class MarianGenerate(DecodingSystem):
     """`MarianMTModel.generate` of transformers on sorted batches."""
 
     def __init__(self, model: LoadedModel, runtime: Runtime, batch_size: int, folder: Path):
@@ -124,8 +113,7 @@ class MarianGenerate:
         loaded = transformers_package().MarianMTModel.from_pretrained(folder, local_files_only=True)
         self._model = loaded.to(runtime.device, runtime.precision).eval()
 
-    def translate(self, lines: Sequence[str], search: SearchConfig) -> Translated:
-        """As `DecodingSystem.translate`."""
+    def translate(self, lines: Sequence[str], search: SearchConfig) -> tuple[list[str], int]:
         ids = self._tokenizers.source.encode_all(lines)
         order = sorted(range(len(ids)), key=lambda index: -len(ids[index]))
         texts, tokens = [""] * len(ids), 0
@@ -134,24 +122,18 @@ class MarianGenerate:
             for index, output in zip(batch, self._generate([ids[index] for index in batch], search), strict=True):
                 texts[index] = self._tokenizers.target.decode(output)
                 tokens += len(output)
-        return Translated(texts, tokens)
-
-    def close(self) -> None:
-        """Its threads are torch's."""
+        return texts, tokens
 
     @torch.inference_mode()
     def _generate(self, rows: Sequence[Sequence[int]], search: SearchConfig) -> list[list[int]]:
         """Output ids, ends included, of one batch."""
         source, target = self._tokenizers.source, self._tokenizers.target
-        width = max(map(len, rows)) + 1
-        ids = torch.full((len(rows), width), source.pad_id)  # (B, S)
-        for number, row in enumerate(rows):
-            ids[number, : len(row) + 1] = torch.tensor([*row, source.eos_id])
-        lengths = torch.tensor([len(row) + 1 for row in rows])
-        mask = (torch.arange(width) < lengths[:, None]).long()  # (B, S)
+        tensors = [torch.tensor([*row, source.eos_id], device=self._device) for row in rows]
+        ids = pad_sequence(tensors, batch_first=True, padding_value=source.pad_id)  # (B, S)
+        mask = pad_sequence([torch.ones_like(row) for row in tensors], batch_first=True)  # (B, S)
         outputs = self._model.generate(
-            input_ids=ids.to(self._device),
-            attention_mask=mask.to(self._device),
+            input_ids=ids,
+            attention_mask=mask,
             max_new_tokens=max(length_limit(row, search) for row in rows),
             num_beams=search.beam_size,
             num_return_sequences=1,
@@ -159,12 +141,11 @@ class MarianGenerate:
             length_penalty=search.length_penalty,
             early_stopping=search.early_stopping if search.beam_size > 1 else False,
         )
-        kept = ([id_ for id_ in row[1:] if id_ != target.pad_id] for row in outputs.tolist())
-        return list(kept)
+        return [[id_ for id_ in row[1:] if id_ != target.pad_id] for row in outputs.tolist()]
 
 
 def length_limit(ids: Sequence[int], search: SearchConfig) -> int:
-    """The most pieces of the translation of these ids, as our search sets it."""
+    """The length limit of our search for the translation of these ids."""
     return int(search.max_length_ratio * len(ids)) + search.max_length_offset
 
 

@@ -1,7 +1,7 @@
-"""What benchmarks measure with: rounds in alternation, the clock, memory, and the rate of matrix products.
+"""What benchmarks share: alternating rounds, and measures of time, memory and matrix products.
 
-`training` and `decoding` give `run_rounds` their entrants: one round of every system after the other, again and again,
-so that a machine that becomes slower or faster does so for all of them. Ratios are of adjacent rounds.
+`training` and `decoding` give `compare` their entrants. It takes one round of every system after the other, again and
+again, so that a machine that becomes slower or faster does so for all of them. Ratios are of adjacent rounds.
 """
 
 import contextlib
@@ -9,19 +9,22 @@ import ctypes
 import gc
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import truediv
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from seq2seq.config import ModelConfig
+from seq2seq.errors import UserError
 from seq2seq.model.transformer import Transformer
 from seq2seq.runtime import Runtime
 
 Progress = Callable[[str], object]
 
+OURS = "seq2seq"
 # Large enough that a matrix product is limited by arithmetic alone.
 MATMUL_SIZES = {"cpu": 2048, "cuda": 8192, "mps": 2048}
 MATMUL_TIMES = 3
@@ -29,7 +32,7 @@ MATMUL_TIMES = 3
 
 @dataclass
 class Entrant:
-    """A system in one kind of work, and what its rounds gave."""
+    """A system that does one kind of work, and the rates of its rounds."""
 
     name: str
     work: str
@@ -41,10 +44,35 @@ class Entrant:
     rates: dict[str, list[float]] = field(default_factory=dict)
 
 
-def run_rounds(
-    entrants: Sequence[Entrant], rounds: int, runtime: Runtime, matmul_size: int | None, progress: Progress
-) -> list[float]:
-    """Take every round of every entrant; returns the machine's FLOP/s, measured before each round."""
+def compare(
+    openings: Iterable[tuple[str, Callable[[], Iterable[Entrant]]]],
+    rounds: int,
+    runtime: Runtime,
+    matmul_size: int | None,
+    progress: Progress,
+) -> tuple[list[dict[str, Any]], dict[str, str], dict[str, Any]]:
+    """Open all systems, then take every round of every entrant.
+
+    Returns:
+        The figures of each entrant, those of the same work together; the systems that cannot be measured, and why; and
+        what the rounds were, with the machine's FLOP/s before each.
+
+    Raises:
+        UserError: OURS cannot be measured.
+    """
+    entrants: list[Entrant] = []
+    left_out: dict[str, str] = {}
+    for name, enter in openings:
+        progress(f"opening {name}")
+        try:
+            entrants += enter()
+        except UserError as error:
+            if name == OURS:
+                raise
+            left_out[name] = str(error)
+    works = [entrant.work for entrant in entrants]
+    entrants.sort(key=lambda entrant: works.index(entrant.work))
+    matmul_size = matmul_size or MATMUL_SIZES[runtime.device.type]
     peaks = []
     for number in range(rounds):
         peaks.append(matmul_rate(runtime, matmul_size))
@@ -52,7 +80,8 @@ def run_rounds(
             progress(f"round {number + 1} of {rounds}: {entrant.name}, {entrant.work}")
             for name, rate in entrant.take_round().items():
                 entrant.rates.setdefault(name, []).append(rate)
-    return peaks
+    work = {"rounds": rounds, "matmul_size": matmul_size, "matmul_flops_a_second": spread(peaks)}
+    return list(figures(entrants, peaks)), left_out, work
 
 
 def figures(entrants: Sequence[Entrant], peaks: Sequence[float]) -> Iterator[dict[str, Any]]:
@@ -60,23 +89,18 @@ def figures(entrants: Sequence[Entrant], peaks: Sequence[float]) -> Iterator[dic
     for entrant in entrants:
         first = next(one for one in entrants if one.work == entrant.work)
         rates = dict(entrant.rates)
-        rates["matmul_share"] = _ratios(rates.pop("flops_per_second"), peaks)
+        flops = rates.pop("flops_per_second")
         ratios = {
-            f"{name}_ratio": None if entrant is first else spread(_ratios(first.rates[name], rates[name]))
-            for name in entrant.rates
-            if name in rates
+            f"{name}_ratio": None if entrant is first else spread(list(map(truediv, first.rates[name], values)))
+            for name, values in rates.items()
         }
+        rates["matmul_share"] = list(map(truediv, flops, peaks))
         yield (
             {"name": entrant.name, "work": entrant.work}
             | entrant.facts
             | {name: spread(values) for name, values in rates.items()}
             | ratios
         )
-
-
-def _ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
-    """Our rate over theirs, of adjacent rounds."""
-    return [our / their for our, their in zip(ours, theirs, strict=True)]
 
 
 def spread(rounds: Sequence[float]) -> dict[str, Any]:
@@ -86,29 +110,26 @@ def spread(rounds: Sequence[float]) -> dict[str, Any]:
 
 
 def significant(value: float) -> float:
-    """`value` with four significant digits, more than a clock can tell."""
+    """`value` with four significant digits, more than a clock resolves."""
     return float(f"{value:.4g}")
 
 
 def seconds_of(work: Callable[[], object], device: torch.device) -> float:
-    """How long `work` takes until the last of it is computed."""
-    _wait_for(device)
+    """How long `work` takes, until the device has finished it."""
+
+    def synchronize() -> None:
+        if device.type != "cpu":
+            torch.accelerator.synchronize(device)
+
+    synchronize()
     begun = time.perf_counter()
     work()
-    _wait_for(device)
+    synchronize()
     return time.perf_counter() - begun
 
 
-def _wait_for(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-    elif device.type == "mps":
-        torch.mps.synchronize()
-
-
-def matmul_rate(runtime: Runtime, size: int | None = None) -> float:
+def matmul_rate(runtime: Runtime, size: int) -> float:
     """FLOP/s of a large square matrix product in the runtime's precision, the best of a few."""
-    size = size or MATMUL_SIZES[runtime.device.type]
     left, right = (torch.randn(size, size, device=runtime.device).to(runtime.precision) for _ in range(2))
     product = left @ right
     seconds = min(seconds_of(lambda: torch.mm(left, right, out=product), runtime.device) for _ in range(MATMUL_TIMES))
@@ -126,18 +147,18 @@ def forward_flops(model: Transformer, source_tokens: int, target_tokens: int) ->
 
 
 def sizes(config: ModelConfig) -> dict[str, int]:
-    """Of a model, for the report."""
+    """The sizes of a model, for the report."""
     names = ("num_encoder_layers", "num_decoder_layers", "d_model", "num_heads", "d_ff")
     return {name.removeprefix("num_") if "layers" in name else name: getattr(config, name) for name in names}
 
 
 @contextlib.contextmanager
 def peak_memory(device: torch.device) -> Iterator[list[int]]:
-    """Watch the memory of what runs inside; the list then has the most bytes held beyond those held before, or
-    nothing where the system does not tell.
+    """Measure the peak memory of what runs inside: the list then holds the most bytes in use, less those in use before,
+    or nothing where the system does not report them.
 
-    It is the GPU's allocations, or the pages that the process has in memory. All systems live in one process: what
-    earlier ones freed is given back to the system first, so that it counts for the one that takes it again.
+    It counts the GPU's allocations, or the pages of the process in memory. All systems live in one process: what
+    earlier ones freed is returned to the system first, so that it counts for the one that takes it again.
     """
     peak: list[int] = []
     gc.collect()
@@ -147,10 +168,10 @@ def peak_memory(device: torch.device) -> Iterator[list[int]]:
         yield peak
         peak.append(torch.cuda.max_memory_allocated(device) - before)
         return
-    with contextlib.suppress(AttributeError, OSError):  # glibc alone has it
+    with contextlib.suppress(AttributeError, OSError):  # only glibc has it
         ctypes.CDLL(None).malloc_trim(0)
     try:
-        Path("/proc/self/clear_refs").write_text("5")  # the highest mark starts again from what is held now
+        Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark to what is held now
         before = _resident("VmRSS")
     except OSError:
         yield peak
@@ -160,6 +181,6 @@ def peak_memory(device: torch.device) -> Iterator[list[int]]:
 
 
 def _resident(name: str) -> int:
-    """A line of /proc/self/status, in bytes."""
+    """A value of /proc/self/status, in bytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))

@@ -1,4 +1,4 @@
-"""What a benchmark found, as one JSON document and as a table for people; the table shows what the document says."""
+"""The report of a benchmark, as a JSON document and as a table with the same figures."""
 
 import importlib.metadata
 import platform
@@ -10,12 +10,16 @@ from typing import Any
 import torch
 
 from seq2seq import __version__
+from seq2seq.lines import aligned
 from seq2seq.runtime import Runtime
+
+# Other toolkits whose version is reported; the names of their systems begin with theirs.
+PACKAGES = ("ctranslate2", "transformers")
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column of the table: a key of each system's figures, and how its numbers look."""
+    """One column of the table: a key of each system's figures, and the format of its numbers."""
 
     title: str
     key: str
@@ -35,7 +39,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Report:
-    """Figures of one benchmark, plain values all of them."""
+    """Figures of one benchmark, all plain values."""
 
     bench: str
     machine: dict[str, Any]
@@ -53,42 +57,38 @@ class Report:
         return {name: value for name, value in vars(self).items() if name != "columns"}
 
     def lines(self, most_columns: int | None = None) -> Iterator[str]:
-        """For people: a table, or where it is wider than `most_columns`, a paragraph for each system."""
+        """A table, or where that is wider than `most_columns`, a paragraph for each system."""
         yield f"machine: {_listed(self.machine)}"
         yield f"work: {_listed(self.work)}"
         yield ""
         columns = [column for column in self.columns if any(column.key in system for system in self.systems)]
-        titles, *rows = (
-            [column.title for column in columns],
-            *([column.cell(system) for column in columns] for system in self.systems),
-        )
-        widths = [max(map(len, cells)) for cells in zip(titles, *rows, strict=True)]
-        if most_columns is not None and sum(widths) + 2 * len(widths) > most_columns:
+        titles = [column.title for column in columns]
+        rows = [[column.cell(system) for column in columns] for system in self.systems]
+        table = aligned([titles, *rows], ">")
+        if most_columns is None or max(map(len, table)) <= most_columns:
+            yield from table
+        else:
             for name, *cells in rows:
                 yield name
                 yield from (f"  {title}: {cell}" for title, cell in zip(titles[1:], cells, strict=True))
-        else:
-            for name, *cells in (titles, *rows):
-                right = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
-                yield "  ".join([name.ljust(widths[0]), *right]).rstrip()
         yield ""
         yield from (f"not measured: {name}: {reason}" for name, reason in self.left_out.items())
         yield from self.notes
 
 
-def machine(runtime: Runtime, packages: Sequence[str]) -> dict[str, Any]:
-    """Where a benchmark ran, and with which versions."""
+def machine(runtime: Runtime, systems: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Where a benchmark of these systems ran, and with which versions."""
     device = runtime.device
     described = {"cpu": _cpu_name(), "threads": torch.get_num_threads(), "device": str(device)}
     if device.type == "cuda":
         described["gpu"] = torch.cuda.get_device_name(device)
-    versions = {name: importlib.metadata.version(name) for name in packages}
+    packages = [name for name in PACKAGES if any(system["name"].startswith(name) for system in systems)]
     return described | {
         "precision": str(runtime.precision).removeprefix("torch."),
         "python": platform.python_version(),
         "seq2seq": __version__,
         "torch": torch.__version__,
-        **versions,
+        **{name: importlib.metadata.version(name) for name in packages},
     }
 
 

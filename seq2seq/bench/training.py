@@ -1,4 +1,4 @@
-"""`s2s bench train`: how fast training is, beside other toolkits that are installed.
+"""`s2s bench train`: the speed of training, beside other toolkits that are installed.
 
 Ours is what `s2s train` runs: its corpus, sampler and stream of batches, its gradient step, optimiser and moving
 average. Every system gets the same batches in the same order, so that text, ids, padding and budget are the same.
@@ -8,31 +8,25 @@ import contextlib
 import copy
 import os
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol
-
-import torch
-from torch import nn
 
 from seq2seq import runtime as runtimes
 from seq2seq.bench.measure import (
-    MATMUL_SIZES,
+    OURS,
     Entrant,
     Progress,
-    figures,
+    compare,
     forward_flops,
     peak_memory,
-    run_rounds,
     seconds_of,
     significant,
     sizes,
-    spread,
 )
 from seq2seq.bench.report import Column, Report, machine
-from seq2seq.bench.training_peers import PEERS, open_training_peer
+from seq2seq.bench.training_peers import PEERS, TrainingSystem, open_training_peer
 from seq2seq.config import Config, TrainingConfig
 from seq2seq.data.collate import TranslationBatch
 from seq2seq.data.stream import BatchStream
@@ -41,11 +35,8 @@ from seq2seq.runtime import Runtime
 from seq2seq.tasks.inputs import Inputs
 from seq2seq.tasks.run import build
 from seq2seq.tasks.task import Task
-from seq2seq.training.optim import ExponentialMovingAverage, learning_rate
+from seq2seq.training.optim import ExponentialMovingAverage
 from seq2seq.training.step import GradientStep
-
-OURS = "seq2seq"
-NAMES = {"transformers": "transformers MarianMTModel", "torch": "torch.nn.Transformer"}
 
 COLUMNS = (
     Column("system", "name"),
@@ -58,91 +49,87 @@ COLUMNS = (
 )
 NOTES = [
     "tokens/s: source and target tokens without padding, ends included; median of the rounds (lowest-highest)",
-    "speed ratio: tokens/s of seq2seq over those of the system, of adjacent rounds",
-    "matmul rate: the share of the measured rate of one large matrix product that the products with weights make",
-    "peak MiB: growth of the one process while a system was built and trained on the largest batches",
-    "the allocator keeps large blocks (glibc's mallopt, unless MALLOC_MMAP_THRESHOLD_ is set) for the whole process: "
+    "speed ratio: tokens/s of seq2seq over those of the system, in adjacent rounds",
+    "matmul rate: FLOP/s of the products with weights, as a share of those of one large matrix product",
+    "peak MiB: growth of the process while a system was built and trained on the largest batches",
+    "the allocator keeps large blocks in the whole process (glibc's mallopt, unless MALLOC_MMAP_THRESHOLD_ is set): "
     "the other toolkits, which do not ask for it, are faster here than on their own",
 ]
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """How long is measured."""
+    """How many rounds, and how long each is."""
 
     rounds: int = 5
     steps: int | None = None
-    """Updates a round; None is as many as ours makes in about `seconds`."""
+    """Updates per round; None is as many as ours makes in about `seconds`."""
     seconds: float = 10.0
     matmul_size: int | None = None
 
 
-class TrainingSystem(Protocol):
-    """What is measured."""
-
-    module: nn.Module
-
-    def update(self, batches: Sequence[TranslationBatch], rate: float) -> None:
-        """One optimiser step over batches on the CPU, at this learning rate."""
-
-
-class OurTraining:
+class OurTraining(TrainingSystem):
     """The step of `s2s train`."""
 
     def __init__(self, task: Task, config: TrainingConfig, runtime: Runtime):
-        self.module = copy.deepcopy(task.model).to(runtime.device).train()  # a copy counts as its memory
-        if config.compile:
-            self.module.compile(dynamic=True)
+        super().__init__(copy.deepcopy(task.model), config, runtime)  # a copy, which counts as its memory
         self._step = GradientStep(self.module, task.compute_loss, config, runtime)
         self._average = ExponentialMovingAverage(self.module, config.ema) if config.ema else None
-        self._count = 0
 
-    def update(self, batches: Sequence[TranslationBatch], rate: float) -> None:
-        """As `TrainingSystem.update`."""
-        self._count += 1
+    def _update(self, batches: Sequence[TranslationBatch], rate: float) -> None:
         self._step.compute_gradient(batches, sum(batch.num_targets for batch in batches))
         self._step.update(rate)
         if self._average:
             self._average.update(self._count)
 
 
-class _Runner:
-    """A system with a stream of batches of its own."""
+class _Bench:
+    """What is the same for all systems: the batches, and how many updates make a round."""
 
-    def __init__(self, name: str, system: TrainingSystem, stream: BatchStream, task: Task, device: torch.device):
-        self.name, self.module = name, system.module
+    def __init__(self, task: Task, rounds: Rounds, here: Runtime, stack: contextlib.ExitStack):
+        self.updates = rounds.steps or 0
         self.padding: list[float] = []
-        """Its share of each round."""
-        self._system, self._stream, self._task, self._device = system, stream, task, device
-        self._config = task.config.training
-        self._count = 0
+        """Share of padding, by round."""
+        self._task, self._device, self._stack, self._seconds = task, here.device, stack, rounds.seconds
 
-    def update(self, batches: Sequence[TranslationBatch]) -> None:
-        """One update at the learning rate of the schedule."""
-        self._count += 1
-        self._system.update(batches, learning_rate(self._count, 0.0, self._config))
+    def entrants(self, name: str, make: Callable[[], TrainingSystem]) -> Iterator[Entrant]:
+        """A system, after updates on the batches that take the most memory and two updates of its stream."""
+        task = self._task
+        largest = [task.make_batch(indices, 0) for indices in task.sampler.largest_batches()]
+        stream = BatchStream(task.sampler, task.make_batch, pin_memory=self._device.type == "cuda")
+        self._stack.callback(stream.close)
+        with peak_memory(self._device) as peak:
+            system = make()
+            for batch in [*largest, largest[0]]:  # the first update makes the optimiser's moments at its end
+                system.update([batch])
+        seconds = [self._updates(system, stream, 1)[0] for _ in range(2)]
+        self.updates = self.updates or max(1, round(self._seconds / seconds[1]))  # ours comes first
+        parameters = sum(weight.numel() for weight in system.module.parameters() if weight.requires_grad)
+        facts = {"parameters": parameters, "peak_memory_bytes": next(iter(peak), None)}
+        yield Entrant(name, "training", partial(self._take_round, system, stream), facts)
 
-    def run(self, updates: int) -> tuple[float, list[TranslationBatch]]:
-        """So many updates: their seconds and batches."""
+    def _updates(
+        self, system: TrainingSystem, stream: BatchStream, number: int
+    ) -> tuple[float, list[TranslationBatch]]:
+        """The seconds and the batches of `number` updates."""
         seen: list[TranslationBatch] = []
 
         def work() -> None:
-            for _ in range(updates):
-                batches = [next(self._stream) for _ in range(self._config.accumulate)]
-                self.update(batches)
+            for _ in range(number):
+                batches = [next(stream) for _ in range(self._task.config.training.accumulate)]
+                system.update(batches)
                 seen.extend(batches)
 
         return seconds_of(work, self._device), seen
 
-    def take_round(self, updates: int) -> dict[str, float]:
-        """As `Entrant.take_round`."""
-        seconds, seen = self.run(updates)
+    def _take_round(self, system: TrainingSystem, stream: BatchStream) -> dict[str, float]:
+        seconds, seen = self._updates(system, stream, self.updates)
         tokens, targets = sum(batch.num_tokens for batch in seen), sum(batch.num_targets for batch in seen)
         self.padding.append(1 - tokens / sum(batch.source_ids.numel() + batch.target_input.numel() for batch in seen))
         flops = 3 * forward_flops(self._task.model, tokens - targets, targets)  # the backward pass is twice as much
         return {
             "tokens_per_second": tokens / seconds,
-            "updates_per_second": updates / seconds,
+            "updates_per_second": self.updates / seconds,
             "flops_per_second": flops / seconds,
         }
 
@@ -150,7 +137,7 @@ class _Runner:
 def bench_training(
     config: Config,
     cache: Path,
-    peers: Sequence[str] = PEERS,
+    peers: Sequence[str] = tuple(PEERS),
     rounds: Rounds | None = None,
     progress: Progress = lambda what: None,
 ) -> Report:
@@ -160,8 +147,8 @@ def bench_training(
         config: of a translation run.
         cache: the folder of its tokenised corpora.
         peers: of `PEERS`; those that are not installed are named in the report.
-        rounds: how long.
-        progress: called with what is about to happen.
+        rounds: how many, and how long each is.
+        progress: called with a description of the next step.
 
     Raises:
         UserError: the configuration is of another task, or something is wrong with it or its data.
@@ -177,22 +164,12 @@ def bench_training(
         runtimes.seed_everything(config.seed)
         progress("preparing")
         task = build(Inputs.open(config, cache), None, here)
-        runners, entrants, left_out = [], [], {}
-        for name, make in _makers(task, peers, here).items():
-            progress(f"building {name}")
-            try:
-                runner, peak = _opened(name, make, task, here, stack)
-            except UserError as error:
-                left_out[name] = str(error)
-                continue
-            runners.append(runner)
-            parameters = sum(weight.numel() for weight in runner.module.parameters() if weight.requires_grad)
-            facts = {"parameters": parameters, "peak_memory_bytes": next(iter(peak), None)}
-            entrants.append(Entrant(name, "training", lambda runner=runner: runner.take_round(updates), facts))
-        progress("warming up")
-        seconds = [runner.run(1)[0] for runner in runners for _ in range(2)][1]  # of our second update
-        updates = rounds.steps or max(1, round(rounds.seconds / seconds))
-        peaks = run_rounds(entrants, rounds.rounds, here, rounds.matmul_size, progress)
+        bench = _Bench(task, rounds, here, stack)
+        shape = (task.config.model, task.tokenizers, training, here)
+        makers = {OURS: partial(OurTraining, task, training, here)}
+        makers |= {PEERS[peer]: partial(open_training_peer, peer, *shape) for peer in peers}
+        openings = [(name, partial(bench.entrants, name, make)) for name, make in makers.items()]
+        systems, left_out, rounds_taken = compare(openings, rounds.rounds, here, rounds.matmul_size, progress)
         work = {
             "corpus": ", ".join(record.name for record in task.data if record.role == "train"),
             "pairs": len(task.corpus),
@@ -200,34 +177,8 @@ def bench_training(
             **sizes(task.config.model),
             "batch_tokens": training.batch_tokens,
             "batches_an_update": training.accumulate,
-            "updates_a_round": updates,
-            "rounds": rounds.rounds,
-            "padding": significant(statistics.mean(runners[0].padding)),
-            "matmul_size": rounds.matmul_size or MATMUL_SIZES[here.device.type],
-            "matmul_flops_a_second": spread(peaks),
+            "updates_a_round": bench.updates,
+            "padding": significant(statistics.mean(bench.padding)),
+            **rounds_taken,
         }
-        packages = ["transformers"] if any(one.name == NAMES["transformers"] for one in entrants) else []
-        systems = list(figures(entrants, peaks))
-        return Report("train", machine(here, packages), work, systems, left_out, NOTES, COLUMNS)
-
-
-def _makers(task: Task, peers: Sequence[str], here: Runtime) -> dict[str, Callable[[], TrainingSystem]]:
-    config = task.config
-    makers: dict[str, Callable[[], TrainingSystem]] = {OURS: lambda: OurTraining(task, config.training, here)}
-    for peer in peers:
-        makers[NAMES[peer]] = partial(open_training_peer, peer, config.model, task.tokenizers, config.training, here)
-    return makers
-
-
-def _opened(
-    name: str, make: Callable[[], TrainingSystem], task: Task, here: Runtime, stack: contextlib.ExitStack
-) -> tuple[_Runner, list[int]]:
-    """A system that was trained on the batches that take the most memory, and how much that was."""
-    largest = [task.make_batch(indices, 0) for indices in task.sampler.largest_batches()]
-    stream = BatchStream(task.sampler, task.make_batch, pin_memory=here.device.type == "cuda")
-    stack.callback(stream.close)
-    with peak_memory(here.device) as peak:
-        runner = _Runner(name, make(), stream, task, here.device)
-        for batch in [*largest, largest[0]]:  # the first update makes the optimiser's moments at its end
-            runner.update([batch])
-    return runner, peak
+        return Report("train", machine(here, systems), work, systems, left_out, NOTES, COLUMNS)

@@ -1,9 +1,10 @@
-"""Other ways to train the same sizes: modules that give logits, in the loop that people write around them.
+"""Other ways to train a model of the same sizes: modules that return logits, in a plain training loop.
 
 `training` opens them by name. Each gets the batches that ours gets, the same precision, label smoothing, dropout,
 clipping and fused AdamW, and is built from the same configuration.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,8 +19,10 @@ from seq2seq.interop.marian_settings import SpecialIds, model_values
 from seq2seq.model.positions import sinusoids
 from seq2seq.runtime import Runtime
 from seq2seq.text.tokenizer import TokenizerPair
+from seq2seq.training.optim import learning_rate
 
-PEERS = ("transformers", "torch")
+# By the names of --peer.
+PEERS = {"transformers": "transformers MarianMTModel", "torch": "torch.nn.Transformer"}
 IGNORED = -100
 
 
@@ -32,27 +35,41 @@ def open_training_peer(
         UserError: it is not installed, or cannot have these sizes; the message says which.
     """
     if config.head_width * config.num_heads != config.d_model or config.activation == "swiglu":
-        raise UserError("it has neither swiglu nor a head_dim of its own")
+        raise UserError("it has neither swiglu nor a head_dim other than d_model / num_heads")
     module = MarianLogits(config, tokenizers) if name == "transformers" else TorchLogits(config, tokenizers)
     return HandLoop(module, training, runtime)
 
 
-class HandLoop:
-    """A training loop over a module from (source_ids, source_mask, target_input) to logits (B, T, V)."""
+class TrainingSystem(ABC):
+    """A module in training, at the learning rates of the schedule."""
 
     def __init__(self, module: nn.Module, config: TrainingConfig, runtime: Runtime):
         self.module = module.to(runtime.device).train()
         if config.compile:
             self.module.compile(dynamic=True)
+        self._config, self._runtime, self._count = config, runtime, 0
+
+    def update(self, batches: Sequence[TranslationBatch]) -> None:
+        """One optimiser step over batches on the CPU."""
+        self._count += 1
+        self._update(batches, learning_rate(self._count, 0.0, self._config))
+
+    @abstractmethod
+    def _update(self, batches: Sequence[TranslationBatch], rate: float) -> None: ...
+
+
+class HandLoop(TrainingSystem):
+    """A training loop over a module from (source_ids, source_mask, target_input) to logits (B, T, V)."""
+
+    def __init__(self, module: nn.Module, config: TrainingConfig, runtime: Runtime):
+        super().__init__(module, config, runtime)
         self._optimizer = torch.optim.AdamW(
             self.module.parameters(), betas=config.betas, eps=config.epsilon, weight_decay=config.weight_decay,
             fused=True,
         )  # fmt: skip
         self._scaler = torch.amp.GradScaler(runtime.device.type, enabled=runtime.precision == torch.float16)
-        self._config, self._runtime = config, runtime
 
-    def update(self, batches: Sequence[TranslationBatch], rate: float) -> None:
-        """One optimiser step."""
+    def _update(self, batches: Sequence[TranslationBatch], rate: float) -> None:
         for group in self._optimizer.param_groups:
             group["lr"] = rate
         self._optimizer.zero_grad(set_to_none=True)
@@ -105,7 +122,7 @@ class TorchLogits(nn.Module):
             activation=getattr(functional, config.activation), batch_first=True,
             norm_first=config.norm_position == "pre",
         )  # fmt: skip
-        for layer in self.layers.modules():  # it has one rate for every place
+        for layer in self.layers.modules():  # nn.Transformer has one dropout rate
             if isinstance(layer, nn.MultiheadAttention):
                 layer.dropout = config.attention_dropout
             elif isinstance(layer, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
@@ -138,7 +155,7 @@ class TorchLogits(nn.Module):
 
 
 def transformers_package() -> Any:
-    """The package, quiet.
+    """The package transformers, without warnings and progress bars.
 
     Raises:
         MissingDependency: it is not installed.
@@ -146,7 +163,7 @@ def transformers_package() -> Any:
     try:
         import transformers
     except ImportError as error:
-        raise MissingDependency("transformers", "bench", "this peer") from error
+        raise MissingDependency("transformers", "bench", "this comparison") from error
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     return transformers

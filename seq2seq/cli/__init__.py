@@ -1,7 +1,7 @@
-"""The command `s2s`: its verbs, and what becomes of everything that goes wrong.
+"""The command `s2s`: its verbs, and how errors are reported.
 
-One file a verb, imported when the verb is called or its help is asked for, so that help never waits for torch. Each
-exports a click `command`. `main` turns every exception into one line on standard error and an exit code.
+Each verb has a file with a click `command`, imported when the verb is called or its help is asked for, so that help
+never waits for torch. `main` turns every exception into one line on standard error and an exit code.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ import click
 from seq2seq import __version__
 from seq2seq.errors import UserError, did_you_mean
 
-# What `s2s --help` says of each verb, without importing it.
+# Listed by `s2s --help`, which imports no verb.
 VERBS = {
     "train": "Train a model, or continue a run.",
     "translate": "Translate lines of text.",
@@ -31,18 +31,23 @@ VERBS = {
     "check": "Report what is odd in corpora before training.",
     "fetch": "Download a public corpus as plain files.",
     "average": "Average the weights of models or checkpoints.",
-    "convert": "Convert models of other toolkits to ours, and ours to theirs.",
-    "bench": "Measure the speed of training and decoding, beside other toolkits.",
+    "convert": "Convert models from and to other toolkits.",
+    "bench": "Measure the speed of training and decoding.",
     "plot": "Draw learning curves or attention.",
     "info": "Show what a model is.",
 }
 
 INTERRUPTED = 130
 HALF_LINE = 500  # characters
+_FULL, _FORBIDDEN = "free some space and run the same command again", "choose a folder that you may write to"
+REMEDIES = {
+    errno.ENOSPC: _FULL, errno.EDQUOT: _FULL,
+    errno.EACCES: _FORBIDDEN, errno.EPERM: _FORBIDDEN, errno.EROFS: _FORBIDDEN,
+}  # fmt: skip
 
 
 class _Verbs(click.Group):
-    """Subcommands that are imported when they are needed."""
+    """Subcommands that are imported on use."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(VERBS)
@@ -65,7 +70,7 @@ class _Verbs(click.Group):
 @click.group(
     cls=_Verbs,
     invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
     epilog="Example: s2s train && echo 'Where is the station?' | s2s translate",
 )
 @click.version_option(__version__, prog_name="s2s", message="%(prog)s %(version)s")
@@ -80,7 +85,9 @@ def group(context: click.Context) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run `s2s` and return its exit code: 0 success, 1 the run failed, 2 usage, configuration or input is wrong."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    debug = _take_debug(arguments)
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    debug = "--debug" in arguments[:end]
+    arguments[:end] = [argument for argument in arguments[:end] if argument != "--debug"]
     _fill_closed_streams()
     _set_up_streams(debug)
     if "_S2S_COMPLETE" in os.environ:
@@ -99,52 +106,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BaseException as error:
         if debug and not isinstance(error, KeyboardInterrupt):
             traceback.print_exc()
-        return _report(error)
+        message, exit_code = _explain(error)
+        for line in message.splitlines():
+            if len(line) > 2 * HALF_LINE:
+                line = f"{line[:HALF_LINE]} ... {line[-HALF_LINE:]}"
+            _print_error(f"s2s: {line}")
+        return exit_code
 
 
-def _report(error: BaseException) -> int:
-    """Say what went wrong, one line a problem, and return the exit code."""
+def _explain(error: BaseException) -> tuple[str, int]:
+    """What went wrong, one line for each problem, and the exit code."""
     match error:
         case KeyboardInterrupt() | click.Abort():
-            return INTERRUPTED
+            return "", INTERRUPTED
         case click.ClickException():
-            return _report_usage(error)
+            context = getattr(error, "ctx", None)
+            command = context.command_path if context is not None else "s2s"
+            return f"{' '.join(error.format_message().split()).rstrip('.')} (see {command} --help)", 2
         case UserError():
-            return _say(str(error), error.exit_code)
+            return str(error), error.exit_code
         case BrokenPipeError() if _reader_is_gone():
             _abandon(sys.stdout)
-            return 0
+            return "", 0
         case OSError() if error.errno is not None:
             if error.filename is None:
                 _abandon(sys.stdout)  # what is left in its buffer cannot be written either
-            named = f"{error.filename}: " if error.filename is not None else ""
-            return _say(f"{named}{(error.strerror or str(error)).lower()}{_remedy(error)}", 1)
+            name = "" if error.filename is None else f"{error.filename}: "
+            remedy = f"; {REMEDIES[error.errno]}" if error.errno in REMEDIES else ""
+            return f"{name}{(error.strerror or str(error)).lower()}{remedy}", 1
         case _ if _is_out_of_memory(error):
-            return _say("out of memory; use smaller batches (training.batch_tokens, --batch-tokens)", 1)
+            return "out of memory; use smaller batches (training.batch_tokens, --batch-tokens)", 1
     first_line = (str(error).strip().splitlines() or [""])[0]
-    return _say(f"internal error: {type(error).__name__}: {first_line} (run with --debug for the traceback)", 1)
-
-
-def _report_usage(error: click.ClickException) -> int:
-    message = " ".join(error.format_message().split()).rstrip(".")
-    context = getattr(error, "ctx", None)
-    path = context.command_path if context is not None else "s2s"
-    return _say(f"{message} (see {path} --help)", 2)
-
-
-def _say(message: str, exit_code: int) -> int:
-    for line in message.splitlines():
-        _print_error(f"s2s: {_fitting(line)}")
-    return exit_code
-
-
-def _fitting(line: str) -> str:
-    """`line` without the middle of what no terminal shows at once, such as a value of megabytes."""
-    return line if len(line) <= 2 * HALF_LINE else f"{line[:HALF_LINE]} ... {line[-HALF_LINE:]}"
+    return f"internal error: {type(error).__name__}: {first_line} (run with --debug for the traceback)", 1
 
 
 def _print_error(text: str) -> None:
-    """Above a progress bar, not through it; nothing fails because nobody can be told."""
+    """Print above a progress bar, not through it; a standard error that cannot be written is ignored."""
     try:
         if "tqdm" in sys.modules:
             sys.modules["tqdm"].tqdm.write(text, file=sys.stderr)
@@ -155,15 +152,6 @@ def _print_error(text: str) -> None:
         _abandon(sys.stderr)
 
 
-def _remedy(error: OSError) -> str:
-    match error.errno:
-        case errno.ENOSPC | errno.EDQUOT:
-            return "; free some space and run the same command again"
-        case errno.EACCES | errno.EPERM | errno.EROFS:
-            return "; choose a place that you may write to"
-    return ""
-
-
 def _is_out_of_memory(error: BaseException) -> bool:
     if "torch" not in sys.modules:
         return isinstance(error, MemoryError)
@@ -172,17 +160,8 @@ def _is_out_of_memory(error: BaseException) -> bool:
     return is_out_of_memory(error)
 
 
-def _take_debug(arguments: list[str]) -> bool:
-    """Remove every `--debug` before `--`, wherever it stands, and say whether there was one."""
-    end = arguments.index("--") if "--" in arguments else len(arguments)
-    kept = [argument for argument in arguments[:end] if argument != "--debug"]
-    found = len(kept) < end
-    arguments[:end] = kept
-    return found
-
-
 def _reader_is_gone() -> bool:
-    """Whether nobody reads standard output any more; a pipe between processes of our own breaks for other reasons."""
+    """Whether the reader of standard output has gone; a broken pipe may also be one between our own processes."""
     if not hasattr(select, "poll"):
         return True
     poll = select.poll()
@@ -194,7 +173,7 @@ def _reader_is_gone() -> bool:
 
 
 def _abandon(stream: TextIO) -> None:
-    """Let what is left in its buffer be flushed into nothing."""
+    """Redirect a stream to nothing, where what is left in its buffer can be flushed."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         nothing = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nothing, stream.fileno())
@@ -202,44 +181,35 @@ def _abandon(stream: TextIO) -> None:
 
 
 def _fill_closed_streams() -> None:
-    """Put nothing where a standard stream is closed.
+    """Open the null device in place of standard streams that are closed.
 
-    Else the next file that is opened gets its descriptor, and what a library prints lands in that file; and `print` to
-    a standard error that is None goes to standard output.
+    Otherwise the next file that is opened gets the descriptor, and what a library prints is written to that file; and
+    `print` to a standard error that is None goes to standard output.
     """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))
 
 
 def _set_up_streams(debug: bool) -> None:
-    # A file name need not be text in any encoding: it goes to standard output as the bytes that it is.
+    # A file name may have bytes that are no UTF-8: they are printed unchanged.
     for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors=errors, newline="\n")
-    handler = _StderrHandler()
-    handler.setFormatter(_LineFormatter())
-    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+    logging.basicConfig(handlers=[_StderrHandler()], level=logging.WARNING, force=True)
     logging.getLogger("seq2seq").setLevel(logging.INFO)
     if not debug and not sys.warnoptions:
-        warnings.simplefilter("ignore")  # what libraries tell programmers; our own warnings go through logging
-
-
-class _LineFormatter(logging.Formatter):
-    """`s2s: message`, or `s2s: warning: message`."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        level = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
-        return "\n".join(f"s2s: {level}{line}" for line in record.getMessage().splitlines())
+        warnings.simplefilter("ignore")  # of libraries; ours go through logging
 
 
 class _StderrHandler(logging.Handler):
-    """Standard error as it is when something is logged."""
+    """Prints `s2s: message` or `s2s: warning: message` on the current standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        _print_error(self.format(record))
+        level = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
+        _print_error("\n".join(f"s2s: {level}{line}" for line in record.getMessage().splitlines()))

@@ -4,16 +4,14 @@ from pathlib import Path
 
 import click
 
-from seq2seq.cli.options import ANY_PATH, NAMED_PLACE
+from seq2seq.cli import options
 
 
-@click.command(
-    "average",
-    short_help="Average the weights of models or checkpoints, or mix two.",
-    epilog="Example: s2s average runs/general runs/tuned --weights 0.3,0.7 -o models/between",
+@click.command(epilog="Example: s2s average runs/general runs/tuned --weights 0.3,0.7 -o models/between")
+@click.argument("models", nargs=-1, required=True, type=options.ANY_PATH, metavar="MODEL|CHECKPOINT...")
+@click.option(
+    "-o", "--output", required=True, type=options.NAMED_PLACE, help="Model folder to write; it must be new or empty."
 )
-@click.argument("models", nargs=-1, required=True, type=ANY_PATH, metavar="MODEL|CHECKPOINT...")
-@click.option("-o", "--output", required=True, type=NAMED_PLACE, help="Model folder to write; it must be new or empty.")
 @click.option("--weights", metavar="W,W,...", help="How much of each, in proportion, such as 0.3,0.7 [default: equal].")
 def command(models: tuple[Path, ...], output: Path, weights: str | None) -> None:
     """Average the weights of models or checkpoints of one shape and one vocabulary.
@@ -32,4 +30,4 @@ def _numbers(text: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError as error:
-        raise click.UsageError(f"--weights {text}: give numbers with commas between them, such as 0.3,0.7") from error
+        raise click.UsageError(f"--weights {text}: give numbers separated by commas, such as 0.3,0.7") from error

@@ -1,80 +1,69 @@
-"""`s2s bleu`: translations against references, as files, several systems, or a model's own test sets.
+"""`s2s bleu`: scores of translations, from files or by models.
 
-The figures are sacrebleu's (`evaluation.text`); this file reads the lines, translates where a model is given, and
-prints.
+The figures are sacrebleu's (`evaluation.text`); this module reads the lines or lets models translate them, and prints.
 """
 
 import json
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from seq2seq import ranges
-from seq2seq.cli.options import (
-    ANY_PATH,
-    FILE,
-    NAMED_FILE,
-    Number,
-    check_output,
-    computing_options,
-    engine_options,
-    open_output,
-    warn_invalid,
-)
+from seq2seq.cli import options
 from seq2seq.errors import DataError, did_you_mean
-from seq2seq.lines import read_lines
+from seq2seq.lines import aligned, check_counts, read_lines
 from seq2seq.ranges import Range
 
 if TYPE_CHECKING:
     from seq2seq.config import Config
-    from seq2seq.evaluation.text import Comparison, Score
-    from seq2seq.inference.translator import Translation
 
 logger = logging.getLogger("seq2seq.cli")
 
-# A test set: its name (None for files given on the command line), sources and references.
-TestSet = tuple[str | None, list[str], list[str]]
-# Its name, scores, and what is said of all its translations together, for JSON.
-Result = tuple[str | None, "Sequence[Score]", Mapping[str, Any]]
+
+@dataclass
+class TestSet:
+    """References, and the translations of each system."""
+
+    name: str | None
+    """None for files given on the command line."""
+    references: list[str]
+    sources: list[str] = field(default_factory=list)
+    translations: dict[str, list[str]] = field(default_factory=dict)
+    """By system."""
+    degenerate: dict[str, Any] = field(default_factory=dict)
+    """How many lines a model translated into something degenerate."""
 
 
-@click.command(
-    "bleu",
-    short_help="Score translations with BLEU, chrF and TER.",
-    epilog="Example: s2s translate < test.en | s2s bleu test.de",
-)
-@click.argument("reference", required=False, type=FILE)
-@click.argument("hypotheses", nargs=-1, type=FILE)
+@click.command(epilog="Example: s2s translate < test.en | s2s bleu test.de")
+@click.argument("reference", required=False, type=options.FILE)
+@click.argument("hypotheses", nargs=-1, type=options.FILE)
 @click.option(
     "--model",
     "models",
-    type=ANY_PATH,
+    type=options.ANY_PATH,
     multiple=True,
-    help="Translate with this model or run, then score; default: its test sets. Several (repeat it) are compared.",
+    help="Translate with this model or run, then score. Repeatable: several are compared.",
 )
-@click.option("--source", type=FILE, help="With --model: text to translate.")
-@click.option("--reference", "model_reference", type=FILE, help="With --model: its reference translation.")
-@click.option("--test-set", "names", multiple=True, help="With --model: only this test set of the run (repeatable).")
+@click.option("--source", type=options.FILE, help="With --model: text to translate [default: the run's test sets].")
+@click.option("--reference", "model_reference", type=options.FILE, help="With --model: its reference translation.")
+@click.option("--test-set", "names", multiple=True, help="With --model: only this test set of the run; repeatable.")
 @click.option("-m", "--metrics", help="Any of bleu,chrf,ter [default: bleu,chrf].")
 @click.option(
     "--tokenize", help="sacrebleu's tokenizer for BLEU: 13a, intl, zh, char, none, ... [default: by language]."
 )
 @click.option("--confidence", is_flag=True, help="Add 95 % intervals from 1,000 bootstrap resamples.")
-@click.option("-f", "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("-w", "--width", type=Number(Range(0, 10)), default=1, show_default=True, help="Decimals.")
+@options.format_option
+@click.option("-w", "--width", type=options.Number(Range(0, 10)), default=1, help="Decimals.")
 @click.option("-b", "--score-only", is_flag=True, help="Print the figures alone.")
-@click.option("--beam-size", type=Number(ranges.BEAM_SIZE), help="With --model: hypotheses kept; 1 is greedy.")
-@click.option(
-    "--length-penalty", type=Number(ranges.LENGTH_PENALTY), help="With --model: a in log-probability / length^a."
-)
-@click.option("--batch-tokens", type=Number(ranges.COUNT), help="With --model: source tokens decoded together.")
-@click.option("-o", "--output", type=NAMED_FILE, help="With --model: keep the translations in this file.")
-@engine_options
-@computing_options
+@click.option("-o", "--output", type=options.NAMED_FILE, help="Write the translations to this file.")
+@options.search_options
+@options.engine_options
+@options.computing_options
 def command(
     reference: Path | None,
     hypotheses: tuple[Path, ...],
@@ -94,38 +83,50 @@ def command(
     s2s bleu --model MODEL                 translate the run's test sets, then score
     s2s bleu --model MODEL --source FILE --reference FILE
     s2s bleu --model A --model B           both translate A's test sets, each model tested against the first
+
+    The options from -o on are for --model.
     """
-    from seq2seq.evaluation.text import check_settings, score_texts
+    from seq2seq.evaluation.text import check_settings
 
     _check_usage(reference, modelling)
-    scoring: dict[str, Any] = {"tokenize": tokenize}
+    scoring: dict[str, Any] = {} if tokenize is None else {"tokenize": tokenize}
     if metrics is not None:
         scoring["metrics"] = [metric.strip().lower() for metric in metrics.split(",") if metric.strip()]
         if not scoring["metrics"]:
             raise click.UsageError("--metrics names none of bleu,chrf,ter")
     check_settings(scoring.get("metrics", ()), tokenize)
     if modelling["models"]:
-        _score_models(scoring, confidence, form, width, score_only, **modelling)
-        return
-    references = _read(reference)
-    if len(hypotheses) > 1:
-        _print_comparisons([(None, _compare(hypotheses, references, scoring))], form, width)
-        return
-    translations = _read(hypotheses[0]) if hypotheses else _read_stdin()
-    scores = score_texts(translations, references, confidence=confidence, width=width, **scoring)
-    _print_scores([(None, scores, {})], form, width, score_only)
+        test_sets, defaults = _translate(**modelling)
+        scoring = defaults | scoring
+    else:
+        if len(set(hypotheses)) < len(hypotheses):
+            raise click.UsageError("a system is given twice; name each file once")
+        test_sets = [TestSet(None, _read(reference))]
+        test_sets[0].translations = {str(path): _read(path) for path in hypotheses or (None,)}
+    records: list[dict[str, Any]] = []
+    lines: list[str] = []
+    for test_set in test_sets:
+        named = {} if test_set.name is None else {"test_set": test_set.name}
+        if len(test_set.translations) > 1:
+            found, table = _compare(test_set, scoring, width)
+            title = [test_set.name] if test_set.name else []
+            lines += ["", *title, *table] if lines else [*title, *table]
+        else:
+            found, plain = _score(test_set, scoring, confidence, width, score_only)
+            lines += [f"{test_set.name}: {line}" if test_set.name else line for line in plain]
+        records += [named | record for record in found]
+    if form == "json":
+        is_one = len(records) == 1 and test_sets[0].name is None
+        lines = [json.dumps(records[0] if is_one else records, indent=1, ensure_ascii=False, default=float)]
+    for line in lines:
+        click.echo(line)
 
 
 def _check_usage(reference: Path | None, modelling: Mapping[str, Any]) -> None:
     if not modelling["models"]:
         if reference is None:
             raise click.UsageError("give a REFERENCE file, or --model MODEL")
-        for name, option in (
-            ("source", "--source"), ("model_reference", "--reference"), ("names", "--test-set"), ("output", "-o"),
-            ("beam_size", "--beam-size"), ("length_penalty", "--length-penalty"), ("batch_tokens", "--batch-tokens"),
-        ):  # fmt: skip
-            if modelling[name] not in (None, ()):
-                raise click.UsageError(f"{option} belongs to --model MODEL")
+        options.only_for("--model MODEL", *modelling)
     elif reference is not None:
         raise click.UsageError("with --model the reference is given as --reference FILE, beside --source FILE")
     elif (modelling["source"] is None) != (modelling["model_reference"] is None):
@@ -134,41 +135,58 @@ def _check_usage(reference: Path | None, modelling: Mapping[str, Any]) -> None:
         )
     elif len(modelling["models"]) > 1 and modelling["output"] is not None:
         raise click.UsageError("-o keeps the translations of one model; give one --model")
-    check_output(modelling["output"])
+    options.check_output(modelling["output"])
 
 
-def _read(path: Path) -> list[str]:
-    return _with_its_bom(list(read_lines(path, warn_invalid(path), keeps_bom=True)), str(path))
+def _score(
+    test_set: TestSet, scoring: Mapping[str, Any], confidence: bool, width: int, score_only: bool
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """The scores of one system: as sacrebleu's JSON, and as its lines."""
+    from seq2seq.evaluation.text import score_texts
+
+    (translations,) = test_set.translations.values()
+    scores = score_texts(translations, test_set.references, confidence=confidence, **scoring)
+    more = {"degenerate": test_set.degenerate} if test_set.degenerate else {}
+    records = [json.loads(score.format(width, is_json=True)) | more for score in scores]
+    return records, [f"{score.score:.{width}f}" if score_only else score.format(width) for score in scores]
 
 
-def _read_stdin() -> list[str]:
-    from seq2seq.inference.streaming import open_input, read_idle_batches
+def _compare(test_set: TestSet, scoring: Mapping[str, Any], width: int) -> tuple[list[dict[str, Any]], list[str]]:
+    """Several systems: as sacrebleu's JSON, and as a table."""
+    from seq2seq.evaluation.text import compare_systems
 
-    batches = read_idle_batches(open_input(None), max_lines=4096, on_invalid=warn_invalid(None), keeps_bom=True)
-    return _with_its_bom([line for batch in batches for line in batch], "standard input")
+    results, signatures = compare_systems(test_set.translations, test_set.references, **scoring)
+    baseline, *others = test_set.translations
+    systems = [f"Baseline: {baseline}", *others]
+    rows = [["system", *(f"{metric} (mean ± 95 %)" for metric in results)]]
+    records = []
+    for system, *row in zip(systems, *results.values(), strict=True):
+        cells = [f"{one.score:.{width}f} ({one.mean:.{width}f} ± {one.ci:.{width}f})" for one in row]
+        if system is not systems[0]:
+            p_values = (f"p = {one.p_value:.4f}{'*' if one.p_value < 0.05 else ' '}" for one in row)
+            cells = [f"{cell} {p_value}" for cell, p_value in zip(cells, p_values, strict=True)]
+        rows.append([system, *cells])
+        records.append({"system": system, **dict(zip(results, map(vars, row), strict=True))})
+    notes = ["", "* differs from the baseline (paired bootstrap, p < 0.05)", ""]
+    return records, [*aligned(rows), *notes, *(f"{metric}|{text}" for metric, text in signatures.items())]
 
 
-def _with_its_bom(lines: list[str], name: str) -> list[str]:
-    """The lines, of which the first keeps a byte order mark: sacrebleu counts it as text, and its figures are ours."""
+def _read(path: Path | None) -> list[str]:
+    """The lines of a file, or of standard input; a byte order mark stays, because sacrebleu counts it as text."""
+    if path is None:
+        from seq2seq.inference.streaming import open_input, read_idle_batches
+
+        batches = read_idle_batches(open_input(None), on_invalid=options.warn_invalid(None), keeps_bom=True)
+        lines = list(chain.from_iterable(batches))
+    else:
+        lines = list(read_lines(path, options.warn_invalid(path), keeps_bom=True))
     if lines and lines[0].startswith("\ufeff"):
+        name = path or "standard input"
         logger.warning("%s: begins with a byte order mark, which sacrebleu counts as text; remove it", name)
     return lines
 
 
-def _compare(hypotheses: Sequence[Path], references: Sequence[str], scoring: Mapping[str, Any]) -> "Comparison":
-    from seq2seq.evaluation.text import compare_systems
-
-    if len(set(hypotheses)) < len(hypotheses):
-        raise click.UsageError("a system is given twice; name each file once")
-    return compare_systems({str(path): _read(path) for path in hypotheses}, references, **scoring)
-
-
-def _score_models(
-    scoring: dict[str, Any],
-    confidence: bool,
-    form: str,
-    width: int,
-    score_only: bool,
+def _translate(
     *,
     models: Sequence[Path],
     source: Path | None,
@@ -176,108 +194,56 @@ def _score_models(
     names: Sequence[str],
     output: Path | None,
     **loading: Any,
-) -> None:
-    """Translate each test set, and score with what the first run was validated with, unless options say otherwise."""
-    from seq2seq.evaluation.text import compare_systems, score_texts
+) -> tuple[list[TestSet], dict[str, Any]]:
+    """The test sets with the translations of each model, and the first model's defaults for `score_texts`."""
+    from seq2seq.config_file import load
+    from seq2seq.inference.degeneration import summary, symptom_counts
+    from seq2seq.inference.translator import Translator
     from seq2seq.store.finding import find_model
 
     folders = {str(model): find_model(model) for model in models}
     if len({folder.resolve() for folder in folders.values()}) < len(models):
         raise click.UsageError("a model is given twice; name each once")
-    first = next(iter(folders.values()))
-    config = _run_config(first)
-    if source is not None:
-        sources = list(read_lines(source, warn_invalid(source)))
-        test_sets = [(None, sources, _read(model_reference))]
-        _check_counts(source, model_reference, test_sets[0])
-    else:
-        test_sets = _test_sets(first, config, names)
-    outputs = _outputs(output, [name for name, _, _ in test_sets])
+    first = folders[str(models[0])]
+    run_config = first.resolve().parent / "config.yaml"
+    config = load(run_config, check_files=False) if run_config.is_file() else None
+    test_sets = _run_test_sets(first, config, names) if source is None else [_given_test_set(source, model_reference)]
+    if empty := [test_set.name or model_reference for test_set in test_sets if not test_set.references]:
+        raise DataError(f"{empty[0]} has no lines; there is nothing to score")
+    outputs = [output] * len(test_sets)
+    if output is not None and len(test_sets) > 1:  # a file for each
+        outputs = [output.with_stem(f"{output.stem}.{test_set.name}") for test_set in test_sets]
+    inputs = config.data.test.items() if config is not None else ()
+    also = {f"data.test.{name}.{side}": path for name, files in inputs for side, path in files.files()}
     for path in outputs:
-        check_output(path, _files_of(config))
-    scoring["target_language"] = _target_language(first) if config is None else config.target_language
-    if config is not None:
-        evaluation = {"metrics": config.evaluation.metrics, "tokenize": config.evaluation.tokenize}
-        scoring = {**evaluation, **{key: value for key, value in scoring.items() if value is not None}}
-    answers = {model: _translate(folder, test_sets, outputs, loading) for model, folder in folders.items()}
-    results, comparisons = [], []
-    for number, (name, _, references) in enumerate(test_sets):
-        systems = {model: [answer.text for answer in sets[number]] for model, sets in answers.items()}
-        if len(systems) > 1:
-            comparisons.append((name, compare_systems(systems, references, **scoring)))
-            for model, sets in answers.items():
-                _degenerate(f"{model}: {name}" if name else model, sets[number])
-        else:
-            (sets,) = answers.values()
-            scores = score_texts(*systems.values(), references, confidence=confidence, width=width, **scoring)
-            results.append((name, scores, _degenerate(name, sets[number])))
-    if comparisons:
-        _print_comparisons(comparisons, form, width)
-    else:
-        _print_scores(results, form, width, score_only)
-
-
-def _translate(
-    folder: Path, test_sets: Sequence[TestSet], outputs: Sequence[Path | None], loading: Mapping[str, Any]
-) -> "list[list[Translation]]":
-    """The translations of each test set, kept where they are asked for."""
-    from seq2seq.inference.translator import Translator
-
-    translator = Translator.load(folder, **{key: value for key, value in loading.items() if value is not None})
-    logger.info("%s: engine: %s", folder, translator.engine_note)
-    translated = []
-    for (_, sources, _), output in zip(test_sets, outputs, strict=True):
-        translated.append(translator.translate(sources))
-        if output is not None:
-            with open_output(output) as sink:
-                for answer in translated[-1]:
-                    sink.write(f"{answer.text}\n".encode("utf-8", errors="replace"))
-    return translated
-
-
-def _outputs(output: Path | None, names: Sequence[str | None]) -> list[Path | None]:
-    """The file of each test set: the one that was asked for, or several beside it with the names of the test sets."""
-    if output is None or len(names) == 1:
-        return [output] * len(names)
-    return [output.with_stem(f"{output.stem}.{name}") for name in names]
-
-
-def _files_of(config: "Config | None") -> dict[str, Path]:
-    """The files of a run's test sets, by the key that names each."""
+        options.check_output(path, also)
+    for model, folder in folders.items():
+        translator = Translator.load(folder, **{key: value for key, value in loading.items() if value is not None})
+        logger.info("%s: engine: %s", folder, translator.engine_note)
+        for test_set, path in zip(test_sets, outputs, strict=True):
+            translations = translator.translate(test_set.sources)
+            texts = test_set.translations[model] = [translation.text for translation in translations]
+            if path is not None:
+                with options.open_output(path) as sink:
+                    sink.writelines(f"{text}\n".encode("utf-8", errors="replace") for text in texts)
+            flags = [translation.flags for translation in translations]
+            num_lines, counts = symptom_counts(flags)
+            test_set.degenerate = {"lines": num_lines, "rate": num_lines / len(flags), **counts}
+            about = [model] * (len(models) > 1) + [test_set.name] * (test_set.name is not None)
+            logger.info("%s", ": ".join([*about, summary(Counter(flags))]))
     if config is None:
-        return {}
-    return {
-        f"data.test.{name}.{side}": path for name, source in config.data.test.items() for side, path in source.files()
-    }
+        return test_sets, {"target_language": _target_language(first)}
+    evaluation = {"metrics": config.evaluation.metrics, "tokenize": config.evaluation.tokenize}
+    return test_sets, evaluation | {"target_language": config.target_language}
 
 
-def _target_language(folder: Path) -> str | None:
-    from seq2seq.interop.ctranslate2 import is_ctranslate2, read_description
-    from seq2seq.store.model_folder import load_model
-
-    description = read_description(folder)[0] if is_ctranslate2(folder) else load_model(folder).description
-    return description.target_language
+def _given_test_set(source: Path, reference: Path) -> TestSet:
+    test_set = TestSet(None, _read(reference), list(read_lines(source, options.warn_invalid(source))))
+    check_counts(source, len(test_set.sources), reference, len(test_set.references))
+    return test_set
 
 
-def _degenerate(name: str | None, translations: Sequence["Translation"]) -> dict[str, Any]:
-    """How many translations came out degenerate and still are: told, and returned for JSON."""
-    from seq2seq.inference.degeneration import summary, symptom_counts
-
-    flags = [translation.flags for translation in translations]
-    flagged, counts = symptom_counts(flags)
-    logger.info("%s%s", f"{name}: " if name else "", summary(Counter(flags)))
-    return {"degenerate": {"lines": flagged, "rate": flagged / len(translations), **counts}}
-
-
-def _run_config(folder: Path) -> "Config | None":
-    """The configuration of the run that the model folder belongs to; None for a model folder on its own."""
-    from seq2seq.config_file import load
-
-    path = folder.resolve().parent / "config.yaml"
-    return load(path, check_files=False) if path.is_file() else None
-
-
-def _test_sets(folder: Path, config: "Config | None", names: Sequence[str]) -> list[TestSet]:
+def _run_test_sets(folder: Path, config: "Config | None", names: Sequence[str]) -> list[TestSet]:
     from seq2seq.data.sources import open_pairs
 
     if config is None:
@@ -291,78 +257,13 @@ def _test_sets(folder: Path, config: "Config | None", names: Sequence[str]) -> l
     test_sets = []
     for name in names or config.data.test:
         pairs = list(open_pairs(config.data.test[name], config.source_language, config.target_language))
-        test_sets.append((name, [pair.source for pair in pairs], [pair.target for pair in pairs]))
+        test_sets.append(TestSet(name, [pair.target for pair in pairs], [pair.source for pair in pairs]))
     return test_sets
 
 
-def _check_counts(source: Path, reference: Path, test_set: TestSet) -> None:
-    # before the translating, which may take long
-    _, sources, references = test_set
-    if len(sources) != len(references):
-        raise DataError(f"{source} has {len(sources):,} lines and {reference} {len(references):,}; they must be equal")
+def _target_language(folder: Path) -> str | None:
+    from seq2seq.interop.ctranslate2 import is_ctranslate2, read_description
+    from seq2seq.store.model_folder import load_model
 
-
-def _print_scores(results: Sequence[Result], form: str, width: int, score_only: bool) -> None:
-    """One line a score as `sacrebleu` prints it, behind the test set's name where there is one."""
-    if form == "json":
-        records = [
-            {**({"test_set": name} if name else {}), **score.record, **said}
-            for name, scores, said in results
-            for score in scores
-        ]
-        single = len(records) == 1 and results[0][0] is None
-        click.echo(json.dumps(records[0] if single else records, indent=1, ensure_ascii=False))
-        return
-    for name, scores, _ in results:
-        for score in scores:
-            text = f"{score.score:.{width}f}" if score_only else score.line
-            click.echo(f"{name}: {text}" if name else text)
-
-
-def _print_comparisons(comparisons: "Sequence[tuple[str | None, Comparison]]", form: str, width: int) -> None:
-    """A table for each test set; its name stands above it where there is one."""
-    if form == "json":
-        records = [
-            {
-                **({"test_set": name} if name else {}),
-                "system": system,
-                **{metric: _as_record(column[row]) for metric, column in comparison.scores.items()},
-            }
-            for name, comparison in comparisons
-            for row, system in enumerate(_shown_systems(comparison))
-        ]
-        click.echo(json.dumps(records, indent=4, ensure_ascii=False))
-        return
-    for number, (name, comparison) in enumerate(comparisons):
-        if name:
-            click.echo(f"{chr(10) if number else ''}{name}")
-        _print_comparison(comparison, width)
-
-
-def _print_comparison(comparison: "Comparison", width: int) -> None:
-    rows = [["system", *(f"{metric} (mean ± 95 %)" for metric in comparison.scores)]]
-    for row, name in enumerate(_shown_systems(comparison)):
-        cells = []
-        for column in comparison.scores.values():
-            result = column[row]
-            cell = f"{result.score:.{width}f} ({result.mean:.{width}f} ± {result.interval:.{width}f})"
-            if result.p_value is not None:
-                cell += f" p = {result.p_value:.4f}{'*' if result.p_value < 0.05 else ' '}"
-            cells.append(cell)
-        rows.append([name, *cells])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        click.echo("  ".join(f"{cell:<{size}}" for cell, size in zip(row, widths, strict=True)).rstrip())
-    click.echo("\n* differs from the baseline (paired bootstrap, p < 0.05)\n")
-    for metric, signature in comparison.signatures.items():
-        click.echo(f"{metric}|{signature}")
-
-
-def _shown_systems(comparison: "Comparison") -> list[str]:
-    baseline, *others = comparison.systems
-    return [f"Baseline: {baseline}", *others]
-
-
-def _as_record(result: Any) -> dict[str, float | None]:
-    """In sacrebleu's own form."""
-    return {"score": result.score, "p_value": result.p_value, "mean": result.mean, "ci": result.interval}
+    description = read_description(folder)[0] if is_ctranslate2(folder) else load_model(folder).description
+    return description.target_language

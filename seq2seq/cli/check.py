@@ -1,4 +1,4 @@
-"""`s2s check`: what is odd in corpora, before anything is trained; exit code 1 where it would spoil a result."""
+"""`s2s check`: a report on corpora before training; exit code 1 for an error that would spoil a result."""
 
 import contextlib
 import json
@@ -11,33 +11,26 @@ from typing import TYPE_CHECKING
 import click
 
 from seq2seq import ranges
-from seq2seq.cli.options import FILE, Number
+from seq2seq.cli import options
 from seq2seq.errors import DataError
 from seq2seq.lines import open_bytes, read_lines, readable_again
 from seq2seq.ranges import Range
 
 if TYPE_CHECKING:
-    from seq2seq.config import SourceConfig
     from seq2seq.inspection.check import Corpora
 
 CONFIG_SUFFIXES = (".yaml", ".yml")
 SPOILED = 1
 
 
-@click.command(
-    "check",
-    short_help="Report what is odd in corpora before training.",
-    epilog="Example: s2s check train.en train.de",
-)
-@click.argument("files", nargs=-1, required=True, type=FILE)
-@click.option(
-    "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="With CONFIG: override one key (repeatable)."
-)
+@click.command(epilog="Example: s2s check train.en train.de")
+@click.argument("files", nargs=-1, required=True, type=options.FILE)
+@options.set_option
 @click.option("--source-language", help="With FILE: column of the source in a JSONL or a table with header.")
 @click.option("--target-language", help="With FILE: column of the target.")
-@click.option("-f", "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
-@click.option("--examples", type=Number(Range(0, 3)), default=2, show_default=True, help="Lines shown of each kind.")
-@click.option("--workers", type=Number(ranges.WORKERS), default=0, help="Processes [default: one per CPU].")
+@options.format_option
+@click.option("--examples", type=options.Number(Range(0, 3)), default=2, help="Lines shown of each kind.")
+@click.option("--workers", type=options.Number(ranges.WORKERS), help="Processes [default: one per CPU].")
 @click.pass_context
 def command(
     context: click.Context,
@@ -47,7 +40,7 @@ def command(
     target_language: str | None,
     form: str,
     examples: int,
-    workers: int,
+    workers: int | None,
 ) -> None:
     """Report on corpora before anything is trained.
 
@@ -56,33 +49,29 @@ def command(
     s2s check SOURCE TARGET   two text files, line by line
     s2s check FILE            one .tsv, .csv or .jsonl of pairs, or of texts with labels
 
-    Exit code 0 if all is well or merely odd, 1 if something would spoil a result, 2 if the check cannot be made."""
-    if not _is_config(files) and overrides:
-        raise click.UsageError("--set belongs to a CONFIG (a .yaml file)")
+    Exit code 0: no errors, though there may be warnings; 1: an error that would spoil a result; 2: the check cannot be
+    made."""
+    config = files[0] if len(files) == 1 and files[0].suffix in CONFIG_SUFFIXES else None
+    if config is None:
+        options.only_for("a CONFIG (a .yaml file)", "overrides")
     from tqdm import tqdm
 
     from seq2seq.inspection.check import check_corpora
     from seq2seq.inspection.layout import as_text, wrapped
 
     with contextlib.ExitStack() as stack:
-        read = [stack.enter_context(readable_again(path)) for path in files]
-        corpora = _from_config(read[0], overrides) if _is_config(files) else _from_files(
-            read, source_language, target_language
-        )  # fmt: skip
+        paths = [stack.enter_context(readable_again(path)) for path in files]
+        corpora = _from_config(paths[0], overrides) if config else _from_files(paths, source_language, target_language)
         bar = tqdm(unit=" examples", unit_scale=True, disable=None, leave=False, desc="checking")
-        report = check_corpora(corpora, workers, progress=stack.enter_context(bar).update)
+        report = check_corpora(corpora, workers or 0, progress=stack.enter_context(bar).update)
     if form == "json":
         click.echo(json.dumps(report.as_dict(), ensure_ascii=False, indent=1).encode("utf-8", "replace").decode())
     else:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        for line in as_text(report, examples, files[0] if _is_config(files) else None):
+        for line in as_text(report, examples, config):
             click.echo(wrapped(line, width))
     if not report.ok:
         context.exit(SPOILED)
-
-
-def _is_config(files: Sequence[Path]) -> bool:
-    return len(files) == 1 and files[0].suffix in CONFIG_SUFFIXES
 
 
 def _from_config(path: Path, overrides: Sequence[str]) -> "Corpora":
@@ -90,10 +79,11 @@ def _from_config(path: Path, overrides: Sequence[str]) -> "Corpora":
     from seq2seq.inspection.check import Corpora
 
     config = load(path, overrides)
+    tests = {f"test {name}" if name in ("train", "valid") else name: test for name, test in config.data.test.items()}
     translates = config.task == "translation"
     return Corpora(
         train=config.data.train,
-        held_out={"valid": config.data.valid} | {_test_name(name): test for name, test in config.data.test.items()},
+        held_out={"valid": config.data.valid} | tests,
         languages=(config.source_language or "", config.target_language or "") if translates else None,
         filters=config.data.filters,
         tokenizer=config.tokenizer,
@@ -103,58 +93,47 @@ def _from_config(path: Path, overrides: Sequence[str]) -> "Corpora":
     )
 
 
-def _test_name(name: str) -> str:
-    return f"test {name}" if name in ("train", "valid") else name
-
-
 def _from_files(files: Sequence[Path], source_language: str | None, target_language: str | None) -> "Corpora":
     from seq2seq.config import SourceConfig
     from seq2seq.inspection.check import Corpora
 
     for path in files:
-        open_bytes(path).close()
+        open_bytes(path).close()  # raises where it cannot be read
     languages: tuple[str, str] | None = (source_language or "", target_language or "")
+    kind = files[0].name.removesuffix(".gz").rpartition(".")[2]
     if len(files) == 2:
         source = SourceConfig(source=files[0], target=files[1])
-    elif len(files) == 1:
-        kind = files[0].with_suffix("").suffix if files[0].suffix == ".gz" else files[0].suffix
-        if kind not in (".tsv", ".csv", ".jsonl"):
-            raise DataError(
-                f"{files[0]}: one file is a config (.yaml), a .tsv, .csv or .jsonl; text needs SOURCE and TARGET"
-            )
-        source = SourceConfig(jsonl=files[0]) if kind == ".jsonl" else SourceConfig(tsv=files[0])
-        if not (source_language and target_language):
-            source, languages = _columns_of(files[0], kind)
+    elif len(files) > 2 or kind not in ("tsv", "csv", "jsonl"):
+        raise DataError("give a CONFIG (.yaml), two text files SOURCE and TARGET, or one .tsv, .csv or .jsonl")
     else:
-        raise DataError(f"{len(files)} files; give a CONFIG, SOURCE and TARGET, or one .tsv, .csv or .jsonl")
+        source = SourceConfig(**{"jsonl" if kind == "jsonl" else "tsv": files[0]})
+        if not (source_language and target_language):
+            columns = _columns_of(files[0], kind == "jsonl")
+            source = source.model_copy(update=columns)
+            languages = None if "label_column" in columns else ("", "")
     return Corpora(train=[source], held_out={}, languages=languages)
 
 
-def _columns_of(path: Path, kind: str) -> "tuple[SourceConfig, tuple[str, str] | None]":
-    """How one file is read whose columns were not named: labelled texts if it says so, else its first two columns."""
-    from seq2seq.config import SourceConfig
+def _columns_of(path: Path, is_jsonl: bool) -> dict[str, str]:
+    """The columns of a file that names them: text and label if it has both, else the first two."""
     from seq2seq.data.columns import LABEL_COLUMN, LABEL_WORDS, NESTED, TEXT_COLUMNS, looks_like_header
     from seq2seq.data.tables import header
 
-    if kind != ".jsonl":
+    if is_jsonl:
+        try:
+            record = json.loads(next(read_lines(path), ""))
+        except (ValueError, RecursionError):
+            record = None
+        if not isinstance(record, dict):
+            raise DataError(f"{path}: line 1 is not a JSON object; write one object per line")
+        names = list(record[NESTED] if isinstance(record.get(NESTED), dict) else record)
+        if len(names) < 2:
+            raise DataError(f"{path}: line 1 has the columns {', '.join(names) or 'none'}; two are needed")
+    else:
         names = header(path)
-        if LABEL_COLUMN in names and any(name in names for name in TEXT_COLUMNS):
-            return SourceConfig(tsv=path), None
-        if not looks_like_header(names[:2]):
-            return SourceConfig(tsv=path), ("", "")
-        if names[1].strip().casefold() in LABEL_WORDS - {"target"}:
-            return SourceConfig(tsv=path, text_column=names[0], label_column=names[1]), None
-        return SourceConfig(tsv=path, source_column=names[0], target_column=names[1]), ("", "")
-    first = next(read_lines(path), "")
-    try:
-        record = json.loads(first)
-    except ValueError:
-        record = None
-    if not isinstance(record, dict):
-        raise DataError(f"{path}: line 1 is not a JSON object; write one object per line")
-    if LABEL_COLUMN in record and any(name in record for name in TEXT_COLUMNS):
-        return SourceConfig(jsonl=path), None
-    names = list(record.get(NESTED, record) if isinstance(record.get(NESTED, record), dict) else record)
-    if len(names) < 2:
-        raise DataError(f"{path}: line 1 has the columns {', '.join(names) or 'none'}; two are needed")
-    return SourceConfig(jsonl=path), (names[0], names[1])
+    if LABEL_COLUMN in names and (texts := [name for name in TEXT_COLUMNS if name in names]):
+        return {"text_column": texts[0], "label_column": LABEL_COLUMN}
+    if not is_jsonl and not looks_like_header(names[:2]):
+        return {}
+    kinds = ("text", "label") if names[1].strip().casefold() in LABEL_WORDS - {"target"} else ("source", "target")
+    return {f"{kind}_column": name for kind, name in zip(kinds, names[:2], strict=True)}

@@ -1,7 +1,6 @@
 """`s2s classify`: a label with its probability for each line, or the scores of a classifier on labelled text."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,18 +8,14 @@ import click
 
 from seq2seq.cli import options
 from seq2seq.errors import DataError, some_of
-from seq2seq.lines import readable_again
+from seq2seq.lines import aligned, readable_again
 
 if TYPE_CHECKING:
     from seq2seq.evaluation.classification import ClassificationReport
     from seq2seq.inference.classifier import Classifier
 
 
-@click.command(
-    "classify",
-    short_help="Label lines of text, or score a classifier.",
-    epilog="Example: s2s classify runs/sst2 < reviews.txt > labels.tsv",
-)
+@click.command(epilog="Example: s2s classify runs/sst2 < reviews.txt > labels.tsv")
 @click.argument("model", required=False, type=options.ANY_PATH)
 @click.option("-i", "--input", "input_path", type=options.FILE, help="Text to label [default: standard input].")
 @click.option("-o", "--output", type=options.FILE, help="Where the answers go [default: standard output].")
@@ -29,7 +24,6 @@ if TYPE_CHECKING:
     "form",
     type=click.Choice(["text", "jsonl", "json"]),
     default="text",
-    show_default=True,
     help="text: label, tab, probability; jsonl: all classes, one object per line; json: the scores of --gold.",
 )
 @click.option(
@@ -51,7 +45,7 @@ def command(
     if not gold and form == "json":
         raise click.UsageError("--format json is for the scores of --gold; use text or jsonl")
     if gold and input_path:
-        raise click.UsageError("--gold brings its own text; leave out -i")
+        raise click.UsageError("--gold FILE has the text to label; leave out -i")
     options.check_output(output)
     from seq2seq.inference.classifier import Classifier
     from seq2seq.inference.streaming import open_input, read_idle_batches
@@ -97,9 +91,5 @@ def _as_text(report: "ClassificationReport") -> str:
     scores.append(row("macro mean", report, report.total))
     confusion = [["gold \\ predicted", *report.labels]]
     confusion += [[label, *map(str, counts)] for label, counts in zip(report.labels, report.confusion, strict=True)]
-    return f"accuracy {100 * report.accuracy:.2f} %\n\n{_aligned(scores)}\n\n{_aligned(confusion)}"
-
-
-def _aligned(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows)
+    accuracy = f"accuracy {100 * report.accuracy:.2f} %"
+    return "\n".join([accuracy, "", *aligned(scores, ">"), "", *aligned(confusion, ">")])

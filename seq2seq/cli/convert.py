@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seq2seq.cli.options import ANY_PATH, FILE, NAMED_PLACE
+from seq2seq.cli import options
 from seq2seq.ranges import QUANTIZATIONS
 
 if TYPE_CHECKING:
@@ -14,26 +14,32 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("seq2seq.cli")
 
-# What an option belongs to: given elsewhere, it would do nothing and nobody would notice.
+# What these exports translate is compared with what the model translates.
 VERIFIED = ("ctranslate2", "argos")
 
 
-@click.command(
-    "convert",
-    short_help="Convert models from and to other toolkits.",
-    epilog="Example: s2s convert --to ctranslate2 runs/demo -o models/demo-int8 --quantization int8",
-)
-@click.argument("model", type=ANY_PATH)
+@click.command(epilog="Example: s2s convert --to ctranslate2 runs/demo -o models/demo-int8 --quantization int8")
+@click.argument("model", type=options.ANY_PATH)
 @click.option(
     "--from", "from_", type=click.Choice(["marian"]), help="MODEL is a Marian folder, or owner/name on the hub."
 )
-@click.option("--to", type=click.Choice(["marian", "ctranslate2", "argos"]), help="What MODEL, one of ours, becomes.")
-@click.option("-o", "--output", required=True, type=NAMED_PLACE, help="Folder or .argosmodel file to write; it is new.")
-@click.option("--quantization", type=click.Choice(QUANTIZATIONS), help="Of ctranslate2 [float32] and argos [int8].")
-@click.option("--probe", type=FILE, help="Sentences to compare by, one per line [default: a few built in].")
-@click.option("--reference", type=FILE, help="Their reference translations, one per line.")
-@click.option("--force", is_flag=True, help="Keep an export that translates too differently.")
-@click.option("--pickle", is_flag=True, help="Read pytorch_model.bin; tensors alone are taken from it.")
+@click.option(
+    "--to", type=click.Choice(["marian", "ctranslate2", "argos"]), help="Format to convert MODEL, one of ours, to."
+)
+@click.option(
+    "-o", "--output", required=True, type=options.NAMED_PLACE, help="New folder or .argosmodel file to write."
+)
+@click.option(
+    "--quantization",
+    type=click.Choice(QUANTIZATIONS),
+    help="Number format of weights [default: ctranslate2 float32, argos int8].",
+)
+@click.option("--probe", type=options.FILE, help="Sentences to compare by, one per line [default: a few built in].")
+@click.option("--reference", type=options.FILE, help="Their reference translations, one per line.")
+@click.option("--force", is_flag=True, help="Keep an export even if it translates too differently.")
+@click.option(
+    "--pickle", is_flag=True, help="With --from: read pytorch_model.bin, a pickle; only its tensors are loaded."
+)
 @click.option("--source-language", help="Two-letter code for argos [default: the model's].")
 @click.option("--target-language", help="Two-letter code for argos [default: the model's].")
 def command(
@@ -52,23 +58,20 @@ def command(
     """Convert MODEL, and check the result: an export to CTranslate2 or Argos translates probe sentences beside the
     original, and is kept only if its translations are close enough.
 
-    In float32 the two differ in a few lines of a hundred, because CTranslate2's beam search stops by another rule; with
+    In float32 the two differ in a few lines in a hundred, because CTranslate2's beam search stops by another rule; with
     fewer bits in more. With 100 probe sentences or more the speed of both is measured too.
 
     MODEL is a model folder, a run folder, a Marian folder of transformers, or the name of one on the hub."""
     if (from_ is None) == (to is None):
         raise click.UsageError("give --from marian to read a foreign model, or --to marian, ctranslate2 or argos")
-    given = {
-        "--quantization": quantization, "--probe": probe, "--reference": reference, "--force": force or None
-    }  # fmt: skip
-    if to not in VERIFIED and (idle := [name for name, value in given.items() if value is not None]):
-        raise click.UsageError(f"{idle[0]} is for --to ctranslate2 and --to argos")
-    if reference is not None and probe is None:
-        raise click.UsageError("--reference is for the lines of --probe; give both")
-    if pickle and from_ is None:
-        raise click.UsageError("--pickle is for --from marian")
-    if to != "argos" and (source_language or target_language):
-        raise click.UsageError("--source-language and --target-language are for --to argos")
+    if to not in VERIFIED:
+        options.only_for("--to ctranslate2 and --to argos", "quantization", "probe", "reference", "force")
+    if probe is None:
+        options.only_for("the lines of --probe; give both", "reference")
+    if from_ is None:
+        options.only_for("--from marian", "pickle")
+    if to != "argos":
+        options.only_for("--to argos", "source_language", "target_language")
     from seq2seq.workflows import convert as conversion
 
     sample = conversion.Probe.read(probe, reference)

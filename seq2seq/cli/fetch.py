@@ -5,24 +5,22 @@ from pathlib import Path
 
 import click
 
-from seq2seq.cli.options import NAMED_PLACE
+from seq2seq.cli import options
 
 
-@click.command(
-    "fetch", short_help="Bring a public corpus as plain files.", epilog="Example: s2s fetch multi30k -o data/multi30k"
-)
+@click.command(epilog="Example: s2s fetch multi30k -o data/multi30k")
 @click.argument("name")
 @click.option(
     "-o",
     "--output",
-    type=NAMED_PLACE,
+    type=options.NAMED_PLACE,
     help="Folder to write to [default: $S2S_DATA/NAME, or data/NAME where it is unset].",
 )
 @click.option(
     "--from", "dataset_path", help="Dataset to read instead: another name on the hub, or a folder on this machine."
 )
 def command(name: str, output: Path | None, dataset_path: str | None) -> None:
-    """Bring the public corpus NAME (multi30k, sst2, wmt14-en-de, ...) as plain files.
+    """Download the public corpus NAME (multi30k, sst2, wmt14-en-de, ...) as plain files.
 
     It comes from the hub of the package datasets; the files have the names that the configs read."""
     from seq2seq.data.fetch import fetch

@@ -7,27 +7,26 @@ from typing import Any
 
 import click
 
-from seq2seq.cli.options import ANY_PATH, chosen_model
+from seq2seq.cli import options
 from seq2seq.errors import some_of
+from seq2seq.lines import aligned
 
 
-@click.command("info", short_help="Say what a model is.", epilog="Example: s2s info runs/demo --format json")
-@click.argument("model", required=False, type=ANY_PATH)
-@click.option("-f", "--format", "form", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.command(epilog="Example: s2s info runs/demo --format json")
+@click.argument("model", required=False, type=options.ANY_PATH)
+@options.format_option
 def command(model: Path | None, form: str) -> None:
-    """Say what MODEL [default: the newest run's best] is: architecture, parameters, vocabulary, languages, scores."""
-    described = _describe(chosen_model(model))
+    """Show what MODEL is: architecture, parameters, vocabulary, languages, scores [default: the newest run]."""
+    described = _describe(options.chosen_model(model))
     if form == "json":
         click.echo(json.dumps(described, indent=2, ensure_ascii=False))
         return
-    rows = list(_rows(described))
-    width = max(len(name) for name, _ in rows)
-    for name, value in rows:
-        click.echo(f"{name:<{width}}  {value}")
+    for line in aligned(list(_rows(described))):
+        click.echo(line)
 
 
 def _describe(folder: Path) -> dict[str, Any]:
-    """What there is to say, as plain values."""
+    """All facts, as plain values."""
     from seq2seq.files import record
     from seq2seq.interop.ctranslate2 import WEIGHTS, is_ctranslate2, read_description
     from seq2seq.store.model_folder import load_model

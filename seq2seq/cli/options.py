@@ -1,6 +1,7 @@
-"""Options and small answers that several verbs share, so that they read and behave alike everywhere."""
+"""Options, inputs and outputs that several commands share, so that they read and behave alike everywhere."""
 
 import contextlib
+import functools
 import gzip
 import logging
 import os
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TextIO
 
 import click
+from click.core import ParameterSource
 
 from seq2seq import atomic, ranges
 from seq2seq.errors import DataError, shown
@@ -25,7 +27,7 @@ ANY_PATH = click.Path(path_type=Path)
 
 
 class _Named(click.Path):
-    """A place to write to that has a name."""
+    """A path to write to, which cannot be standard output."""
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
         if str(value) == "-":
@@ -38,63 +40,72 @@ NAMED_PLACE = _Named(path_type=Path)
 
 
 class Number(click.ParamType):
-    """A number within bounds that the configuration shares, refused in its words."""
+    """A number within the bounds that the configuration has for it, with the same error messages."""
 
     def __init__(self, bounds: Range):
         self.bounds = bounds
         self.name = "integer" if bounds.is_whole else "float"
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
-        """Called by click with what was typed, or with a default."""
+        """Called by click with what was typed or the default."""
         try:
             return self.bounds.check(float(value))
         except ValueError:
             self.fail(f"must be {self.bounds}, not {shown(value)}", param, context)
 
 
-batch_tokens_option = click.option(
-    "--batch-tokens", type=Number(ranges.COUNT), default=4096, show_default=True, help="Tokens per batch."
+def _all(*options: Callable) -> Callable:
+    """One decorator that adds several options."""
+    return lambda command: functools.reduce(lambda command, option: option(command), reversed(options), command)
+
+
+format_option = click.option("-f", "--format", "form", type=click.Choice(["text", "json"]), default="text")
+set_option = click.option(
+    "--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override one key of CONFIG; repeatable."
+)
+batch_tokens_option = click.option("--batch-tokens", type=Number(ranges.COUNT), default=4096, help="Tokens per batch.")
+computing_options = _all(
+    click.option("--device", default="auto", help="auto, cpu, cuda, cuda:1 or mps."),
+    click.option(
+        "--precision",
+        type=click.Choice(["float32", "bfloat16", "float16"]),
+        help="Number format of matrix products [default: float32].",
+    ),
+    click.option("--threads", type=Number(ranges.THREADS), help="CPU threads [default: all]."),
+)
+engine_options = _all(
+    click.option(
+        "--engine",
+        type=click.Choice(["auto", "torch", "ctranslate2"]),
+        default="auto",
+        help="auto: CTranslate2 on a CPU where it can run MODEL and the search, else PyTorch. A few lines in a hundred "
+        "may differ, because their beam searches stop by different rules.",
+    ),
+    click.option(
+        "--quantization",
+        type=click.Choice(QUANTIZATIONS),
+        help="Number format of weights in CTranslate2 [default: float32]. A CTranslate2 folder has its own.",
+    ),
+)
+search_options = _all(
+    click.option("--beam-size", type=Number(ranges.BEAM_SIZE), help="Hypotheses kept; 1 is greedy."),
+    click.option(
+        "--length-penalty", type=Number(ranges.LENGTH_PENALTY), help="a in score = log-probability / length^a."
+    ),
+    click.option("--batch-tokens", type=Number(ranges.COUNT), help="Source tokens decoded together."),
 )
 
 
-def computing_options(command: Callable) -> Callable:
-    """`--device`, `--precision` and `--threads`."""
-    for option in (
-        click.option("--threads", type=Number(ranges.THREADS), help="CPU threads."),
-        click.option(
-            "--precision",
-            type=click.Choice(["float32", "bfloat16", "float16"]),
-            help="Number format of matrix products [default: float32].",
-        ),
-        click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda, cuda:1 or mps."),
-    ):
-        command = option(command)
-    return command
-
-
-def engine_options(command: Callable) -> Callable:
-    """`--engine` and `--quantization`."""
-    for option in (
-        click.option(
-            "--quantization",
-            type=click.Choice(QUANTIZATIONS),
-            help="Number format of weights in CTranslate2 [default: float32]. A CTranslate2 folder has its own.",
-        ),
-        click.option(
-            "--engine",
-            type=click.Choice(["auto", "torch", "ctranslate2"]),
-            default="auto",
-            show_default=True,
-            help="auto: CTranslate2 on a CPU where it can run MODEL and the search, else PyTorch. A few lines in a "
-            "hundred may differ, because their beam searches stop by different rules.",
-        ),
-    ):
-        command = option(command)
-    return command
+def only_for(purpose: str, *names: str) -> None:
+    """Refuse parameters of the running command, by name, that were given: they would do nothing."""
+    context = click.get_current_context()
+    for option in context.command.params:
+        if option.name in names and context.get_parameter_source(option.name) != ParameterSource.DEFAULT:
+            raise click.UsageError(f"{option.opts[0]} is for {purpose}")
 
 
 def warn_invalid(path: Path | None) -> OnInvalid:
-    """Warns of each line that is not UTF-8 in a file, or in standard input (None or `-`)."""
+    """A function that warns of line n, which is not UTF-8, of a file or of standard input (None or `-`)."""
     name = "standard input" if _is_standard(path) else str(path)
     return lambda number: logger.warning("%s: line %d is not UTF-8; what could not be read is replaced", name, number)
 
@@ -128,29 +139,22 @@ def open_output(path: Path | None) -> Iterator[BinaryIO]:
     Raises:
         DataError: standard output is closed.
     """
+    if _is_standard(path):
+        if sys.stdout is None or getattr(sys.stdout, "name", None) == os.devnull:  # as `cli.main` opens it
+            raise DataError("standard output is closed; give a file with -o")
+        yield sys.stdout.buffer
+        return
+    path = path.resolve()
     with contextlib.ExitStack() as stack:
-        if _is_standard(path):
-            if is_closed(sys.stdout):
-                raise DataError("standard output is closed; give a file with -o")
-            yield sys.stdout.buffer
-            return
-        path = path.resolve()
-        if path.exists() and not path.is_file():
-            sink = stack.enter_context(open(path, "wb"))
-        else:
-            sink = stack.enter_context(atomic.new_file(path))
+        is_special = path.exists() and not path.is_file()
+        sink = stack.enter_context(open(path, "wb") if is_special else atomic.new_file(path))
         if path.suffix.lower() == ".gz":
             sink = stack.enter_context(gzip.GzipFile("", "wb", 6, sink, mtime=0))
         yield sink
 
 
-def is_closed(stream: TextIO | None) -> bool:
-    """Whether a standard stream was closed when the program began; `cli.main` opens nothing in its place."""
-    return stream is None or getattr(stream, "name", None) == os.devnull
-
-
 def chosen_model(path: Path | None) -> Path:
-    """The model folder that MODEL stands for; where it was left out, the choice is said."""
+    """The model folder that MODEL stands for; if it was left out, the choice is logged."""
     from seq2seq.store.finding import find_model
 
     folder = find_model(path)
@@ -160,7 +164,7 @@ def chosen_model(path: Path | None) -> Path:
 
 
 def _paths_given() -> Iterator[tuple[str, Path | None]]:
-    """Every path among the options and arguments of the command that runs, but its output."""
+    """Every path among the options and arguments of the running command, without its output."""
     context = click.get_current_context(silent=True)
     for parameter in context.command.params if context else ():
         if isinstance(parameter.type, click.Path) and "-o" not in parameter.opts:
@@ -175,9 +179,9 @@ def _is_standard(path: Path | None) -> bool:
     return path is None or str(path) == "-"
 
 
-def _status(place: Path | TextIO | None) -> os.stat_result | None:
-    """What tells a file from others, whatever it is called; None for what is not there, or no file."""
+def _status(file: Path | TextIO | None) -> os.stat_result | None:
+    """The status of a regular file, which identifies it under any name; None for anything else."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
-        status = os.stat(place if isinstance(place, Path) else place.fileno())
+        status = os.stat(file if isinstance(file, Path) else file.fileno())
         return status if stat.S_ISREG(status.st_mode) else None
     return None

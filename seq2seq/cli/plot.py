@@ -1,4 +1,4 @@
-"""`s2s plot`: the learning curves of a run, or where its model looks in one sentence."""
+"""`s2s plot`: the learning curves of a run, or the attention of its model in one sentence."""
 
 import json
 import logging
@@ -9,60 +9,54 @@ from typing import Any
 import click
 
 from seq2seq import ranges
-from seq2seq.cli.options import ANY_PATH, NAMED_FILE, Number, chosen_model
+from seq2seq.cli import options
 from seq2seq.errors import DataError, ModelError
 from seq2seq.lines import read_lines
 
 logger = logging.getLogger(__name__)
 
 
-@click.command(
-    "plot",
-    short_help="Draw learning curves or attention.",
-    epilog="Example: s2s plot runs/demo --attention 'Where is the station?' -o attention.png",
-)
-@click.argument("run", required=False, type=ANY_PATH)
-@click.option("--attention", "sentence", metavar="SENTENCE", help="Draw where the model looks in this sentence.")
+@click.command(epilog="Example: s2s plot runs/demo --attention 'Where is the station?' -o attention.png")
+@click.argument("run", required=False, type=options.ANY_PATH)
+@click.option("--attention", "sentence", metavar="SENTENCE", help="Draw the attention of the model in this sentence.")
 @click.option("--target", help="With --attention: this translation instead of the model's own.")
-@click.option("--layer", type=Number(ranges.LAYERS), help="With --attention: which layer [default: the last].")
+@click.option("--layer", type=options.Number(ranges.LAYERS), help="With --attention: which layer [default: the last].")
 @click.option(
     "-o",
     "--output",
-    type=NAMED_FILE,
+    type=options.NAMED_FILE,
     help="The picture [default: curves.png or attention.png in the run; without a run, in this folder].",
 )
 def command(run: Path | None, sentence: str | None, target: str | None, layer: int | None, output: Path | None) -> None:
-    """Draw the learning curves of RUN [default: the newest run] anew from its metrics.jsonl, or an attention map."""
-    if sentence is None and (target is not None or layer is not None):
-        raise click.UsageError("--target and --layer belong to --attention SENTENCE")
+    """Draw the learning curves of RUN [default: the newest run] from its metrics.jsonl, or attention."""
     from seq2seq import plots
 
     if sentence is None:
+        options.only_for("--attention SENTENCE", "target", "layer")
         folder = _run_folder(run)
-        click.echo(
-            plots.learning_curves(_records(folder / "metrics.jsonl"), output or folder / "curves.png", folder.name)
-        )
+        records, path = _records(folder / "metrics.jsonl"), output or folder / "curves.png"
+        click.echo(plots.learning_curves(records, path, folder.name))
         return
     if not sentence.strip():
         raise click.UsageError("--attention needs a sentence with words in it")
     from seq2seq.inference.attention import sentence_attention
 
-    folder = chosen_model(run)
+    folder = options.chosen_model(run)
     seen = sentence_attention(folder, sentence, target, layer)
-    title = f"{seen.sentence}\nlayer {seen.layer} of {seen.num_layers}"
+    title = f"{sentence}\nlayer {seen.layer} of {seen.num_layers}"
     path = output or _run_of(folder) / "attention.png"
     axes = "source", "target" if seen.is_translation else "source"
     click.echo(plots.attention_map(seen.weights, seen.source_pieces, seen.target_pieces, path, title, axes))
 
 
 def _run_of(model: Path) -> Path:
-    """The run that a model folder is the best of; the current folder for a model on its own."""
+    """The run whose best model the folder is; the current folder for a model without a run."""
     run = model.resolve().parent
     return run if model.name == "best" and (run / "metrics.jsonl").is_file() else Path()
 
 
 def _run_folder(run: Path | None) -> Path:
-    """The folder that holds metrics.jsonl: RUN, or the run that the model folder RUN is the best of."""
+    """The folder with metrics.jsonl: RUN, or the run whose best model RUN is."""
     folder = Path("runs/latest").resolve() if run is None else run
     if run is None:
         logger.info("using %s", folder)
@@ -74,16 +68,13 @@ def _run_folder(run: Path | None) -> Path:
 
 def _records(path: Path) -> Iterator[Mapping[str, Any]]:
     """The objects of metrics.jsonl; a last line that was cut off by a crash is left out."""
-    broken: int | None = None
-    for number, line in enumerate(read_lines(path), start=1):
-        if broken is not None:
-            raise DataError(f"{path}: line {broken} is not a JSON object; remove the line")
+    lines = list(read_lines(path))
+    for number, line in enumerate(lines, start=1):
         try:
             record = json.loads(line)
         except ValueError:
-            broken = number
-            continue
+            record = None
         if isinstance(record, dict):
             yield record
-        else:
-            broken = number
+        elif number < len(lines):
+            raise DataError(f"{path}: line {number} is not a JSON object; remove the line")

@@ -9,19 +9,14 @@ from typing import Any
 import click
 
 from seq2seq.cli import options
-from seq2seq.errors import DataError
-from seq2seq.lines import read_lines, readable_again
+from seq2seq.lines import check_counts, read_lines, readable_again
 
 logger = logging.getLogger("seq2seq.cli")
 
 BATCH_LINES = 4096
 
 
-@click.command(
-    "score",
-    short_help="Print how likely a model finds given translations.",
-    epilog="Example: s2s score runs/demo test.en test.de > scores.tsv",
-)
+@click.command(epilog="Example: s2s score runs/demo test.en test.de > scores.tsv")
 @click.argument("model", type=options.ANY_PATH)
 @click.argument("source", type=options.FILE)
 @click.argument("target", type=options.FILE)
@@ -31,16 +26,14 @@ BATCH_LINES = 4096
 def command(model: Path, source: Path, target: Path, output: Path | None, **loading: Any) -> None:
     """Print the log-probability of each line of TARGET given that line of SOURCE, a tab, and its number of tokens.
 
-    The tokens are the model's pieces and the end of the sentence. No pair is skipped: an empty target is its end alone,
-    an empty source is scored as one. Pairs too long for the model are split into equal parts, with a warning. Nothing
-    is printed where the line counts differ."""
+    The tokens are the model's pieces and the end of the sentence. No pair is skipped: empty sides are scored too, and a
+    pair too long for the model is split into equal parts, with a warning. Files with different line counts are an
+    error."""
     options.check_output(output)
     with contextlib.ExitStack() as stack:
         paths = [stack.enter_context(readable_again(path)) for path in (source, target)]
         counts = [sum(1 for _ in read_lines(path)) for path in paths]
-        if counts[0] != counts[1]:
-            lines = f"{source} has {counts[0]:,} lines and {target} {counts[1]:,}"
-            raise DataError(f"{lines}; they must be equal (s2s check shows where)")
+        check_counts(source, counts[0], target, counts[1])
         from seq2seq.inference.scorer import Scorer
 
         scorer = Scorer.load(options.chosen_model(model), **loading)

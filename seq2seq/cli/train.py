@@ -1,4 +1,4 @@
-"""`s2s train`."""
+"""`s2s train`: train a model, or continue a run."""
 
 import logging
 import shlex
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seq2seq.cli.options import FILE, FOLDER
+from seq2seq.cli import options
 from seq2seq.errors import UserError
 
 if TYPE_CHECKING:
@@ -19,9 +19,9 @@ logger = logging.getLogger("seq2seq.cli")
 
 
 @click.command(epilog="Example: s2s train configs/multi30k-en-de.yaml --set training.max_minutes=13")
-@click.argument("config", type=FILE, required=False)
-@click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override one key; repeatable.")
-@click.option("--run-dir", type=FOLDER, metavar="DIR", help="Run folder [default: runs/NAME OF CONFIG].")
+@click.argument("config", type=options.FILE, required=False)
+@options.set_option
+@click.option("--run-dir", type=options.FOLDER, metavar="DIR", help="Run folder [default: runs/NAME OF CONFIG].")
 @click.option("--overwrite", is_flag=True, help="Start over: delete the run in the folder first.")
 @click.option(
     "--dry-run",

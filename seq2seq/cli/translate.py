@@ -12,7 +12,6 @@ import click
 
 from seq2seq import ranges
 from seq2seq.cli import options
-from seq2seq.errors import DataError
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -22,11 +21,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("seq2seq.cli")
 
 
-@click.command(
-    "translate",
-    short_help="Translate lines of text.",
-    epilog="Example: s2s translate runs/demo < input.txt > output.txt",
-)
+@click.command(epilog="Example: s2s translate runs/demo < input.txt > output.txt")
 @click.argument("models", nargs=-1, type=options.ANY_PATH, metavar="[MODEL]...")
 @click.option("-i", "--input", "input_path", type=options.FILE, help="Text to translate [default: standard input].")
 @click.option(
@@ -42,24 +37,27 @@ logger = logging.getLogger("seq2seq.cli")
     "form",
     type=click.Choice(["text", "jsonl"]),
     default="text",
-    show_default=True,
     help="text: one translation per line, or with --n-best 'index ||| translation ||| score', which is log-probability "
     "/ length^a; jsonl: one object per line.",
 )
-@click.option("--beam-size", type=options.Number(ranges.BEAM_SIZE), help="Hypotheses kept; 1 is greedy.")
+@options.search_options
 @click.option(
-    "--length-penalty", type=options.Number(ranges.LENGTH_PENALTY), help="a in score = log-probability / length^a."
-)
-@click.option(
-    "--max-length-ratio", type=options.Number(ranges.MAX_LENGTH_RATIO), help="Most target pieces for each source piece."
+    "--max-length-ratio", type=options.Number(ranges.MAX_LENGTH_RATIO), help="Target pieces per source piece, at most."
 )
 @click.option("--n-best", type=options.Number(ranges.N_BEST), help="Translations of each line.")
 @click.option("--sample", is_flag=True, default=None, help="Draw translations at random instead of searching.")
-@click.option("--temperature", type=options.Number(ranges.TEMPERATURE), help="Below 1 favours likely pieces.")
-@click.option("--top-k", type=options.Number(ranges.TOP_K), help="Draw from the K likeliest pieces; 0 is all.")
-@click.option("--top-p", type=options.Number(ranges.TOP_P), help="Draw from the likeliest pieces of this total.")
-@click.option("--seed", type=options.Number(ranges.SEED), help="Seed of --sample, in PyTorch.")
-@click.option("--batch-tokens", type=options.Number(ranges.COUNT), help="Source tokens decoded together.")
+@click.option(
+    "--temperature", type=options.Number(ranges.TEMPERATURE), help="With --sample: below 1 favours likely pieces."
+)
+@click.option(
+    "--top-k", type=options.Number(ranges.TOP_K), help="With --sample: draw from the K likeliest pieces; 0 is all."
+)
+@click.option(
+    "--top-p",
+    type=options.Number(ranges.TOP_P),
+    help="With --sample: draw from the likeliest pieces that add up to this probability.",
+)
+@click.option("--seed", type=options.Number(ranges.SEED), help="With --sample in PyTorch: seed of the draws.")
 @options.engine_options
 @options.computing_options
 def command(
@@ -75,21 +73,21 @@ def command(
     MODEL is a model folder or a run folder [default: the newest run]; several with one vocabulary are an ensemble.
     """
     given = {key: value for key, value in loading.items() if value is not None}
-    if not loading["sample"] and (unused := [key for key in ("temperature", "top_k", "top_p", "seed") if key in given]):
-        raise click.UsageError(f"--{unused[0].replace('_', '-')} is for random draws; add --sample")
+    if not loading["sample"]:
+        options.only_for("random draws; add --sample", "temperature", "top_k", "top_p", "seed")
     options.check_output(output_path)
     from seq2seq.inference.degeneration import SPLIT, SYMPTOMS, summary
     from seq2seq.inference.streaming import count_ahead, open_input, read_idle_batches
     from seq2seq.inference.translator import Translator
-    from seq2seq.lines import read_lines
+    from seq2seq.lines import check_counts, read_lines
 
     source = open_input(input_path)
     total = count_ahead(source) if prefix_file is not None or _is_terminal(sys.stderr) else None
     prefixes = None
     if prefix_file is not None:
-        if total is not None and prefix_file.is_file() and (count := sum(1 for _ in read_lines(prefix_file))) != total:
-            name = input_path or "standard input"
-            raise DataError(f"{name} has {total:,} lines and {prefix_file} {count:,}; they must be equal")
+        if total is not None and prefix_file.is_file():
+            num_prefixes = sum(1 for _ in read_lines(prefix_file))
+            check_counts(input_path or "standard input", total, prefix_file, num_prefixes)
         prefixes = read_lines(prefix_file, options.warn_invalid(prefix_file))
     translator = Translator.load(*(models or [options.chosen_model(None)]), **given)
     n_best = translator.config.n_best
@@ -134,7 +132,7 @@ def _as_json(translation: "Translation") -> str:
 
 def _scores(translation: Any) -> dict[str, Any]:
     numbers = {"score": translation.score, "normalized_score": translation.normalized_score}
-    # JSON has no infinity: null stands for it
+    # JSON has no infinity
     shown = {key: round(value, 6) if math.isfinite(value) else None for key, value in numbers.items()}
     return {**shown, "tokens": translation.tokens}
 

@@ -6,7 +6,6 @@
 import contextlib
 import functools
 import hashlib
-import logging
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from seq2seq.config import SourceConfig
 from seq2seq.data.columns import NESTED, Columns, flattened
 from seq2seq.data.examples import Chunk, Example, Position, Source
 from seq2seq.data.file_facts import combined_fingerprint, file_facts
-from seq2seq.errors import DataError, did_you_mean
+from seq2seq.errors import DataError, did_you_mean, quiet
 
 CHUNK_ROWS = 4000
 
@@ -139,15 +138,13 @@ def _load_saved(folder: Path, split: str, streaming: bool) -> Any:
 @contextlib.contextmanager
 def _quiet(datasets: Any) -> Iterator[None]:
     """Silence progress bars outside terminals, and warnings of retries."""
-    hub_logger = logging.getLogger("huggingface_hub")
-    level, hide_bars = hub_logger.level, not sys.stderr.isatty() and not datasets.are_progress_bars_disabled()
-    hub_logger.setLevel(logging.ERROR)
+    hide_bars = not sys.stderr.isatty() and not datasets.are_progress_bars_disabled()
     if hide_bars:
         datasets.disable_progress_bars()
     try:
-        yield
+        with quiet("huggingface_hub"):
+            yield
     finally:
-        hub_logger.setLevel(level)
         if hide_bars:
             datasets.enable_progress_bars()
 

@@ -5,7 +5,9 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from operator import eq
+from statistics import fmean
 from typing import Any
 
 from seq2seq.errors import DataError
@@ -16,13 +18,13 @@ class ClassScores:
     """One class against all others; each figure is 0 where its denominator is 0."""
 
     precision: float
-    """Share of the texts given this label that have it: TP / (TP + FP)."""
+    """TP / (TP + FP): the share of the texts predicted as this class that belong to it."""
     recall: float
-    """Share of the texts that have this label that were given it: TP / (TP + FN)."""
+    """TP / (TP + FN): the share of the texts of this class that were predicted as it."""
     f1: float
     """Harmonic mean of the two: 2 TP / (2 TP + FP + FN)."""
     support: int
-    """Texts that have this label."""
+    """Texts of this class."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class ClassificationReport:
     """Macro F1: the mean of the classes' F1."""
     classes: Mapping[str, ClassScores]
     confusion: tuple[tuple[int, ...], ...]
-    """`confusion[i][j]` texts have label i and were given label j, in the order of `labels`."""
+    """`confusion[i][j]`: the number of texts of class i that were predicted as class j, in the order of `labels`."""
 
     @property
     def total(self) -> int:
@@ -46,16 +48,7 @@ class ClassificationReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        return {
-            "total": self.total,
-            "accuracy": self.accuracy,
-            "precision": self.precision,
-            "recall": self.recall,
-            "f1": self.f1,
-            "classes": {label: vars(scores) for label, scores in self.classes.items()},
-            "labels": list(self.labels),
-            "confusion": [list(row) for row in self.confusion],
-        }
+        return {"total": self.total, **asdict(self)}
 
 
 def classification_report(
@@ -63,7 +56,7 @@ def classification_report(
 ) -> ClassificationReport:
     """Compare labels position by position.
 
-    `labels` gives the order of the classes; what occurs beyond them follows in alphabetical order.
+    `labels` gives the order of the classes; others that occur follow in alphabetical order.
 
     Raises:
         DataError: the numbers differ, or there are none.
@@ -72,31 +65,27 @@ def classification_report(
         raise DataError(f"{len(predicted):,} predictions for {len(gold):,} gold labels; give one for each")
     if not gold:
         raise DataError("there are no gold labels; there is nothing to score")
-    order = (*labels, *sorted({*gold, *predicted} - set(labels)))
+    occurring = {*gold, *predicted}
+    order = (*labels, *sorted(occurring - set(labels)))
     counts = Counter(zip(gold, predicted, strict=True))
     confusion = tuple(tuple(counts[row, column] for column in order) for row in order)
-    classes = {label: _class_scores(confusion, index) for index, label in enumerate(order)}
-    # A class that occurs nowhere has no figures to average.
-    present = {*gold, *predicted}
-    averaged = [scores for label, scores in classes.items() if label in present]
+    classes = {}
+    for index, label in enumerate(order):
+        hits, support = confusion[index][index], sum(confusion[index])
+        given = sum(row[index] for row in confusion)
+        classes[label] = ClassScores(
+            precision=hits / given if given else 0.0,
+            recall=hits / support if support else 0.0,
+            f1=2 * hits / (given + support) if given + support else 0.0,
+            support=support,
+        )
+    averaged = [scores for label, scores in classes.items() if label in occurring]
     return ClassificationReport(
         labels=order,
-        accuracy=sum(row[index] for index, row in enumerate(confusion)) / len(gold),
-        precision=sum(scores.precision for scores in averaged) / len(averaged),
-        recall=sum(scores.recall for scores in averaged) / len(averaged),
-        f1=sum(scores.f1 for scores in averaged) / len(averaged),
+        accuracy=sum(map(eq, gold, predicted)) / len(gold),
+        precision=fmean(scores.precision for scores in averaged),
+        recall=fmean(scores.recall for scores in averaged),
+        f1=fmean(scores.f1 for scores in averaged),
         classes=classes,
         confusion=confusion,
-    )
-
-
-def _class_scores(confusion: Sequence[Sequence[int]], index: int) -> ClassScores:
-    hits = confusion[index][index]
-    support = sum(confusion[index])
-    given = sum(row[index] for row in confusion)
-    return ClassScores(
-        precision=hits / given if given else 0.0,
-        recall=hits / support if support else 0.0,
-        f1=2 * hits / (given + support) if given + support else 0.0,
-        support=support,
     )

@@ -5,21 +5,24 @@ agree with each other and, to the last digit, with those of the command `sacrebl
 """
 
 import functools
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seq2seq.errors import DataError, UserError, did_you_mean
 from seq2seq.languages import language_code
+
+if TYPE_CHECKING:
+    import sacrebleu.metrics.base
+    from sacrebleu.significance import Result
 
 logger = logging.getLogger(__name__)
 
 METRICS = ("bleu", "chrf", "ter")
 BOOTSTRAP_SAMPLES = 1000
 
-# BLEU counts words; these languages are written without spaces between them, or with few.
+# BLEU counts words; these languages are written without spaces between words, or with few.
 _TOKENIZER_OF_LANGUAGE = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
 
 
@@ -29,41 +32,18 @@ class Score:
 
     metric: str
     """`bleu`, `chrf` or `ter`."""
-    name: str
-    """sacrebleu's name: `BLEU`, `chrF2`, `TER`."""
-    score: float
-    """0 to 100 (TER may be higher, and lower is better)."""
+    result: "sacrebleu.metrics.base.Score"
     signature: str
     """Everything that the figure depends on, in sacrebleu's form."""
-    line: str
-    """The line that the command `sacrebleu` prints."""
-    record: Mapping[str, Any]
-    """The JSON object that the command `sacrebleu` prints."""
-    mean: float | None = None
-    """Mean over bootstrap resamples, where confidence was asked for."""
-    interval: float | None = None
-    """Half of the 95 % confidence interval around `mean`."""
 
+    @property
+    def score(self) -> float:
+        """0 to 100 (TER may be higher, and lower is better)."""
+        return self.result.score
 
-@dataclass(frozen=True)
-class SystemScore:
-    """One metric of one system among several."""
-
-    score: float
-    mean: float
-    interval: float
-    p_value: float | None
-    """Of the difference to the first system; None for the first itself, 1 for a system that says the same."""
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Several systems on one reference, each tested against the first."""
-
-    systems: tuple[str, ...]
-    scores: Mapping[str, tuple[SystemScore, ...]]
-    """By sacrebleu's name of the metric, in the order of `systems`."""
-    signatures: Mapping[str, str]
+    def format(self, width: int = 1, is_json: bool = False) -> str:
+        """The line or JSON object that the command `sacrebleu` prints, with `width` decimals."""
+        return self.result.format(width, False, self.signature, is_json)
 
 
 def score_texts(
@@ -73,13 +53,11 @@ def score_texts(
     tokenize: str | None = None,
     target_language: str | None = None,
     confidence: bool = False,
-    width: int = 1,
 ) -> list[Score]:
-    """Score detokenised translations, line by line beside their references.
+    """Score detokenised translations, line by line beside their references, in the order bleu, chrf, ter.
 
-    `tokenize` is BLEU's tokenizer in sacrebleu's words; None chooses by `target_language` (see `default_tokenizer`).
-    `confidence` adds a 95 % interval from 1,000 bootstrap resamples (Koehn 2004). `width` is the number of decimals in
-    `line` and `record`. The scores come in the order bleu, chrf, ter, as sacrebleu's.
+    `tokenize` is BLEU's tokenizer by sacrebleu's name; None chooses by `target_language` (see `default_tokenizer`).
+    `confidence` adds a 95 % interval from 1,000 bootstrap resamples (Koehn 2004).
 
     Raises:
         DataError: the numbers of lines differ, or there are none.
@@ -89,20 +67,8 @@ def score_texts(
     hypotheses, references = _checked(hypotheses, references)
     scores = []
     for metric, scorer in _scorers(metrics, tokenize, target_language, references).items():
-        raw = scorer.corpus_score(hypotheses, None, n_bootstrap=BOOTSTRAP_SAMPLES if confidence else 1)
-        signature = scorer.get_signature().format()
-        scores.append(
-            Score(
-                metric=metric,
-                name=raw.name,
-                score=raw.score,
-                signature=signature,
-                line=raw.format(width, False, signature),
-                record=json.loads(raw.format(width, False, signature, True)),
-                mean=raw._mean if confidence else None,
-                interval=raw._ci if confidence else None,
-            )
-        )
+        result = scorer.corpus_score(hypotheses, None, n_bootstrap=BOOTSTRAP_SAMPLES if confidence else 1)
+        scores.append(Score(metric, result, scorer.get_signature().format()))
     return scores
 
 
@@ -112,11 +78,15 @@ def compare_systems(
     metrics: Sequence[str] = ("bleu", "chrf"),
     tokenize: str | None = None,
     target_language: str | None = None,
-) -> Comparison:
+) -> "tuple[dict[str, list[Result]], dict[str, str]]":
     """Score several systems and test each against the first by paired bootstrap resampling (Koehn 2004).
 
     The figures are those of `sacrebleu --paired-bs`, but for the p-value of a system whose translations are those of
     the first: it is 1, where sacrebleu's formula gives 1/1001, as if the two differed beyond doubt.
+
+    Returns:
+        By sacrebleu's name of the metric, the result of each system, and the signature. The p-value of the first system
+        is None.
 
     Raises:
         DataError, UserError: as `score_texts`; a wrong number of lines names the system.
@@ -125,19 +95,14 @@ def compare_systems(
 
     check_settings(metrics, tokenize)
     named = [(name, _checked(hypotheses, references, name)[0]) for name, hypotheses in systems.items()]
-    stripped = [line.rstrip() for line in references]
-    scorers = {name.upper(): scorer for name, scorer in _scorers(metrics, tokenize, target_language, stripped).items()}
+    scorers = _scorers(metrics, tokenize, target_language, [line.rstrip() for line in references])
     signatures, results = PairedTest(named, scorers, None, test_type="bs", n_samples=BOOTSTRAP_SAMPLES)()
-    results.pop("System")
-    same = [hypotheses == named[0][1] for _, hypotheses in named]
-    return Comparison(
-        systems=tuple(systems),
-        scores={
-            name: tuple(_system_score(result, is_same) for result, is_same in zip(column, same, strict=True))
-            for name, column in results.items()
-        },
-        signatures={name: signature.format() for name, signature in signatures.items()},
-    )
+    del results["System"]
+    for column in results.values():
+        for result, (_, hypotheses) in zip(column[1:], named[1:], strict=True):
+            if hypotheses == named[0][1]:
+                result.p_value = 1.0
+    return results, {name: signature.format() for name, signature in signatures.items()}
 
 
 def check_settings(metrics: Sequence[str], tokenize: str | None) -> None:
@@ -161,30 +126,19 @@ def check_settings(metrics: Sequence[str], tokenize: str | None) -> None:
         raise UserError(f"tokenizer {tokenize!r}: not installed; pip install 'sacrebleu[{extra}]', or use char")
 
 
-def _system_score(result: Any, is_same: bool) -> SystemScore:
-    p_value = 1.0 if is_same and result.p_value is not None else result.p_value
-    return SystemScore(float(result.score), float(result.mean), float(result.ci), p_value)
-
-
+@functools.lru_cache  # a training run warns once, not at every validation
 def default_tokenizer(target_language: str | None) -> str:
     """BLEU's tokenizer for a language: zh, ja-mecab, ko-mecab, otherwise 13a.
 
-    Where the package that ja-mecab or ko-mecab needs is not installed, it is char: with 13a a Japanese sentence would
-    count as one word. A warning says so, and the signature of the score tells the two apart.
+    Where the package that ja-mecab or ko-mecab needs is not installed, it is char, with a warning, because 13a would
+    count a Japanese sentence as one word. The signature of the score tells the two apart.
     """
     language = language_code(target_language)
     tokenizer = _TOKENIZER_OF_LANGUAGE.get(language, "13a")
-    return tokenizer if _is_installed(tokenizer) else _fall_back(tokenizer, language)
-
-
-@functools.lru_cache
-def _fall_back(tokenizer: str, language: str) -> str:
-    # cached, so that a training run says it once and not at every validation
-    logger.warning(
-        "BLEU is counted over characters (tok:char): the tokenizer %s is not installed (pip install 'sacrebleu[%s]')",
-        tokenizer,
-        language,
-    )
+    if _is_installed(tokenizer):
+        return tokenizer
+    remedy = f"pip install 'sacrebleu[{language}]'"
+    logger.warning("BLEU is counted over characters (tok:char): %s is not installed (%s)", tokenizer, remedy)
     return "char"
 
 
@@ -207,15 +161,12 @@ def _scorers(
     from sacrebleu.metrics import BLEU, CHRF, TER
 
     scorers: dict[str, Any] = {}
-    for metric in sorted(set(metrics)):
-        match metric:
-            case "bleu":
-                tokenizer = tokenize or default_tokenizer(target_language)
-                scorers[metric] = BLEU(tokenize=tokenizer, references=[references])
-            case "chrf":
-                scorers[metric] = CHRF(references=[references])
-            case "ter":
-                scorers[metric] = TER(references=[references])
+    if "bleu" in metrics:
+        scorers["bleu"] = BLEU(tokenize=tokenize or default_tokenizer(target_language), references=[references])
+    if "chrf" in metrics:
+        scorers["chrf"] = CHRF(references=[references])
+    if "ter" in metrics:
+        scorers["ter"] = TER(references=[references])
     return scorers
 
 

@@ -4,9 +4,7 @@
 `CheckReport`, which the command prints. Memory: about 35 bytes a training pair, and the held-out sets.
 """
 
-import contextlib
-import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
 from typing import Any
@@ -14,7 +12,7 @@ from typing import Any
 from seq2seq.config import FilterConfig, SourceConfig, TokenizerConfig, TrainingConfig
 from seq2seq.data.examples import Example
 from seq2seq.data.filters import PairFilter
-from seq2seq.errors import UserError
+from seq2seq.errors import UserError, quiet
 from seq2seq.inspection.advice import Advice, Problem, advise, judge
 from seq2seq.inspection.blocks import Block, CorpusReader
 from seq2seq.inspection.examiner import Examiner, Tally
@@ -70,19 +68,7 @@ class CheckReport:
         return {"ok": self.ok, **asdict(self)}
 
 
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Without warnings: the report says more than those of reading, and those of the tokenizer are about a sample."""
-    logger = logging.getLogger("seq2seq")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-
-
-@_quiet()
+@quiet("seq2seq")  # the report says more than warnings of reading, and those of the tokenizer are about a sample
 def check_corpora(
     corpora: Corpora, num_workers: int = 0, progress: Callable[[int], None] = lambda _: None
 ) -> CheckReport:

@@ -1,54 +1,27 @@
-"""Models from other toolkits and for other toolkits: what `s2s convert` does.
+"""Conversion of models from and to other toolkits: what `s2s convert` does.
 
-`interop` reads and writes foreign folders; here are the model folders around them, and the proof that an export
-translates as the model does.
+`interop` reads and writes foreign folders; this module reads and writes the model folders around them, and checks that
+an export translates as the model does.
 """
 
 import contextlib
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from seq2seq import atomic, hub
-from seq2seq.errors import CheckpointError, DataError, ModelError, RunError, UserError
+from seq2seq.errors import CheckpointError, ModelError, RunError, UserError
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine
 from seq2seq.inference.loading import load_engine
 from seq2seq.inference.translator import Translator
 from seq2seq.interop.argos import SUFFIX, argos_obstacles, write_argos
 from seq2seq.interop.ctranslate2_export import write_ctranslate2
 from seq2seq.interop.marian import marian_obstacles, read_marian, write_marian
-from seq2seq.lines import read_lines
 from seq2seq.store.model_card import front_matter, short_card
 from seq2seq.store.model_folder import CARD, LoadedModel, load_marian, load_model, save_model
 from seq2seq.tensors import distinct
-from seq2seq.workflows.probe import Comparison, builtin_sentences, compare, least_chrf
-
-
-@dataclass(frozen=True)
-class Probe:
-    """What an export is measured by: sentences, and if there are any, their translations."""
-
-    lines: tuple[str, ...] | None = None
-    references: tuple[str, ...] | None = None
-
-    @classmethod
-    def read(cls, lines: Path | None, references: Path | None) -> "Probe":
-        """A probe from files; without any it is the built-in one.
-
-        Raises:
-            DataError: a file cannot be read or is empty, or the two are not line by line.
-        """
-        if lines is None:
-            return cls()
-        texts = tuple(read_lines(lines))
-        if not any(text.strip() for text in texts):
-            raise DataError(f"{lines}: there is nothing to translate; name another file with --probe")
-        gold = None if references is None else tuple(read_lines(references))
-        if gold is not None and len(gold) != len(texts):
-            raise DataError(f"{lines} has {len(texts):,} lines and {references} {len(gold):,}; they must be equal")
-        return cls(texts, gold)
+from seq2seq.workflows.probe import Comparison, Probe, builtin_sentences, compare, least_chrf
 
 
 def import_marian(folder: Path, output: Path, torch_file: bool = False) -> Path:
@@ -69,7 +42,7 @@ def export_marian(model: Path, output: Path) -> Path:
 
     Raises:
         ModelError: Marian cannot express the model (each obstacle is named), or `output` is there already.
-        RunError: what was written is not what the model is.
+        RunError: what was read back differs from the model.
     """
     _check_new(output)
     loaded = _load_translation(model)
@@ -92,7 +65,7 @@ def export_ctranslate2(model: Path, output: Path, quantization: str, probe: Prob
 
     Raises:
         ModelError: CTranslate2 cannot run the model, or `output` is there already.
-        RunError: on the probe the export translates otherwise; it is kept only with `force`.
+        RunError: the export translates the probe too differently; it is kept only with `force`.
     """
     _check_new(output)
     loaded = _load_translation(model)

@@ -1,16 +1,20 @@
-"""Whether two engines translate alike: what an exported model is measured by before it is kept.
+"""Probe sentences, and the comparison of two engines by them, which decides whether an export is kept.
 
-`convert` translates a probe set with the model and with its export, and asks `compare` for the difference.
+`convert` translates a `Probe` with the model and with its export, and gets a `Comparison`; `s2s bench` reads a `Probe`.
 """
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import eq, sub
+from pathlib import Path
 
+from seq2seq.errors import DataError
 from seq2seq.evaluation.text import score_texts
 from seq2seq.languages import language_code
+from seq2seq.lines import check_counts, read_lines
 
-# What is translated without --probe: plain sentences of different lengths, by source language.
+# The built-in probe, by source language: plain sentences of different lengths.
 SENTENCES = {
     "en": (
         "The train to the coast leaves at seven in the morning.", "Where is the station?", "A man rides a bicycle.",
@@ -46,18 +50,44 @@ SENTENCES = {
 }  # fmt: skip
 
 # The least chrF of an export with the model as the reference. The built-in sentences are few and may be far from what
-# a model was trained for, so that small changes of its weights show.
+# a model was trained for, so that small changes of its weights change more translations.
 LEAST_CHRF = {"float32": 97.0, "float16": 95.0, "bfloat16": 90.0}
 LEAST_CHRF_QUANTIZED, LEAST_CHRF_BUILTIN = 85.0, 60.0
 # How many points of BLEU and of chrF may be lost against references.
 MOST_LOST = 1.0
-# Fewer lines end before an engine has reached its speed.
+# Speed is measured on no fewer lines, after a warm-up.
 LEAST_TIMED_LINES, WARM_UP_LINES = 100, 16
 
 
 @dataclass(frozen=True)
+class Probe:
+    """Sentences to translate, and their reference translations where they are known; None is a built-in set."""
+
+    lines: tuple[str, ...] | None = None
+    references: tuple[str, ...] | None = None
+
+    @classmethod
+    def read(cls, lines: Path | None, references: Path | None) -> "Probe":
+        """A probe from files; without any it is the built-in one.
+
+        Raises:
+            DataError: a file cannot be read or is empty, or the two are not line by line.
+        """
+        if lines is None:
+            return cls()
+        texts = tuple(read_lines(lines))
+        if not any(map(str.strip, texts)):
+            raise DataError(f"{lines}: there is nothing to translate; name another file")
+        if references is None:
+            return cls(texts)
+        gold = tuple(read_lines(references))
+        check_counts(lines, len(texts), references, len(gold))
+        return cls(texts, gold)
+
+
+@dataclass(frozen=True)
 class Comparison:
-    """How an export translates a probe set beside the model that it was made from."""
+    """The translations of an export beside those of the model that it was made from."""
 
     lines: int
     identical: int
@@ -65,18 +95,18 @@ class Comparison:
     """Of the export, with the model's translations as references."""
     chrf: float
     bleu_change: float | None
-    """Against references, where there are any: the export's score less the model's."""
+    """Against references, where there are any: the export's score minus the model's."""
     chrf_change: float | None
     seconds: float
-    """The model took, in torch."""
+    """Of the model, in PyTorch."""
     seconds_exported: float
     least_chrf: float
     computed_in: str = ""
-    """The number format that the export was computed in, which may not be the one it is written in."""
+    """The number format that the export was computed in, which may differ from that of its weights."""
 
     @property
     def is_good(self) -> bool:
-        """Whether the export may be called the same model."""
+        """Whether the export is close enough to be kept."""
         changes = (self.bleu_change, self.chrf_change)
         return self.chrf >= self.least_chrf and all(change is None or change >= -MOST_LOST for change in changes)
 
@@ -94,7 +124,7 @@ class Comparison:
         return [*report, f"this machine computes the export in {self.computed_in}"] if self.computed_in else report
 
     def speed(self) -> str | None:
-        """Lines per second of both; None of too few lines to say."""
+        """Lines per second of both; None if there were too few lines to measure it."""
         if self.lines < LEAST_TIMED_LINES:
             return None
         exported, original = (f"{self.lines / max(time, 1e-9):,.1f}" for time in (self.seconds_exported, self.seconds))
@@ -121,24 +151,21 @@ def compare(
     computed_in: str = "",
 ) -> Comparison:
     """Translate `lines` with a model and with its export, and measure the difference."""
-    if len(lines) >= LEAST_TIMED_LINES:  # what is made at the first call does not count
-        for engine in (translate, translate_exported):
+
+    def timed(engine: Callable[[Sequence[str]], list[str]]) -> tuple[list[str], float]:
+        if len(lines) >= LEAST_TIMED_LINES:
             engine(lines[:WARM_UP_LINES])
-    times = [time.perf_counter()]
-    texts = translate(lines)
-    times.append(time.perf_counter())
-    exported = translate_exported(lines)
-    times.append(time.perf_counter())
+        begun = time.perf_counter()
+        return engine(lines), time.perf_counter() - begun
 
     def scores(hypotheses: Sequence[str], gold: Sequence[str]) -> list[float]:
         found = score_texts(hypotheses, gold, ("bleu", "chrf"), target_language=target_language)
         return [score.score for score in found]
 
-    identical = sum(one == other for one, other in zip(texts, exported, strict=True))
+    (texts, seconds), (exported, seconds_exported) = timed(translate), timed(translate_exported)
+    identical = sum(map(eq, texts, exported))
     bleu, chrf = (100.0, 100.0) if identical == len(lines) else scores(exported, texts)
     changes: list[float | None] = [None, None]
     if references is not None:
-        pairs = zip(scores(exported, references), scores(texts, references), strict=True)
-        changes = [after - before for after, before in pairs]
-    seconds = times[1] - times[0], times[2] - times[1]
-    return Comparison(len(lines), identical, bleu, chrf, *changes, *seconds, least, computed_in)
+        changes = list(map(sub, scores(exported, references), scores(texts, references)))
+    return Comparison(len(lines), identical, bleu, chrf, *changes, seconds, seconds_exported, least, computed_in)
