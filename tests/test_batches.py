@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from seq2seq.config import SourceConfig, TokenizerConfig
 from seq2seq.data.collate import collate_classification, collate_translation
-from seq2seq.data.corpus import prepare_corpus, prepare_labelled_corpus
+from seq2seq.data.corpus import prepare_corpus
 from seq2seq.data.sampler import TokenBudgetSampler
 from seq2seq.data.sources import open_labelled, open_pairs
-from seq2seq.data.stream import BatchStream, ClassificationBatches, TranslationBatches, validation_batches
+from seq2seq.data.stream import BatchStream, CorpusBatches, validation_batches
 from seq2seq.errors import CheckpointError
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
@@ -50,7 +50,7 @@ def labelled(tokenizers, tmp_path_factory):
     rows = [f"{line}\t{number % 3}\n" for number, line in enumerate(sentences(80))]
     (folder / "train.tsv").write_text("sentence\tlabel\n" + "".join(rows))
     source = open_labelled(SourceConfig(tsv=folder / "train.tsv"))
-    return prepare_labelled_corpus([source], tokenizers.source, None, folder / "cache")
+    return prepare_corpus([source], tokenizers, None, folder / "cache", labels=())
 
 
 def make_stream(corpus, make, **options):
@@ -134,36 +134,36 @@ def test_a_batch_moves_as_a_whole(tokenizers):
 
 
 def test_batches_hold_the_corpus_rows_they_name(corpus, labelled, tokenizers):
-    batch = TranslationBatches(corpus, tokenizers)(np.array([3, 140]), 0)
+    batch = CorpusBatches(corpus, tokenizers)(np.array([3, 140]), 0)
     assert batch.indices.tolist() == [3, 140]
-    assert batch.source_ids[1][batch.source_mask[1]].tolist()[:-1] == corpus.source(140)
-    assert batch.target_output[0][batch.target_mask[0]].tolist()[:-1] == corpus.target(3)
-    batch = ClassificationBatches(labelled, tokenizers.source)(np.array([4, 2]), 0)
+    assert batch.source_ids[1][batch.source_mask[1]].tolist()[:-1] == corpus.ids("source", [140])[0]
+    assert batch.target_output[0][batch.target_mask[0]].tolist()[:-1] == corpus.ids("target", [3])[0]
+    batch = CorpusBatches(labelled, tokenizers)(np.array([4, 2]), 0)
     assert batch.labels.tolist() == [1, 2]
-    assert batch.source_ids[0][batch.source_mask[0]].tolist()[1:-1] == labelled.source(4)
+    assert batch.source_ids[0][batch.source_mask[0]].tolist()[1:-1] == labelled.ids("source", [4])[0]
 
 
 SAMPLING = TokenizerConfig(vocab_size=310, sampling=0.9, sampling_nbest=8, sampling_alpha=0.1)
 
 
 def test_random_segmentations_keep_text_and_budget_and_repeat(corpus, tokenizers):
-    plain, sampled = TranslationBatches(corpus, tokenizers), TranslationBatches(corpus, tokenizers, SAMPLING, seed=1)
+    plain, sampled = CorpusBatches(corpus, tokenizers), CorpusBatches(corpus, tokenizers, SAMPLING, seed=1)
     indices = np.arange(0, 150, 5)
     stored, drawn = plain(indices, 0), sampled(indices, 0)
     for batch in (stored, drawn):
         texts = [tokenizers.source.decode(row.tolist()) for row in batch.source_ids]
-        assert texts == [tokenizers.source.decode(corpus.source(i)) for i in indices]
+        assert texts == [tokenizers.source.decode(corpus.ids("source", [i])[0]) for i in indices]
     assert drawn.source_ids.shape[1] <= stored.source_ids.shape[1]
     assert drawn.target_input.shape[1] <= stored.target_input.shape[1]
     assert not equal(stored, drawn)
-    assert equal(drawn, TranslationBatches(corpus, tokenizers, SAMPLING, seed=1)(indices, 0))
+    assert equal(drawn, CorpusBatches(corpus, tokenizers, SAMPLING, seed=1)(indices, 0))
     assert not equal(drawn, sampled(indices, 1))
-    assert not equal(drawn, TranslationBatches(corpus, tokenizers, SAMPLING, seed=2)(indices, 0))
+    assert not equal(drawn, CorpusBatches(corpus, tokenizers, SAMPLING, seed=2)(indices, 0))
 
 
 def test_a_random_segmentation_does_not_depend_on_the_rest_of_the_batch(corpus, tokenizers):
-    sampled = TranslationBatches(corpus, tokenizers, SAMPLING, seed=1)
-    wide = max(range(150), key=lambda i: len(corpus.source(i)) + len(corpus.target(i)))
+    sampled = CorpusBatches(corpus, tokenizers, SAMPLING, seed=1)
+    wide = max(range(150), key=lambda i: len(corpus.ids("source", [i])[0]) + len(corpus.ids("target", [i])[0]))
     pairs = [sampled(np.array([i, wide]), 0) for i in range(20)]
     for i, pair in enumerate(pairs):
         other = sampled(np.array([wide, i, 7]), 0)
@@ -178,9 +178,9 @@ def test_a_stream_resumed_at_k_equals_the_uninterrupted_one_from_k(
 ):
     def stream():
         if kind == "translation":
-            made = make_stream(corpus, TranslationBatches(corpus, tokenizers, SAMPLING, seed=1))
+            made = make_stream(corpus, CorpusBatches(corpus, tokenizers, SAMPLING, seed=1))
         else:
-            made = make_stream(labelled, ClassificationBatches(labelled, tokenizers.source, SAMPLING, seed=1))
+            made = make_stream(labelled, CorpusBatches(labelled, tokenizers, SAMPLING, seed=1))
         streams.append(made)
         return made
 
@@ -199,7 +199,7 @@ def test_a_stream_resumed_at_k_equals_the_uninterrupted_one_from_k(
 
 
 def test_every_epoch_of_a_stream_is_its_plan(corpus, tokenizers, streams):
-    stream = make_stream(corpus, TranslationBatches(corpus, tokenizers))
+    stream = make_stream(corpus, CorpusBatches(corpus, tokenizers))
     streams.append(stream)
     sampler = TokenBudgetSampler(corpus.source_lengths, corpus.target_lengths, 150, seed=4)
     for epoch in range(2):
@@ -213,7 +213,7 @@ def test_every_epoch_of_a_stream_is_its_plan(corpus, tokenizers, streams):
 
 def test_sections_follow_each_other_and_a_stream_goes_on_in_the_middle_of_one(corpus, tokenizers, streams, monkeypatch):
     monkeypatch.setattr("seq2seq.data.sampler.SECTION_EXAMPLES", 30)
-    make = TranslationBatches(corpus, tokenizers)
+    make = CorpusBatches(corpus, tokenizers)
     streams += [make_stream(corpus, make), make_stream(corpus, make)]
     sampler = TokenBudgetSampler(corpus.source_lengths, corpus.target_lengths, 150, seed=4)
     assert sampler.num_sections > 2
@@ -233,7 +233,7 @@ def test_sections_follow_each_other_and_a_stream_goes_on_in_the_middle_of_one(co
 
 
 def test_ranks_read_disjoint_slices_that_are_the_corpus_together(corpus, tokenizers, streams):
-    make = TranslationBatches(corpus, tokenizers)
+    make = CorpusBatches(corpus, tokenizers)
     ranks = [make_stream(corpus, make, rank=rank, world_size=3) for rank in range(3)]
     streams.extend(ranks)
     read = [[], [], []]
@@ -245,7 +245,7 @@ def test_ranks_read_disjoint_slices_that_are_the_corpus_together(corpus, tokeniz
 
 
 def test_ranks_that_change_in_number_go_on_where_the_others_were(corpus, tokenizers, streams):
-    make = TranslationBatches(corpus, tokenizers)
+    make = CorpusBatches(corpus, tokenizers)
     alone = make_stream(corpus, make)
     streams.append(alone)
     for _ in range(6):
@@ -259,7 +259,7 @@ def test_ranks_that_change_in_number_go_on_where_the_others_were(corpus, tokeniz
 
 
 def test_another_corpus_under_a_position_is_refused(corpus, tokenizers, streams):
-    stream = make_stream(corpus, TranslationBatches(corpus, tokenizers))
+    stream = make_stream(corpus, CorpusBatches(corpus, tokenizers))
     streams.append(stream)
     next(stream)
     state = stream.state_dict()
@@ -302,8 +302,8 @@ def test_the_thread_works_a_bounded_way_ahead_and_ends_when_closed(corpus):
 @pytest.mark.parametrize("world", [1, 3])
 def test_validation_sees_every_example_once_whatever_its_length(world, corpus, labelled, tokenizers):
     for data, make in (
-        (corpus, TranslationBatches(corpus, tokenizers)),
-        (labelled, ClassificationBatches(labelled, tokenizers.source)),
+        (corpus, CorpusBatches(corpus, tokenizers)),
+        (labelled, CorpusBatches(labelled, tokenizers)),
     ):
         ranks = [list(validation_batches(data, 8, make, rank, world)) for rank in range(world)]
         seen = torch.cat([batch.indices for batches in ranks for batch in batches])

@@ -14,8 +14,6 @@ from seq2seq.config import Config, FilterConfig, SourceConfig, TokenizerConfig
 from seq2seq.data.corpus import prepare_corpus
 from seq2seq.data.sources import open_pairs
 from seq2seq.inspection import blocks
-from seq2seq.inspection.alignment import find_drift, joined, line_shapes
-from seq2seq.inspection.characters import TextBlock
 from seq2seq.inspection.check import CheckReport, Corpora, check_corpora
 from seq2seq.inspection.oddities import ODDITIES, oddities_of
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
@@ -66,7 +64,7 @@ def test_a_sound_corpus_has_no_problems(check):
     (train,) = report.corpora
     assert train.filters.kept == train.examples == 400
     assert not any(side.findings for side in train.sides.values())
-    assert train.drift is None
+    assert not train.shifts
 
 
 @pytest.mark.parametrize(
@@ -137,39 +135,41 @@ def test_unequal_counts_name_the_place_where_the_sides_drift_apart(check, remove
     report = check(*sides)
     assert not report.ok
     assert report.corpora[0].lines == [1200 - (side == 0), 1200 - (side == 1)]
-    drift = report.corpora[0].drift
-    assert abs(drift.line - (removed + 1)) <= 3
-    assert drift.offset == (-1 if side else 1)
+    (shift,) = report.corpora[0].shifts
+    assert abs(shift.first - (removed + 1)) <= 3
+    assert shift.offset == (-1 if side else 1)
     assert any(
-        "1,200" in p.message and "1,199" in p.message and f"{drift.line:,}" in p.message for p in report.problems
+        "1,200" in p.message and "1,199" in p.message and f"{shift.first:,}" in p.message for p in report.problems
     )
-    assert report.corpora[0].drift_context
+    assert report.corpora[0].shift_context
 
 
 def test_a_shift_is_found_though_the_counts_are_equal(check):
-    source, target = aligned(1200)
-    target.insert(900, target.pop(300))
+    source, target = aligned(2400)
+    target.insert(1700, target.pop(1100))
     report = check(source, target)
     assert not report.ok
-    assert abs(report.corpora[0].drift.line - 301) <= 3
-    assert report.corpora[0].drift.offset == -1
+    (shift,) = report.corpora[0].shifts
+    assert abs(shift.first - 1101) <= 3
+    assert abs(shift.last - 1700) <= 3
+    assert shift.offset == -1
 
 
 def test_a_file_that_ends_early_agrees_up_to_its_end(check):
     source, target = aligned(800)
     report = check(source, target[:700])
-    assert abs(report.corpora[0].drift.line - 701) <= 3
-    assert not report.ok
+    (problem,) = report.problems
+    assert problem.level == "error"
+    assert problem.message.endswith("the sides agree up to where the shorter one ends")
 
 
 @pytest.mark.parametrize(("removed", "offset"), [(400, -1), (500, -40)])
-def test_drift_is_found_by_many_lines_too(removed, offset):
+def test_drift_is_found_by_many_lines_too(check, removed, offset):
     source, target = aligned(1500)
     del target[removed : removed - offset]
-    shapes = [joined([line_shapes(TextBlock(side))]) for side in (source, target)]
-    drift = find_drift(*shapes, offset)
-    assert abs(drift.line - (removed + 1)) <= 5
-    assert drift.offset == offset
+    (shift,) = check(source, target).corpora[0].shifts
+    assert abs(shift.first - (removed + 1)) <= 5
+    assert shift.offset == offset
 
 
 def test_bytes_that_are_not_utf8_are_named_by_line(check):
@@ -297,7 +297,7 @@ def test_pairs_in_one_file(write, tmp_path, capfd, kind):
 
 
 def test_processes_change_nothing(write, monkeypatch):
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1 << 14)
+    monkeypatch.setattr(blocks, "BLOCK_LINES", 200)
     sides = aligned(1500)
     for line in range(0, 1500, 70):
         sides[1][line] += "  "

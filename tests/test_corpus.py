@@ -12,7 +12,7 @@ import pytest
 from seq2seq import processes
 from seq2seq.config import FilterConfig, SourceConfig, TokenizerConfig
 from seq2seq.data import building, encoding, text_files
-from seq2seq.data.corpus import prepare_corpus, prepare_labelled_corpus
+from seq2seq.data.corpus import prepare_corpus
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import DataError, RunError
 from seq2seq.text.stored import load_tokenizers
@@ -58,11 +58,11 @@ def test_the_corpus_is_the_tokenised_source(tmp_path, tokenizers):
     corpus = prepare_corpus([pairs_source(tmp_path, source, target)], tokenizers, None, tmp_path / "cache")
     assert len(corpus) == 50
     for i in range(50):
-        assert corpus.source(i) == tokenizers.source.encode(source[i])
-        assert corpus.target(np.uint32(i)) == tokenizers.target.encode(target[i])
+        assert corpus.ids("source", [i])[0] == tokenizers.source.encode(source[i])
+        assert corpus.ids("target", [np.uint32(i)])[0] == tokenizers.target.encode(target[i])
     order = np.random.default_rng(0).permutation(50).astype(np.uint32)
-    assert corpus.source_lengths[order].tolist() == [len(corpus.source(i)) for i in order]
-    assert corpus.target_lengths[:].tolist() == [len(corpus.target(i)) for i in range(50)]
+    assert corpus.source_lengths[order].tolist() == [len(corpus.ids("source", [i])[0]) for i in order]
+    assert corpus.target_lengths[:].tolist() == [len(corpus.ids("target", [i])[0]) for i in range(50)]
     assert (len(corpus.target_lengths), corpus.target_lengths[order].dtype) == (50, np.int32)
     assert corpus.parts == [(0, 50, 1.0)]
     assert (corpus.counts.kept, corpus.counts.dropped) == (50, {})
@@ -72,11 +72,11 @@ def test_spaces_at_the_ends_of_a_text_are_not_learned(tmp_path, tokenizers):
     source, target = sentences(9), sentences(9, 5)
     spaced = [[f" {line}\u00a0 " for line in side] for side in (source, target)]
     corpus = prepare_corpus([pairs_source(tmp_path, *spaced)], tokenizers, None, tmp_path / "cache")
-    assert [corpus.source(i) for i in range(9)] == tokenizers.source.encode_all(source)
-    assert [corpus.target(i) for i in range(9)] == tokenizers.target.encode_all(target)
+    assert [corpus.ids("source", [i])[0] for i in range(9)] == tokenizers.source.encode_all(source)
+    assert [corpus.ids("target", [i])[0] for i in range(9)] == tokenizers.target.encode_all(target)
     labelled = labelled_source(tmp_path, [(f"{text} ", 1) for text in source])
-    texts = prepare_labelled_corpus([labelled], tokenizers.source, None, tmp_path / "cache")
-    assert [texts.source(i) for i in range(9)] == tokenizers.source.encode_all(source)
+    texts = prepare_corpus([labelled], tokenizers, None, tmp_path / "cache", labels=())
+    assert [texts.ids("source", [i])[0] for i in range(9)] == tokenizers.source.encode_all(source)
 
 
 def test_filters_leave_out_and_count(tmp_path, tokenizers):
@@ -85,7 +85,10 @@ def test_filters_leave_out_and_count(tmp_path, tokenizers):
     filters = FilterConfig(max_length=100, max_ratio=3.0, drop_copies=True)
     corpus = prepare_corpus([pairs_source(tmp_path, source, target)], tokenizers, filters, tmp_path / "cache")
     assert corpus.counts.dropped == {"empty": 1, "copy": 1, "duplicate": 1, "length": 1, "ratio": 1}
-    assert [tokenizers.target.decode(corpus.target(i)) for i in range(len(corpus))] == ["gut eins", "anders"]
+    assert [tokenizers.target.decode(corpus.ids("target", [i])[0]) for i in range(len(corpus))] == [
+        "gut eins",
+        "anders",
+    ]
     assert corpus.counts.kept == 2
 
 
@@ -135,7 +138,7 @@ def test_the_ids_are_those_of_the_tokenizer_not_of_its_model_file(workers, tmp_p
     opened = pairs_source(tmp_path, sentences(30), sentences(30, 3))
     pair = TokenizerPair(shifted, tokenizers.target)
     corpus = prepare_corpus([opened], pair, None, tmp_path / "cache", num_workers=workers)
-    assert corpus.source(20) == [i + 1 for i in tokenizers.source.encode(sentences(30)[20])]
+    assert corpus.ids("source", [20])[0] == [i + 1 for i in tokenizers.source.encode(sentences(30)[20])]
 
 
 def test_the_chunk_size_changes_nothing(tmp_path, tokenizers, monkeypatch):
@@ -164,7 +167,7 @@ def test_a_whole_corpus_is_reused_and_a_stale_one_is_built_anew(tmp_path, tokeni
     other_tokenizers = prepare(lines, pair=TokenizerPair(tokenizers.target, tokenizers.source))
     folders = {corpus.folder for corpus in (first, other_text, other_filters, other_tokenizers)}
     assert len(folders) == 4
-    assert other_text.source(19) == tokenizers.source.encode("changed")
+    assert other_text.ids("source", [19])[0] == tokenizers.source.encode("changed")
 
 
 @pytest.mark.parametrize("damage", ["truncated", "missing file", "no manifest", "manifest cut"])
@@ -193,7 +196,7 @@ def test_a_byte_that_changed_anywhere_in_the_cache_is_noticed(tmp_path, tokenize
     draw = random.Random(1)
     for prepare in (
         lambda: prepare_corpus([pairs], tokenizers, LOOSE, tmp_path / "cache"),
-        lambda: prepare_labelled_corpus([texts], tokenizers.source, LOOSE, tmp_path / "cache"),
+        lambda: prepare_corpus([texts], tokenizers, LOOSE, tmp_path / "cache", labels=()),
     ):
         folder = prepare().folder
         before = content(prepare())
@@ -243,32 +246,32 @@ def test_a_cache_that_cannot_be_written_is_one_line(tmp_path, tokenizers):
 
 def test_labels_are_ordered_by_value_or_by_name_whatever_comes_first(tmp_path, tokenizers):
     rows = [("ten", "10"), ("two", "2"), ("also ten", "10"), ("one", "1")]
-    corpus = prepare_labelled_corpus([labelled_source(tmp_path, rows)], tokenizers.source, None, tmp_path / "cache")
+    corpus = prepare_corpus([labelled_source(tmp_path, rows)], tokenizers, None, tmp_path / "cache", labels=())
     assert corpus.labels == ("1", "2", "10")
-    assert [corpus.labels[corpus.label(i)] for i in range(4)] == ["10", "2", "10", "1"]
+    assert [corpus.labels[corpus.label_ids([i])[0]] for i in range(4)] == ["10", "2", "10", "1"]
     assert corpus.target_lengths is None
-    assert corpus.source(1) == tokenizers.source.encode("two")
+    assert corpus.ids("source", [1])[0] == tokenizers.source.encode("two")
     rows = [("a", "positive"), ("b", "negative")]
-    named = prepare_labelled_corpus([labelled_source(tmp_path, rows)], tokenizers.source, None, tmp_path / "cache")
+    named = prepare_corpus([labelled_source(tmp_path, rows)], tokenizers, None, tmp_path / "cache", labels=())
     assert named.labels == ("negative", "positive")
 
 
 def test_a_validation_corpus_takes_the_labels_of_the_training_corpus(tmp_path, tokenizers):
     source = labelled_source(tmp_path, [("a", "1")], name="valid")
     labels = ("0", "1", "2")
-    corpus = prepare_labelled_corpus([source], tokenizers.source, None, tmp_path / "cache", labels=labels)
-    assert (corpus.labels, corpus.label(0)) == (labels, 1)
+    corpus = prepare_corpus([source], tokenizers, None, tmp_path / "cache", labels=labels)
+    assert (corpus.labels, corpus.label_ids([0])[0]) == (labels, 1)
     source = labelled_source(tmp_path, [("a", "postive")], name="bad")
     with pytest.raises(DataError, match=r"label 'postive' .*did you mean 'positive'"):
-        prepare_labelled_corpus([source], tokenizers.source, None, tmp_path / "cache", labels=("negative", "positive"))
+        prepare_corpus([source], tokenizers, None, tmp_path / "cache", labels=("negative", "positive"))
 
 
 def test_labelled_filters_drop_empty_long_and_duplicate_texts(tmp_path, tokenizers):
     rows = [("good", "1"), ("good", "0"), ("good", "1"), (" ", "1"), ("word " * 50, "0")]
     source = labelled_source(tmp_path, rows)
-    corpus = prepare_labelled_corpus([source], tokenizers.source, FilterConfig(max_length=40), tmp_path / "cache")
+    corpus = prepare_corpus([source], tokenizers, FilterConfig(max_length=40), tmp_path / "cache", labels=())
     assert corpus.counts.dropped == {"duplicate": 1, "empty": 1, "length": 1}
-    assert [corpus.label(i) for i in range(len(corpus))] == [1, 0]
+    assert [corpus.label_ids([i])[0] for i in range(len(corpus))] == [1, 0]
 
 
 def test_a_large_vocabulary_takes_wider_ids(tmp_path, tokenizers):

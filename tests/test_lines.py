@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq.data.text_files import read_together
+from seq2seq.config import SourceConfig
+from seq2seq.data.text_files import TextFiles
 from seq2seq.errors import DataError
 from seq2seq.inference.streaming import open_input, read_idle_batches
 from seq2seq.lines import BOM, open_bytes, read_lines
@@ -44,12 +45,13 @@ def test_a_byte_order_mark_is_no_part_of_the_text(write):
 def test_reading_goes_on_where_it_was_behind_a_byte_order_mark(write, monkeypatch):
     monkeypatch.setattr("seq2seq.data.text_files.CHUNK_BYTES", 1)
     path = write(BOM + TEXT.encode())
-    chunks = list(read_together([path], None))
+    source = TextFiles(SourceConfig(source=path, target=path), None)
+    chunks = list(source.chunks())
     assert len(chunks) > 2
-    for (text,), first, end in chunks:
-        assert text.split("\n") == LINES[first - 1 : end[0]]
-    for place in range(len(chunks) - 1):
-        assert next(read_together([path], chunks[place][2])) == chunks[place + 1]
+    for chunk in chunks:
+        assert [text.split("\n") for text in chunk.raw] == 2 * [LINES[chunk.first - 1 : chunk.end[0]]]
+    for index in range(len(chunks) - 1):
+        assert next(source.chunks(chunks[index].end)) == chunks[index + 1]
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"])

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from seq2seq.data.examples import LabelledText, Pair
 from seq2seq.inspection.near_duplicates import NEAR_SIMILARITY, NearDuplicates
-from seq2seq.inspection.overlap import HeldOut, Matches, find_overlap, normalise, overlap_warning, texts_of
+from seq2seq.inspection.overlap import HeldOut, Matches, find_overlap, normalise, overlap_warning
 from seq2seq.lines import read_lines
 
 WORDS = [f"{first}{second}{third}" for first in "bdfgkl" for second in ("a", "ei", "o", "u") for third in "mnrst"]
@@ -31,7 +31,7 @@ def find_all(train, held_out):
     train, sets, matches = list(train), HeldOut(held_out), Matches()
     near_duplicates = NearDuplicates(sets, train)
     for number, example in enumerate(train, start=1):
-        texts = texts_of(example)
+        texts = example.texts
         for finder in (sets, near_duplicates):
             matches.add(finder.matches(number, texts, tuple(map(normalise, texts))))
     return matches.overlaps(sets)

@@ -18,7 +18,7 @@ import pytest
 from seq2seq import atomic
 from seq2seq.config import FilterConfig, SourceConfig, TokenizerConfig
 from seq2seq.data import building, corpus, examples, hub, text_files
-from seq2seq.data.corpus import prepare_corpus, prepare_labelled_corpus
+from seq2seq.data.corpus import prepare_corpus
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import DataError
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
@@ -151,7 +151,7 @@ def test_a_kill_at_any_write_costs_nothing_but_time(labelled, tmp_path, tokenize
 
     def prepare(cache):
         if labelled:
-            return prepare_labelled_corpus(sources, tokenizers.source, LOOSE, cache, num_workers=1)
+            return prepare_corpus(sources, tokenizers, LOOSE, cache, num_workers=1, labels=())
         return prepare_corpus(sources, tokenizers, LOOSE, cache, num_workers=1)
 
     expected = prepare(tmp_path / "whole")
@@ -175,7 +175,7 @@ def test_every_kind_of_source_is_gone_on_with_in_its_middle(kind, tmp_path, toke
     caplog.set_level(logging.INFO)
     config = make_source(kind, tmp_path)
     expected = prepare_corpus([open_pairs(config, "en", "de")], tokenizers, LOOSE, tmp_path / "whole", num_workers=1)
-    assert [tokenizers.source.decode(expected.source(i)) for i in range(70)] == sentences(COUNT)[:70]
+    assert [tokenizers.source.decode(expected.ids("source", [i])[0]) for i in range(70)] == sentences(COUNT)[:70]
 
     class Stopped(BaseException):
         pass

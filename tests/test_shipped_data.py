@@ -11,7 +11,7 @@ import pytest
 
 from seq2seq.data.examples import LabelledText, Pair
 from seq2seq.inspection.near_duplicates import NearDuplicates
-from seq2seq.inspection.overlap import HeldOut, Matches, normalise, texts_of
+from seq2seq.inspection.overlap import HeldOut, Matches, normalise
 
 DATA = Path(__file__).resolve().parent.parent / "data"
 SPLITS = ("train", "valid", "test")
@@ -69,7 +69,7 @@ def test_no_split_overlaps_with_another(corpus):
         near_duplicates = NearDuplicates(sets, examples["train"][:8192])
         matches = Matches()
         for number, example in enumerate(examples[split], start=1):
-            texts = texts_of(example)
+            texts = example.texts
             for finder in (sets, near_duplicates):
                 matches.add(finder.matches(number, texts, tuple(map(normalise, texts))))
         assert not list(matches)

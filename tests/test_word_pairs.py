@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from seq2seq.config import SourceConfig, TokenizerConfig
-from seq2seq.inspection.characters import TextBlock
 from seq2seq.inspection.check import Corpora, check_corpora
 from seq2seq.inspection.swapped_sides import sides_are_swapped
-from seq2seq.inspection.word_pairs import Shift, WordPairs, shifted_blocks
+from seq2seq.inspection.word_pairs import Shift, WordPairs, find_shifts
 from seq2seq.lines import read_lines
 
 REAL = {
@@ -34,14 +33,10 @@ def shifted(lines, first, size, offset):
 def find(pairs, source, target):
     if pairs is None:
         return []
-    misfits = np.concatenate(
-        [
-            pairs.misfits(TextBlock(source[at : at + 8192]), TextBlock(target[at : at + 8192]), True)
-            for at in range(0, len(source), 8192)
-        ]
-    )
+    parts = [slice(at, at + 8192) for at in range(0, len(source), 8192)]
+    misfits = np.concatenate([pairs.misfits(source[part], target[part], True) for part in parts])
     numbers = np.arange(1, len(source) + 1)
-    return shifted_blocks(pairs, misfits, numbers, lambda some: {n: (source[n - 1], target[n - 1]) for n in some})
+    return find_shifts(pairs, misfits, numbers, lambda some: {n: (source[n - 1], target[n - 1]) for n in some})
 
 
 def learn(source, target):

@@ -22,7 +22,7 @@ sys.path.insert(0, str(DATA.parent))  # the package, installed or not
 
 from seq2seq.data.examples import Example, LabelledText, Pair  # noqa: E402
 from seq2seq.inspection.near_duplicates import NearDuplicates  # noqa: E402
-from seq2seq.inspection.overlap import HeldOut, normalise, texts_of  # noqa: E402
+from seq2seq.inspection.overlap import HeldOut, normalise  # noqa: E402
 
 SEED = 2024
 PAIR_COUNTS = {"train": 16000, "valid": 500, "test": 500}
@@ -129,7 +129,7 @@ def unlike_rows(rows: Iterable[Row], others: Sequence[Row], kind: type[Example])
     held_out = HeldOut({"others": [kind(*row) for row in others]})
     near_duplicates = NearDuplicates(held_out, sample=[])
     for row in rows:
-        texts = texts_of(kind(*row))
+        texts = kind(*row).texts
         arguments = 1, texts, tuple(map(normalise, texts))
         if not any(True for found in (held_out, near_duplicates) for _ in found.matches(*arguments)):
             yield row

@@ -68,12 +68,12 @@ class CorpusBuilder:
     """Writes one corpus into a folder that is empty, or that an interrupted builder of the same corpus left."""
 
     def __init__(
-        self, folder: Path, sources: Sequence[Source], encoding: Encoding, labels: Sequence[str] | None, workers: int
+        self, folder: Path, sources: Sequence[Source], encoding: Encoding, labels: Sequence[str], workers: int
     ):
-        """`labels` are the classes that may occur, None for any."""
+        """`labels` are the classes that may occur, empty for any."""
         self._folder, self._sources, self._encoding = folder, sources, encoding
         self._given_labels, self._num_workers = labels, workers
-        self._is_labelled = encoding.target is None
+        self._is_labelled = encoding.is_labelled
         self._sides = [f"{side}.{kind}" for side in encoding.types for kind in ("ids", "offsets")]
         self._written = self._sides + [LABELS_AS_READ] * self._is_labelled + [KEYS] * encoding.finds_duplicates
         self._seen = SeenBefore()
@@ -92,8 +92,12 @@ class CorpusBuilder:
                 self._files = {name: stack.enter_context(self._open(name)) for name in self._written}
                 for index in range(self._progress.source, len(self._sources)):
                     self._read(index)
-            self._check_not_empty()
-            labels = self._sort_labels() if self._is_labelled else []
+            counts, names = self._progress.counts, ", ".join(source.name for source in self._sources)
+            if counts.total == 0:
+                raise DataError(f"{names}: no examples; the file has no lines")
+            if counts.kept == 0:
+                raise DataError(f"{names}: {counts}; nothing is left: loosen data.filters")
+            labels = self._sort_labels(names) if self._is_labelled else []
         except DataError:
             shutil.rmtree(self._folder)  # the mended source is another corpus
             raise
@@ -102,7 +106,7 @@ class CorpusBuilder:
             "sources": [source.name for source in self._sources],
             "bounds": self._progress.bounds,
             "types": {side: id_type.name for side, id_type in self._encoding.types.items()},
-            "counts": asdict(self._progress.counts),
+            "counts": asdict(counts),
             "labels": labels,
             "files": {name: record(self._folder / name) for name in self._sides + ["labels"] * self._is_labelled},
         }
@@ -158,7 +162,7 @@ class CorpusBuilder:
         except (OSError, ValueError, TypeError, KeyError):
             is_whole = False
         if not is_whole:
-            label_ids = {label: i for i, label in enumerate(self._given_labels or ())}
+            label_ids = {label: i for i, label in enumerate(self._given_labels)}
             return _Progress(label_ids=label_ids, sizes=dict.fromkeys(self._written, 0))
         if self._encoding.finds_duplicates:
             count = progress.sizes[KEYS] // np.dtype(np.uint64).itemsize
@@ -187,7 +191,7 @@ class CorpusBuilder:
     def _label_id(self, label: str, origin: str) -> int:
         label_ids = self._progress.label_ids
         if label not in label_ids:
-            if self._given_labels is not None:
+            if self._given_labels:
                 hint = did_you_mean(label, self._given_labels) or "; correct the label, or train with examples of it"
                 raise DataError(
                     f"{origin}: label {some_of([label])!r} is not one of those in the training corpus "
@@ -199,26 +203,16 @@ class CorpusBuilder:
                 raise DataError(f"{origin}: label {error}") from error
         return label_ids[label]
 
-    def _sort_labels(self) -> list[str]:
+    def _sort_labels(self, sources: str) -> list[str]:
         """The classes in their order; writes the labels of the examples as indices into it."""
         from seq2seq.data.columns import label_problem
 
         label_ids, names = self._progress.label_ids, self._given_labels
-        if names is None:
+        if not names:
             if problem := label_problem(len(label_ids), self._progress.counts.kept):
-                raise DataError(f"{self._names()}: {problem}")
+                raise DataError(f"{sources}: {problem}")
             names = sorted(label_ids, key=lambda name: (0, int(name), "") if name.isdecimal() else (1, 0, name))
         order = np.zeros(len(names), dtype=np.int32)
         order[[label_ids[name] for name in names]] = np.arange(len(names))
         order[np.fromfile(self._folder / LABELS_AS_READ, dtype=np.int32)].tofile(self._folder / "labels")
         return list(names)
-
-    def _check_not_empty(self) -> None:
-        counts = self._progress.counts
-        if counts.total == 0:
-            raise DataError(f"{self._names()}: no examples; the file has no lines")
-        if counts.kept == 0:
-            raise DataError(f"{self._names()}: {counts}; nothing is left: loosen data.filters")
-
-    def _names(self) -> str:
-        return ", ".join(source.name for source in self._sources)

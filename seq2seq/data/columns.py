@@ -41,16 +41,26 @@ class Columns:
     given: tuple[str | int | None, str | int | None]
     defaults: tuple[tuple[str, ...], tuple[str, ...]]
 
-    def choose(self, present: Sequence[str], origin: str) -> tuple[str, str]:
+    def choose(self, present: Sequence[str], origin: str) -> tuple[str, ...]:
         """The names of both columns among `present`.
 
         Raises:
             DataError: one is missing.
         """
-        first, second = (
-            _choose(*column, present, origin) for column in zip(self.keys, self.given, self.defaults, strict=True)
-        )
-        return first, second
+        chosen = []
+        for key, given, defaults in zip(self.keys, self.given, self.defaults, strict=True):
+            if isinstance(given, int):
+                problem = f"column {given} is a number, but the columns here have names: {listed(present)}"
+                raise DataError(f"{origin}: {problem}")
+            wanted = (given,) if given is not None else defaults
+            found = [name for name in wanted if name in present]
+            if not found and given is None:
+                found = [head for head in present if any(is_called(head, name) for name in defaults)]
+            if not found:
+                hint = did_you_mean(wanted[0], present) or f"; name the column in the config ({key})"
+                raise DataError(f"{origin}: no column {listed(wanted, ' or ')}; it has {listed(present)}{hint}")
+            chosen.append(found[0])
+        return tuple(chosen)
 
     def are_in(self, present: Sequence[str]) -> bool:
         """Whether `present` has default columns: one under its exact name, or both under other names."""
@@ -110,21 +120,6 @@ def flattened(record: dict[str, Any]) -> dict[str, Any]:
 def listed(names: Sequence[str], conjunction: str = ", ") -> str:
     """Names in quotes, for a message."""
     return conjunction.join(f"'{name}'" for name in names) or "none"
-
-
-def _choose(key: str, given: str | int | None, defaults: tuple[str, ...], present: Sequence[str], origin: str) -> str:
-    if isinstance(given, int):
-        raise DataError(f"{origin}: column {given} is a number, but the columns here have names: {listed(present)}")
-    wanted = (given,) if given is not None else defaults
-    found = [name for name in wanted if name in present]
-    if not found and given is None:
-        found = [head for head in present if any(is_called(head, name) for name in defaults)]
-    if found:
-        return found[0]
-    raise DataError(
-        f"{origin}: no column {listed(wanted, ' or ')}; it has {listed(present)}"
-        f"{did_you_mean(wanted[0], present) or f'; name the column in the config ({key})'}"
-    )
 
 
 def _text(value: Any, origin: str) -> str:

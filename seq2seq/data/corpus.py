@@ -25,7 +25,7 @@ from seq2seq.data.examples import Source
 from seq2seq.data.filters import FilterCounts, PairFilter
 from seq2seq.errors import RunError
 from seq2seq.files import DamagedFile, read_object, verify
-from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.text.tokenizer import TokenizerPair
 
 logger = logging.getLogger(__name__)
 
@@ -55,19 +55,15 @@ class TokenCorpus:
     def __len__(self) -> int:
         return len(self._offsets["source"]) - 1
 
-    def source(self, index: int) -> list[int]:
-        """The source ids of an example, or the ids of a labelled text."""
-        offsets = self._offsets["source"]
-        return self._ids["source"][offsets[index] : offsets[int(index) + 1]].tolist()
+    def ids(self, side: str, indices: np.ndarray) -> list[list[int]]:
+        """The ids of one side, source or target, of each of these examples; a labelled text is a source."""
+        ids, offsets = self._ids[side], self._offsets[side]
+        bounds = zip(offsets[indices].tolist(), offsets[1:][indices].tolist(), strict=True)
+        return [ids[start:stop].tolist() for start, stop in bounds]
 
-    def target(self, index: int) -> list[int]:
-        """The target ids of an example."""
-        offsets = self._offsets["target"]
-        return self._ids["target"][offsets[index] : offsets[int(index) + 1]].tolist()
-
-    def label(self, index: int) -> int:
-        """The class of an example, as an index into `labels`."""
-        return int(self._labels[index])
+    def label_ids(self, indices: np.ndarray) -> list[int]:
+        """The class of each of these examples, as an index into `labels`."""
+        return self._labels[indices].tolist()
 
     @property
     def source_lengths(self) -> "LengthsOnDisk":
@@ -100,60 +96,38 @@ def prepare_corpus(
     filters: FilterConfig | None,
     cache_dir: Path,
     num_workers: int = 0,
-) -> TokenCorpus:
-    """The sentence pairs of `sources` as ids: from the cache if it has them, else built into it.
-
-    With `filters` None every pair is kept, in order. The result does not depend on `num_workers` (0: one per CPU).
-
-    Raises:
-        DataError: a source cannot be read, or no pair is left.
-        RunError: the cache cannot be written, or a process died.
-    """
-    encoding = Encoding(tokenizers.source, tokenizers.target, PairFilter(filters) if filters else None)
-    return _prepare(sources, encoding, tokenizers.fingerprint, None, cache_dir, num_workers)
-
-
-def prepare_labelled_corpus(
-    sources: Sequence[Source],
-    tokenizer: Tokenizer,
-    filters: FilterConfig | None,
-    cache_dir: Path,
-    num_workers: int = 0,
     labels: Sequence[str] | None = None,
 ) -> TokenCorpus:
-    """The labelled texts of `sources` as ids, prepared like sentence pairs.
+    """The examples of `sources` as ids: from the cache if it has them, else built into it.
 
-    `labels` are the classes that may occur, in order (those of the training corpus). Without them the classes are what
-    occurs: numbers by value, then names in alphabetical order.
+    Args:
+        sources: of sentence pairs where `labels` is None, else of labelled texts, which the source tokenizer encodes.
+        tokenizers: of both sides.
+        filters: None keeps every example, in order.
+        cache_dir: where corpora are kept.
+        num_workers: processes, 0 for one per CPU; the result does not depend on it.
+        labels: the classes that may occur, in order (those of the training corpus). If it is empty the classes are
+            what occurs: numbers by value, then names in alphabetical order.
 
     Raises:
-        DataError: as `prepare_corpus`, or a label is not among `labels`.
+        DataError: a source cannot be read, no example is left, or a label is not among `labels`.
+        RunError: the cache cannot be written, or a process died.
     """
-    encoding = Encoding(tokenizer, None, PairFilter(filters) if filters else None)
-    return _prepare(sources, encoding, tokenizer.fingerprint, labels, cache_dir, num_workers)
-
-
-def _prepare(
-    sources: Sequence[Source],
-    encoding: Encoding,
-    tokenizer_fingerprint: str,
-    labels: Sequence[str] | None,
-    cache_dir: Path,
-    num_workers: int,
-) -> TokenCorpus:
-    filters, sides = encoding.filter and encoding.filter.config.model_dump(), list(encoding.types)
-    content = [FORMAT, [source.fingerprint for source in sources], filters, tokenizer_fingerprint, sides, labels]
+    sides = {"source": tokenizers.source} | ({"target": tokenizers.target} if labels is None else {})
+    encoding = Encoding(sides, PairFilter(filters) if filters else None)
+    settings = [filters and filters.model_dump(), tokenizers.fingerprint, list(sides), labels and list(labels)]
+    content = [FORMAT, [source.fingerprint for source in sources], *settings]
     folder = cache_dir / hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
     try:
         manifest = _read_manifest(folder)  # needs no permission to write to the cache
     except DamagedFile:
-        manifest = _build(folder, sources, encoding, labels, num_workers)
+        manifest = _build(folder, sources, encoding, labels or (), num_workers)
     remove_progress(folder)
     return TokenCorpus(folder, manifest, [source.weight for source in sources])
 
 
 def _build(
-    folder: Path, sources: Sequence[Source], encoding: Encoding, labels: Sequence[str] | None, num_workers: int
+    folder: Path, sources: Sequence[Source], encoding: Encoding, labels: Sequence[str], num_workers: int
 ) -> dict[str, Any]:
     """Build the corpus, or wait for another process that does; returns its manifest."""
     cache_dir = folder.parent

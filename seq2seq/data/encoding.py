@@ -3,10 +3,8 @@
 `building` maps an `Encoding` over the chunks of a source, in several processes.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, repeat
-from operator import attrgetter
+from itertools import chain
 
 import numpy as np
 
@@ -20,7 +18,7 @@ class EncodedChunk:
     """Examples as concatenated ids, and the length of each."""
 
     ids: dict[str, np.ndarray]
-    """By side, source and target; labelled texts have no target."""
+    """By side."""
     lengths: dict[str, np.ndarray]
     labels: list[str]  # of labelled texts
     keys: np.ndarray | None  # uint64, where duplicates are dropped
@@ -37,20 +35,24 @@ class EncodedChunk:
 
 @dataclass(frozen=True)
 class Encoding:
-    """What happens to every example: the filter, then the tokenizer of each side (no target for labelled texts).
+    """What happens to every example: the filter, then the tokenizer of each side.
 
     It is sent to each worker process once, so tokenizers can be pickled.
     """
 
-    source: Tokenizer
-    target: Tokenizer | None
+    tokenizers: dict[str, Tokenizer]
+    """By side, source and target; labelled texts have no target."""
     filter: PairFilter | None
+
+    @property
+    def is_labelled(self) -> bool:
+        """Whether examples are labelled texts rather than pairs."""
+        return "target" not in self.tokenizers
 
     @property
     def types(self) -> dict[str, np.dtype]:
         """The type of the ids of each side."""
-        tokenizers = {"source": self.source, "target": self.target}
-        return {side: id_type(tokenizer.vocab_size) for side, tokenizer in tokenizers.items() if tokenizer}
+        return {side: id_type(tokenizer.vocab_size) for side, tokenizer in self.tokenizers.items()}
 
     @property
     def finds_duplicates(self) -> bool:
@@ -66,25 +68,26 @@ class Encoding:
         counts, examples = FilterCounts(), chunk.examples()
         if self.filter:
             examples = counts.keep(examples, map(self.filter.rejects_text, examples))
-        texts = {"source": attrgetter("source" if self.target else "text"), "target": attrgetter("target")}
         # stripped, as a translator and a classifier read a line
-        rows = {
-            side: tokenizer.encode_all([texts[side](example).strip() for example in examples])
-            for side, tokenizer in (("source", self.source), ("target", self.target))
-            if tokenizer
-        }
+        rows = [
+            tokenizer.encode_all([example.texts[side].strip() for example in examples])
+            for side, tokenizer in enumerate(self.tokenizers.values())
+        ]
         if self.filter:
-            target_lengths = map(len, rows["target"]) if self.target else repeat(None)
-            rules = map(self.filter.rejects_lengths, map(len, rows["source"]), target_lengths)
-            kept = counts.keep(range(len(examples)), rules)
+            kept = counts.keep(range(len(examples)), map(self.filter.rejects_lengths, *(map(len, ids) for ids in rows)))
             examples = [examples[i] for i in kept]
-            rows = {side: [ids[i] for i in kept] for side, ids in rows.items()}
+            rows = [[ids[i] for i in kept] for ids in rows]
         counts.kept = len(examples)
+        sides = dict(zip(self.tokenizers, rows, strict=True))
+        lengths = {side: np.fromiter(map(len, ids), np.int32, len(ids)) for side, ids in sides.items()}
         return EncodedChunk(
-            ids={side: _concatenated(ids, self.types[side]) for side, ids in rows.items()},
-            lengths={side: np.fromiter(map(len, ids), np.int32, count=len(ids)) for side, ids in rows.items()},
-            labels=[] if self.target else list(map(attrgetter("label"), examples)),
-            keys=np.fromiter(map(example_key, examples), np.uint64) if self.finds_duplicates else None,
+            ids={
+                side: np.fromiter(chain.from_iterable(ids), self.types[side], lengths[side].sum())
+                for side, ids in sides.items()
+            },
+            lengths=lengths,
+            labels=[example.label for example in examples] if self.is_labelled else [],
+            keys=np.fromiter(map(example_key, examples), np.uint64, len(examples)) if self.finds_duplicates else None,
             counts=counts,
             end=chunk.end,
         )
@@ -93,7 +96,3 @@ class Encoding:
 def id_type(vocab_size: int) -> np.dtype:
     """The smallest type that holds every id."""
     return np.dtype(np.uint16 if vocab_size <= 2**16 else np.uint32)
-
-
-def _concatenated(rows: Sequence[Sequence[int]], dtype: np.dtype) -> np.ndarray:
-    return np.fromiter(chain.from_iterable(rows), dtype, count=sum(map(len, rows)))

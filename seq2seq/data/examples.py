@@ -4,7 +4,7 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,11 @@ class Pair:
     source: str
     target: str
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Both sides."""
+        return self.source, self.target
+
 
 @dataclass(frozen=True, slots=True)
 class LabelledText:
@@ -23,6 +28,11 @@ class LabelledText:
 
     text: str
     label: str
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The text alone."""
+        return (self.text,)
 
 
 Example = Pair | LabelledText
@@ -37,8 +47,8 @@ class Chunk:
     raw: Any
     first: int
     """Number of the first line or row, from 1."""
-    parse: Callable[[Any, int], list[Example]]
-    """Called with `raw` and `first`; can be pickled."""
+    parse: Callable[[Any, int], list[Example | None]]
+    """Called with `raw` and `first`, gives one item a line, None where it is no example; can be pickled."""
     end: Position
     """Of the next chunk."""
 
@@ -48,7 +58,12 @@ class Chunk:
         Raises:
             DataError: a line or row is not an example; the message has its number.
         """
-        return self.parse(self.raw, self.first)
+        return [example for example in self.parse(self.raw, self.first) if example is not None]
+
+    def numbered(self) -> list[tuple[int, Example]]:
+        """The parsed examples with the numbers of their lines; raises as `examples`."""
+        lines = enumerate(self.parse(self.raw, self.first), start=self.first)
+        return [(number, example) for number, example in lines if example is not None]
 
 
 class Source(ABC):
@@ -59,6 +74,8 @@ class Source(ABC):
     fingerprint: str
     size: int | None
     """Number of examples, where it is known without reading them."""
+    invalid: Sequence[list[int]] = ()
+    """By file, the numbers of the lines that were not UTF-8 when it was last read."""
 
     @abstractmethod
     def chunks(self, start: Position = None) -> Iterator[Chunk]:

@@ -7,10 +7,9 @@ import contextlib
 import filecmp
 import hashlib
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO
 
 from seq2seq import atomic
 from seq2seq.data.hub import dataset_chunks, dataset_columns, open_dataset
@@ -30,6 +29,7 @@ class PublicCorpus:
     held_out: dict[str, int] = field(default_factory=dict)  # file stem -> examples in 1,000, from the only split
 
 
+AS_TEXT = {"encoding": "utf-8", "errors": "replace", "newline": "\n"}
 ENGLISH_GERMAN = {"en": "en", "de": "de"}
 TRAIN_VALID_TEST = {"train": "train", "valid": "validation", "test": "test"}
 
@@ -71,7 +71,10 @@ def fetch(name: str, destination: Path, dataset_path: str | None = None) -> list
         if destination.exists() and any(destination.iterdir()):
             with tempfile.TemporaryDirectory() as folder:
                 names = _write(corpus, Path(folder), dataset_path)
-                _check_same(names, Path(folder), destination)
+                _, differing, missing = filecmp.cmpfiles(folder, destination, names, shallow=False)
+                if changed := [name for name in names if name in differing + missing]:
+                    remedy = "remove it, or choose with -o"
+                    raise DataError(f"{destination}: is there already, and {', '.join(changed)} would change; {remedy}")
         else:
             with atomic.new_folder(destination) as folder:
                 names = _write(corpus, folder, dataset_path)
@@ -89,7 +92,7 @@ def _write(corpus: PublicCorpus, folder: Path, dataset_path: str | None) -> list
         names += [f"{part}.{suffix}" for part in stems for suffix in suffixes]
         with contextlib.ExitStack() as stack:
             files = {
-                part: [stack.enter_context(_text_file(folder / f"{part}.{suffix}")) for suffix in suffixes]
+                part: [stack.enter_context(open(folder / f"{part}.{suffix}", "w", **AS_TEXT)) for suffix in suffixes]
                 for part in stems
             }
             if corpus.tsv:
@@ -123,19 +126,3 @@ def _part_of(sentence: str, stem: str, held_out: Mapping[str, int]) -> str:
             return part
         number -= share
     return stem
-
-
-def _text_file(path: Path) -> TextIO:
-    return open(path, "w", encoding="utf-8", errors="replace", newline="\n")
-
-
-def _check_same(names: Iterable[str], fetched: Path, present: Path) -> None:
-    differing = [
-        name
-        for name in names
-        if not (present / name).is_file() or not filecmp.cmp(fetched / name, present / name, shallow=False)
-    ]
-    if differing:
-        raise DataError(
-            f"{present}: is there already, and {', '.join(differing)} would change; remove it, or choose with -o"
-        )

@@ -77,7 +77,7 @@ class PairFilter:
             return "empty"
         return "copy" if self.config.drop_copies and source == target else None
 
-    def rejects_lengths(self, source_length: int, target_length: int | None) -> str | None:
+    def rejects_lengths(self, source_length: int, target_length: int | None = None) -> str | None:
         """The rule by which an example of these lengths, in pieces without special ids, is dropped, or None."""
         target_length = source_length if target_length is None else target_length
         shorter, longer = sorted((source_length, target_length))

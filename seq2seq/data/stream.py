@@ -7,7 +7,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -19,14 +19,12 @@ from seq2seq.errors import CheckpointError
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 PREFETCH = 4  # batches made ahead
-Tokenizers = TypeVar("Tokenizers", TokenizerPair, Tokenizer)
-
 
 MakeBatch = Callable[[np.ndarray, int], Any]
 """From indices of a plan and the epoch, which decides random segmentations, to a batch."""
 
 
-class _CorpusBatches(Generic[Tokenizers]):
+class CorpusBatches:
     """Makes batches of a corpus; with `sampling`, a share of the sentences is segmented at random.
 
     A random segmentation is decided by (seed, epoch, index, side) alone, so a resumed run repeats it. One that is
@@ -37,7 +35,7 @@ class _CorpusBatches(Generic[Tokenizers]):
     def __init__(
         self,
         corpus: TokenCorpus,
-        tokenizers: Tokenizers,
+        tokenizers: TokenizerPair,
         sampling: TokenizerConfig | None = None,
         seed: int = 0,
         max_pieces: int | None = None,
@@ -45,31 +43,24 @@ class _CorpusBatches(Generic[Tokenizers]):
         self._corpus, self._tokenizers, self._seed, self._max_pieces = corpus, tokenizers, seed, max_pieces
         self._sampling = sampling if sampling and sampling.sampling > 0 else None
 
+    def __call__(self, indices: np.ndarray, epoch: int) -> TranslationBatch | ClassificationBatch:
+        """The batch of these examples in this epoch."""
+        corpus, tokenizers = self._corpus, self._tokenizers
+        source = self._ids("source", tokenizers.source, indices, epoch)
+        if corpus.target_lengths is None:
+            return collate_classification(source, corpus.label_ids(indices), tokenizers.source, indices)
+        target = self._ids("target", tokenizers.target, indices, epoch)
+        return collate_translation(source, target, tokenizers, indices)
+
     def _ids(self, side: str, tokenizer: Tokenizer, indices: np.ndarray, epoch: int) -> list[list[int]]:
-        stored = self._corpus.source if side == "source" else self._corpus.target
-        rows = [stored(index)[: self._max_pieces] for index in indices]
+        rows = self._corpus.ids(side, indices)
+        if self._max_pieces is not None:
+            rows = [row[: self._max_pieces] for row in rows]
         if self._sampling is None:
             return rows
         width = max(map(len, rows))
         keys = (f"{self._seed} {epoch} {index} {side}" for index in indices)
         return [_resegmented(row, tokenizer, self._sampling, width, key) for row, key in zip(rows, keys, strict=True)]
-
-
-class TranslationBatches(_CorpusBatches[TokenizerPair]):
-    """Makes the batches of a translation corpus."""
-
-    def __call__(self, indices: np.ndarray, epoch: int) -> TranslationBatch:
-        source = self._ids("source", self._tokenizers.source, indices, epoch)
-        target = self._ids("target", self._tokenizers.target, indices, epoch)
-        return collate_translation(source, target, self._tokenizers, indices)
-
-
-class ClassificationBatches(_CorpusBatches[Tokenizer]):
-    """Makes the batches of a labelled corpus."""
-
-    def __call__(self, indices: np.ndarray, epoch: int) -> ClassificationBatch:
-        texts = self._ids("source", self._tokenizers, indices, epoch)
-        return collate_classification(texts, [self._corpus.label(i) for i in indices], self._tokenizers, indices)
 
 
 class BatchStream:
@@ -96,7 +87,11 @@ class BatchStream:
         while len(self._ahead) <= PREFETCH:
             self._ahead.append(self._thread.submit(next, self._made))
         epoch, section, batch, num_batches, made = self._ahead[0].result()  # an error stays for every later read
-        self._check_length(num_batches)
+        if self._num_batches and num_batches != self._num_batches:
+            raise CheckpointError(
+                f"the epoch has {num_batches} batches but had {self._num_batches} when the checkpoint was written; the "
+                "corpus changed: bring it back, or start a new run with --run-dir or --overwrite"
+            )
         self._ahead.popleft()
         self._epoch, self._section, self._batch, self._num_batches = epoch, section, batch + 1, num_batches
         if self._batch == num_batches:
@@ -156,13 +151,6 @@ class BatchStream:
 
     def _following(self, epoch: int, section: int) -> tuple[int, int]:
         return (epoch, section + 1) if section + 1 < self._sampler.num_sections else (epoch + 1, 0)
-
-    def _check_length(self, num_batches: int) -> None:
-        if self._num_batches and num_batches != self._num_batches:
-            raise CheckpointError(
-                f"the epoch has {num_batches} batches but had {self._num_batches} when the checkpoint was written; the "
-                "corpus changed: bring it back, or start a new run with --run-dir or --overwrite"
-            )
 
 
 def validation_batches(

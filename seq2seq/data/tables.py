@@ -6,6 +6,7 @@
 import csv
 import json
 import re
+from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from pathlib import Path
 from seq2seq.data.columns import LABEL_WORDS, Columns, flattened, listed, looks_like_header
 from seq2seq.data.examples import Example, LabelledText
 from seq2seq.data.file_facts import combined_fingerprint
-from seq2seq.data.text_files import LineFile
+from seq2seq.data.text_files import TextSource
 from seq2seq.errors import DataError, counted
 from seq2seq.lines import as_one_line, open_bytes, read_lines
 
@@ -58,21 +59,36 @@ def header(path: Path) -> list[str]:
         return []
 
 
-class Table(LineFile):
+class _LineFile(TextSource):
+    """A file with at most one example a line."""
+
+    def __init__(self, path: Path, columns: Columns, weight: float, cache: Path | None):
+        super().__init__((path,), weight, cache)
+        self._path, self._columns, self.size = path, columns, None
+
+    def _parse(self, texts: Sequence[str], first: int) -> list[Example | None]:
+        lines = (line.removesuffix("\r") for line in texts[0].split("\n"))
+        return [self._example(line, number) for number, line in enumerate(lines, start=first)]
+
+    @abstractmethod
+    def _example(self, line: str, number: int) -> Example | None: ...
+
+
+class Table(_LineFile):
     """A TSV or CSV file, one record a line; the first line is a header where columns have names.
 
     Empty lines are skipped; a line with more or fewer columns than the header is an error.
     """
 
     def __init__(self, path: Path, columns: Columns, weight: float, cache: Path | None):
-        super().__init__(path, weight, cache)
-        self._columns, self._format = columns, table_format(path)
+        super().__init__(path, columns, weight, cache)
+        self._format = table_format(path)
         first = self._fields(next(read_lines(path), ""), 1)
         self._has_header, self._indices = self._find_columns(first)
         self._width = len(first) if self._has_header else None
-        self.size = self._facts.lines - self._has_header
+        self.size = self._facts[0].lines - self._has_header
         form = (self._format,) if self._format.is_quoted else ()
-        self.fingerprint = combined_fingerprint("tsv", self._facts.sha256, self._has_header, self._indices, *form)
+        self.fingerprint = combined_fingerprint("tsv", self._facts[0].sha256, self._has_header, self._indices, *form)
 
     def _example(self, line: str, number: int) -> Example | None:
         if not line or (number == 1 and self._has_header):
@@ -102,7 +118,7 @@ class Table(LineFile):
         if named and numbered:
             raise DataError(f"{self._path}: name both columns, or number both (counted from 0) if there is no header")
         if named or (not numbered and self._columns.are_in(first)):
-            return True, tuple(first.index(name) for name in self._columns.choose(first, str(self._path)))
+            return True, tuple(map(first.index, self._columns.choose(first, str(self._path))))
         indices = tuple(index if isinstance(index, int) else default for default, index in enumerate(given))
         if indices[0] == indices[1]:
             raise DataError(f"{self._path}: both columns are number {indices[0]}; number both, counted from 0")
@@ -137,13 +153,12 @@ class Table(LineFile):
         return sum(counts.values()) >= _FEWEST_LINES and min(counts.values()) > 1
 
 
-class JsonLines(LineFile):
+class JsonLines(_LineFile):
     """One JSON object a line, flat or with both sides inside `translation`; blank lines are skipped."""
 
     def __init__(self, path: Path, columns: Columns, weight: float, cache: Path | None):
-        super().__init__(path, weight, cache)
-        self._columns = columns
-        self.fingerprint = combined_fingerprint("jsonl", self._facts.sha256, columns.given, columns.defaults)
+        super().__init__(path, columns, weight, cache)
+        self.fingerprint = combined_fingerprint("jsonl", self._facts[0].sha256, columns.given, columns.defaults)
         next(iter(self), None)  # a wrong file or column is found before anything heavy starts
 
     def _example(self, line: str, number: int) -> Example | None:

@@ -28,7 +28,6 @@ WARMUP_SHARE, VALIDATION_SHARE = 0.05, 0.05
 ROUND_STEPS = (20, 50, 100, 200, 500, 1000, 2000, 4000)
 SPECIAL_PIECES = 260  # the bytes and the special ids
 HEAVY_OVERLAP = 0.01
-SHIFTS_SHOWN = 5
 # Shares of the characters that training never shows.
 UNSEEN_WARNS, UNSEEN_FAILS = 0.005, 0.05
 
@@ -82,13 +81,13 @@ def advise(train: Tally, tokenizer: TokenizerConfig, preset: str | None, trainin
         "training.warmup_steps": _round(WARMUP_SHARE * steps),
         "training.validate_every": _round(VALIDATION_SHARE * steps),
     }
-    notes = []
-    given = {"tokenizer.vocab_size": tokenizer.vocab_size}
-    if training is not None:
-        given |= {key: getattr(training, key.split(".")[1]) for key in settings if key.startswith("training.")}
-    for key, value in given.items():
-        if value is not None and not settings[key] / 4 < value < 4 * settings[key]:
-            notes.append(f"{key} is {value:,}; about {settings[key]:,} would fit")
+    sections = {"tokenizer": tokenizer, "training": training}
+    given = {key: getattr(sections.get(key.split(".")[0]), key.split(".")[1], None) for key in settings}
+    notes = [
+        f"{key} is {value:,}; about {settings[key]:,} would fit"
+        for key, value in given.items()
+        if value is not None and not settings[key] / 4 < value < 4 * settings[key]
+    ]
     order = ("tiny", "small", "base", "big")
     if preset in order and abs(order.index(preset) - order.index(chosen)) > 1:
         notes.append(f"model.preset is {preset}; {chosen} would fit")
@@ -103,23 +102,22 @@ def judge(
     train: Sequence[CorpusReport], held_out: Sequence[CorpusReport], overlaps: dict[str, dict[str, Overlap]]
 ) -> list[Problem]:
     """Everything to act on: of each corpus, of the held-out sets against training, and of what they share."""
-    problems = []
-    for report in [*train, *held_out]:
-        found = [*_judge_lines(report), *_judge_findings(report), *_judge_labels(report)]
-        if report in train:
-            found += _judge_filters(report)
-        problems += [Problem(level, report.name, message) for level, message in found + _judge_shifts(report)]
-    for report in [*train[1:], *held_out] if train else []:
-        problems += [Problem("error", report.name, message) for message in _judge_scripts(train[0], report)]
-    labels = {label for report in train for label in report.labels}
-    for report in held_out if train else []:
-        if unknown := sorted(set(report.labels) - labels):
-            never = f"{len(unknown):,} labels never occur" if len(unknown) > 1 else "a label never occurs"
-            problems.append(Problem("error", report.name, f"{never} in training: {some_of(unknown)}"))
-    for name, others in overlaps.items():
-        for other, overlap in others.items():
-            problems += [Problem(level, other, message) for level, message in _judge_overlap(name, overlap)]
-    return problems
+    found = [
+        (report.name, problem)
+        for report in [*train, *held_out]
+        for judged in (_judge_lines(report), _judge_findings(report), _judge_labels(report))
+        for problem in judged
+    ]
+    found += [(report.name, problem) for report in train for problem in _judge_filters(report)]
+    if train:
+        found += [(report.name, problem) for report in [*train[1:], *held_out] for problem in _compare(train, report)]
+    found += [
+        (other, problem)
+        for name, others in overlaps.items()
+        for other, overlap in others.items()
+        for problem in _judge_overlap(name, overlap)
+    ]
+    return [Problem(level, name, message) for name, (level, message) in found]
 
 
 def _judge_lines(report: CorpusReport) -> Found:
@@ -129,17 +127,21 @@ def _judge_lines(report: CorpusReport) -> Found:
         return
     if not report.examples:
         yield "error", "no examples"
-    drift, lines = report.drift, report.lines
+    lines, shifts = report.lines, report.shifts or []
     if len(lines) == 2 and lines[0] != lines[1]:
         where = "line i of one must translate line i of the other"
-        if drift is not None:
-            where = f"the sides drift apart at about line {drift.line:,}, by {drift.offset:+d}"
-            if drift.line > min(lines):
-                where = "the sides agree up to where the shorter one ends"
+        if shifts:
+            where = f"the sides drift apart at about line {shifts[0].first:,}, by {shifts[0].offset:+d}"
+        elif report.shifts is not None:
+            where = "the sides agree up to where the shorter one ends"
         yield "error", f"{report.files[0]} has {counted(lines[0], 'line')} and {report.files[1]} {lines[1]:,}; {where}"
-    elif drift is not None:
-        fits = f"target line {drift.line + drift.offset:,} fits source line {drift.line:,}"
-        yield "error", f"the sides drift apart at about line {drift.line:,}: there {fits}"
+        return
+    for shift in shifts:
+        yield (
+            "error",
+            f"lines {shift.first:,}-{shift.last:,} are not translations of each other: shifted by {shift.offset:+d}, "
+            f"target line {shift.first + shift.offset:,} fits source line {shift.first:,}",
+        )
 
 
 def _judge_findings(report: CorpusReport) -> Found:
@@ -171,23 +173,15 @@ def _judge_filters(report: CorpusReport) -> Found:
         yield level, f"the filters drop {dropped:,} of {report.filters.total:,} ({report.filters})"
 
 
-def _judge_shifts(report: CorpusReport) -> list[tuple[str, str]]:
-    """Blocks of lines that translate others."""
-    shifts = [
-        f"lines {shift.first:,}-{shift.last:,} are not translations of each other: shifted by {shift.offset:+d}, "
-        f"target line {shift.first + shift.offset:,} fits source line {shift.first:,}"
-        for shift in report.shifts
-    ]
-    if len(shifts) > SHIFTS_SHOWN:
-        shifts[SHIFTS_SHOWN:] = [f"{len(shifts) - SHIFTS_SHOWN:,} more blocks of lines are shifted"]
-    return [("error", message) for message in shifts]
-
-
-def _judge_scripts(train: CorpusReport, held_out: CorpusReport) -> Iterator[str]:
-    for name in train.sides.keys() & held_out.sides.keys():
-        expected, script = train.sides[name].script, held_out.sides[name].script
+def _compare(train: Sequence[CorpusReport], report: CorpusReport) -> Found:
+    """A corpus with the training corpora: the scripts of its sides, and its labels."""
+    for name in train[0].sides.keys() & report.sides.keys():
+        expected, script = train[0].sides[name].script, report.sides[name].script
         if expected != script and "none" not in (expected, script):
-            yield f"{name} is in {script} and that of {train.name} in {expected}; are the sides swapped?"
+            yield "error", f"{name} is in {script} and that of {train[0].name} in {expected}; are the sides swapped?"
+    if unknown := sorted(set(report.labels).difference(*(other.labels for other in train))):
+        never = f"{len(unknown):,} labels never occur" if len(unknown) > 1 else "a label never occurs"
+        yield "error", f"{never} in training: {some_of(unknown)}"
 
 
 def _judge_overlap(name: str, overlap: Overlap) -> Found:
@@ -199,11 +193,8 @@ def _judge_overlap(name: str, overlap: Overlap) -> Found:
         yield level, f"{shared:,} of its {size} {_are(shared)} also in {name}; {remedy}"
         return
     few = 0.05 * overlap.size
-    if overlap.pair_near > few:
-        yield (
-            "warning",
-            f"{overlap.pair_near:,} of its {size} {_are(overlap.pair_near)} also in {name}, with small changes",
-        )
+    if (near := overlap.pair_near) > few:
+        yield "warning", f"{near:,} of its {size} {_are(near)} also in {name}, with small changes"
     for side, other, count in (
         ("source", "target", overlap.source_exact + overlap.source_normalised),
         ("target", "source", overlap.target_exact + overlap.target_normalised),

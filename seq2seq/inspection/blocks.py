@@ -1,21 +1,20 @@
-"""A corpus in blocks of lines for `s2s check`, which reads on where training would stop.
+"""A corpus in blocks of examples for `s2s check`, which reads on where training would stop.
 
-Two text files of unequal length, or bytes that are not UTF-8, do not end the reading: `CorpusReader` counts and keeps
-them. Other formats are read through `sources`, up to the first line that training would stop at.
+Two text files of unequal length, or bytes that are not UTF-8, do not end the reading: `CorpusReader` counts them. Other
+formats are read through `sources`, up to the first line that training would stop at.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import count, islice
+from itertools import islice, zip_longest
 
 from seq2seq.config import SourceConfig
-from seq2seq.data.examples import Example, LabelledText, Pair, Source
+from seq2seq.data.examples import Example, LabelledText, Pair
 from seq2seq.data.sources import open_labelled, open_pairs
-from seq2seq.errors import DataError, quiet
-from seq2seq.lines import DAMAGE, decode_line, open_bytes, read_lines
+from seq2seq.errors import DataError
+from seq2seq.lines import read_lines
 
 BLOCK_LINES = 8192
-BLOCK_BYTES = 1 << 20
 EXAMPLES_KEPT = 3
 LONGEST_EXAMPLE = 200
 
@@ -39,18 +38,16 @@ class Block:
 
     numbers: Sequence[int]
     """Their line numbers."""
-    columns: tuple[list[str], ...]
+    columns: Sequence[Sequence[str]]
     """The sides; in classification the texts alone."""
-    labels: list[str] | None = None
-    first_example: int = 1
+    labels: list[str] | None
+    first_example: int
 
     def examples(self) -> Iterator[Example]:
         """As a source gives them."""
-        if len(self.columns) == 2:
-            return map(Pair, *self.columns)
-        return map(LabelledText, self.columns[0], self.labels or [])
+        return map(Pair, *self.columns) if self.labels is None else map(LabelledText, self.columns[0], self.labels)
 
-    def finding(self, indices: Sequence[int], *columns: list[str]) -> Finding:
+    def finding(self, indices: Sequence[int], *columns: Sequence[str]) -> Finding:
         """These lines of the block, shown by the columns given."""
         examples = [
             (self.numbers[index], tuple(shown(column[index]) for column in columns))
@@ -73,16 +70,14 @@ class CorpusReader:
         self.files = [str(path) for _, path in config.files()] or [f"{config.hub} ({config.split})"]
         self.line_counts: list[int] = []
         """Of each file; one number where both sides are in one file."""
-        self.invalid: list[Finding] = []
-        """Lines of each file that are not UTF-8."""
+        self.invalid: Sequence[list[int]] = []
+        """The numbers of the lines of each file that are not UTF-8."""
         self.failure: str | None = None
         """Why reading ended before the end."""
 
     def blocks(self) -> Iterator[Block]:
         """The examples from the beginning; of files of unequal length those that have two sides."""
-        self.failure = None
-        self.invalid = [Finding() for _ in self.files]
-        self.line_counts = [0 for _ in self.files]
+        self.failure, self.invalid, self.line_counts = None, [[] for _ in self.files], [0 for _ in self.files]
         try:
             yield from self._text_blocks() if self.config.source is not None else self._source_blocks()
         except DataError as error:
@@ -102,65 +97,27 @@ class CorpusReader:
 
     def _text_blocks(self) -> Iterator[Block]:
         paths = [path for _, path in self.config.files()]
+        lines = zip_longest(*(read_lines(path, on.append) for path, on in zip(paths, self.invalid, strict=True)))
         first = 1
-        try:
-            with open_bytes(paths[0]) as source, open_bytes(paths[1]) as target:
-                while raw := source.readlines(BLOCK_BYTES):
-                    columns = self._decode(0, raw, first), self._decode(1, list(islice(target, len(raw))), first)
-                    if size := len(columns[1]):
-                        yield Block(range(first, first + size), (columns[0][:size], columns[1]), None, first)
-                    first += len(raw)
-                self.line_counts[1] += sum(1 for _ in target)
-        except DAMAGE as error:
-            where = " and ".join(map(str, paths))
-            raise DataError(f"{where}: damaged after line {first - 1} ({error}); fetch or pack them again") from error
-
-    def _decode(self, side: int, raw: list[bytes], first: int) -> list[str]:
-        broken: list[int] = []
-        lines = [decode_line(line, number, broken.append) for number, line in enumerate(raw, start=first)]
-        for number in broken:
-            self.invalid[side].add(Finding(1, [(number, (shown(lines[number - first]),))]))
-        self.line_counts[side] += len(lines)
-        return lines
+        while rows := list(islice(lines, BLOCK_LINES)):
+            columns = [[line for line in column if line is not None] for column in zip(*rows, strict=True)]
+            self.line_counts = [count + len(lines) for count, lines in zip(self.line_counts, columns, strict=True)]
+            if size := min(map(len, columns)):
+                yield Block(range(first, first + size), [lines[:size] for lines in columns], None, first)
+            first += len(rows)
 
     def _source_blocks(self) -> Iterator[Block]:
         source = open_pairs(self.config, *self._languages) if self._languages else open_labelled(self.config)
-        numbers, examples, first = self._numbers(source), iter(source), 1
-        while True:
-            with quiet("seq2seq.data.sources"):  # the report says more than its warnings
-                block = list(islice(examples, BLOCK_LINES))
-            if not block:
-                break
-            lines = list(islice(numbers, len(block)))
-            if isinstance(block[0], LabelledText):
-                yield Block(lines, ([e.text for e in block],), [e.label for e in block], first)
-            else:
-                yield Block(lines, ([e.source for e in block], [e.target for e in block]), None, first)
-            first += len(block)
-            self.line_counts[0] += len(block)
-        for _ in numbers:  # to the end, for lines that are not UTF-8
-            pass
-
-    def _numbers(self, source: Source) -> Iterator[int]:
-        """The line numbers of the examples of a file; of a dataset the row numbers."""
-        path = self.config.tsv or self.config.jsonl
-        if path is None:
-            yield from count(1)
-            return
-        broken: list[int] = []
-        has_header = self.config.tsv is not None and source.size is not None and _count_lines(path) > source.size
-        for number, line in enumerate(read_lines(path, broken.append), start=1):
-            if broken:
-                self.invalid[0].add(Finding(1, [(broken.pop(), (shown(line),))]))
-            if (line if self.config.tsv is not None else line.strip()) and not (number == 1 and has_header):
-                yield number
+        for chunk in source.chunks():
+            if numbered := chunk.numbered():
+                numbers, examples = zip(*numbered, strict=True)
+                columns = list(zip(*(example.texts for example in examples), strict=True))
+                labels = None if self._languages else [example.label for example in examples]
+                yield Block(numbers, columns, labels, self.line_counts[0] + 1)
+                self.line_counts[0] += len(examples)
+        self.invalid = source.invalid
 
 
 def shown(text: str) -> str:
     """`text` cut to what an example shows."""
     return text if len(text) <= LONGEST_EXAMPLE else text[: LONGEST_EXAMPLE - 1] + "…"
-
-
-def _count_lines(path) -> int:
-    with open_bytes(path) as stream:
-        return sum(1 for _ in stream)

@@ -1,34 +1,34 @@
 """`s2s check`: one report on the corpora of a run before anything is trained.
 
 `check_corpora` reads each corpus once, looks at its blocks in as many processes as there are, and adds up a
-`CheckReport`, which the command prints. Memory: about 60 bytes a training pair, and the held-out sets.
+`CheckReport`, which the command prints. Memory: about 35 bytes a training pair, and the held-out sets.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from seq2seq.config import FilterConfig, SourceConfig, TokenizerConfig, TrainingConfig
-from seq2seq.data.examples import LabelledText, Pair
+from seq2seq.data.examples import Example
 from seq2seq.data.filters import PairFilter
 from seq2seq.errors import UserError, quiet
 from seq2seq.inspection.advice import Advice, Problem, advise, judge
 from seq2seq.inspection.blocks import Block, CorpusReader
-from seq2seq.inspection.examiner import Examiner, PieceLengths, Tally
+from seq2seq.inspection.examiner import Examiner, Tally
 from seq2seq.inspection.near_duplicates import NearDuplicates
 from seq2seq.inspection.overlap import HeldOut, Matches, Overlap
 from seq2seq.inspection.report import CorpusReport, report_on
-from seq2seq.inspection.swapped_sides import LINES, sides_are_swapped
+from seq2seq.inspection.swapped_sides import sides_are_swapped
 from seq2seq.inspection.word_pairs import WordPairs
 from seq2seq.processes import in_processes
 from seq2seq.text.tokenizer import Tokenizer
 
-SAMPLE_BLOCKS, SAMPLE_LINES = 4, 20_000
+SAMPLE_BLOCKS, SAMPLE_LINES = 16, 20_000
 SAMPLE_VOCABULARY = 8000
 # Processes take a second to start, as long as this many blocks.
 BLOCKS_ALONE = 4
-PIECES_PER_CHARACTER = 0.3
+NEAR_SAMPLE = 16_000
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,7 @@ class CheckReport:
         return {"ok": self.ok, **asdict(self)}
 
 
+@quiet("seq2seq")  # the report says more than warnings of reading, and those of the tokenizer are about a sample
 def check_corpora(
     corpora: Corpora, num_workers: int = 0, progress: Callable[[int], None] = lambda _: None
 ) -> CheckReport:
@@ -85,7 +86,11 @@ def check_corpora(
     held_out = [CorpusReader(name, source, corpora.languages) for name, source in corpora.held_out.items()]
     held_out_blocks = {reader.name: list(reader.blocks()) for reader in held_out}
     sample = [list(islice(reader.blocks(), SAMPLE_BLOCKS + 1)) for reader in train]
-    examiner = _examiner(corpora, sample, held_out_blocks)
+    is_whole = bool(sample) and all(len(part) <= SAMPLE_BLOCKS for part in sample)
+    is_exact = is_whole and corpora.tokenizer.vocab_size <= SAMPLE_VOCABULARY
+    difference = sum(reader.line_counts[-1] - reader.line_counts[0] for reader in train)
+    blocks = list(chain.from_iterable(sample)) or list(chain.from_iterable(held_out_blocks.values()))
+    examiner = _examiner(corpora, blocks, held_out_blocks, difference, is_exact)
     total = Tally()
     reports, overlaps = [], {}
     for reader in train:
@@ -102,83 +107,58 @@ def check_corpora(
         for block in held_out_blocks[reader.name]:
             tally.add(examiner(block, skip=reader.name))
         reports.append(report_on(tally, reader, corpora.filters, total if train else None, examiner.word_pairs))
-        shared = Matches(tally.matches).overlaps(examiner.held_out)
-        names = list(held_out_blocks)
-        if later := names[names.index(reader.name) + 1 :]:
-            overlaps[reader.name] = {name: shared[name] for name in later}
+        shared = list(Matches(tally.matches).overlaps(examiner.held_out).items())
+        if later := shared[held_out.index(reader) + 1 :]:
+            overlaps[reader.name] = dict(later)
     advice = advise(total, corpora.tokenizer, corpora.preset, corpora.training) if total.examples else None
-    problems = _swapped([block for blocks in sample for block in blocks], held_out_blocks)
-    problems += judge(reports[: len(train)], reports[len(train) :], overlaps)
-    return CheckReport(reports, overlaps, advice, problems, examiner.lengths.is_exact)
-
-
-def _swapped(train: Sequence[Block], held_out: dict[str, Sequence[Block]]) -> list[Problem]:
-    pairs = {
-        name: [column[:LINES] for column in blocks[0].columns]
-        for name, blocks in {"": train, **held_out}.items()
-        if blocks and blocks[0].labels is None
-    }
-    usual = pairs.pop("", None)
-    return [
+    problems = [
         Problem("error", name, "source and target look swapped against train")
-        for name, sides in pairs.items()
-        if usual and sides_are_swapped(usual, sides)
+        for name, first in held_out_blocks.items()
+        if train and blocks and first and corpora.languages and sides_are_swapped(blocks[0].columns, first[0].columns)
     ]
+    problems += judge(reports[: len(train)], reports[len(train) :], overlaps)
+    return CheckReport(reports, overlaps, advice, problems, is_exact)
 
 
-def _examiner(corpora: Corpora, sample: Sequence[Sequence[Block]], held_out: dict[str, Sequence[Block]]) -> Examiner:
+def _examiner(
+    corpora: Corpora, sample: Sequence[Block], held_out: dict[str, Sequence[Block]], difference: int, is_exact: bool
+) -> Examiner:
     num_sides = 2 if corpora.languages else 1
-    blocks = [block for part in [*sample, *([] if sample else held_out.values())] for block in part]
-    columns = [[line for block in blocks for line in block.columns[side]] for side in range(num_sides)]
-    is_whole = bool(sample) and all(len(part) <= SAMPLE_BLOCKS for part in sample)
-    sets = HeldOut({name: [e for block in part for e in block.examples()] for name, part in held_out.items()})
-    words = tuple(
-        {word for part in held_out.values() for block in part for line in block.columns[side] for word in line.split()}
-        for side in range(num_sides)
-    )
+    examples = [example for block in sample for example in block.examples()]
+    columns = [[line for block in sample for line in block.columns[side]] for side in range(num_sides)]
+    sets = HeldOut({name: [e for block in blocks for e in block.examples()] for name, blocks in held_out.items()})
+    words: list[set[str]] = [set() for _ in range(num_sides)]
+    for texts in chain.from_iterable(sets.sets.values()):
+        for of_side, text in zip(words, texts, strict=True):
+            of_side.update(text.split())
     return Examiner(
         filters=corpora.filters,
-        lengths=_piece_lengths(columns, corpora, is_whole),
+        tokenizers=_tokenizers(examples, num_sides, corpora, is_exact),
         held_out=sets,
-        near_duplicates=NearDuplicates(sets, [e for block in blocks[:2] for e in block.examples()]),
+        near_duplicates=NearDuplicates(sets, examples[:NEAR_SAMPLE]),
         held_out_words=words,
-        word_pairs=WordPairs.learn(*columns) if num_sides == 2 else None,
+        word_pairs=WordPairs.learn(*columns, difference) if num_sides == 2 else None,
     )
 
 
-def _piece_lengths(columns: Sequence[Sequence[str]], corpora: Corpora, is_whole: bool) -> PieceLengths:
-    """By the tokenizers that training will make, if `columns` are its whole corpus and small; else by similar ones."""
-    config = corpora.tokenizer
-    is_exact = is_whole and config.vocab_size <= SAMPLE_VOCABULARY
-    if is_exact:
-        kept = [row for row in zip(*columns, strict=True) if _is_trained_on(row, corpora.filters)]
-        lines = [list(column) for column in zip(*kept, strict=True)] or [[] for _ in columns]
-    else:
-        lines = [column[:: max(1, len(column) // SAMPLE_LINES)] for column in columns]
+def _tokenizers(
+    examples: Sequence[Example], num_sides: int, corpora: Corpora, is_exact: bool
+) -> list[Tokenizer | None]:
+    """Of each side: if `is_exact` those that training will make of these examples, else smaller ones."""
+    config, rules = corpora.tokenizer, PairFilter(corpora.filters)
+    if not is_exact:
         size = min(config.vocab_size, SAMPLE_VOCABULARY)
         config = config.model_copy(update={"vocab_size": size, "sample_lines": SAMPLE_LINES})
+    kept = [example.texts for example in examples if rules.rejects_text(example) is None]
+    sides = [[texts[side] for texts in kept] for side in range(num_sides)]
     if config.shared:
-        together = _tokenizer([line for column in lines for line in column], config, corpora.seed)
-        tokenizers = [together for _ in lines]
-    else:
-        tokenizers = [_tokenizer(column, config, corpora.seed) for column in lines]
-    rates = []
-    for tokenizer, column in zip(tokenizers, lines, strict=True):
-        part = column[:: max(1, len(column) // 2000)]
-        pieces = sum(map(len, tokenizer.encode_all(part))) if tokenizer else 0
-        rates.append(pieces / max(sum(map(len, part)), 1) or PIECES_PER_CHARACTER)
-    return PieceLengths(tokenizers, rates, is_exact)
+        return [_tokenizer(chain(*sides), config, corpora.seed)] * num_sides
+    return [_tokenizer(side, config, corpora.seed) for side in sides]
 
 
-def _is_trained_on(row: tuple[str, ...], filters: FilterConfig) -> bool:
-    example = Pair(*row) if len(row) == 2 else LabelledText(*row, "")
-    return PairFilter(filters).rejects_text(example) is None
-
-
-def _tokenizer(lines: Sequence[str], config: TokenizerConfig, seed: int) -> Tokenizer | None:
+def _tokenizer(lines: Iterable[str], config: TokenizerConfig, seed: int) -> Tokenizer | None:
     """None where there is too little text."""
-    with quiet("seq2seq.text.tokenizer"):  # its warnings may be about the sample
-        try:
-            return Tokenizer.train(lines, config, seed)
-        except UserError:
-            return None
+    try:
+        return Tokenizer.train(lines, config, seed)
+    except UserError:
+        return None

@@ -69,9 +69,9 @@ def _corpus_lines(corpus: CorpusReport, examples: int) -> Iterator[str]:
         what, others = ("text", "labels") if corpus.labels else ("source", "targets")
         yield f"  {counted(corpus.contradictions.count, what)} with several {others}"
         yield from _example_lines(corpus.contradictions.examples[:examples])
-    if corpus.drift_context:
+    if corpus.shift_context:
         yield "  where the sides drift apart:"
-        yield from _example_lines(corpus.drift_context)
+        yield from _example_lines(corpus.shift_context)
     if corpus.labels:
         most = sorted(corpus.labels, key=lambda label: -corpus.labels[label])
         labels = some_of([f"{some_of([label])} {corpus.labels[label]:,}" for label in most])

@@ -11,7 +11,7 @@ from itertools import chain
 
 from seq2seq.data.examples import Example
 from seq2seq.inspection.oddities import script_of
-from seq2seq.inspection.overlap import HeldOut, Match, normalise, texts_of
+from seq2seq.inspection.overlap import HeldOut, Match, normalise
 
 NEAR_SIMILARITY = 0.7
 # Fewer n-grams say little: "Thank you." is near to much.
@@ -46,7 +46,7 @@ class NearDuplicates:
         ]
         self._lengths = [max(len("".join(texts)), 1) for texts in normalised]
         self._held_out_ngrams = list(map(self._ngrams, normalised))
-        frequencies = Counter(run for example in sample for run in self._runs(normalise(texts_of(example)[0]), STRIDE))
+        frequencies = Counter(run for example in sample for run in self._runs(normalise(example.texts[0]), STRIDE))
         entries = []
         for owner, (texts, ngrams) in enumerate(zip(normalised, self._held_out_ngrams, strict=True)):
             if sum(map(len, ngrams)) >= FEWEST_NGRAMS:

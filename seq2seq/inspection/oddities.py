@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import permutations
 
 
 @dataclass(frozen=True)
@@ -25,31 +26,33 @@ class Oddity:
     """The share above which there is an error."""
 
 
+# By the first word of the Unicode names of their letters.
+_SCRIPTS = dict.fromkeys(("CJK", "HIRAGANA", "KATAKANA"), "Han or kana") | {
+    name.upper(): name
+    for name in (
+        "Latin", "Greek", "Cyrillic", "Armenian", "Hebrew", "Arabic", "Devanagari", "Bengali", "Gurmukhi", "Gujarati",
+        "Oriya", "Tamil", "Telugu", "Kannada", "Malayalam", "Sinhala", "Thai", "Lao", "Tibetan", "Myanmar", "Georgian",
+        "Ethiopic", "Khmer", "Mongolian", "Hangul",
+    )
+}  # fmt: skip
+_NAMES = {chr(ord("A") + index): name for index, name in enumerate(sorted({*_SCRIPTS.values()}))}
+_CHARACTERS = {name: character for character, name in _NAMES.items()}
+_MIXED_WORD = re.compile("|".join(
+    _CHARACTERS[first] + _CHARACTERS[second] for first, second in permutations(("Latin", "Greek", "Cyrillic"), 2)
+))  # fmt: skip
+
+
 class _ScriptCodes(dict):
     """For `str.translate`: a character for the script of each letter, space for all else; filled as letters occur."""
 
     def __missing__(self, code: int) -> str:
+        words = unicodedata.name(chr(code), "?").removeprefix("FULLWIDTH ").removeprefix("HALFWIDTH ").split(" ")
         is_letter = unicodedata.category(chr(code))[0] == "L"
-        script = next((script for first, last, script in _RANGES if first <= code <= last), " ")
-        self[code] = script if is_letter else " "
+        self[code] = _CHARACTERS[_SCRIPTS[words[0]]] if is_letter and words[0] in _SCRIPTS else " "
         return self[code]
 
 
-SCRIPTS = {
-    "L": "Latin", "G": "Greek", "C": "Cyrillic", "A": "Armenian", "H": "Hebrew", "R": "Arabic", "I": "Indic",
-    "T": "Thai", "E": "Georgian", "O": "Ethiopic", "K": "Hangul", "J": "Han or kana",
-}  # fmt: skip
-_RANGES = (
-    (0x41, 0x24F, "L"), (0x1E00, 0x1EFF, "L"), (0x2C60, 0x2C7F, "L"), (0xA720, 0xA7FF, "L"), (0xFF21, 0xFF5A, "L"),
-    (0x370, 0x3FF, "G"), (0x1F00, 0x1FFF, "G"), (0x400, 0x52F, "C"), (0x1C80, 0x1C8F, "C"), (0x531, 0x58F, "A"),
-    (0x590, 0x5FF, "H"), (0xFB1D, 0xFB4F, "H"), (0x600, 0x6FF, "R"), (0x750, 0x77F, "R"), (0xFB50, 0xFDFF, "R"),
-    (0xFE70, 0xFEFC, "R"), (0x900, 0xDFF, "I"), (0xE00, 0xEFF, "T"), (0x10A0, 0x10FF, "E"), (0x1200, 0x139F, "O"),
-    (0x1100, 0x11FF, "K"), (0x3130, 0x318F, "K"), (0xAC00, 0xD7AF, "K"), (0x2E80, 0x2FDF, "J"), (0x3005, 0x3007, "J"),
-    (0x3040, 0x30FF, "J"), (0x3400, 0x4DBF, "J"), (0x4E00, 0x9FFF, "J"), (0xF900, 0xFAFF, "J"), (0xFF66, 0xFF9F, "J"),
-    (0x20000, 0x3FFFF, "J"),
-)  # fmt: skip
 _CODES = _ScriptCodes()
-_MIXED_WORD = re.compile("LG|GL|LC|CL|GC|CG")
 
 # Line separators, marks of byte order and direction, and what takes no room; joiners are needed by some scripts.
 _CONTROL = r"\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u200b\u2028\u2029\u202a-\u202e\u2060\u2066-\u2069\ufeff"
@@ -77,7 +80,7 @@ def script_of(line: str) -> str | None:
     if line.isascii():
         return "Latin" if any(map(str.isalpha, line)) else None
     codes = line.translate(_CODES).replace(" ", "")
-    return SCRIPTS[max(sorted(set(codes)), key=codes.count)] if codes else None
+    return _NAMES[max(sorted(set(codes)), key=codes.count)] if codes else None
 
 
 def _matches(pattern: str) -> Callable[[str], object]:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from seq2seq.data.examples import Example, Pair
+from seq2seq.data.examples import Example
 from seq2seq.errors import counted
 
 # From the weakest to the strongest; of several matches the strongest counts.
@@ -66,7 +66,7 @@ def find_overlap(train: Iterable[Example], held_out: Mapping[str, Iterable[Examp
     sets = HeldOut(held_out)
     matches = Matches()
     for number, example in enumerate(train, start=1):
-        texts = texts_of(example)
+        texts = example.texts
         matches.add(sets.matches(number, texts, tuple(map(normalise, texts))))
     return matches.overlaps(sets)
 
@@ -90,7 +90,7 @@ class HeldOut:
     """The held-out sets, by the normalised text of each side."""
 
     def __init__(self, held_out: Mapping[str, Iterable[Example]]):
-        self.sets = {name: list(map(texts_of, examples)) for name, examples in held_out.items()}
+        self.sets = {name: [example.texts for example in examples] for name, examples in held_out.items()}
         self._by_text: tuple[dict[str, set[tuple[str, int]]], ...] = ({}, {})
         for name, examples in self.sets.items():
             for index, texts in enumerate(examples):
@@ -139,11 +139,6 @@ class Matches:
             shown = [m for kind in vars(Overlap(0)) for m in [m for m in matches if m.kind == kind][:EXAMPLES_KEPT]]
             overlaps[name] = Overlap(len(examples), **counts, examples=tuple(shown))
         return overlaps
-
-
-def texts_of(example: Example) -> tuple[str, ...]:
-    """Both sides of a pair, or the one text."""
-    return (example.source, example.target) if isinstance(example, Pair) else (example.text,)
 
 
 def normalise(text: str) -> str:

@@ -8,11 +8,10 @@ import numpy as np
 
 from seq2seq.config import FilterConfig
 from seq2seq.data.filters import FilterCounts
-from seq2seq.inspection.alignment import Drift, find_drift, joined
 from seq2seq.inspection.blocks import EXAMPLES_KEPT, CorpusReader, Finding
 from seq2seq.inspection.examiner import SideTally, Tally
 from seq2seq.inspection.oddities import ODDITIES
-from seq2seq.inspection.word_pairs import Shift, WordPairs, shifted_blocks
+from seq2seq.inspection.word_pairs import Shift, WordPairs, find_shifts
 
 UNSEEN_SHOWN = 20
 
@@ -51,10 +50,10 @@ class CorpusReport:
     sides: dict[str, SideReport]
     findings: dict[str, Finding]
     """What concerns pairs."""
-    drift: Drift | None
-    drift_context: list[tuple[int, tuple[str, ...]]]
-    shifts: list[Shift]
-    """Blocks of lines that translate others near them."""
+    shifts: list[Shift] | None
+    """Blocks of lines that translate others; None where the words of both sides show nothing."""
+    shift_context: list[tuple[int, tuple[str, ...]]]
+    """The lines around the first one."""
     filters: FilterCounts
     """What training's filters drop."""
     labels: dict[str, int]
@@ -67,21 +66,18 @@ def report_on(
     tally: Tally, reader: CorpusReader, filters: FilterConfig, train: Tally | None, word_pairs: WordPairs | None
 ) -> CorpusReport:
     """Everything about the corpus that `reader` has read; compared with the training corpora if it is held out."""
-    numbers, hashes = _joined(tally.numbers), _joined(tally.pair_hashes)
-    drift = None
-    if len(tally.sides) == 2 and tally.examples:
+    numbers, keys = _joined(tally.numbers), _joined(tally.keys)
+    shifts = None
+    if word_pairs is not None and tally.examples:
         difference = reader.line_counts[-1] - reader.line_counts[0]
-        drift = find_drift(joined(tally.sides[0].shapes), joined(tally.sides[1].shapes), difference)
-    around = [drift.line + step for step in (-1, 0, 1)] if drift else []
-    shifts = []
-    if word_pairs is not None and drift is None and tally.examples:
-        shifts = shifted_blocks(word_pairs, np.concatenate(tally.misfits), numbers, reader.examples_at)
-
-    repeated_pairs = _repeats(hashes)
+        shifts = find_shifts(word_pairs, np.concatenate(tally.misfits), numbers, reader.examples_at, difference)
+    around = [shifts[0].first + step for step in (-1, 0, 1)] if shifts else []
+    repeated_pairs = _repeats(keys)
     repeated_lines = [_repeats(_joined(side.hashes)) for side in tally.sides]
-    contradictions = _contradictions(hashes, _joined(tally.sides[0].hashes)) if tally.examples else (0, [])
+    contradictions = _contradictions(keys, _joined(tally.sides[0].hashes)) if tally.examples else (0, [])
     found = [repeated_pairs, contradictions, *repeated_lines]
-    texts = reader.examples_at([*(int(numbers[index]) for _, indices in found for index in indices), *around])
+    invalid = [number for lines in reader.invalid for number in lines[:EXAMPLES_KEPT]]
+    texts = reader.examples_at([*(int(numbers[i]) for _, indices in found for i in indices), *around, *invalid])
 
     def finding(count: int, indices: Sequence[int]) -> Finding:
         return Finding(count, [(n, texts[n]) for n in numbers[indices].tolist() if n in texts])
@@ -90,10 +86,12 @@ def report_on(
     sides = {}
     for index, (name, side) in enumerate(zip(names, tally.sides, strict=False)):
         findings = dict(side.findings) | {"repeated": finding(*repeated_lines[index])}
-        if index < len(reader.invalid) and (invalid := reader.invalid[index]).count:
+        if index < len(reader.invalid) and (lines := reader.invalid[index]):
             # each of these lines was decoded with U+FFFD
             others = findings.pop("replacement", Finding())
-            findings |= {"invalid_utf8": invalid, "replacement": Finding(others.count - invalid.count, others.examples)}
+            findings["replacement"] = Finding(others.count - len(lines), others.examples)
+            shown = [(n, texts[n][index : index + 1]) for n in lines[:EXAMPLES_KEPT] if n in texts]
+            findings["invalid_utf8"] = Finding(len(lines), shown)
         sides[name] = _side_report(side, findings, tally.examples, train.sides[index] if train else None)
     return CorpusReport(
         name=reader.name,
@@ -102,10 +100,9 @@ def report_on(
         examples=tally.examples,
         sides=sides,
         findings=_in_order(tally.pairs | {"duplicate": finding(*repeated_pairs)}),
-        drift=drift,
-        drift_context=[(number, texts[number]) for number in around if number in texts],
         shifts=shifts,
-        filters=_filter_counts(tally, hashes, filters),
+        shift_context=[(number, texts[number]) for number in around if number in texts],
+        filters=_filter_counts(tally, keys, filters),
         labels=dict(sorted(tally.labels.items())),
         contradictions=finding(*contradictions),
         failure=reader.failure,
@@ -126,7 +123,7 @@ def _side_report(side: SideTally, findings: dict[str, Finding], examples: int, t
         words=side.num_words,
         characters=total,
         distinct_characters=len(side.characters),
-        longest=max((int(shapes.lengths.max(initial=0)) for shapes in side.shapes), default=0),
+        longest=max(side.longest, default=0),
         mean_pieces=round(side.num_pieces / max(examples, 1), 1),
         script=usual,
         findings=_in_order(findings | {"foreign_script": foreign}),
@@ -145,18 +142,18 @@ def _repeats(hashes: np.ndarray) -> tuple[int, list[int]]:
     return int((counts - 1).sum()), np.flatnonzero(inverse == earliest)[:EXAMPLES_KEPT].tolist()
 
 
-def _contradictions(pair_hashes: np.ndarray, source_hashes: np.ndarray) -> tuple[int, list[int]]:
+def _contradictions(keys: np.ndarray, source_hashes: np.ndarray) -> tuple[int, list[int]]:
     """How many distinct first sides have several second sides, and the indices of the first such side."""
-    distinct = np.sort(np.unique(pair_hashes, return_index=True)[1])
+    distinct = np.sort(np.unique(keys, return_index=True)[1])
     _, inverse, counts = np.unique(source_hashes[distinct], return_inverse=True, return_counts=True)
     several = counts > 1
     earliest = inverse[several[inverse].argmax()]
     return int(several.sum()), distinct[inverse == earliest][:EXAMPLES_KEPT].tolist() if several.any() else []
 
 
-def _filter_counts(tally: Tally, pair_hashes: np.ndarray, filters: FilterConfig) -> FilterCounts:
+def _filter_counts(tally: Tally, keys: np.ndarray, filters: FilterConfig) -> FilterCounts:
     counts = FilterCounts(dropped=dict(tally.dropped))
-    kept = pair_hashes[np.concatenate(tally.is_kept)] if tally.is_kept else pair_hashes
+    kept = keys[np.concatenate(tally.is_kept)] if tally.is_kept else keys
     counts.kept = len(np.unique(kept)) if filters.drop_duplicates else len(kept)
     counts.drop("duplicate", len(kept) - counts.kept)
     return counts

@@ -6,17 +6,13 @@ The encoder may come from a translation model (`training.init_from`).
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
 
-from seq2seq.config import FilterConfig
 from seq2seq.config_values import displayed_labels
 from seq2seq.data.collate import ClassificationBatch
-from seq2seq.data.corpus import TokenCorpus, prepare_labelled_corpus
-from seq2seq.data.examples import LabelledText, Source
-from seq2seq.data.stream import ClassificationBatches
+from seq2seq.data.examples import LabelledText
 from seq2seq.description import ModelDescription
 from seq2seq.errors import ConfigError, DataError, some_of
 from seq2seq.evaluation.classification import classification_report
@@ -54,13 +50,6 @@ class ClassificationTask(Task):
 
     def score_records(self, dataset: str, scores: Mapping[str, float]) -> list[ScoreRecord]:
         return [ScoreRecord(dataset, name, 100 * scores[name], "percent") for name in MEASURES if name in scores]
-
-    def _prepare(self, sources: Sequence[Source], filters: FilterConfig | None) -> TokenCorpus:
-        workers, labels = self.config.data.num_workers, self.labels or None
-        return prepare_labelled_corpus(sources, self.tokenizers.source, filters, self.inputs.cache, workers, labels)
-
-    def _batches(self, corpus: TokenCorpus, *sampling: Any, max_pieces: int | None = None) -> ClassificationBatches:
-        return ClassificationBatches(corpus, self.tokenizers.source, *sampling, max_pieces=max_pieces)
 
     def _new_model(self) -> EncoderClassifier:
         vocab_size = self.tokenizers.source.vocab_size

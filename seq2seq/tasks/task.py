@@ -19,13 +19,13 @@ from torch import nn
 
 from seq2seq import atomic
 from seq2seq.config import FilterConfig
-from seq2seq.data.corpus import TokenCorpus
+from seq2seq.data.corpus import TokenCorpus, prepare_corpus
 from seq2seq.data.examples import Source
 from seq2seq.data.filters import PairFilter
 from seq2seq.data.sampler import TokenBudgetSampler
-from seq2seq.data.stream import MakeBatch, validation_batches
+from seq2seq.data.stream import CorpusBatches, validation_batches
 from seq2seq.errors import ModelError
-from seq2seq.inspection.overlap import find_overlap, overlap_warning, texts_of
+from seq2seq.inspection.overlap import find_overlap, overlap_warning
 from seq2seq.memory import in_parts
 from seq2seq.runtime import Runtime
 from seq2seq.store.model_card import DataRecord, ScoreRecord
@@ -62,15 +62,18 @@ class Task(Protocol):
         self.labels = self.corpus.labels
         self._check_corpora()
         self._valid_corpus, self._valid = self._prepare([inputs.valid], None), list(inputs.valid)
-        self.make_batch = self._batches(self.corpus, self.config.tokenizer, self.config.seed)
+        self.make_batch = CorpusBatches(self.corpus, tokenizers, self.config.tokenizer, self.config.seed)
         self.model = self._new_model()
         # Whether the weights to start from are those of a model that already does the task.
         self.can_start = inputs.initial is not None and self._load_weights(inputs.initial)
         self.notes = (f"Training {self.examples}: {self.corpus.counts}.", *overlap_notes(inputs, runtime))
 
-    def _prepare(self, sources: Sequence[Source], filters: FilterConfig | None) -> TokenCorpus: ...
+    def _prepare(self, sources: Sequence[Source], filters: FilterConfig | None) -> TokenCorpus:
+        labels = self.labels if self.config.task == "classification" else None
+        workers = self.config.data.num_workers
+        return prepare_corpus(sources, self.tokenizers, filters, self.inputs.cache, workers, labels)
+
     def _check_corpora(self) -> None: ...
-    def _batches(self, corpus: TokenCorpus, *sampling: Any, max_pieces: int | None = None) -> MakeBatch: ...
     def _new_model(self) -> nn.Module: ...
     def _load_weights(self, initial: LoadedModel) -> bool:
         """Take over what fits; whether that is the whole model."""
@@ -91,7 +94,7 @@ class Task(Protocol):
     def validate(self, model: nn.Module) -> Validation:
         """Measure `model`, which is in evaluation mode, on the validation set; the same figures on every rank."""
         here, examples, sums = self._runtime, self._valid, [0.0, 0.0, 0.0]
-        make = self._batches(self._valid_corpus, max_pieces=max_pieces(self.config))
+        make = CorpusBatches(self._valid_corpus, self.tokenizers, max_pieces=max_pieces(self.config))
 
         def measure(batch: Any) -> tuple[float, float, int]:
             with here.autocast():
@@ -189,7 +192,7 @@ def _new_tokenizers(inputs: Inputs, runtime: Runtime) -> TokenizerPair:
         """Of the examples that the text filters keep."""
         for example in chain.from_iterable(inputs.train):
             if rules.rejects_text(example) is None:
-                yield texts_of(example)[side]
+                yield example.texts[side]
 
     sides = [texts(0)] if config.task == "classification" else [texts(0), texts(1)]
     with waiting_for("training the tokenizer"):

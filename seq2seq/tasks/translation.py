@@ -4,15 +4,11 @@ import json
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from logging import getLogger
-from typing import Any
 
 from torch import nn
 
-from seq2seq.config import FilterConfig
 from seq2seq.data.collate import TranslationBatch
-from seq2seq.data.corpus import TokenCorpus, prepare_corpus
 from seq2seq.data.examples import Pair, Source
-from seq2seq.data.stream import TranslationBatches
 from seq2seq.evaluation.text import Score, score_texts
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
@@ -57,12 +53,6 @@ class TranslationTask(Task):
     def _score(self, texts: Sequence[str], references: Sequence[str]) -> list[Score]:
         evaluation = self.config.evaluation
         return score_texts(texts, references, evaluation.metrics, evaluation.tokenize, self.config.target_language)
-
-    def _prepare(self, sources: Sequence[Source], filters: FilterConfig | None) -> TokenCorpus:
-        return prepare_corpus(sources, self.tokenizers, filters, self.inputs.cache, self.config.data.num_workers)
-
-    def _batches(self, corpus: TokenCorpus, *sampling: Any, max_pieces: int | None = None) -> TranslationBatches:
-        return TranslationBatches(corpus, self.tokenizers, *sampling, max_pieces=max_pieces)
 
     def _new_model(self) -> Transformer:
         return Transformer(self.config.model, self.tokenizers.source.vocab_size, self.tokenizers.target.vocab_size)

@@ -68,8 +68,7 @@ class MarianTokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The ids of `text`, without special ids."""
-        language, text = self._split_language(text)
-        return self._to_ids(language, self._processor.encode(encodable(text), out_type=str))
+        return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
         """`encode` for many texts in one call, on `threads` threads."""

@@ -55,7 +55,10 @@ class Tokenizer:
         self._silent_ids = {self.bos_id, self.eos_id, self.pad_id}
         self._scores: list[float] = self._processor.get_score(list(range(self.vocab_size)))
         self._splits: dict[int, list[tuple[int, int]]] = {}
-        self._has_nbest = self._lists_segmentations()
+        try:  # SentencePiece does not name a model's kind; only unigram models list their best segmentations
+            self._has_nbest = self._processor.nbest_encode_as_ids("a", 2) is not None
+        except RuntimeError:
+            self._has_nbest = False
         self._has_bytes = self._processor.is_byte(self._processor.piece_to_id("<0x00>"))
 
     def __reduce__(self):
@@ -63,9 +66,7 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """The ids of `text`, without special ids."""
-        if META_SYMBOL in text and self._has_bytes:
-            return self._encode_meta_symbol(text)
-        return self._processor.encode(encodable(text))
+        return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
         """`encode` for many texts in one call, on `threads` threads."""
@@ -151,14 +152,6 @@ class Tokenizer:
         except RuntimeError as error:
             return cls(_train_model(lines, config, _possible_size(error, config)))
 
-    def _lists_segmentations(self) -> bool:
-        # SentencePiece does not name a model's kind; only unigram models list their best segmentations
-        try:
-            self._processor.nbest_encode_as_ids("a", 2)
-        except RuntimeError:
-            return False
-        return True
-
     def _encode_meta_symbol(self, text: str) -> list[int]:
         """Encode text that holds U+2581: another character is encoded in its place, and its bytes are replaced."""
         stand_in = next(
@@ -167,16 +160,16 @@ class Tokenizer:
             if character not in text and self._processor.piece_to_id(character) == self.unk_id
         )
         ids = self._processor.encode(encodable(text.replace(META_SYMBOL, stand_in)))
-        old, new = self._byte_ids(stand_in), self._byte_ids(META_SYMBOL)
+        old, new = (
+            [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in character.encode("utf-8")]
+            for character in (stand_in, META_SYMBOL)
+        )
         replaced, position = [], 0
         while position < len(ids):
             found = ids[position : position + len(old)] == old
             replaced += new if found else ids[position : position + 1]
             position += len(old) if found else 1
         return replaced
-
-    def _byte_ids(self, text: str) -> list[int]:
-        return [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in text.encode("utf-8")]
 
     def _undo_merges(self, ids: Iterable[int], draw: random.Random, probability: float) -> Iterator[int]:
         for piece in ids:
