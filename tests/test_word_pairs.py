@@ -7,6 +7,7 @@ import pytest
 
 from seq2seq.config import SourceConfig, TokenizerConfig
 from seq2seq.inspection.check import Corpora, check_corpora
+from seq2seq.inspection.line_shapes import find_shift_by_shapes
 from seq2seq.inspection.swapped_sides import sides_are_swapped
 from seq2seq.inspection.word_pairs import Shift, WordPairs, find_shifts
 from seq2seq.lines import read_lines
@@ -67,7 +68,23 @@ def test_planted_shifts_are_found_with_their_lines(real_data, name, sizes, misse
     assert not_found <= missed
 
 
+@pytest.mark.parametrize("name", ["multi30k", "captions", "tatoeba"])
+@pytest.mark.parametrize("size", [250, 600, 1500])
+def test_a_lost_line_of_few_is_found_by_the_shapes_of_lines(real_data, name, size):
+    source, target = real(real_data, name)
+    draw, missed = random.Random(size), 0
+    for _ in range(10):
+        first, lost = draw.randrange(len(source) - size - 1), size // 2
+        whole = slice(first, first + size)
+        assert find_shift_by_shapes(source[whole], target[whole], 0) == []
+        without = [*target[first : first + lost], *target[first + lost + 1 : first + size + 1]]
+        shifts = find_shift_by_shapes(source[whole], without, 0)
+        missed += not any(abs(shift.first - lost) <= 15 and shift.offset == -1 for shift in shifts)
+    assert missed <= 1
+
+
 def test_too_little_text_says_nothing():
+    assert find_shift_by_shapes(["one"], ["eins"], 0) == find_shift_by_shapes(["a"] * 3, ["b"] * 3, 5) == []
     lines = [f"word{i} word{i + 1}" for i in range(150)]
     assert WordPairs.learn(lines, lines) is None
     draw = random.Random(1)

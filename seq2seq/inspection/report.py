@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from seq2seq.config import FilterConfig
 from seq2seq.data.filters import FilterCounts
 from seq2seq.inspection.blocks import EXAMPLES_KEPT, CorpusReader, Finding
 from seq2seq.inspection.examiner import SideTally, Tally
+from seq2seq.inspection.line_shapes import MOST_LINES, find_shift_by_shapes
 from seq2seq.inspection.oddities import ODDITIES
 from seq2seq.inspection.word_pairs import Shift, WordPairs, find_shifts
 
@@ -67,10 +68,14 @@ def report_on(
 ) -> CorpusReport:
     """Everything about the corpus that `reader` has read; compared with the training corpora if it is held out."""
     numbers, keys = _joined(tally.numbers), _joined(tally.keys)
-    shifts = None
+    shifts, difference = None, reader.line_counts[-1] - reader.line_counts[0]
     if word_pairs is not None and tally.examples:
-        difference = reader.line_counts[-1] - reader.line_counts[0]
         shifts = find_shifts(word_pairs, np.concatenate(tally.misfits), numbers, reader.examples_at, difference)
+    if not shifts and len(tally.sides) == 2 and 0 < tally.examples <= MOST_LINES:
+        lines = reader.examples_at(numbers.tolist())
+        if lines and all(len(texts) == 2 for texts in lines.values()):
+            found = find_shift_by_shapes(*zip(*lines.values(), strict=True), difference)
+            shifts = [replace(one, first=numbers[one.first - 1], last=numbers[one.last - 1]) for one in found] or shifts
     around = [shifts[0].first + step for step in (-1, 0, 1)] if shifts else []
     repeated_pairs = _repeats(keys)
     repeated_lines = [_repeats(_joined(side.hashes)) for side in tally.sides]
