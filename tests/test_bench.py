@@ -5,6 +5,7 @@ Speeds themselves are not tested: they are what the command is for, and a busy m
 
 import json
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,13 +16,13 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from seq2seq import config_file, runtime
-from seq2seq.bench import decoding, training
+from seq2seq.bench import decoding, startup, training
 from seq2seq.bench.measure import Entrant, figures, forward_flops, peak_memory
 from seq2seq.bench.training_peers import HandLoop, MarianLogits, TorchLogits
 from seq2seq.cli import main
 from seq2seq.config import ModelConfig, TrainingConfig
 from seq2seq.data.collate import collate_translation
-from seq2seq.errors import UserError
+from seq2seq.errors import RunError, UserError
 from seq2seq.model.transformer import Transformer
 from seq2seq.training.loss import translation_loss
 from seq2seq.workflows.probe import Probe
@@ -309,6 +310,17 @@ def test_a_missing_peer_is_reported(measure, folder, model, monkeypatch):
     assert "pip install 'seq2seq[bench]'" in reason
     assert any(line.startswith("not measured: ") and "seq2seq[bench]" in line for line in report.lines())
     assert report.systems[0]["name"] == "seq2seq"
+
+
+def test_processes_are_timed_from_start_to_end(model, capfd):
+    assert main(["bench", "startup", str(model), "--rounds", "1", "--format", "json"]) == 0
+    document = json.loads(capfd.readouterr().out)
+    assert [system["name"] for system in document["systems"]] == list(startup.TRANSLATION)
+    for system in document["systems"]:
+        assert 0 < system["seconds"]["low"] <= system["seconds"]["high"]
+        assert 2**24 < system["peak_memory_bytes"] < 2**33
+    with pytest.raises(RunError, match="s2s translate nothing-there: "):
+        startup._run(["translate", "nothing-there"], Path(__file__))
 
 
 def test_the_commands_print_one_document(folder, model, monkeypatch, capfd):

@@ -1,4 +1,4 @@
-"""`s2s bench`: the speed of training and decoding on this machine, beside other toolkits that are installed."""
+"""`s2s bench`: the speed of training, decoding and starting on this machine, beside other toolkits."""
 
 import contextlib
 import json
@@ -157,6 +157,22 @@ def decode(
     measured = Rounds(rounds, sentences, (1,) if greedy else (1, beam_size), single, batch_size)
     with _progress() as progress:
         report = bench_decoding(options.chosen_model(model), probe, settings, _chosen(peers, PEERS), measured, progress)
+    _show(report, form)
+
+
+@command.command(epilog="Example: s2s bench startup runs/demo")
+@click.argument("model", type=options.ANY_PATH, required=False)
+@click.option("--line", default="Where is the station?", show_default=True, help="What each process reads.")
+@click.option("--rounds", type=options.Number(ranges.COUNT), default=5, help="Rounds of each command.")
+@options.format_option
+def startup(model: Path | None, line: str, rounds: int, form: str) -> None:
+    """Measure how long commands take for one line, from start to end of the process, and their memory.
+
+    MODEL is a model folder, a run folder or a Marian folder [default: the newest run]."""
+    from seq2seq.bench.startup import bench_startup
+
+    with _progress() as progress:
+        report = bench_startup(options.chosen_model(model), line, rounds, progress)
     _show(report, form)
 
 
