@@ -46,6 +46,7 @@ COLUMNS = (
     Column("same text", "same_text", "{:.1%}"),
     Column("matmul rate", "matmul_share", "{:.0%}"),
     Column("peak MiB", "peak_memory_bytes", "{:,.0f}", 2**20),
+    Column("junk page", "junk_cost", "{:.1f}"),
     Column("speed ratio", "sentences_per_second_ratio", "{:.2f}"),
     Column("ratio for one", "single_sentences_per_second_ratio", "{:.2f}"),
 )
@@ -58,8 +59,21 @@ NOTES = [
     "same text: share of the lines with the translation of the first system in the same search",
     "matmul rate: FLOP/s of the products with weights, as a share of those of one large matrix product",
     "peak MiB: growth of the process while a system was opened and translated everything for the first time",
+    "junk page: seconds for each character of a page of commas, codes, letters and repeated words, over those of the "
+    "sentences",
     "ctranslate2 alone: one worker for each thread; one worker of all threads for sentences one at a time",
 ]
+# What costs most: it is cut into many parts, and models answer each with loops.
+JUNK = (
+    "," * 900,
+    "a" * 2000,
+    "https://example.org/" + "x/" * 400,
+    " ".join(str(number**5 % 1_000_003) for number in range(300)),
+    " ".join(chr(65 + number % 6) + str(number**3 % 977) for number in range(300)),
+    "the " * 500,
+    "WARNING! " * 100,
+    "é中😀" * 300,
+)
 
 
 @dataclass(frozen=True)
@@ -206,6 +220,10 @@ class _Bench:
         whole = seconds(sources)
         seconds(sources[:1])
         singles = [seconds([line]) for line in sources[: self._rounds.single_sentences]]
+        junk = {}
+        if isinstance(system, OurDecoding):
+            per_character = seconds(JUNK) / sum(map(len, JUNK))
+            junk = {"junk_cost": per_character * sum(map(len, sources)) / whole}
         system.close()
         flops = forward_flops(self._model.model, self._source_tokens, tokens * search.beam_size)
         return {
@@ -213,6 +231,7 @@ class _Bench:
             "output_tokens_per_second": tokens / whole,
             "single_sentences_per_second": 1 / statistics.median(singles),
             "flops_per_second": flops / whole,
+            **junk,
         }
 
 
