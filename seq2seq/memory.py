@@ -10,6 +10,16 @@ import torch
 
 Result = TypeVar("Result")
 
+# What torch, and the libraries that it calls, say of it.
+OUT_OF_MEMORY = (
+    "DefaultCPUAllocator: can't allocate memory",
+    "DefaultCPUAllocator: not enough memory",
+    "MPS backend out of memory",
+    "CUDA error: out of memory",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+)
+
 
 class Splittable(Protocol):
     """A batch that can be divided into two halves of its rows."""
@@ -24,16 +34,12 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
         return True
     text = str(error)
-    return isinstance(error, RuntimeError) and (
-        "DefaultCPUAllocator: can't allocate memory" in text
-        or "DefaultCPUAllocator: not enough memory" in text
-        or "MPS backend out of memory" in text
-    )
+    return isinstance(error, RuntimeError) and (any(words in text for words in OUT_OF_MEMORY))
 
 
 def release() -> None:
     """Release cached GPU memory, so that tensors of other sizes fit."""
-    if torch.cuda.is_available():
+    if torch.cuda.is_initialized():
         torch.cuda.empty_cache()
 
 

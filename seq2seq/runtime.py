@@ -88,12 +88,14 @@ def start(device: str = "auto", precision: str | None = "auto", threads: int | N
     if chosen.type == "cuda":
         torch.cuda.set_device(chosen)
         torch.set_float32_matmul_precision("high")
+        # It plans anew for every shape of a batch, 20 to 900 ms each; flash and memory-efficient attention do not.
+        torch.backends.cuda.enable_cudnn_sdp(False)
     if world_size > 1 and not dist.is_initialized():
-        _join("cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo")
+        _join(chosen)
     return runtime
 
 
-def _join(backend: str) -> None:
+def _join(device: torch.device) -> None:
     """Join the process group described by torchrun's environment."""
     timeout = timedelta(minutes=30)
     store, rank, world_size = next(dist.rendezvous("env://", timeout=timeout))
@@ -102,7 +104,8 @@ def _join(backend: str) -> None:
         # machines the counts of restarts may differ; there torchrun starts a new store with
         # TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1.
         store = dist.PrefixStore(f"restart {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
-    dist.init_process_group(backend, timeout=timeout, store=store, rank=rank, world_size=world_size)
+    backend, own = ("cpu:gloo,cuda:nccl", device) if device.type == "cuda" else ("gloo", None)
+    dist.init_process_group(backend, timeout=timeout, store=store, rank=rank, world_size=world_size, device_id=own)
 
 
 def seed_everything(seed: int, rank: int = 0) -> None:
@@ -115,7 +118,7 @@ def seed_everything(seed: int, rank: int = 0) -> None:
 def random_state() -> dict[str, torch.Tensor]:
     """The state of torch's generators, the only ones in a training step; data order has generators of its own."""
     state = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
+    if torch.cuda.is_initialized():  # to ask would take memory of a GPU that is not used
         state["cuda"] = torch.cuda.get_rng_state()
     return state
 
@@ -123,7 +126,7 @@ def random_state() -> dict[str, torch.Tensor]:
 def restore_random_state(state: dict[str, torch.Tensor]) -> None:
     """Restore what `random_state` returned."""
     torch.set_rng_state(state["cpu"])
-    if "cuda" in state and torch.cuda.is_available():
+    if "cuda" in state and torch.cuda.is_initialized():
         torch.cuda.set_rng_state(state["cuda"])
 
 
@@ -164,9 +167,7 @@ def multiplies_bfloat16(device: torch.device) -> bool:
 
 def _choose_device(name: str, local_rank: int) -> torch.device:
     if name == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda", local_rank)
-        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     kind = name.partition(":")[0]
     if kind not in ("cpu", "cuda", "mps"):
         raise UserError(
@@ -179,11 +180,13 @@ def _choose_device(name: str, local_rank: int) -> torch.device:
     if kind == "cuda":
         if not torch.cuda.is_available():
             raise UserError(f"device {name!r}: torch sees no CUDA device here; use --device cpu")
-        index = local_rank if device.index is None else device.index
-        if index >= torch.cuda.device_count():
-            raise UserError(
-                f"device {name!r}: this machine has {torch.cuda.device_count()} CUDA devices, counted from 0"
-            )
+        index, count = local_rank if device.index is None else device.index, torch.cuda.device_count()
+        if device.index is not None and int(os.environ.get("WORLD_SIZE", 1)) > 1:
+            raise UserError(f"device {name!r}: under torchrun each rank takes a device of its own; write cuda")
+        if device.index is None and index >= count:
+            raise UserError(f"this machine has {count} CUDA devices; start as many ranks (torchrun --nproc_per_node)")
+        if index >= count:
+            raise UserError(f"device {name!r}: this machine has {count} CUDA devices, counted from 0")
         return torch.device("cuda", index)
     if kind == "mps" and not torch.backends.mps.is_available():
         raise UserError(f"device {name!r}: torch sees no Apple GPU here; use --device cpu")

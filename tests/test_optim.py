@@ -218,3 +218,24 @@ def test_muon_moves_every_matrix_by_the_same_root_mean_square():
         if f"{name}.momentum" in optimizer_tensors(model, optimizer):
             moved = (parameter.detach() - before[name]).square().mean().sqrt().item()
             assert 0.5 < moved / (0.2 * section.learning_rate) < 1.3, name
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_muon_in_sixteen_bits_keeps_small_gradients_and_skips_steps(dtype):
+    torch.manual_seed(1)
+    model = Transformer(SIZES, 20, 20)
+    optimizer = build_optimizer(model, config(optimizer="muon"), dtype)
+    before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+    for parameter in model.parameters():
+        parameter.grad = torch.full_like(parameter, math.inf)
+    optimizer.found_inf = torch.tensor(1.0)
+    optimizer.step()  # the first step of float16 is often one that is skipped, with momentum 0
+    assert all(torch.equal(before[name], parameter) for name, parameter in model.named_parameters())
+    for parameter in model.parameters():
+        parameter.grad = torch.randn_like(parameter) * 1e-9
+    optimizer.found_inf = torch.tensor(0.0)
+    optimizer.step()
+    for name, parameter in model.named_parameters():
+        if f"{name}.momentum" in optimizer_tensors(model, optimizer):
+            moved = (parameter.detach() - before[name]).square().mean().sqrt().item()
+            assert 0.5 < moved / (0.2 * 0.01) < 1.3, name

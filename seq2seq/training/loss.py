@@ -70,7 +70,9 @@ def label_smoothed_cross_entropy(
     Raises:
         RuntimeError: in the backward pass, at a second one or with `create_graph=True`.
     """
-    dtype = torch.get_autocast_dtype(hidden.device.type) if torch.is_autocast_enabled(hidden.device.type) else None
+    kind = hidden.device.type
+    is_mixed = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    dtype = torch.get_autocast_dtype(kind) if is_mixed else None
     with_gradient = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
     total, correct = _LinearCrossEntropy.apply(
         hidden, weight, bias, targets, smoothing, dtype or hidden.dtype, with_gradient

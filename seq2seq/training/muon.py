@@ -41,11 +41,12 @@ class Muon(torch.optim.Optimizer):
                 made orthogonal by itself.
             adamw: its groups become this optimiser's too.
             weight_decay: decoupled, for the matrices.
-            dtype: of the iteration; bfloat16 is precise enough.
+            dtype: of the iteration; bfloat16 is precise enough, and takes the place of float16, whose range is not.
         """
         rate = adamw.defaults["lr"]
         super().__init__([{"params": list(matrices), "weight_decay": weight_decay}], {"lr": rate})
-        self._parts_of, self._adamw, self._dtype = dict(matrices), adamw, dtype
+        self._parts_of, self._adamw = dict(matrices), adamw
+        self._dtype = torch.bfloat16 if dtype == torch.float16 else dtype
         self.param_groups += adamw.param_groups
         adamw.state = self.state
         self.found_inf: Tensor | None = None
@@ -62,6 +63,8 @@ class Muon(torch.optim.Optimizer):
         parts = [self._parts_of[weight] for weight in weights]
         directions = orthogonalized(self._directions(weights), parts, self._dtype)
         counts = 1.0 if self.found_inf is None else 1.0 - self.found_inf.to(weights[0].device)
+        if self.found_inf is not None:  # 0 times a direction that is not finite is not 0
+            directions = [torch.where(counts.bool(), direction, 0.0) for direction in directions]
         if group["weight_decay"]:
             for weight in weights:
                 weight.mul_(1.0 - group["lr"] * group["weight_decay"] * counts)
@@ -105,19 +108,22 @@ def orthogonalized(
     results = list(matrices)
     for indices in shapes.values():
         group = torch.cat([blocks[index] for index in indices])  # (N, out, in)
-        found = _iterated(group.to(dtype)).to(group.dtype)
+        # of small numbers, 16 bits would leave nothing before they are normalised
+        group = group.to(torch.promote_types(group.dtype, torch.float32))
+        group = group / (torch.linalg.matrix_norm(group, keepdim=True) + 1e-20)
+        found = _iterated(group.to(dtype)).to(matrices[indices[0]].dtype)
         for index, block in zip(indices, found.split([parts[index] for index in indices]), strict=True):
             results[index] = block.reshape(matrices[index].shape)
     return results
 
 
 def _iterated(x: Tensor) -> Tensor:
-    """Drive the singular values of each matrix of (N, R, C) towards one."""
+    """Drive the singular values of each matrix of (N, R, C), whose norm is one, towards one."""
     tall = x.shape[1] > x.shape[2]
     if tall:
         x = x.mT.contiguous()  # the products below are of the shorter side
-    x = x / (torch.linalg.matrix_norm(x, keepdim=True) + 1e-20)
-    if x.shape[2] >= LONG * x.shape[1] and x.dtype == torch.float32:  # 16 bits are too few for the square
+    # 16 bits are too few for the square, and so are the 19 in which GPUs multiply float32
+    if x.shape[2] >= LONG * x.shape[1] and x.dtype == torch.float32 and x.device.type == "cpu":
         x = _polynomials_of(x @ x.mT) @ x
     else:
         for a, b, c in POLYNOMIALS:
