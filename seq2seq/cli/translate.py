@@ -76,7 +76,7 @@ def command(
     if not loading["sample"]:
         options.only_for("random draws; add --sample", "temperature", "top_k", "top_p", "seed")
     options.check_output(output_path)
-    from seq2seq.inference.degeneration import SPLIT, SYMPTOMS, summary
+    from seq2seq.inference.degeneration import SPLIT, SYMPTOMS, VERBATIM, summary
     from seq2seq.inference.streaming import count_ahead, open_input, read_idle_batches
     from seq2seq.inference.translator import Translator
     from seq2seq.lines import check_counts, read_lines
@@ -104,9 +104,12 @@ def command(
             sink.flush()
             flags.update(translation.flags for translation in translations)
             bar.update(len(translations))
-    if in_parts := sum(count for names, count in flags.items() if SPLIT in names):
-        lines = "1 line was" if in_parts == 1 else f"{in_parts:,} lines were"
-        logger.info("%s too long for the model and translated in parts", lines)
+    for flag, what in (
+        (SPLIT, "too long for the model and translated in parts"),
+        (VERBATIM, "copied, at least in part, because there was no text"),
+    ):
+        if count := sum(count for names, count in flags.items() if flag in names):
+            logger.info("%s %s", "1 line was" if count == 1 else f"{count:,} lines were", what)
     if any(SYMPTOMS.intersection(names) for names in flags):
         hint = "" if form == "jsonl" else "; --format jsonl shows which"
         logger.warning("%s%s", summary(flags), hint)
