@@ -272,6 +272,24 @@ def test_torch_keeps_its_threads(ours):
         assert torch.get_num_threads() == 3
 
 
+@pytest.mark.parametrize("search", [dict(beam_size=1), dict(beam_size=3), dict(sample=True)], ids=str)
+def test_searches_end_before_the_positions_do(tmp_path, search):
+    model = make_ours(tmp_path / "ours", max_length=41)
+    engine = converted_engine(model, tmp_path / "export")
+    config = SearchConfig(**search, max_length_ratio=2.0)
+    long = [Sentence(tuple([5] * length)) for length in (3, 15, 39, 40)]
+    for found in engine.translate(long, config):
+        assert len(found[0].ids) + found[0].finished <= 40
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_a_prefix_that_repeats_itself_is_continued(ours, tmp_path, beam_size):
+    engine, words = converted_engine(ours, tmp_path / "export"), ours.tokenizers.target.encode("a word")[:1]
+    (found,) = engine.translate([Sentence((5, 6), tuple(words * 20))], SearchConfig(beam_size=beam_size))
+    assert found[0].ids[:20] == tuple(words * 20)
+    assert found[0].finished or len(found[0].ids) > 20
+
+
 def test_no_sentence_is_no_work(ours, tmp_path):
     assert converted_engine(ours, tmp_path / "export").translate([], SearchConfig()) == []
 

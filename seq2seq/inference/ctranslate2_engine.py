@@ -76,21 +76,19 @@ class CTranslate2Engine:
         """
         limits = length_limits(sentences, config, self.max_length - 1)  # `_scored` needs a position for the end
         if config.sample or config.beam_size == 1:
-            results = self._search(sentences, range(len(sentences)), [_rounded_up(limit) for limit in limits], config)
+            shared = [min(_rounded_up(limit), self.max_length - 1) for limit in limits]
+            results = self._search(sentences, range(len(sentences)), shared, config)
             cut = {index for index, found in results.items() if any(len(one.ids) >= limits[index] for one in found)}
             results |= {index: [_cut(one, limits[index]) for one in results[index]] for index in cut}
         else:
-            first = [
-                min(limit, _rounded_up(FIRST_RATIO * len(sentence.source_ids) + config.max_length_offset))
-                for sentence, limit in zip(sentences, limits, strict=True)
-            ]
+            first = [_first_limit(*pair, config) for pair in zip(sentences, limits, strict=True)]
             results = self._search(sentences, range(len(sentences)), first, config)
             late = [
                 index
                 for index, found in results.items()
                 if first[index] < limits[index]
                 and not all(one.finished for one in found)
-                and not has_loop(max(found, key=lambda one: one.score).ids)
+                and not has_loop(max(found, key=lambda one: one.score).ids[len(sentences[index].prefix) :])
             ]
             results |= self._search(sentences, late, limits, config)
             cut = set()
@@ -189,6 +187,12 @@ class CTranslate2Engine:
 
 def _rounded_up(limit: float) -> int:
     return LIMIT_STEP * math.ceil(limit / LIMIT_STEP)
+
+
+def _first_limit(sentence: Sentence, limit: int, config: SearchConfig) -> int:
+    """Where the first beam search of a sentence ends."""
+    usual = max(FIRST_RATIO * len(sentence.source_ids), len(sentence.prefix), config.min_length)
+    return min(limit, _rounded_up(usual + config.max_length_offset))
 
 
 def _cut(one: Hypothesis, limit: int) -> Hypothesis:
