@@ -68,7 +68,8 @@ def command(
     form: str,
     **loading: Any,
 ) -> None:
-    """Translate each line of the input: N lines in, N lines out, in order. A blank line gives an empty line.
+    """Translate each line of the input: N lines in, N lines out, in order. A blank line gives an empty line;
+    what is no text, such as a long URL or a table of numbers, is copied.
 
     MODEL is a model folder or a run folder [default: the newest run]; several with one vocabulary are an ensemble.
     """
