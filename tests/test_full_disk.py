@@ -4,6 +4,7 @@ The disk is a small one of its own where the system lets an ordinary user mount 
 the program that runs there. A limit on the size of files, which any system has, stands for it elsewhere.
 """
 
+import contextlib
 import os
 import resource
 import signal
@@ -48,7 +49,8 @@ class SmallDisk:
     def fill(self, process: subprocess.Popen, runs: Path) -> None:
         self._ballast = runs / "ballast"
         free = os.statvfs(runs).f_bavail * os.statvfs(runs).f_frsize
-        self._ballast.write_bytes(bytes(free - self._room))
+        with contextlib.suppress(OSError):  # the run may take the rest at this moment
+            self._ballast.write_bytes(bytes(free - self._room))
 
     def free(self) -> None:
         self._ballast.unlink()

@@ -53,9 +53,8 @@ def label_smoothed_cross_entropy(
 ) -> LossSum:
     """Cross entropy of softmax(hidden weight^T + bias) against smoothed targets (Szegedy et al. 2016, section 7).
 
-    A target distribution gives 1 - smoothing + smoothing / V to the target and smoothing / V to every other id. Under
-    autocast, logits and probabilities have its number format, and sums are float32. The gradient can be taken once, and
-    has no gradient of its own.
+    A target distribution gives 1 - smoothing + smoothing / V to the target and smoothing / V to every other id. The
+    softmax and the sum are float32 under autocast too. The gradient can be taken once, and has no gradient of its own.
 
     Args:
         hidden: (N, D).
@@ -105,7 +104,6 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 def _blocks(hidden, weight, bias, targets, smoothing, dtype, with_gradient):
     states, matrix = hidden.to(dtype), weight.to(dtype)
-    offset, ones = None if bias is None else bias.to(dtype), states.new_ones(len(states))
     mean_row = weight.float().mean(dim=0)  # (D,)
     mean_bias = bias.float().mean() if bias is not None else 0.0
     total = torch.zeros((), dtype=torch.float32, device=hidden.device)
@@ -117,23 +115,23 @@ def _blocks(hidden, weight, bias, targets, smoothing, dtype, with_gradient):
     for start in range(0, hidden.size(0), rows):
         block = states[start : start + rows]  # (n, D)
         at_target = torch.arange(len(block), device=block.device) * len(weight) + targets[start : start + rows]  # (n,)
-        # (n, V) in `dtype`, in which the products are anyway: a float32 copy would cost as much time as a product
-        logits = torch.mm(block, matrix.t()) if offset is None else torch.addmm(offset, block, matrix.t())
-        highest, reached = logits.amax(dim=1), logits.view(-1)[at_target]
-        correct += (reached >= highest).sum()
+        logits = torch.mm(block, matrix.t()).float()  # (n, V)
+        if bias is not None:
+            logits += bias
+        highest, reached = logits.amax(dim=1), logits.view(-1)[at_target]  # (n,) each
+        probabilities = logits.softmax(dim=1)
+        # the largest probability of the softmax gives the normaliser without another pass of exp
+        log_normalizer = highest - probabilities.amax(dim=1).log()
         mean_logit = block.float() @ mean_row + mean_bias
-        if not with_gradient:
-            log_normalizer = logits.float().logsumexp(dim=1)
-        else:
-            probabilities = logits.softmax(dim=1)  # summed in float32
-            # the largest probability gives the normaliser without another pass of exp
-            log_normalizer = highest.float() - probabilities.amax(dim=1).float().log()
-        total += (log_normalizer - (1 - smoothing) * reached.float()).sum() - smoothing * mean_logit.sum()
+        total += (log_normalizer - (1 - smoothing) * reached).sum() - smoothing * mean_logit.sum()
+        correct += (reached >= highest).sum()
         if not with_gradient:
             continue
+        # in float32, because little is left of a target that is nearly learned; scatter_add_ would copy all numbers
         probabilities.view(-1).index_add_(0, at_target, torch.full_like(reached, smoothing - 1))
         if bias_gradient is not None:
-            bias_gradient += torch.mv(probabilities.t(), ones[: len(block)]) - smoothing * len(block) / len(bias)
+            bias_gradient += probabilities.sum(dim=0) - smoothing * len(block) / len(bias)
+        probabilities = probabilities.to(dtype)
         torch.mm(probabilities, matrix, out=hidden_gradient[start : start + rows])
         if dtype == torch.float32:
             weight_gradient.addmm_(probabilities.t(), block)
