@@ -280,6 +280,20 @@ def test_a_line_most_of_whose_many_parts_are_degenerate_is_searched_once(tokeniz
     assert len(engine.seen) == len(set(engine.seen)) + 1
 
 
+def test_what_is_hopeless_does_not_depend_on_other_lines(tokenizers):
+    """Other lines hold the same parts, whose search they share."""
+    loop = tokenizers.target.encode("na na") * 10
+    engine = EchoEngine(answer=lambda ids, config: [hypothesis(ids[::-1] if config.no_repeat_ngram else loop)])
+    line = " ".join(f"{number} {text}" for number, text in enumerate(TEXTS * 2))
+    (alone,) = echo(tokenizers, engine).translate([line])
+    assert LOOP in alone.flags
+    assert REPAIRED not in alone.flags
+    parts = [tokenizers.source.decode(ids) for ids in engine.seen]
+    together = echo(tokenizers, engine).translate([*parts, line, *parts])
+    assert together[len(parts)] == alone
+    assert all(one.flags == (LOOP, REPAIRED) for one in together if one is not together[len(parts)])
+
+
 def test_line_of_a_hundred_thousand_characters(tokenizers):
     for line in ("A man rides. " * 7_700, "x" * 100_000, "日" * 30_000, "." * 100_000):
         (translation,) = echo(tokenizers, EchoEngine(max_length=1024)).translate([line])

@@ -162,7 +162,7 @@ def decode(
 
 @command.command(epilog="Example: s2s bench startup runs/demo")
 @click.argument("model", type=options.ANY_PATH, required=False)
-@click.option("--line", default="Where is the station?", show_default=True, help="What each process reads.")
+@click.option("--line", default="Where is the station?", help="What each process reads.")
 @click.option("--rounds", type=options.Number(ranges.COUNT), default=5, help="Rounds of each command.")
 @options.format_option
 def startup(model: Path | None, line: str, rounds: int, form: str) -> None:

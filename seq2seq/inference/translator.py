@@ -200,30 +200,9 @@ class Translator:
         return ids
 
     def _answers(self, parts: Sequence[_Part]) -> list[_Answer]:
-        """The answer for each part; equal parts are searched once, unless they are sampled.
-
-        So a line of 20,000 equal characters, whose parts never end, takes no longer than two parts.
-        """
-        keys: list[Hashable] = [
-            part.sentence.key if self.config.sample else (part.text, part.sentence.source_ids, part.sentence.prefix)
-            for part in parts
-        ]
-        distinct = {key: part for key, part in zip(keys, parts, strict=True) if not part.is_verbatim}
-        answers = dict(zip(distinct, self._search(list(distinct.values())), strict=True))
-        return [
-            _Answer([Hypothesis((), 0.0, 0.0, False)], [part.text], (VERBATIM,)) if part.is_verbatim else answers[key]
-            for key, part in zip(keys, parts, strict=True)
-        ]
-
-    def _search(self, parts: Sequence[_Part]) -> list[_Answer]:
-        """Search, and search again where a translation is degenerate and there is a remedy.
-
-        A line in many parts most of which are degenerate is no text that a second search could mend.
-        """
-        answers = self._search_once(parts, self.config)
-        flagged = Counter(part.line for part, answer in zip(parts, answers, strict=True) if answer.flags)
-        num_parts = Counter(part.line for part in parts)
-        hopeless = {line for line, count in flagged.items() if 2 * count > num_parts[line] >= MANY_PARTS}
+        """The answer for each part: searched again where it is degenerate and there is a remedy."""
+        answers = self._search(parts, self.config)
+        hopeless = _hopeless_lines(parts, answers)
         again: dict[SearchConfig, list[int]] = defaultdict(list)
         for index, (part, answer) in enumerate(zip(parts, answers, strict=True)):
             if part.line in hopeless or not self._repair:
@@ -231,20 +210,34 @@ class Translator:
             if other := remedy(answer.flags, len(part.sentence.source_ids), self.config):
                 again[other].append(index)
         for other, indices in again.items():
-            second = self._search_once([parts[index] for index in indices], other)
+            second = self._search([parts[index] for index in indices], other)
             for index, answer in zip(indices, second, strict=True):
                 if not answer.flags:
                     answers[index] = answer._replace(flags=(*answers[index].flags, REPAIRED))
         return answers
 
-    def _search_once(self, parts: Sequence[_Part], config: SearchConfig) -> list[_Answer]:
-        answers = []
-        found = self._engine.translate([part.sentence for part in parts], config)
-        for part, hypotheses in zip(parts, found, strict=True):
-            texts = [self._tokenizers.target.decode(hypothesis.ids) for hypothesis in hypotheses]
-            flags = symptoms(part.text, part.sentence.source_ids, texts[0], hypotheses[0])
-            answers.append(_Answer(hypotheses, texts, flags))
-        return answers
+    def _search(self, parts: Sequence[_Part], config: SearchConfig) -> list[_Answer]:
+        """One search; equal parts are searched once, unless they are sampled, and some are copied.
+
+        So a line of 20,000 equal words, whose parts never end, takes no longer than two parts.
+        """
+        keys: list[Hashable] = [
+            part.sentence.key if config.sample else (part.text, part.sentence.source_ids, part.sentence.prefix)
+            for part in parts
+        ]
+        distinct = {key: part for key, part in zip(keys, parts, strict=True) if not part.is_verbatim}
+        found = self._engine.translate([part.sentence for part in distinct.values()], config)
+        answers = {
+            key: self._answer(part, hypotheses) for (key, part), hypotheses in zip(distinct.items(), found, strict=True)
+        }
+        return [
+            _Answer([Hypothesis((), 0.0, 0.0, False)], [part.text], (VERBATIM,)) if part.is_verbatim else answers[key]
+            for key, part in zip(keys, parts, strict=True)
+        ]
+
+    def _answer(self, part: _Part, hypotheses: Sequence[Hypothesis]) -> _Answer:
+        texts = [self._tokenizers.target.decode(hypothesis.ids) for hypothesis in hypotheses]
+        return _Answer(hypotheses, texts, symptoms(part.text, part.sentence.source_ids, texts[0], hypotheses[0]))
 
     def _join(self, line: str, answered: Sequence[tuple[_Part, _Answer]]) -> Translation:
         count = max(len(answer.hypotheses) for _, answer in answered)
@@ -264,6 +257,17 @@ class Translator:
             score += hypothesis.log_prob
             tokens += len(hypothesis.ids) + hypothesis.finished
         return Alternative(text, score, normalized_score(score, tokens, self.config.length_penalty), tokens)
+
+
+def _hopeless_lines(parts: Sequence[_Part], answers: Sequence[_Answer]) -> set[int]:
+    """Lines in many different parts most of which are degenerate: no text that a second search could mend."""
+    pairs = zip(parts, answers, strict=True)
+    flags = {(part.line, part.text): answer.flags for part, answer in pairs if not part.is_verbatim}
+    flagged, num_parts = (
+        Counter(line for (line, _), found in flags.items() if found),
+        Counter(line for line, _ in flags),
+    )
+    return {line for line, count in flagged.items() if 2 * count > num_parts[line] >= MANY_PARTS}
 
 
 def _unequal(prefixes: int, lines: str) -> DataError:

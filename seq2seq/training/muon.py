@@ -70,7 +70,7 @@ class Muon(torch.optim.Optimizer):
                 weight.mul_(1.0 - group["lr"] * group["weight_decay"] * counts)
         for weight, count, direction in zip(weights, parts, directions, strict=True):
             scale = UPDATE_RMS * max(weight.shape[0] // count, weight.shape[1]) ** 0.5
-            weight.sub_(direction.mul_(group["lr"] * scale * counts))
+            weight.sub_(direction.mul_(group["lr"] * scale))
 
     def _directions(self, weights: Sequence[nn.Parameter]) -> list[Tensor]:
         """Nesterov's momentum of each gradient; where `found_inf` is 1 the momentum stays."""
