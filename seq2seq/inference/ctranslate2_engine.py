@@ -24,6 +24,9 @@ from seq2seq.text.tokenizer import TokenizerPair
 
 Item = TypeVar("Item")
 
+# With these settings CTranslate2 finds something else than our own search: it draws samples with one generator for all
+# sentences, and it divides the probability of what a rule forbids among the other tokens.
+DIFFERENT = ("sample", "min_length", "no_repeat_ngram")
 # Source tokens of a group on a CPU: of smaller groups the products are slower, and larger ones do not fit its caches.
 # Each worker gets several groups, so that all are busy to the end.
 LARGEST_GROUP, SMALLEST_GROUP, GROUPS_PER_WORKER = 1024, 256, 4
@@ -92,7 +95,7 @@ class CTranslate2Engine:
             ]
             results |= self._search(sentences, late, limits, config)
             cut = set()
-        ruled = config.sample or config.min_length or config.no_repeat_ngram
+        ruled = difference(vars(config))  # its scores are not the model's
         unscored = [index for index, sentence in enumerate(sentences) if ruled or sentence.prefix or index in cut]
         for index, found in zip(unscored, self._scored(sentences, results, unscored, config), strict=True):
             results[index] = found
@@ -197,6 +200,11 @@ def _first_limit(sentence: Sentence, limit: int, config: SearchConfig) -> int:
 
 def _cut(one: Hypothesis, limit: int) -> Hypothesis:
     return replace(one, ids=one.ids[:limit], finished=len(one.ids) < limit and one.finished)
+
+
+def difference(settings: Mapping[str, Any]) -> str:
+    """The first setting with which CTranslate2 finds something else, or nothing."""
+    return next((f"search.{name}" for name in DIFFERENT if settings.get(name)), "")
 
 
 def _delayed(items: Iterable[Item], count: int) -> Iterator[Item]:

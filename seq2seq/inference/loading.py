@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from seq2seq.config import SearchConfig
 from seq2seq.errors import ModelError, RunError, UserError, did_you_mean
 from seq2seq.inference.batching import Engine
+from seq2seq.inference.ctranslate2_engine import CTranslate2Engine, difference
 from seq2seq.interop.ctranslate2 import Obstacles, is_ctranslate2
 from seq2seq.processes import usable_cpus
 from seq2seq.store.finding import find_model
@@ -27,9 +28,6 @@ logger = logging.getLogger(__name__)
 
 EngineName = Literal["auto", "torch", "ctranslate2"]
 
-# With these settings CTranslate2 finds something else than our own search: it draws samples with one generator for all
-# sentences, and it divides the probability of what a rule forbids among the other tokens.
-DIFFERENT = ("sample", "min_length", "no_repeat_ngram")
 # Without one of these, Linux has no GPU that torch could use: NVIDIA's (also on Jetson and in WSL), AMD's.
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/nvhost-gpu", "/dev/dxg", "/dev/kfd")
 
@@ -82,7 +80,7 @@ def load_engine(
             f"{device} is not a CPU": device != "cpu",
             f"--precision {number_format}": number_format != "float32",
         }
-        reason = next((reason for reason, applies in reasons.items() if applies), "") or _difference(search)
+        reason = next((reason for reason, applies in reasons.items() if applies), "") or difference(search)
     if not reason:
         try:
             opened = _open_ctranslate2(folders[0], has_choice, quantization or number_format, device, threads, search)
@@ -130,23 +128,17 @@ def _resolved(device: str, precision: str | None, threads: int | None) -> tuple[
     return str(runtime.device), str(runtime.precision).removeprefix("torch.")
 
 
-def _difference(settings: Mapping[str, Any]) -> str:
-    """The first setting with which CTranslate2 finds something else, or nothing."""
-    return next((f"search.{name}" for name in DIFFERENT if settings.get(name)), "")
-
-
 def _open_ctranslate2(
     folder: Path, has_choice: bool, quantization: str, device: str, threads: int | None, search: Mapping[str, Any]
 ) -> Loaded | str:
     """The engine, or where there `has_choice` why PyTorch has to be it."""
     from seq2seq.inference.conversion_cache import converted
-    from seq2seq.inference.ctranslate2_engine import CTranslate2Engine
     from seq2seq.interop.ctranslate2 import read_description
 
     source = contextlib.nullcontext((folder, *read_description(folder)[:2])) if is_ctranslate2(folder) else None
     with source or converted(folder, quantization) as (opened, description, tokenizers):
         config = override_search(description.search, search)
-        if has_choice and (reason := _difference(vars(config))):
+        if has_choice and (reason := difference(vars(config))):
             return reason
         if config.sample and "seed" in search:
             raise UserError(f"{folder}: CTranslate2 cannot repeat draws by a seed; leave out --seed, or use torch")

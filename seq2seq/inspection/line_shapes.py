@@ -5,6 +5,7 @@ For corpora that are too small for `word_pairs`.
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,11 +28,12 @@ def find_shift_by_shapes(source: Sequence[str], target: Sequence[str], differenc
         target: as many.
         difference: how many lines more the whole target has.
     """
-    straight = _scores(source, target, 0)
+    sides = _shapes(source), _shapes(target)
+    straight = _scores(*sides, 0)
     best, found = (EVIDENCE if difference else STRONG_EVIDENCE), []
     furthest = min(FURTHEST, len(source) - 1)
     for offset in filter(None, range(-furthest, furthest + 1)):
-        scores = _scores(source, target, offset)
+        scores = _scores(*sides, offset)
         gains = np.concatenate([[0.0], np.cumsum(scores - straight)])
         end = int((gains - np.minimum.accumulate(gains)).argmax())
         first = int(gains[: end + 1].argmin())
@@ -40,23 +42,37 @@ def find_shift_by_shapes(source: Sequence[str], target: Sequence[str], differenc
     return found
 
 
-def _scores(source: Sequence[str], target: Sequence[str], offset: int) -> np.ndarray:
+class _Shapes(NamedTuple):
+    """What lines have in common with their translations."""
+
+    lengths: np.ndarray
+    """Log of the characters."""
+    asks: np.ndarray
+    anchors: list[set[str]]
+
+
+def _shapes(lines: Sequence[str]) -> _Shapes:
+    lengths = np.log([len(line) + 2.0 for line in lines])
+    asks = np.array([line.endswith(("?", "？", "؟", '?"')) for line in lines])
+    return _Shapes(lengths, asks, [set(_ANCHOR.findall(line)) for line in lines])
+
+
+def _scores(source: _Shapes, target: _Shapes, offset: int) -> np.ndarray:
     """(N,) log-odds that source line i and target line i + offset are translations rather than any two lines."""
-    first, last = max(0, -offset), len(source) - max(0, offset)
-    here, there = source[first:last], target[first + offset : last + offset]
-    scores = np.zeros(len(source))
-    lengths = [np.log([len(line) + 2.0 for line in side]) for side in (here, there)]
-    spread = float(np.hypot(lengths[0].std(), lengths[1].std()))
-    ratios = lengths[1] - lengths[0]
-    anchors = [[set(_ANCHOR.findall(line)) for line in side] for side in (here, there)]
+    size = len(source.lengths)
+    first, last = max(0, -offset), size - max(0, offset)
+    here = _Shapes(*(values[first:last] for values in source))
+    there = _Shapes(*(values[first + offset : last + offset] for values in target))
     shared, chance = (
-        np.array([min(2, len(one & other)) for one, other in zip(anchors[0], side, strict=True)])
-        for side in (anchors[1], anchors[1][1:] + anchors[1][:1])
+        np.array([min(2, len(one & other)) for one, other in zip(here.anchors, others, strict=True)])
+        for others in (there.anchors, there.anchors[1:] + there.anchors[:1])
     )
-    asks = [np.array([line.endswith(("?", "？", "؟", '?"')) for line in side]) for side in (here, there)]
-    found = 2.0 * (shared - chance.mean()) + 2.0 * (asks[0] & asks[1]) - 2.0 * (asks[0] ^ asks[1])
+    found = 2.0 * (shared - chance.mean()) + 2.0 * (here.asks & there.asks) - 2.0 * (here.asks ^ there.asks)
+    spread = float(np.hypot(here.lengths.std(), there.lengths.std()))
     if spread > ALIGNED_SPREAD:
+        ratios = there.lengths - here.lengths
         difference = ratios - np.median(ratios)
         found += np.log(spread / ALIGNED_SPREAD) - 0.5 * (ALIGNED_SPREAD**-2 - spread**-2) * difference**2
+    scores = np.zeros(size)
     scores[first:last] = np.clip(found, -LARGEST_SCORE, LARGEST_SCORE)
     return scores
