@@ -42,7 +42,7 @@ def test_attention_is_its_equation(monkeypatch, plain_below, causal, queries, ke
     if not causal:
         mask[1, 3:] = False
     expected = by_loops(query, key, value, mask, causal)
-    actual = attend(query, key, value, None if causal else key_bias(mask), causal)
+    actual = attend(query, key, value, None if causal else key_bias(mask, query), causal)
     torch.testing.assert_close(actual, expected, atol=1e-5, rtol=1e-5)
 
 
@@ -96,7 +96,7 @@ def test_mistake_target_length_taken_as_the_source_length():
 def test_mistake_mask_tested_for_truth():
     """A mask of a single False must mask; `if mask:` would skip it (and fail on a larger one)."""
     query, key, value = torch.randn(1, 1, 2, 4), torch.randn(1, 1, 2, 4), torch.randn(1, 1, 2, 4)
-    masked = attend(query, key, value, key_bias(torch.tensor([[True, False]])))
+    masked = attend(query, key, value, key_bias(torch.tensor([[True, False]]), query))
     torch.testing.assert_close(masked, value[:, :, :1].expand(1, 1, 2, 4))
 
 
@@ -106,7 +106,7 @@ def test_mistake_all_padding_row_gives_nan(monkeypatch, plain_below, dtype):
     monkeypatch.setattr(attention, "PLAIN_BELOW", plain_below)
     query, key = torch.randn(2, 2, 3, 8, dtype=dtype, requires_grad=True), torch.randn(2, 2, 4, 8, dtype=dtype)
     mask = torch.tensor([[True, True, False, False], [False] * 4])
-    context = attend(query, key, key, key_bias(mask))
+    context = attend(query, key, key, key_bias(mask, key))
     context.sum().backward()
     assert torch.isfinite(context).all()
     assert torch.isfinite(query.grad).all()
@@ -122,7 +122,7 @@ def test_self_attention_agrees_with_torch():
     states, mask = torch.randn(3, 7, 128), torch.ones(3, 7, dtype=torch.bool)
     mask[1, 4:] = False
     expected, _ = theirs(states, states, states, key_padding_mask=~mask)
-    torch.testing.assert_close(ours(states, key_bias(mask)), expected, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(ours(states, key_bias(mask, states)), expected, atol=1e-5, rtol=1e-4)
 
 
 def test_cross_attention_agrees_with_torch():

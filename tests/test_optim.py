@@ -10,7 +10,7 @@ from torch import nn
 
 from seq2seq.config import ModelConfig, TrainingConfig
 from seq2seq.model.transformer import Transformer
-from seq2seq.training.muon import orthogonalized
+from seq2seq.training.muon import Muon, orthogonalized
 from seq2seq.training.optim import (
     ExponentialMovingAverage,
     build_optimizer,
@@ -176,8 +176,7 @@ def test_orthogonalizing_keeps_the_singular_vectors_and_evens_the_values():
     torch.manual_seed(1)
     for shape, parts in (((48, 16), 1), ((16, 48), 1), ((24, 16), 1), ((96, 32), 3)):
         matrix = torch.randn(shape) @ torch.diag(torch.logspace(0, -1.5, shape[1]))
-        (found,) = orthogonalized([matrix], [parts])
-        for block, result in zip(matrix.chunk(parts), found.chunk(parts), strict=True):
+        for block, result in zip(matrix.chunk(parts), orthogonalized(torch.stack(matrix.chunk(parts))), strict=True):
             u, values, v = torch.linalg.svd(block, full_matrices=False)
             inside = u.T @ result @ v.T
             kept = values > values.norm() * 0.01
@@ -187,12 +186,27 @@ def test_orthogonalizing_keeps_the_singular_vectors_and_evens_the_values():
             assert (inside.diagonal() < 1.28).all()
 
 
+def muon_moves(matrices, parts):
+    """What two steps with these gradients change."""
+    weights = [nn.Parameter(torch.zeros_like(matrix)) for matrix in matrices]
+    other = nn.Parameter(torch.zeros(1))
+    muon = Muon(dict(zip(weights, parts, strict=True)), torch.optim.AdamW([other], lr=1.0, fused=True), 0.1)
+    for factor in (1.0, 2.0):
+        for weight, matrix in zip(weights, matrices, strict=True):
+            weight.grad = factor * matrix
+        muon.step()
+    return weights
+
+
 def test_the_order_and_company_of_matrices_do_not_matter():
     torch.manual_seed(1)
-    matrices, parts = [torch.randn(12, 4), torch.randn(4, 4), torch.randn(4, 8)], [3, 1, 1]
-    together = orthogonalized(matrices, parts)
-    for matrix, part, found in zip(matrices, parts, together, strict=True):
-        torch.testing.assert_close(orthogonalized([matrix], [part])[0], found)
+    shapes, parts = [(12, 4), (4, 4), (4, 8), (8, 4), (8, 4), (4, 8)], [3, 1, 1, 2, 1, 1]
+    matrices = [torch.randn(shape) for shape in shapes]
+    for matrix, part, found in zip(matrices, parts, muon_moves(matrices, parts), strict=True):
+        torch.testing.assert_close(muon_moves([matrix], [part])[0], found)
+    backwards = muon_moves(matrices[::-1], parts[::-1])[::-1]
+    for one, other in zip(muon_moves(matrices, parts), backwards, strict=True):
+        torch.testing.assert_close(one, other)
 
 
 def test_muon_is_for_the_layers_and_leaves_embeddings_output_norms_and_biases_to_adamw():

@@ -219,7 +219,9 @@ def test_classifier_ignores_padding_and_shares_the_encoder(pooling):
     torch.testing.assert_close(classifier(wide, wide_mask), classifier(source, mask), atol=1e-5, rtol=1e-4)
     translation = Transformer(config, VOCAB, VOCAB)
     classifier.encoder.load_state_dict(translation.encoder.state_dict())
-    torch.testing.assert_close(classifier.encoder(source, mask), translation.eval().encode(source, mask))
+    torch.testing.assert_close(
+        classifier.encoder(source, classifier.encoder.source_bias(mask)), translation.eval().encode(source, mask)
+    )
 
 
 @torch.no_grad()

@@ -17,6 +17,7 @@ from torch.nn import functional
 from seq2seq.config import ModelConfig
 from seq2seq.model.dropout import Dropout
 from seq2seq.model.positions import RotaryPositions
+from seq2seq.runtime import on_cpu, product_type
 
 # Below this many weights a head, two plain products are faster on a CPU than the fused kernel.
 PLAIN_BELOW = 128 * 128
@@ -26,16 +27,22 @@ LIKENESS = 0.5
 Observer = Callable[[Tensor], None]
 
 
-def key_bias(mask: Tensor) -> Tensor | None:
+def key_bias(mask: Tensor, states: Tensor) -> Tensor | None:
     """Added to the scores of each key, (B, 1, 1, S): 0 for a real token, a large negative number for padding.
 
-    The number is finite, so that a row of padding alone gets uniform weights rather than NaN. None where nothing is
-    padded and the mask is on a CPU; to ask a GPU would mean to wait for it.
+    The number is finite, so that a row of padding alone gets uniform weights rather than NaN. On a CPU it is float32,
+    or None where nothing is padded; to ask a GPU would mean to wait for it. A GPU's kernels want the type of their
+    products with `states` and strides that are multiples of 8; they would copy any other bias, once a layer.
     """
-    if mask.device.type == "cpu" and not torch.compiler.is_compiling() and bool(mask.all()):
+    num_rows, width = mask.shape
+    stride, dtype = width, torch.float32
+    if not on_cpu(states):
+        # always wider than a row, so that a compiled layer sees one layout
+        stride, dtype = width - width % 8 + 8, product_type(states)
+    elif mask.all():
         return None
-    bias = torch.zeros(mask.shape, dtype=torch.float32, device=mask.device)
-    return bias.masked_fill_(~mask, -1e4)[:, None, None, :]
+    bias = torch.zeros(num_rows, 1, 1, stride, dtype=dtype, device=mask.device)[..., :width]  # (B, 1, 1, S)
+    return bias.masked_fill_(~mask[:, None, None, :], -1e4)
 
 
 def attend(
@@ -59,7 +66,7 @@ def attend(
     Returns:
         (B, H, T, K).
     """
-    is_small = query.device.type == "cpu" and query.size(-2) * key.size(-2) <= PLAIN_BELOW
+    is_small = on_cpu(query) and query.size(-2) * key.size(-2) <= PLAIN_BELOW
     if not is_small and not (causal and bias is not None):
         rate = dropout.rate if dropout is not None and dropout.training else 0.0
         if bias is not None:

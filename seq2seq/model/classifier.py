@@ -29,7 +29,7 @@ class EncoderClassifier(nn.Module):
 
     def forward(self, source_ids: Tensor, source_mask: Tensor) -> Tensor:
         """(B, S) ids and mask (True = real) -> logits (B, C)."""
-        pooled = self._pool(self.encoder(source_ids, source_mask), source_mask)  # (B, D)
+        pooled = self._pool(self.encoder(source_ids, self.encoder.source_bias(source_mask)), source_mask)  # (B, D)
         if self.hidden is not None:
             pooled = torch.tanh(self.hidden(pooled))
         return self.output(self.dropout(pooled))

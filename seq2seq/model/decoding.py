@@ -33,7 +33,7 @@ class DecoderCache:
         self.beam_size = beam_size
         self.cross = torch.stack([torch.stack(layer.cross_attention.project(memory)) for layer in layers])
         """(L, 2, B, H, S, K)"""
-        self.bias = key_bias(source_mask)
+        self.bias = key_bias(source_mask, memory)
         self._num_rows = num_sentences = memory.size(0)
         _, _, _, num_heads, _, head_dim = self.cross.shape
         shape = (max_length, len(layers), 2, num_sentences * beam_size, num_heads, head_dim)

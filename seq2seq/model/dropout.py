@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from seq2seq.runtime import on_cpu
+
 
 class Dropout(nn.Module):
     """Set a share of the elements to zero in training and scale the rest (Srivastava et al. 2014).
@@ -24,9 +26,9 @@ class Dropout(nn.Module):
         """Any shape, unchanged."""
         if not self.training or self.rate == 0.0:
             return values
-        if values.device.type != "cpu" or torch.compiler.is_compiling():
-            return functional.dropout(values, self.rate)
-        return _ByteDropout.apply(values, _threshold(self.rate))
+        if on_cpu(values):
+            return _ByteDropout.apply(values, _threshold(self.rate))
+        return functional.dropout(values, self.rate)
 
     def extra_repr(self) -> str:
         return f"{self.rate}"

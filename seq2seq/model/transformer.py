@@ -23,13 +23,16 @@ class Encoder(nn.Module):
         self.norm = make_norm(config) if config.norm_position == "pre" else nn.Identity()
         initialize(self, config)
 
-    def forward(self, source_ids: Tensor, source_mask: Tensor) -> Tensor:
-        """(B, S) ids and mask (True = real) -> memory (B, S, D)."""
-        bias = key_bias(source_mask)
+    def forward(self, source_ids: Tensor, source_bias: Tensor | None) -> Tensor:
+        """(B, S) ids and `source_bias` of their mask -> memory (B, S, D)."""
         states = self.embedding(source_ids)
         for layer in self.layers:
-            states = layer(states, bias)
+            states = layer(states, source_bias)
         return self.norm(states)
+
+    def source_bias(self, source_mask: Tensor) -> Tensor | None:
+        """`key_bias` of a mask (B, S), True at real tokens."""
+        return key_bias(source_mask, self.embedding.tokens.weight)
 
 
 class Decoder(nn.Module):
@@ -82,15 +85,16 @@ class Transformer(nn.Module):
         Returns:
             Hidden states, (B, T, D).
         """
-        return self.decode(target_input, self.encode(source_ids, source_mask), source_mask)
+        bias = self.encoder.source_bias(source_mask)
+        return self.decoder(target_input, self.encoder(source_ids, bias), bias)
 
     def encode(self, source_ids: Tensor, source_mask: Tensor) -> Tensor:
         """(B, S) ids and mask -> memory (B, S, D)."""
-        return self.encoder(source_ids, source_mask)
+        return self.encoder(source_ids, self.encoder.source_bias(source_mask))
 
     def decode(self, target_ids: Tensor, memory: Tensor, source_mask: Tensor) -> Tensor:
         """(B, T) ids over a memory (B, S, D) -> hidden states (B, T, D); position t sees ids 0 ... t."""
-        return self.decoder(target_ids, memory, key_bias(source_mask))
+        return self.decoder(target_ids, memory, key_bias(source_mask, memory))
 
     def project(self, hidden: Tensor) -> Tensor:
         """(..., D) -> logits (..., V)."""

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from seq2seq.runtime import on_cpu
+
 # Lower than the usual 0.95, which learns more slowly in the first few hundred steps (on Multi30k).
 MOMENTUM = 0.9
 # Of an update's root mean square, so that one learning rate suits these matrices and AdamW's weights (Liu et al. 2025,
@@ -56,65 +58,42 @@ class Muon(torch.optim.Optimizer):
         """Change the weights, unless `found_inf` is 1."""
         self._adamw.grad_scale, self._adamw.found_inf = getattr(self, "grad_scale", None), self.found_inf
         self._adamw.step()
-        group = self.param_groups[0]
-        weights = [weight for weight in group["params"] if weight.grad is not None]
-        if not weights:
-            return
-        parts = [self._parts_of[weight] for weight in weights]
-        directions = orthogonalized(self._directions(weights), parts, self._dtype)
-        counts = 1.0 if self.found_inf is None else 1.0 - self.found_inf.to(weights[0].device)
-        if self.found_inf is not None:  # 0 times a direction that is not finite is not 0
-            directions = [torch.where(counts.bool(), direction, 0.0) for direction in directions]
-        if group["weight_decay"]:
-            for weight in weights:
-                weight.mul_(1.0 - group["lr"] * group["weight_decay"] * counts)
-        for weight, count, direction in zip(weights, parts, directions, strict=True):
-            scale = UPDATE_RMS * max(weight.shape[0] // count, weight.shape[1]) ** 0.5
-            weight.sub_(direction.mul_(group["lr"] * scale))
+        groups: dict[tuple[int, int], list[nn.Parameter]] = {}
+        for weight, parts in self._parts_of.items():
+            if weight.grad is not None:
+                groups.setdefault((weight.shape[0] // parts, weight.shape[1]), []).append(weight)
+        for shape, weights in groups.items():
+            self._change(weights, shape)
 
-    def _directions(self, weights: Sequence[nn.Parameter]) -> list[Tensor]:
-        """Nesterov's momentum of each gradient; where `found_inf` is 1 the momentum stays."""
+    def _change(self, weights: Sequence[nn.Parameter], shape: tuple[int, int]) -> None:
+        """Change the matrices whose parts have this shape, in a few calls of torch: a GPU waits for many."""
         for weight in weights:
             if "momentum" not in self.state[weight]:
                 self.state[weight]["momentum"] = torch.zeros_like(weight)
         momenta = [self.state[weight]["momentum"] for weight in weights]
-        gradients = [weight.grad for weight in weights]
-        if self.found_inf is not None:
-            bad = self.found_inf.to(momenta[0].device).bool()
-            gradients = [torch.where(bad, *pair) for pair in zip(momenta, gradients, strict=True)]
-        torch._foreach_lerp_(momenta, gradients, 1 - MOMENTUM)
-        return list(torch._foreach_lerp(gradients, momenta, MOMENTUM))
+        parts = [self._parts_of[weight] for weight in weights]
+        found_inf = weights[0].new_zeros(()) if self.found_inf is None else self.found_inf.to(weights[0].device)
+        is_bad, group = found_inf.bool(), self.param_groups[0]
+        matrices = weights[0].new_empty(sum(parts), *shape)  # (N, out, in)
+        updates = [part.view_as(weight) for part, weight in zip(matrices.split(parts), weights, strict=True)]
+        for update, momentum, weight in zip(updates, momenta, weights, strict=True):
+            torch.where(is_bad, momentum, weight.grad, out=update)  # a bad gradient leaves the momentum as it is
+        torch._foreach_lerp_(momenta, updates, 1 - MOMENTUM)
+        torch._foreach_lerp_(updates, momenta, MOMENTUM)  # Nesterov's
+        # 0 times a direction that is not finite is not 0
+        torch.where(is_bad, matrices.new_zeros(()), orthogonalized(matrices, self._dtype), out=matrices)
+        matrices.mul_(group["lr"] * (UPDATE_RMS * max(shape) ** 0.5))
+        if group["weight_decay"]:
+            torch._foreach_mul_(weights, 1.0 - group["lr"] * group["weight_decay"] * (1.0 - found_inf))
+        torch._foreach_sub_(weights, updates)
 
 
-def orthogonalized(
-    matrices: Sequence[Tensor], parts: Sequence[int], dtype: torch.dtype = torch.float32
-) -> list[Tensor]:
-    """U V^T, nearly, of each matrix's singular value decomposition U S V^T.
-
-    Matrices of one shape are computed together.
-
-    Args:
-        matrices: (out, in) each.
-        parts: of how many stacked matrices each consists; each is treated by itself.
-        dtype: of the computation.
-
-    Returns:
-        As many matrices of the same shapes and types.
-    """
-    shapes: dict[tuple[int, int], list[int]] = {}
-    blocks = [matrix.view(count, -1, matrix.shape[1]) for matrix, count in zip(matrices, parts, strict=True)]
-    for index, block in enumerate(blocks):
-        shapes.setdefault((block.shape[1], block.shape[2]), []).append(index)
-    results = list(matrices)
-    for indices in shapes.values():
-        group = torch.cat([blocks[index] for index in indices])  # (N, out, in)
-        # of small numbers, 16 bits would leave nothing before they are normalised
-        group = group.to(torch.promote_types(group.dtype, torch.float32))
-        group = group / (torch.linalg.matrix_norm(group, keepdim=True) + 1e-20)
-        found = _iterated(group.to(dtype)).to(matrices[indices[0]].dtype)
-        for index, block in zip(indices, found.split([parts[index] for index in indices]), strict=True):
-            results[index] = block.reshape(matrices[index].shape)
-    return results
+def orthogonalized(matrices: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """U V^T, nearly, of the singular value decomposition U S V^T of each matrix of (N, out, in), computed in `dtype`."""
+    # of small numbers, 16 bits would leave nothing before they are normalised
+    x = matrices.to(torch.promote_types(matrices.dtype, torch.float32))
+    x = x / (torch.linalg.matrix_norm(x, keepdim=True) + 1e-20)
+    return _iterated(x.to(dtype)).to(matrices.dtype)
 
 
 def _iterated(x: Tensor) -> Tensor:
@@ -123,7 +102,7 @@ def _iterated(x: Tensor) -> Tensor:
     if tall:
         x = x.mT.contiguous()  # the products below are of the shorter side
     # 16 bits are too few for the square, and so are the 19 in which GPUs multiply float32
-    if x.shape[2] >= LONG * x.shape[1] and x.dtype == torch.float32 and x.device.type == "cpu":
+    if x.shape[2] >= LONG * x.shape[1] and x.dtype == torch.float32 and on_cpu(x):
         x = _polynomials_of(x @ x.mT) @ x
     else:
         for a, b, c in POLYNOMIALS:

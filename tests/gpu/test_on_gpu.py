@@ -67,7 +67,7 @@ def test_a_row_of_padding_alone_is_finite_both_ways():
     query, key, value = (torch.randn(2, 4, 9, 16, device=DEVICE, requires_grad=True) for _ in range(3))
     mask = torch.zeros(2, 9, dtype=torch.bool, device=DEVICE)
     mask[0] = True
-    attend(query, key, value, key_bias(mask)).sum().backward()
+    attend(query, key, value, key_bias(mask, query)).sum().backward()
     assert all(each.grad.isfinite().all() for each in (query, key, value))
 
 
