@@ -108,7 +108,8 @@ class HeadProjections(nn.Linear):
     def split(self, states: Tensor) -> tuple[Tensor, ...]:
         """(B, T, D) -> `count` times (B, H, T, K)."""
         projected = self(states).unflatten(-1, (self.count, self.num_heads, -1))  # (B, T, count, H, K)
-        return projected.permute(2, 0, 3, 1, 4).unbind(0)
+        # the gradients are stacked as they are unbound: along this dimension they need no further copy
+        return tuple(part.transpose(1, 2) for part in projected.unbind(2))
 
 
 class SelfAttention(nn.Module):

@@ -61,7 +61,8 @@ class FeedForward(nn.Module):
     def _activate(self, inner: Tensor) -> Tensor:
         match self.activation:
             case "relu":
-                return functional.relu(inner, inplace=True)
+                # the layer before returns a view: in place, the backward pass would copy it three times
+                return functional.relu(inner, inplace=not inner.requires_grad)
             case "gelu":
                 return functional.gelu(inner)
             case "silu":

@@ -89,7 +89,7 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonalized(matrices: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """U V^T, nearly, of the singular value decomposition U S V^T of each matrix of (N, out, in), computed in `dtype`."""
+    """(N, out, in) -> U V^T, nearly, of each matrix's singular value decomposition U S V^T, computed in `dtype`."""
     # of small numbers, 16 bits would leave nothing before they are normalised
     x = matrices.to(torch.promote_types(matrices.dtype, torch.float32))
     x = x / (torch.linalg.matrix_norm(x, keepdim=True) + 1e-20)
