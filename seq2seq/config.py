@@ -284,8 +284,8 @@ class TrainingConfig(PresetSection):
     label_smoothing: Probability = 0.1
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """auto is bfloat16 on devices with native support, else float32."""
-    compile: bool = False
-    """Compile the model with torch.compile."""
+    compile: Literal["auto", True, False] = "auto"
+    """Compile the layers with torch.compile (about a minute); auto does so on CUDA, and a CPU gains nothing from it."""
     ema: Probability | None = None
     """Decay of an exponential moving average of the weights; it is validated and saved as the model."""
     average: Literal["none", "last", "best"] = "none"
@@ -320,7 +320,7 @@ class TrainingConfig(PresetSection):
     @model_validator(mode="after")
     def _can_shard(self) -> "TrainingConfig":
         others = {"ema": self.ema, "average": self.average != "none", "optimizer": self.optimizer != "adamw"}
-        keys = [key for key, is_set in {**others, "compile": self.compile}.items() if is_set]
+        keys = [key for key, is_set in {**others, "compile": self.compile is True}.items() if is_set]
         if self.shard and keys:
             raise ValueError(f"shard: not together with {' and '.join(keys)}; leave one of them out")
         return self

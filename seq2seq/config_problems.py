@@ -32,7 +32,7 @@ def describe(problem: Mapping[str, Any]) -> str:
         case "missing":
             return f"{key}: missing; this key has no default"
         case "literal_error":
-            expected = problem["ctx"]["expected"].replace(" or ", ", ").replace("'", "")
+            expected = problem["ctx"]["expected"].replace(" or ", ", ").replace("'", "").lower()
             hint = did_you_mean(str(value)[:LONGEST_KEY], expected.split(", "))
             return f"{key}: {shown(value)} is not one of {expected}{hint}"
         case "value_error":

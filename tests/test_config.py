@@ -306,7 +306,8 @@ def test_sections_and_sets_of_which_only_the_name_is_written(folder):
     [
         ("dropout=0.2", "dropout: unknown key; did you mean 'model.dropout' or 'classifier.dropout'?"),
         ("training.beam_size=2", "training.beam_size: unknown key; did you mean 'search.beam_size'?"),
-        ("training.compile=1", "training.compile: must be true or false, not 1"),
+        ("training.shard=1", "training.shard: must be true or false, not 1"),
+        ("training.compile=yes", "training.compile: 'yes' is not one of auto, true, false"),
         ("source_language=5", "source_language: must be text, not 5; put it in quotes"),
         ("training.betas=[0.9]", "training.betas: has too few values"),
         ("data.test={valid: {tsv: train.en}}", "data.test.valid: a test set cannot be named valid"),

@@ -20,6 +20,7 @@ from seq2seq.model.positions import sinusoids
 from seq2seq.runtime import Runtime
 from seq2seq.text.tokenizer import TokenizerPair
 from seq2seq.training.optim import learning_rate
+from seq2seq.training.step import is_compiled
 
 # By the names of --peer.
 PEERS = {"transformers": "transformers MarianMTModel", "torch": "torch.nn.Transformer"}
@@ -45,8 +46,6 @@ class TrainingSystem(ABC):
 
     def __init__(self, module: nn.Module, config: TrainingConfig, runtime: Runtime):
         self.module = module.to(runtime.device).train()
-        if config.compile:
-            self.module.compile(dynamic=True)
         self._config, self._runtime, self._count = config, runtime, 0
 
     def update(self, batches: Sequence[TranslationBatch]) -> None:
@@ -63,6 +62,8 @@ class HandLoop(TrainingSystem):
 
     def __init__(self, module: nn.Module, config: TrainingConfig, runtime: Runtime):
         super().__init__(module, config, runtime)
+        if is_compiled(config, runtime.device):
+            self.module.compile(dynamic=True)
         self._optimizer = torch.optim.AdamW(
             self.module.parameters(), betas=config.betas, eps=config.epsilon, weight_decay=config.weight_decay,
             fused=True,

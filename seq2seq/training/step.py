@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.config import TrainingConfig
-from seq2seq.errors import RunError
+from seq2seq.errors import RunError, UserError
 from seq2seq.memory import is_out_of_memory, release
 from seq2seq.runtime import random_state, restore_random_state
 from seq2seq.training.loss import LossSum
@@ -27,7 +27,10 @@ class GradientStep:
     """Owns the optimiser, and the loss scale of float16."""
 
     def __init__(self, weights: Weights, compute_loss: ComputeLoss, config: TrainingConfig):
+        """Make the optimiser, and compile the module's layers where `is_compiled`."""
         module, runtime = weights.module, weights.runtime
+        if is_compiled(config, runtime.device):
+            compile_layers(module, must=config.compile is True)
         self.optimizer = build_optimizer(module, config, runtime.precision)
         self.scaler = torch.amp.GradScaler(runtime.device.type, enabled=runtime.precision == torch.float16)
         self.split_above: int | None = None
@@ -122,6 +125,35 @@ class GradientStep:
             )
         self.split_above = min(self.split_above or size, size - 1)
         return batch.split()
+
+
+def is_compiled(config: TrainingConfig, device: torch.device) -> bool:
+    """Whether layers are compiled for this device.
+
+    Raises:
+        UserError: they are to be compiled for a CPU. There the graphs of small models take half as long again as their
+            layers, whose code for CPUs they do without.
+    """
+    if config.compile is True and device.type == "cpu":
+        raise UserError("training.compile: true makes training slower on a CPU; leave it out")
+    return config.compile is True or (config.compile == "auto" and device.type == "cuda" and not config.shard)
+
+
+def compile_layers(module: nn.Module, must: bool) -> None:
+    """Let each layer be compiled when it is first called; layers of one kind and all shapes of batches share graphs.
+
+    Unless they `must`, layers that cannot be compiled (there is no C compiler) run as they are, and torch says so.
+    """
+    import torch._dynamo.config as compiler
+    import torch.fx.experimental._config as shapes
+
+    shapes.use_duck_shape = False  # sizes that are equal in the first batch need not be in the next
+    compiler.recompile_limit = 32  # a size of 1 takes graphs of its own; after 8, a layer would run as it is
+    compiler.suppress_errors = not must
+    for blocks in module.modules():
+        if isinstance(blocks, nn.ModuleList):
+            for layer in blocks:
+                layer.compile(dynamic=True)
 
 
 @contextlib.contextmanager

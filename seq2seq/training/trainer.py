@@ -110,8 +110,6 @@ class Trainer:
         latest = self._snapshots.prepare()
         files = self._restore(latest) if latest else {}
         self._saved_step = self.state.step
-        if self.config.compile:
-            self.module.compile(dynamic=True)
         if self.state.finished and self._end_reason():
             self._clock.start(self.state.seconds)
             if self._measure_best_anew():

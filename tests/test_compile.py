@@ -1,0 +1,107 @@
+"""Compiled layers: where they are compiled, in how few graphs, and with the same results.
+
+The graphs are made as on a GPU and run by torch as they are, without generated code.
+"""
+
+import functools
+
+import pytest
+import torch
+from launches import as_on_a_gpu
+from test_launches import BATCH, CPU, make_batch, make_step
+
+from seq2seq.config import TrainingConfig
+from seq2seq.errors import UserError
+from seq2seq.training.step import compile_layers, is_compiled, undisturbed
+
+# Sizes of batches: sentences, source and target length. In the first, two are equal.
+ORDINARY = [(5, 9, 9), (6, 11, 8), (4, 8, 16), (3, 24, 5)]
+
+
+@pytest.fixture
+def graphs(monkeypatch):
+    """Counts the graphs of layers that are compiled; a graph that is broken has several."""
+    import torch._dynamo.config
+    import torch._dynamo.testing
+    import torch.fx.experimental._config
+
+    as_on_a_gpu(monkeypatch)
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    counter = torch._dynamo.testing.CompileCounterWithBackend("eager")
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=counter))
+    with (  # what is set inside is restored
+        torch._dynamo.config.patch(recompile_limit=8, suppress_errors=False),
+        torch.fx.experimental._config.patch(use_duck_shape=True),
+    ):
+        yield counter
+    torch._dynamo.reset()
+
+
+def of_size(sentences, source, target):
+    return make_batch(*((max(source - 1 - row % 3, 0), max(target - 1 - row % 2, 0)) for row in range(sentences)))
+
+
+def train_and_validate(step, module, batch):
+    step.compute_gradient([batch], batch.num_targets)
+    step.update(1e-3)
+    with undisturbed(module):
+        step._compute_loss(module, batch)
+
+
+@pytest.mark.parametrize("layers", [1, 4])
+def test_all_layers_and_shapes_share_four_graphs(graphs, layers):
+    """Encoder and decoder, in training and validation."""
+    step, module = make_step(num_encoder_layers=layers, num_decoder_layers=layers)
+    compile_layers(module, must=True)
+    for sizes in ORDINARY:
+        train_and_validate(step, module, of_size(*sizes))
+    assert graphs.frame_count == 4
+    assert not torch._dynamo.utils.counters["graph_break"]
+
+
+def test_a_size_of_one_takes_few_more(graphs):
+    step, module = make_step(num_encoder_layers=1, num_decoder_layers=1)
+    compile_layers(module, must=True)
+    for sizes in (*ORDINARY[:3], (1, 9, 8), (5, 1, 8), (5, 9, 1)):
+        batch = of_size(*sizes)
+        step.compute_gradient([batch], batch.num_targets)
+    assert graphs.frame_count <= 7
+
+
+@pytest.mark.parametrize("architecture", [{}, dict(positions="rotary", activation="swiglu", norm="rms")])
+def test_compiled_layers_are_the_layers(graphs, architecture):
+    results = []
+    for compiled in (False, True):
+        step, module = make_step(num_encoder_layers=2, num_decoder_layers=2, dropout=0.0, **architecture)
+        if compiled:
+            compile_layers(module, must=True)
+        sums = step.compute_gradient([BATCH], BATCH.num_targets)
+        results.append([*sums, *(parameter.grad for parameter in module.parameters())])
+    assert graphs.frame_count == 2
+    torch.testing.assert_close(results[1], results[0])
+
+
+def test_layers_that_cannot_be_compiled_run_as_they_are_unless_they_must(monkeypatch, graphs):
+    def failing(*_):
+        raise RuntimeError("Failed to find C compiler")
+
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=failing))
+    step, module = make_step(num_encoder_layers=1, num_decoder_layers=1)
+    compile_layers(module, must=True)
+    with pytest.raises(RuntimeError, match="C compiler"):
+        step.compute_gradient([BATCH], BATCH.num_targets)
+    torch._dynamo.reset()
+    compile_layers(module, must=False)
+    step.compute_gradient([BATCH], BATCH.num_targets)
+    assert all(parameter.grad is not None for parameter in module.parameters())
+
+
+def test_where_layers_are_compiled():
+    gpu = torch.device("cuda")
+    asked = [TrainingConfig(compile=value) for value in (True, False, "auto")]
+    assert [is_compiled(config, gpu) for config in asked] == [True, False, True]
+    assert [is_compiled(config, CPU) for config in asked[1:]] == [False, False]
+    assert not is_compiled(TrainingConfig(shard=True), gpu)
+    with pytest.raises(UserError, match="compile: true makes training slower on a CPU"):
+        is_compiled(asked[0], CPU)
