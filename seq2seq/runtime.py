@@ -87,7 +87,6 @@ def start(device: str = "auto", precision: str | None = "auto", threads: int | N
     runtime = Runtime(chosen, _choose_precision(precision, chosen), rank, local_rank, world_size)
     if chosen.type == "cuda":
         torch.cuda.set_device(chosen)
-        torch.set_float32_matmul_precision("high")
         # It plans anew for every shape of a batch, 20 to 900 ms each; flash and memory-efficient attention do not.
         torch.backends.cuda.enable_cudnn_sdp(False)
     if world_size > 1 and not dist.is_initialized():

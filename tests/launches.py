@@ -10,7 +10,6 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from seq2seq.model import attention, dropout
-from seq2seq.training import muon
 
 aten = torch.ops.aten
 READS = {
@@ -25,8 +24,8 @@ FREE = {
 
 
 def as_on_a_gpu(patch: pytest.MonkeyPatch) -> None:
-    """Let the model and the optimiser take the branches of a GPU on a CPU."""
-    for module in (attention, dropout, muon):
+    """Let the model take the branches of a GPU on a CPU."""
+    for module in (attention, dropout):
         patch.setattr(module, "on_cpu", lambda tensor: False)
 
 

@@ -106,10 +106,9 @@ def test_a_step_of_a_gpu_is_that_of_a_cpu(monkeypatch, positions, optimizer):
             results.append({"loss": loss, "correct": correct, "norm": norm} | gradients | moved)
     here, there = results
     assert here["loss"] > 100
-    atol = 3e-4 if optimizer == "muon" else 1e-5  # Muon's iteration is another one
     for name, found in there.items():
         torch.testing.assert_close(
-            found, here[name], rtol=1e-4, atol=atol, msg=lambda said, name=name: f"{name}: {said}"
+            found, here[name], rtol=1e-4, atol=1e-5, msg=lambda said, name=name: f"{name}: {said}"
         )
 
 

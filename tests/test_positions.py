@@ -5,6 +5,7 @@ import torch
 
 from seq2seq.config import ModelConfig
 from seq2seq.model.positions import RotaryPositions, sinusoids
+from seq2seq.model.transformer import Transformer
 
 # From the tutorials that this architecture is known by: 5 positions, d_model 4.
 ORACLE = [
@@ -55,3 +56,16 @@ def test_positions_are_distinct(layout):
     table = sinusoids(512, 64, layout)
     distances = torch.cdist(table, table) + torch.eye(512) * 10
     assert distances.min() > 0.1
+
+
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
+def test_tables_stay_float32_in_a_model_of_sixteen_bits(positions):
+    config = ModelConfig(preset="tiny", d_model=32, num_heads=2, positions=positions)
+    model = Transformer(config, 20, 20).eval()
+    before = dict(model.named_buffers())
+    model = model.to(torch.bfloat16)
+    assert all(torch.equal(table, before[name]) for name, table in model.named_buffers())
+    assert {weight.dtype for weight in model.parameters()} == {torch.bfloat16}
+    ids = torch.arange(4, 14).view(2, 5)
+    assert model.project(model(ids, ids > 0, ids)).dtype == torch.bfloat16
+    assert all(table.is_meta for table in model.to("meta").buffers())

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from seq2seq import memory, runtime
-from seq2seq.errors import UserError
+from seq2seq.errors import RunError, UserError
+from seq2seq.training import ranks
 
 
 @pytest.fixture
@@ -15,7 +16,7 @@ def gpus(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: done.append(("device", str(device))))
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: True)
-    monkeypatch.setattr(torch, "set_float32_matmul_precision", lambda value: done.append(("float32", value)))
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", lambda value: pytest.fail("float32 is float32"))
     monkeypatch.setattr(torch.backends.cuda, "enable_cudnn_sdp", lambda value: done.append(("cudnn", value)))
     return done
 
@@ -23,7 +24,7 @@ def gpus(monkeypatch):
 def test_attention_on_a_gpu_is_not_cudnns(gpus):
     started = runtime.start("auto", "auto")
     assert (str(started.device), started.precision) == ("cuda:0", torch.bfloat16)
-    assert gpus == [("device", "cuda:0"), ("float32", "high"), ("cudnn", False)]
+    assert gpus == [("device", "cuda:0"), ("cudnn", False)]
 
 
 def test_each_rank_has_a_gpu_of_its_own(gpus, monkeypatch):
@@ -58,3 +59,16 @@ def test_libraries_that_are_out_of_memory_are_understood(words):
     assert memory.is_out_of_memory(RuntimeError(f"{words} (something)"))
     assert not memory.is_out_of_memory(ValueError(words))
     assert not memory.is_out_of_memory(RuntimeError("CUDA error: an illegal memory access was encountered"))
+
+
+def test_a_gpu_is_not_waited_for_when_a_rank_is_lost(monkeypatch):
+    """Its kernels would end only with the other rank's."""
+    done = []
+    monkeypatch.setattr(ranks.dist.distributed_c10d, "_get_default_store", ranks.dist.HashStore)
+    monkeypatch.setattr(ranks.dist.distributed_c10d, "_abort_process_group", lambda: done.append("aborted"))
+    monkeypatch.setattr(ranks, "SECONDS_TO_REPORT", 0.1)
+    for device, expected in (("cpu", []), ("cuda", ["aborted"])):
+        here = runtime.Runtime(torch.device(device), torch.float32, world_size=2)
+        with pytest.raises(RunError, match="rank 1 of 2 ended without a word"), ranks.naming_lost_ranks(here):
+            raise RuntimeError("Connection closed by peer")
+        assert done == expected

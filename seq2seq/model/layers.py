@@ -91,7 +91,7 @@ class TokenEmbedding(nn.Module):
             kept = torch.rand(token_ids.shape, device=token_ids.device) >= self.word_dropout
             embedded = embedded * kept.unsqueeze(-1)  # positions stay, so that order and length are still seen
         if self.positions is not None:
-            embedded = embedded + self.positions(token_ids.size(1), start)
+            embedded = (embedded + self.positions(token_ids.size(1), start)).to(embedded.dtype)  # tables are float32
         return self.dropout(embedded)
 
 

@@ -25,7 +25,18 @@ def sinusoids(num_positions: int, width: int, layout: str = "interleaved") -> Te
     return torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1).float()  # (T, D)
 
 
-class PositionalEmbedding(nn.Module):
+class _WithTables(nn.Module):
+    """Buffers that stay float32 when a model is cast: in 16 bits, positions that are far from 0 would be alike."""
+
+    def _apply(self, fn, recurse=True):
+        tables = dict(self._buffers)
+        super()._apply(fn, recurse)
+        for name, table in tables.items():
+            self._buffers[name] = table.to(self._buffers[name].device)
+        return self
+
+
+class PositionalEmbedding(_WithTables):
     """One vector for each absolute position: fixed sinusoids, or learned ones."""
 
     def __init__(self, config: ModelConfig):
@@ -42,7 +53,7 @@ class PositionalEmbedding(nn.Module):
         return self.weight[start : start + length]
 
 
-class RotaryPositions(nn.Module):
+class RotaryPositions(_WithTables):
     """Rotary positions (Su et al. 2021, RoFormer, section 3.2.2): pair i of a head turns by position * 10000^(-2i/K).
 
     Pairs are (i, i + K/2). Products of a turned query and key depend on the distance of their positions alone.

@@ -9,8 +9,6 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from seq2seq.runtime import on_cpu
-
 # Lower than the usual 0.95, which learns more slowly in the first few hundred steps (on Multi30k).
 MOMENTUM = 0.9
 # Of an update's root mean square, so that one learning rate suits these matrices and AdamW's weights (Liu et al. 2025,
@@ -101,8 +99,7 @@ def _iterated(x: Tensor) -> Tensor:
     tall = x.shape[1] > x.shape[2]
     if tall:
         x = x.mT.contiguous()  # the products below are of the shorter side
-    # 16 bits are too few for the square, and so are the 19 in which GPUs multiply float32
-    if x.shape[2] >= LONG * x.shape[1] and x.dtype == torch.float32 and on_cpu(x):
+    if x.shape[2] >= LONG * x.shape[1] and x.dtype == torch.float32:  # 16 bits are too few for the square
         x = _polynomials_of(x @ x.mT) @ x
     else:
         for a, b, c in POLYNOMIALS:

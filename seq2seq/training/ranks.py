@@ -30,6 +30,8 @@ def naming_lost_ranks(runtime: Runtime) -> Iterator[None]:
     except Exception as error:
         with contextlib.suppress(RuntimeError):  # the store is gone when the rank that held it is
             store.set(f"{runtime.rank}", "" if _lost_contact(error) else f"{type(error).__name__}: {error}")
+        if runtime.device.type == "cuda":  # to leave the group would mean to wait for kernels that never end
+            dist.distributed_c10d._abort_process_group()
         if not _lost_contact(error):
             raise
         lost = _who_is_lost(store, runtime)
