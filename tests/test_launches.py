@@ -32,14 +32,14 @@ def make_batch(*lengths):
 BATCH = make_batch((10, 8), (7, 8), (3, 2), (10, 1), (5, 5), (1, 1))
 
 
-def make_step(precision=torch.float32, device=CPU, optimizer="adamw", **model):
+def make_step(precision=torch.float32, device=CPU, optimizer="adamw", compiled=False, **model):
     torch.manual_seed(3)
     config = ModelConfig(**{"preset": "base", "d_model": 64, "num_heads": 4, "d_ff": 128, **model})
     with torch.device(device):
         module = Transformer(config, VOCAB, VOCAB)
     weights = Weights(module, Runtime(device, precision))
     # with a small epsilon, AdamW would make a whole step of a gradient that is zero but for rounding
-    training = TrainingConfig(optimizer=optimizer, weight_decay=0.1, epsilon=1e-4)
+    training = TrainingConfig(optimizer=optimizer, weight_decay=0.1, epsilon=1e-4, compile=compiled)
     return GradientStep(weights, lambda model, batch: translation_loss(model, batch, 0.1), training), module
 
 

@@ -6,8 +6,12 @@ import json
 import pytest
 import torch
 from our_models import make_ours
+from test_launches import BATCH, make_batch, make_step
 from test_verify_resume import corpus
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
 
+from seq2seq import runtime
 from seq2seq.bench.measure import seconds_of
 from seq2seq.cli import main
 from seq2seq.config import ModelConfig, SearchConfig, TrainingConfig
@@ -26,11 +30,8 @@ LINES = ["a man rides a red bicycle", "", "two dogs play in the snow", "a woman 
 
 
 @pytest.fixture(autouse=True)
-def _exact_products():
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    yield
-    torch.set_float32_matmul_precision(before)
+def _started():
+    runtime.start(str(DEVICE))
 
 
 def build(**settings) -> Transformer:
@@ -91,6 +92,50 @@ def test_a_step_is_that_of_the_processor(optimizer):
         )
 
 
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_a_step_reads_nothing_back(optimizer):
+    step, _ = make_step(torch.bfloat16, DEVICE, optimizer)
+    batch = make_batch(*[(60, 60)] * 64).pin_memory()  # large enough for the kernels of large batches
+    step.compute_gradient([batch], batch.num_targets)
+    step.update(1e-3)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        step.compute_gradient([batch], batch.num_targets)
+        step.update(1e-3)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+def test_a_new_shape_costs_no_plan():
+    """cuDNN's attention would make one for each, 20 to 900 ms."""
+    step, _ = make_step(torch.bfloat16, DEVICE)
+
+    def steps(lengths):
+        for length in lengths:
+            batch = make_batch(*((length + row % 5, length + row % 3) for row in range(10)))
+            step.compute_gradient([batch], batch.num_targets)
+
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
+        steps([10])
+    kernels = {event.name for event in seen.events() if event.device_type == DeviceType.CUDA}
+    assert kernels
+    assert not [name for name in kernels if "cudnn" in name.lower()]
+    assert seconds_of(lambda: steps(range(11, 41)), DEVICE) < 3
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_compiled_layers_are_the_layers(precision):
+    results = []
+    for compiled in (False, True):
+        step, module = make_step(
+            precision, DEVICE, compiled=compiled, num_encoder_layers=1, num_decoder_layers=1, dropout=0.0
+        )
+        total, _ = step.compute_gradient([BATCH], BATCH.num_targets)
+        results.append([total, step.update(1e-3), *(parameter.grad for parameter in module.parameters())])
+    tolerance = dict(rtol=1e-3, atol=1e-4) if precision == torch.float32 else dict(rtol=5e-2, atol=5e-3)
+    torch.testing.assert_close(results[1], results[0], **tolerance)
+
+
 @pytest.mark.parametrize("search", [dict(beam_size=1), dict(beam_size=4, n_best=2)])
 def test_translations_have_the_scores_of_the_processor(tmp_path, search):
     folder = make_ours(tmp_path / "model", ending=4.0, search=SearchConfig(min_length=3, max_length_ratio=1.0)).folder
@@ -101,7 +146,14 @@ def test_translations_have_the_scores_of_the_processor(tmp_path, search):
 
 
 @pytest.mark.parametrize(
-    "settings", [(), ("training.precision=bfloat16",), ("training.precision=float16",), ("training.compile=true",)]
+    "settings",
+    [
+        (),
+        ("training.precision=float32",),
+        ("training.precision=float16", "training.optimizer=muon"),
+        ("training.compile=true",),
+        ("training.compile=false",),
+    ],
 )
 def test_a_run_learns_and_goes_on(tmp_path, monkeypatch, settings):
     monkeypatch.chdir(corpus(tmp_path / "toy"))
