@@ -320,7 +320,7 @@ class TrainingConfig(PresetSection):
     @model_validator(mode="after")
     def _can_shard(self) -> "TrainingConfig":
         others = {"ema": self.ema, "average": self.average != "none", "optimizer": self.optimizer != "adamw"}
-        keys = [key for key, is_set in {**others, "compile": self.compile is True}.items() if is_set]
+        keys = [key for key, is_set in others.items() if is_set]
         if self.shard and keys:
             raise ValueError(f"shard: not together with {' and '.join(keys)}; leave one of them out")
         return self

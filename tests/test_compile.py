@@ -102,6 +102,5 @@ def test_where_layers_are_compiled():
     asked = [TrainingConfig(compile=value) for value in (True, False, "auto")]
     assert [is_compiled(config, gpu) for config in asked] == [True, False, True]
     assert [is_compiled(config, CPU) for config in asked[1:]] == [False, False]
-    assert not is_compiled(TrainingConfig(shard=True), gpu)
     with pytest.raises(UserError, match="compile: true makes training slower on a CPU"):
         is_compiled(asked[0], CPU)

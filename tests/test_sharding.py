@@ -1,6 +1,7 @@
 """Weights sharded over two ranks (FSDP2): the training of one process, its checkpoints, and its validation."""
 
 import copy
+import functools
 import itertools
 import json
 import os
@@ -26,7 +27,7 @@ from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 from seq2seq.training.loss import translation_loss
 from seq2seq.training.optim import load_optimizer_tensors, optimizer_tensors
 from seq2seq.training.sharding import ShardedWeights
-from seq2seq.training.step import GradientStep
+from seq2seq.training.step import GradientStep, compile_layers
 from seq2seq.training.weights import Weights
 
 pytestmark = pytest.mark.slow
@@ -68,7 +69,7 @@ def translated(module, tokenizers, rank):
     return torch.tensor([hypotheses[0].log_prob for hypotheses in found])
 
 
-def take_steps(where, seed):
+def take_steps(where, seed, graphs=None):
     tokenizers = make_tokenizers()
     torch.manual_seed(seed)
     module = Transformer(MODEL, 280, 280)
@@ -76,6 +77,7 @@ def take_steps(where, seed):
     if where.world_size > 1:
         held = sum(parameter.to_local().numel() for parameter in module.parameters())
         assert held < 0.6 * sum(parameter.numel() for parameter in module.parameters())
+        compile_layers(module, must=True)
     step = GradientStep(weights, loss, CONFIG)
     losses, norms = [], []
     for number in range(STEPS):
@@ -99,6 +101,8 @@ def take_steps(where, seed):
     with weights.unsharded():
         found = [translated(module, tokenizers, rank) for rank in (range(2) if where.world_size == 1 else [where.rank])]
     final = step.compute_gradient(uneven(tokenizers, 99, where.rank if where.world_size > 1 else None), 100.0)
+    if where.world_size > 1:
+        assert 0 < graphs.frame_count <= 4 * 2, "in training and validation, for more and for one sentence"
     result = {"loss": torch.tensor(losses), "norm": torch.tensor(norms), **weights.gather(weights.tensors())}
     return result | {f"translated {where.rank + place}": scores for place, scores in enumerate(found)} | {
         "after validation": torch.tensor(where.all_reduce([final[0].item()]))
@@ -106,16 +110,23 @@ def take_steps(where, seed):
 
 
 def rank_of_two(rank, port, folder):
+    from torch._dynamo.testing import CompileCounterWithBackend
+
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(rank), WORLD_SIZE="2", LOCAL_RANK="0")
     where = runtime.start("cpu", "float32")
-    torch.save(take_steps(where, seed=7 + rank), f"{folder}/{rank}.pt")
+    graphs = CompileCounterWithBackend("eager")
+    torch.compile = functools.partial(torch.compile, backend=graphs)
+    torch.save(take_steps(where, 7 + rank, graphs), f"{folder}/{rank}.pt")
     dist.barrier()
     where.close()
 
 
 def test_two_ranks_with_a_share_each_equal_one_process(tmp_path):
-    """Over 20 steps of uneven batches, through a checkpoint in their middle, and in what a beam finds: 1e-5."""
+    """Over 20 steps of uneven batches, through a checkpoint in their middle, and in what a beam finds: 1e-5.
+
+    The shards' layers are compiled, but for the code that is generated on a GPU.
+    """
     processes.spawn(rank_of_two, args=(ranks.free_port(), str(tmp_path)), nprocs=2)
     with runtime.same_threads():
         torch.set_num_threads(1)
@@ -157,7 +168,5 @@ def test_a_run_with_shares_goes_on_exactly_and_its_checkpoints_are_anyones(tmp_p
 def test_what_needs_whole_weights_is_refused():
     with pytest.raises(ValueError, match="shard: not together with ema and average"):
         TrainingConfig(shard=True, ema=0.9, average="last")
-    with pytest.raises(ValueError, match="shard: not together with compile"):
-        TrainingConfig(shard=True, compile=True)
     with pytest.raises(UserError, match="float16"):
         ShardedWeights(torch.nn.Linear(2, 2), runtime.Runtime(torch.device("cpu"), torch.float16, world_size=2))

@@ -136,7 +136,7 @@ def is_compiled(config: TrainingConfig, device: torch.device) -> bool:
     """
     if config.compile is True and device.type == "cpu":
         raise UserError("training.compile: true makes training slower on a CPU; leave it out")
-    return config.compile is True or (config.compile == "auto" and device.type == "cuda" and not config.shard)
+    return config.compile is True or (config.compile == "auto" and device.type == "cuda")
 
 
 def compile_layers(module: nn.Module, must: bool) -> None:
