@@ -285,7 +285,7 @@ class TrainingConfig(PresetSection):
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """auto is bfloat16 on devices with native support, else float32."""
     compile: Literal["auto", True, False] = "auto"
-    """Compile the layers with torch.compile, which takes about a minute; auto: on CUDA. A CPU is slower with it."""
+    """Compile the layers with torch.compile, once for all shapes of batches; auto: on CUDA. A CPU is slower with it."""
     ema: Probability | None = None
     """Decay of an exponential moving average of the weights; it is validated and saved as the model."""
     average: Literal["none", "last", "best"] = "none"
