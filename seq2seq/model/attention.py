@@ -108,8 +108,9 @@ class HeadProjections(nn.Linear):
     def split(self, states: Tensor) -> tuple[Tensor, ...]:
         """(B, T, D) -> `count` times (B, H, T, K)."""
         projected = self(states).unflatten(-1, (self.count, self.num_heads, -1))  # (B, T, count, H, K)
-        # the gradients are stacked as they are unbound: along this dimension they need no further copy
-        return tuple(part.transpose(1, 2) for part in projected.unbind(2))
+        if projected.requires_grad:  # the gradients are stacked along this dimension, and need no copy after it
+            return tuple(part.transpose(1, 2) for part in projected.unbind(2))
+        return projected.permute(2, 0, 3, 1, 4).unbind(0)
 
 
 class SelfAttention(nn.Module):
