@@ -103,6 +103,7 @@ class Trainer:
                     self._save()
                 return self._result("stopped", self._stop.requested)
             finally:
+                self._snapshots.close()
                 self._monitor.close()
                 self.stream.close()
 
@@ -161,6 +162,7 @@ class Trainer:
     def _train_step(self) -> bool:
         """One optimiser step; returns whether any rank was asked to stop."""
         state = self.state
+        self._snapshots.finish(at_once=True)
         batches = [next(self.stream) for _ in range(self.config.accumulate)]
         self._lap()
         # What ranks must agree on goes in one exchange: counts, whether to stop, and the main rank's clock.
@@ -221,6 +223,7 @@ class Trainer:
         return self._result("finished", reason)
 
     def _result(self, status: str, reason: str) -> TrainingResult:
+        self._snapshots.finish()
         state = self.state
         return TrainingResult(status, reason, state.step, state.best_step, state.best_value, state.metric)
 
@@ -281,6 +284,7 @@ class Trainer:
             if better:
                 best = self._weights.gather(self._weights.tensors())
                 if self.runtime.is_main:
+                    self._snapshots.finish()
                     self._save_best(best, {"step": state.best_step, **metrics})
         if anew:
             self._monitor.event({"step": state.step, "measured_anew": state.best_step, "was": before, "now": value})
