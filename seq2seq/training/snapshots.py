@@ -144,7 +144,7 @@ class Snapshots:
             writing.result()
 
     def close(self) -> None:
-        """Wait for the thread; an error on the way out was reported, or is less than the one that ends the run."""
+        """Let a checkpoint be written to its end where another error ends the run; raises nothing."""
         wait([self._writing] if self._writing else [])
 
     def _copied(self, groups: Mapping[str, Mapping[str, Tensor]]) -> dict[str, dict[str, Tensor]]:

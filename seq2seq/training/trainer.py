@@ -95,7 +95,8 @@ class Trainer:
             RunError: training diverged, memory is too small, or a rank was lost.
             CheckpointError: a checkpoint cannot be read or written.
         """
-        with self._stop, naming_lost_ranks(self.runtime):
+        # The other ranks are told of a loss before the last checkpoint is waited for.
+        with self._stop, contextlib.closing(self._snapshots), naming_lost_ranks(self.runtime):
             try:
                 return self._run()
             except KeyboardInterrupt:  # in a rehearsal or validation, which will be repeated
@@ -103,7 +104,6 @@ class Trainer:
                     self._save()
                 return self._result("stopped", self._stop.requested)
             finally:
-                self._snapshots.close()
                 self._monitor.close()
                 self.stream.close()
 
