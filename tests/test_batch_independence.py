@@ -190,16 +190,46 @@ def test_validation_and_the_command_give_the_same_figures_to_the_last_digit(run,
         assert "of 40 lines came out degenerate" in err
 
 
-def test_validation_gives_way_when_memory_runs_out(briefly_trained, tmp_path):
-    """The same loss from halves of a batch that did not fit."""
-    model, pair, config = briefly_trained
+@pytest.fixture
+def task(briefly_trained, tmp_path) -> TranslationTask:
+    """The task of the model, with 40 sentences to validate."""
+    _, pair, config = briefly_trained
     text = "".join(f"{line}\n" for line in phrasebook()[:40])
     for side in ("a", "b"):
         (tmp_path / side).write_text(text, encoding="utf-8")
     source = config.data.valid.model_copy(update={"source": tmp_path / "a", "target": tmp_path / "b"})
     data = config.data.model_copy(update={"train": (source,), "valid": source, "num_workers": 1})
     inputs = Inputs.open(config.model_copy(update={"data": data}), tmp_path / "cache")
-    task = TranslationTask(inputs, pair, runtime.Runtime(torch.device("cpu"), torch.float32))
+    return TranslationTask(inputs, pair, runtime.Runtime(torch.device("cpu"), torch.float32))
+
+
+def test_validation_in_16_bits_leaves_the_weights_and_the_loss_alone(briefly_trained, task, monkeypatch):
+    """The way of a GPU, taken on a CPU."""
+    model, before = briefly_trained[0], {name: weight.clone() for name, weight in briefly_trained[0].named_parameters()}
+    expected = task.validate(model).metrics
+    for kind, precision in (("cpu", torch.float32), ("cuda", torch.bfloat16)):
+        task._runtime = runtime.Runtime(torch.device(kind), torch.bfloat16)
+        assert task.answer_precision == precision
+    task._runtime = runtime.Runtime(torch.device("cpu"), torch.float32)
+    monkeypatch.setattr(TranslationTask, "answer_precision", torch.bfloat16)
+    decoded, encode = [], type(model).encode
+
+    def noting(self, *arguments):
+        decoded.append(next(self.parameters()).dtype)
+        return encode(self, *arguments)
+
+    monkeypatch.setattr(type(model), "encode", noting)
+    found = task.validate(model).metrics
+    assert torch.bfloat16 in decoded
+    assert found["valid_loss"] == expected["valid_loss"]
+    assert {name: (weight.dtype, weight.tolist()) for name, weight in model.named_parameters()} == {
+        name: (torch.float32, weight.tolist()) for name, weight in before.items()
+    }
+
+
+def test_validation_gives_way_when_memory_runs_out(briefly_trained, task):
+    """The same loss from halves of a batch that did not fit."""
+    model = briefly_trained[0]
     expected = task.validate(model).metrics
     refused = []
 

@@ -126,6 +126,36 @@ def test_the_halves_of_a_batch_are_the_batches_of_its_halves(tokenizers, pairs):
         assert equal(second, make(range(middle, len(pairs))))
 
 
+def padded(rows, pad_id):
+    """Row by row: (ids, mask)."""
+    width = max(map(len, rows))
+    ids = [[*row, *[pad_id] * (width - len(row))] for row in rows]
+    mask = [[True] * len(row) + [False] * (width - len(row)) for row in rows]
+    return torch.tensor(ids), torch.tensor(mask)
+
+
+@pytest.mark.parametrize("max_pieces", [None, 4])
+def test_batches_of_a_corpus_equal_those_made_row_by_row(corpus, tokenizers, max_pieces):
+    draw = np.random.default_rng(3)
+    make, (one, other) = (
+        CorpusBatches(corpus, tokenizers, max_pieces=max_pieces),
+        (tokenizers.source, tokenizers.target),
+    )
+    for _ in range(100):
+        indices = draw.integers(0, len(corpus), 10)
+        source, target = ([row[:max_pieces] for row in corpus.ids(side, indices)] for side in ("source", "target"))
+        batch = make(indices, 0)
+        for ids, rows, pad_id in (
+            (batch.source_ids, [[*row, one.eos_id] for row in source], one.pad_id),
+            (batch.target_input, [[other.start_id, *row] for row in target], other.pad_id),
+            (batch.target_output, [[*row, other.eos_id] for row in target], other.pad_id),
+        ):
+            expected, mask = padded(rows, pad_id)
+            assert torch.equal(ids, expected)
+            assert torch.equal(batch.source_mask if ids is batch.source_ids else batch.target_mask, mask)
+        assert equal(batch, collate_translation(source, target, tokenizers, indices))
+
+
 def test_a_batch_moves_as_a_whole(tokenizers):
     batch = collate_translation([[5]], [[6]], tokenizers, [0])
     moved = batch.to("meta", non_blocking=True)
@@ -297,6 +327,18 @@ def test_the_thread_works_a_bounded_way_ahead_and_ends_when_closed(corpus):
     assert len(made) == 5
     stream.close()
     assert threading.active_count() == before
+
+
+def test_the_thread_pins_memory_for_the_gpu_of_its_reader(corpus, tokenizers, streams, monkeypatch):
+    chosen = []
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda index: chosen.append((threading.current_thread().name, index)))
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: tensor)
+    sampler = TokenBudgetSampler(corpus.source_lengths, corpus.target_lengths, 150)
+    for is_pinned in (False, True):
+        streams.append(BatchStream(sampler, CorpusBatches(corpus, tokenizers), pin_memory=is_pinned))
+        next(streams[-1])
+    assert chosen == [("batches_0", 3)]
 
 
 @pytest.mark.parametrize("world", [1, 3])

@@ -1,5 +1,6 @@
 """Going on: a run that was stopped, killed or damaged at any moment ends as one that was not."""
 
+import dataclasses
 import itertools
 import json
 import os
@@ -13,10 +14,11 @@ from pathlib import Path
 import pytest
 import torch
 import toy_run
-from toy_run import outcome, steps_of, toy_loss, train
+from toy_run import make_trainer, outcome, steps_of, toy_loss, train
 
 from seq2seq import runtime
 from seq2seq.errors import CheckpointError
+from seq2seq.store import checkpoint
 
 CPU = runtime.Runtime(torch.device("cpu"), torch.float32)
 
@@ -85,6 +87,72 @@ def test_interrupted_in_a_write_or_a_prune_ends_in_the_same_bits(tmp_path, monke
         monkeypatch.setattr("seq2seq.atomic._TOKEN", f"{next(later_processes):08x}")
         train(folder, **FULL)
         assert outcome(folder) == expected, f"died at call {count} of {name}"
+
+
+def slowly(work, events, name):
+    """`work`, which takes its time, and when it began and ended."""
+
+    def wrapped(*arguments):
+        events.append(f"{name} begins")
+        time.sleep(0.03)
+        try:
+            return work(*arguments)
+        finally:
+            events.append(f"{name} ends")
+
+    return wrapped
+
+
+def test_a_checkpoint_written_while_training_goes_on_is_of_its_step(tmp_path, monkeypatch):
+    train(tmp_path / "whole", **FULL)
+    events = []
+    monkeypatch.setattr(checkpoint, "save_checkpoint", slowly(checkpoint.save_checkpoint, events, "a checkpoint"))
+
+    def loss(module, batch):
+        events.append("a batch")
+        return toy_loss(module, batch)
+
+    trainer = make_trainer(tmp_path / "slow", compute_loss=loss, **FULL)
+    monkeypatch.setattr(trainer, "_save_best", slowly(trainer._save_best, events, "a best model"))
+    trainer.run()
+    assert outcome(tmp_path / "slow") == outcome(tmp_path / "whole")
+    at = {event: [place for place, other in enumerate(events) if other == event] for event in events}
+    writes = list(zip(at["a checkpoint begins"], at["a checkpoint ends"], strict=True))
+    assert "a batch" in {event for begin, end in writes for event in events[begin:end]}, "training goes on"
+    written = [event for event in events if event != "a batch"]
+    assert [event.replace("ends", "begins") for event in written[1::2]] == written[::2], "one folder at a time"
+
+
+@pytest.mark.parametrize(("failing", "most_steps"), [(7, 13), (40, 40)])
+def test_a_checkpoint_that_fails_ends_the_run_before_the_next_is_due(tmp_path, monkeypatch, failing, most_steps):
+    """In the middle, and at the end of a run that was about to say that it finished."""
+    original, steps = checkpoint.save_checkpoint, []
+
+    def save(parent, step, *rest):
+        if step == failing:
+            raise CheckpointError("no room")
+        return original(parent, step, *rest)
+
+    def loss(module, batch):
+        steps.append(time.sleep(0.005))
+        return toy_loss(module, batch)
+
+    monkeypatch.setattr(checkpoint, "save_checkpoint", save)
+    with pytest.raises(CheckpointError, match="no room"):
+        train(tmp_path, compute_loss=loss, validate_every=40)
+    assert failing <= len(steps) <= most_steps
+
+
+def test_copies_from_a_gpu_are_complete_before_they_are_written(tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr(torch.cuda, "synchronize", calls.append)
+    held, gpu = make_trainer(tmp_path)._snapshots, torch.device("cuda", 1)
+    held._runtime = dataclasses.replace(held._runtime, device=gpu)
+    tensor = torch.arange(3.0)
+    copied = held._copied({"model": {"weight": tensor}})
+    tensor.zero_()
+    assert copied["model"]["weight"].tolist() == [0, 1, 2]
+    assert calls == [gpu]
 
 
 def test_a_finished_run_says_so_and_trains_nothing(tmp_path):

@@ -13,7 +13,10 @@ import pytest
 import torch
 
 from seq2seq.cli import main
+from seq2seq.config import TrainingConfig
+from seq2seq.runtime import Runtime
 from seq2seq.store.model_folder import load_model
+from seq2seq.tasks.run import batch_advice
 
 WORDS = dict(
     zip(
@@ -142,6 +145,21 @@ def test_dry_run_shows_figures_and_trains_nothing(folder, capfd):
     for figure in ("parameters", "vocabulary", "padding", "1,500", "max_steps: 12"):
         assert figure in out
     assert not (folder / "runs" / "toy").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "batch_tokens", "accumulate", "remedy"),
+    [
+        ("cpu", 1000, 1, ""),
+        ("cuda", 25000, 1, ""),
+        ("cuda", 1000, 1, "higher learning rate"),
+        ("cuda", 1000, 4, "lower training.accumulate (4)"),
+    ],
+)
+def test_a_batch_too_small_for_a_gpu_is_pointed_out(kind, batch_tokens, accumulate, remedy):
+    training = TrainingConfig(batch_tokens=batch_tokens, accumulate=accumulate)
+    lines = batch_advice(training, Runtime(torch.device(kind), torch.float32))
+    assert [remedy in line for line in lines] == [True] * bool(remedy)
 
 
 @pytest.mark.parametrize(

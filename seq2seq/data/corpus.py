@@ -57,9 +57,18 @@ class TokenCorpus:
 
     def ids(self, side: str, indices: np.ndarray) -> list[list[int]]:
         """The ids of one side, source or target, of each of these examples; a labelled text is a source."""
-        ids, offsets = self._ids[side], self._offsets[side]
-        bounds = zip(offsets[indices].tolist(), offsets[1:][indices].tolist(), strict=True)
-        return [ids[start:stop].tolist() for start, stop in bounds]
+        flat, lengths = self.rows(side, indices)
+        ids, ends = flat.tolist(), np.cumsum(lengths).tolist()
+        return [ids[end - length : end] for end, length in zip(ends, lengths.tolist(), strict=True)]
+
+    def rows(self, side: str, indices: np.ndarray, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """The same in one array, and the int64 length of each example; at most the first `most` ids of each."""
+        starts = self._offsets[side][indices]
+        lengths = self._offsets[side][1:][indices] - starts
+        if most is not None:
+            lengths = np.minimum(lengths, most)
+        begins = np.cumsum(lengths) - lengths
+        return self._ids[side][np.repeat(starts - begins, lengths) + np.arange(lengths.sum())], lengths
 
     def label_ids(self, indices: np.ndarray) -> list[int]:
         """The class of each of these examples, as an index into `labels`."""

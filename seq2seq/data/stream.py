@@ -10,9 +10,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+import torch
 
 from seq2seq.config import TokenizerConfig
-from seq2seq.data.collate import ClassificationBatch, TranslationBatch, collate_classification, collate_translation
+from seq2seq.data.collate import (
+    ClassificationBatch,
+    Rows,
+    TranslationBatch,
+    collate_classification,
+    collate_translation,
+)
 from seq2seq.data.corpus import TokenCorpus
 from seq2seq.data.sampler import TokenBudgetSampler, moved_position
 from seq2seq.errors import CheckpointError
@@ -46,21 +53,21 @@ class CorpusBatches:
     def __call__(self, indices: np.ndarray, epoch: int) -> TranslationBatch | ClassificationBatch:
         """The batch of these examples in this epoch."""
         corpus, tokenizers = self._corpus, self._tokenizers
-        source = self._ids("source", tokenizers.source, indices, epoch)
+        source = self._rows("source", tokenizers.source, indices, epoch)
         if corpus.target_lengths is None:
             return collate_classification(source, corpus.label_ids(indices), tokenizers.source, indices)
-        target = self._ids("target", tokenizers.target, indices, epoch)
+        target = self._rows("target", tokenizers.target, indices, epoch)
         return collate_translation(source, target, tokenizers, indices)
 
-    def _ids(self, side: str, tokenizer: Tokenizer, indices: np.ndarray, epoch: int) -> list[list[int]]:
-        rows = self._corpus.ids(side, indices)
-        if self._max_pieces is not None:
-            rows = [row[: self._max_pieces] for row in rows]
+    def _rows(self, side: str, tokenizer: Tokenizer, indices: np.ndarray, epoch: int) -> Rows:
         if self._sampling is None:
-            return rows
+            return Rows(*self._corpus.rows(side, indices, self._max_pieces))
+        rows = [row[: self._max_pieces] for row in self._corpus.ids(side, indices)]
         width = max(map(len, rows))
         keys = (f"{self._seed} {epoch} {index} {side}" for index in indices)
-        return [_resegmented(row, tokenizer, self._sampling, width, key) for row, key in zip(rows, keys, strict=True)]
+        return Rows.of(
+            [_resegmented(row, tokenizer, self._sampling, width, key) for row, key in zip(rows, keys, strict=True)]
+        )
 
 
 class BatchStream:
@@ -81,7 +88,9 @@ class BatchStream:
 
     def __next__(self) -> Any:
         if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, "batches")
+            # a thread starts on the first GPU; it pins memory for that of its reader
+            device = (torch.cuda.set_device, (torch.cuda.current_device(),)) if self._pin_memory else ()
+            self._thread = ThreadPoolExecutor(1, "batches", *device)
             self._made = self._batches()
             self._ahead: deque[Future] = deque()
         while len(self._ahead) <= PREFETCH:

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import torch
 from torch import nn
 
 from seq2seq.config_values import displayed_labels
@@ -37,7 +36,7 @@ class ClassificationTask(Task):
     def _answers(self, model: nn.Module, examples: Sequence[LabelledText]) -> list[str]:
         described = ModelDescription.of(self.config, self.labels).model_copy(update={"label_names": {}})
         loaded = LoadedModel(described, model, self.tokenizers, Path(), {})
-        classifier = Classifier(loaded, replace(self._runtime, precision=torch.float32))
+        classifier = Classifier(loaded, replace(self._runtime, precision=self.answer_precision))
         return [answer.label for answer in classifier.classify([text.text for text in examples])]
 
     def _scores(self, answers: Sequence[str], examples: Sequence[LabelledText]) -> dict[str, float]:

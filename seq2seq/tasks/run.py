@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from seq2seq import atomic, config_file, runtime
-from seq2seq.config import Config
+from seq2seq.config import Config, TrainingConfig
 from seq2seq.data.stream import BatchStream
 from seq2seq.description import ModelDescription
 from seq2seq.errors import UserError, counted
@@ -36,6 +36,10 @@ from seq2seq.training.state import TrainingResult
 from seq2seq.training.trainer import Trainer
 
 logger = getLogger(__name__)
+
+# Target tokens. By an estimate for the base model on an H200, launching a step's kernels takes the CPU 10 ms; 4,096
+# tokens take the GPU as long, 25,000 four times.
+SMALL_GPU_BATCH = 16_384
 
 
 def train(config: Config, path: Path, command: str, overwrite: bool = False) -> TrainingResult | None:
@@ -93,7 +97,19 @@ def describe(config: Config, path: Path) -> str:
             with contextlib.closing(trainer.stream):
                 a_step = trainer.time_steps()
         figures.append(f"time: {estimate(config.training, *a_step)}")
+        figures += batch_advice(config.training, here)
         return "\n".join([config_file.dump(inputs.config), *(f"# {line}" for line in figures)])
+
+
+def batch_advice(training: TrainingConfig, here: Runtime) -> list[str]:
+    """A line where a GPU gets batches so small that it waits for the CPU."""
+    if here.device.type != "cuda" or training.batch_tokens >= SMALL_GPU_BATCH:
+        return []
+    if training.accumulate > 1:
+        remedy = f"raise it and lower training.accumulate ({training.accumulate}): the step stays the same"
+    else:
+        remedy = "an epoch then has fewer steps; a higher learning rate or more epochs make up for it"
+    return [f"a GPU is hardly busy with training.batch_tokens below about {SMALL_GPU_BATCH:,}: {remedy}"]
 
 
 def build(inputs: Inputs, tokenizer_folder: Path | None, here: Runtime) -> Task:

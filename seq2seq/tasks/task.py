@@ -80,11 +80,16 @@ class Task(Protocol):
 
     def _loss(self, model: nn.Module, batch: Any, smoothing: float) -> LossSum: ...
     def _answers(self, model: nn.Module, examples: Sequence[Any]) -> list[str]:
-        """What users get for the examples, in float32."""
+        """What users get for the examples, in `answer_precision`."""
 
     def _scores(self, answers: Sequence[str], examples: Sequence[Any]) -> dict[str, float]: ...
     def score_records(self, dataset: str, scores: Mapping[str, float]) -> list[ScoreRecord]:
         """The scores of a set with their signatures; `scores` may hold other figures too."""
+
+    @property
+    def answer_precision(self) -> torch.dtype:
+        """As users choose it by default: float32 on a CPU, whatever training is in, and 16 bits on a GPU."""
+        return self._runtime.precision if self._runtime.device.type == "cuda" else torch.float32
 
     def compute_loss(self, model: nn.Module, batch: Any) -> LossSum:
         """The loss of a training batch."""

@@ -1,10 +1,12 @@
 """Translation: what `tasks.task` leaves open, for a configuration with `task: translation`."""
 
+import copy
 import json
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from logging import getLogger
 
+import torch
 from torch import nn
 
 from seq2seq.data.collate import TranslationBatch
@@ -38,6 +40,8 @@ class TranslationTask(Task):
         return translation_loss(model, batch, smoothing)
 
     def _answers(self, model: nn.Module, examples: Sequence[Pair]) -> list[str]:
+        if self.answer_precision != torch.float32 and not self.config.training.shard:  # sharded weights have no copy
+            model = copy.deepcopy(model).to(self.answer_precision)
         engine = TorchEngine(TransformerSteps(model, self.tokenizers, self._runtime.device))
         translator = Translator(engine, self.tokenizers, self.config.search)
         return [translation.text for translation in translator.translate([pair.source for pair in examples])]

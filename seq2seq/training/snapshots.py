@@ -1,12 +1,17 @@
 """What the trainer reads from a run folder and saves in it: checkpoints, and the weights of earlier models.
 
-`Trainer` saves and restores through `Snapshots`; `store.checkpoint` keeps the checkpoint folders whole.
+`Trainer` saves and restores through `Snapshots`; `store.checkpoint` keeps the checkpoint folders whole. A checkpoint is
+copied at its step and written in a thread while training goes on, one at a time. Whatever reads checkpoints, or writes
+another folder of the run, waits for it first, so folders appear in the same order as if training had waited.
 """
 
 import logging
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from seq2seq import atomic
@@ -42,6 +47,7 @@ class Snapshots:
         self._run, self.folder = folder, folder / "checkpoints"
         self._weights, self._step, self._average, self._stream = weights, step, average, stream
         self._config, self._runtime, self._monitor = config, weights.runtime, monitor
+        self._writing: Future | None = None
 
     def prepare(self) -> Path | None:
         """Make the folder, clear away what killed writes left in it, and return `latest()`.
@@ -56,6 +62,7 @@ class Snapshots:
 
     def latest(self) -> Path | None:
         """The newest undamaged checkpoint, the same on every rank."""
+        self.finish()
         found = checkpoints.latest_checkpoint(self.folder) if self._runtime.is_main else None
         return self._runtime.gather(found)[0]
 
@@ -95,10 +102,11 @@ class Snapshots:
         return state, saved.state["files"]
 
     def save(self, state: RunState, seconds: float) -> None:
-        """Write a checkpoint of this step, and delete those that are no longer kept; every rank calls it.
+        """Begin to write a checkpoint of this step; those that are no longer kept are deleted after it.
 
-        `seconds` is the main rank's clock of the run.
+        Every rank calls it; `seconds` is the main rank's clock of the run. Errors are those of `finish`.
         """
+        self.finish()
         random_states = self._runtime.gather(random_state())
         model = self._weights.gather(self._weights.tensors())
         moments = self._weights.gather(optimizer_tensors(self._weights.module, self._step.optimizer))
@@ -120,13 +128,43 @@ class Snapshots:
             "files": self._monitor.lengths(),
             "world_size": self._runtime.world_size,
         }
-        checkpoints.save_checkpoint(self.folder, state.step, tensors, values)
-        saved = [step for step in checkpoints.saved_steps(self.folder) if step <= state.step]
-        kept = {*saved[-self._config.keep_last :], *state.best_steps(self._config.keep_best)}
-        checkpoints.prune(self.folder, kept)
+        thread = ThreadPoolExecutor(1, "checkpoint")
+        best = state.best_steps(self._config.keep_best)
+        self._writing = thread.submit(self._write, state.step, self._copied(tensors), values, best)
+        thread.shutdown(wait=False)  # it ends with the checkpoint
+
+    def finish(self, at_once: bool = False) -> None:
+        """Wait until the latest checkpoint is on the disk; with `at_once`, only learn whether it failed.
+
+        Raises:
+            CheckpointError: it could not be written.
+        """
+        if self._writing is not None and (self._writing.done() or not at_once):
+            writing, self._writing = self._writing, None
+            writing.result()
+
+    def close(self) -> None:
+        """Let a checkpoint be written to its end where another error ends the run; raises nothing."""
+        wait([self._writing] if self._writing else [])
+
+    def _copied(self, groups: Mapping[str, Mapping[str, Tensor]]) -> dict[str, dict[str, Tensor]]:
+        """Copies that later steps leave alone, in main memory (page-locked, where they come from a GPU)."""
+        is_cuda = self._runtime.device.type == "cuda"
+        copies = {
+            group: {name: tensor.to("cpu", non_blocking=is_cuda, copy=True) for name, tensor in named.items()}
+            for group, named in groups.items()
+        }
+        if is_cuda:
+            torch.cuda.synchronize(self._runtime.device)
+        return copies
+
+    def _write(self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], values: Any, best: list[int]) -> None:
+        checkpoints.save_checkpoint(self.folder, step, tensors, values)
+        saved = [other for other in checkpoints.saved_steps(self.folder) if other <= step]
+        checkpoints.prune(self.folder, {*saved[-self._config.keep_last :], *best})
 
     def steps(self) -> list[int]:
-        """The steps that have a checkpoint, in order."""
+        """The steps that have a checkpoint on the disk, in order."""
         return checkpoints.saved_steps(self.folder)
 
     def best(self) -> dict[str, Tensor]:
@@ -139,8 +177,10 @@ class Snapshots:
     def mean(self, state: RunState) -> tuple[dict[str, Tensor], int]:
         """The mean of the validated weights that `training.average` asks for, this step's among them, and of how many.
 
-        Checkpoints that are missing or damaged are left out, with a warning.
+        Checkpoints that are missing or damaged are left out, with a warning. Every rank calls it.
         """
+        self.finish()
+        self._runtime.barrier()
         count, now = self._config.average_count, state.step
         saved = [step for step in self.steps() if step < now]
         if self._config.average == "last":

@@ -95,7 +95,8 @@ class Trainer:
             RunError: training diverged, memory is too small, or a rank was lost.
             CheckpointError: a checkpoint cannot be read or written.
         """
-        with self._stop, naming_lost_ranks(self.runtime):
+        # The other ranks are told of a loss before the last checkpoint is waited for.
+        with self._stop, contextlib.closing(self._snapshots), naming_lost_ranks(self.runtime):
             try:
                 return self._run()
             except KeyboardInterrupt:  # in a rehearsal or validation, which will be repeated
@@ -159,6 +160,7 @@ class Trainer:
     def _train_step(self) -> bool:
         """One optimiser step; returns whether any rank was asked to stop."""
         state = self.state
+        self._snapshots.finish(at_once=True)
         batches = [next(self.stream) for _ in range(self.config.accumulate)]
         self._lap()
         # What ranks must agree on goes in one exchange: counts, whether to stop, and the main rank's clock.
@@ -219,6 +221,7 @@ class Trainer:
         return self._result("finished", reason)
 
     def _result(self, status: str, reason: str) -> TrainingResult:
+        self._snapshots.finish()
         state = self.state
         return TrainingResult(status, reason, state.step, state.best_step, state.best_value, state.metric)
 
@@ -279,6 +282,7 @@ class Trainer:
             if better:
                 best = self._weights.gather(self._weights.tensors())
                 if self.runtime.is_main:
+                    self._snapshots.finish()
                     self._save_best(best, {"step": state.best_step, **metrics})
         if anew:
             self._monitor.event({"step": state.step, "measured_anew": state.best_step, "was": before, "now": value})
