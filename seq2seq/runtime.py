@@ -108,6 +108,14 @@ def _join(device: torch.device) -> None:
     dist.init_process_group(backend, timeout=timeout, store=store, rank=rank, world_size=world_size, device_id=own)
 
 
+def on_cpu(tensor: torch.Tensor) -> bool:
+    """Whether the code written for CPUs computes with this tensor; everywhere else, and in a compiled graph, the rest.
+
+    Where that code differs, it asks here, so that tests can run the code of GPUs on a CPU.
+    """
+    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
 def seed_everything(seed: int, rank: int = 0) -> None:
     """Seed Python, NumPy and torch; ranks draw different dropout."""
     random.seed(seed + rank)

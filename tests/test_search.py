@@ -268,11 +268,10 @@ def test_largest_candidates_are_the_largest(seed, num_sentences, num_rows, vocab
     offsets = torch.randint(levels, shape[:1], generator=generator).float()
     offsets[torch.rand(shape[0], generator=generator) < 0.3] = -torch.inf
     count = min(2 * num_rows, num_rows * vocab_size)
-    values, rows, ids = largest_candidates(logits, offsets.view(-1, num_rows), count)
-    assert (ids < vocab_size).all()  # even where nothing is possible
+    values, places = largest_candidates(logits, offsets.view(-1, num_rows), count)
+    assert (places < num_rows * vocab_size).all()  # even where nothing is possible
     every = (logits + offsets[:, None]).view(num_sentences, -1)  # (B, N * V)
     assert torch.equal(values, every.sort(descending=True).values[:, :count])
-    places = rows * vocab_size + ids
     possible = values > -torch.inf
     assert torch.equal(every.gather(1, places)[possible], values[possible])
     for sentence in range(num_sentences):
