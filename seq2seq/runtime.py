@@ -73,7 +73,8 @@ class Runtime:
 def start(device: str = "auto", precision: str | None = "auto", threads: int | None = None) -> Runtime:
     """Choose device and precision and, under torchrun, join the process group.
 
-    `precision` None means float32; `auto` is bfloat16 where the device multiplies it natively, else float32.
+    `precision` None means float32 on a CPU and `auto` on a GPU, which is bfloat16 where the device multiplies it
+    natively, else float32.
 
     Raises:
         UserError: the device does not exist here, or cannot compute in this precision.
@@ -202,7 +203,7 @@ def _choose_device(name: str, local_rank: int) -> torch.device:
 
 
 def _choose_precision(name: str | None, device: torch.device) -> torch.dtype:
-    if name == "auto":
+    if name == "auto" or (name is None and device.type == "cuda"):
         return torch.bfloat16 if multiplies_bfloat16(device) else torch.float32
     if name is None:
         return torch.float32

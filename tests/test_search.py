@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from launches import as_on_a_gpu
 from torch import Tensor
 
 from seq2seq.config import SearchConfig
@@ -240,6 +241,20 @@ def test_finished_sentences_leave_the_batch():
     results = beam_search(model, sentences(60), config(beam_size=3))
     steps = max(len(hypotheses[0].ids) + 1 for hypotheses in results)
     assert model.rows_computed < 0.8 * steps * 60 * 3
+
+
+@pytest.mark.parametrize("how", [dict(beam_size=1), dict(beam_size=4, n_best=4), dict(sample=True, n_best=3)])
+def test_results_that_are_read_late_are_the_same(how, monkeypatch):
+    """As on a GPU: the end of a sentence is seen when the next step is computed, also that of the last sentence."""
+    model, asked = TableModel(3), sentences(40)
+    for limit in (1, 8):
+        expected = search(model, asked, config(**how, max_length_offset=limit))
+        computed, model.rows_computed = model.rows_computed, 0
+        with monkeypatch.context() as patch:
+            as_on_a_gpu(patch)
+            assert search(model, asked, config(**how, max_length_offset=limit)) == expected
+        assert model.rows_computed > computed
+        model.rows_computed = 0
 
 
 def test_no_sentences_are_no_results():

@@ -57,9 +57,9 @@ def load_engine(
     Args:
         paths: the models; None is the newest run.
         engine: `auto` is ctranslate2 on a CPU where it can run the model and the search, else torch.
-        quantization: number format of the weights in ctranslate2, before `precision`.
+        quantization: number format of the weights in ctranslate2; None is that of `precision`.
         device: auto, cpu, cuda, cuda:1 or mps.
-        precision: number format of matrix products; None is float32.
+        precision: number format of matrix products; None is float32 on a CPU, and `auto` on a GPU.
         threads: CPU threads; None is all.
         search: keys that override the model's own search settings.
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.config import SearchConfig
+from seq2seq.runtime import on_cpu
 from seq2seq.search.base import Hypothesis, Sentence, StepModel
 from seq2seq.search.candidates import largest_candidates
 from seq2seq.search.loop import SearchLoop
@@ -23,6 +24,8 @@ def greedy_search(model: StepModel, sentences: Sequence[Sentence], config: Searc
     """Take the most likely token at every step: one hypothesis a sentence."""
 
     def most_likely(log_probs: Tensor, indices: list[int]) -> Tensor:
+        if not on_cpu(log_probs):
+            return log_probs.argmax(1)
         return largest_candidates(log_probs, log_probs.new_zeros(len(log_probs), 1), 1)[1].squeeze(1)
 
     return _IndependentRows(model, sentences, config, 1, most_likely).run()
