@@ -30,6 +30,8 @@ EngineName = Literal["auto", "torch", "ctranslate2"]
 
 # Without one of these, Linux has no GPU that torch could use: NVIDIA's (also on Jetson and in WSL), AMD's.
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/nvhost-gpu", "/dev/dxg", "/dev/kfd")
+# Blocks above it are the caches of searches: each is made once for a batch, and mostly not used to its end.
+CACHE_BYTES = 2**25
 
 
 @dataclass(frozen=True)
@@ -159,10 +161,12 @@ def _open_torch(
 ) -> Loaded:
     from seq2seq.inference.engines import TorchEngine
     from seq2seq.inference.steps import EnsembleSteps, TransformerSteps
-    from seq2seq.runtime import start
+    from seq2seq.runtime import keep_few_kernels, keep_large_blocks, start
     from seq2seq.store.model_folder import load_model
 
+    keep_few_kernels()
     runtime = start(device, precision, threads)
+    keep_large_blocks(CACHE_BYTES)
     models = [load_model(folder) for folder in folders]
     for model in models:
         if model.description.task != "translation":

@@ -5,7 +5,7 @@ from typing import ClassVar, Self
 
 from seq2seq.errors import ModelError
 from seq2seq.inference.batching import token_budget
-from seq2seq.runtime import Runtime, start
+from seq2seq.runtime import Runtime, keep_few_kernels, start
 from seq2seq.store.finding import find_model
 from seq2seq.store.model_folder import LoadedModel, load_model
 
@@ -43,4 +43,5 @@ class OneModel:
             ModelError: there is no model, it is damaged, or it is one of another task.
             UserError: a device or precision that does not exist here.
         """
+        keep_few_kernels()
         return cls(load_model(find_model(path)), start(device, precision, threads), batch_tokens)
