@@ -157,7 +157,7 @@ def keep_few_kernels() -> None:
     set stay.
     """
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
-        os.environ.setdefault(name, "64")
+        os.environ.setdefault(name, "32")
 
 
 def keep_large_blocks(up_to: int = 2**30) -> None:

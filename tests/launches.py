@@ -17,18 +17,13 @@ READS = {
 }  # fmt: skip
 # Not views by their schema, but they start nothing.
 FREE = {
-    aten.empty,
-    aten.empty_like,
-    aten.empty_strided,
-    aten.new_empty,
-    aten.detach,
-    aten._unsafe_view,
-    aten.lift_fresh,
-}
+    aten.empty, aten.empty_like, aten.empty_strided, aten.new_empty, aten.new_empty_strided, aten.detach,
+    aten._unsafe_view, aten.lift_fresh, aten.promote_types,
+}  # fmt: skip
 
 
 def as_on_a_gpu(patch: pytest.MonkeyPatch) -> None:
-    """Let whatever is imported so far take the branches of a GPU on a CPU."""
+    """Let the modules that are imported so far take the branches of a GPU on a CPU."""
     for name, module in list(sys.modules.items()):
         if name.startswith("seq2seq.") and hasattr(module, "on_cpu"):
             patch.setattr(module, "on_cpu", lambda tensor: False)
@@ -43,14 +38,15 @@ class Launches(TorchDispatchMode):
         self.reads: Counter[str] = Counter()
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        with self:  # in inference mode a call comes here whole, `to` and `linear` among them
-            result = function.decompose(*args, **(kwargs or {}))
-        if result is not NotImplemented:
-            return result
+        if torch.is_inference_mode_enabled():  # then `to` and `linear` come here whole
+            with self:
+                result = function.decompose(*args, **(kwargs or {}))
+            if result is not NotImplemented:
+                return result
         packet = function.overloadpacket
         if packet in READS or (packet in (aten.index, aten.index_put_) and _has_bool_index(args[1])):
             self.reads[packet.__name__] += 1
-        elif not function.is_view and packet not in FREE:
+        elif function.namespace == "aten" and not function.is_view and packet not in FREE:
             self.calls[packet.__name__] += 1
         return function(*args, **(kwargs or {}))
 
