@@ -21,6 +21,7 @@ def gradients(total, tensors):
 def test_loss_and_gradients_are_those_of_torch(monkeypatch, smoothing, bias, rows):
     hidden, weight, bias, targets = parts(rows=rows, bias=bias)
     monkeypatch.setattr(loss, "CPU_LOGITS", 0)  # so that more than 256 rows take several blocks
+    monkeypatch.setattr(loss, "CACHED_LOGITS", 100 * 50)  # and more than 100 several parts of a block
     logits = functional.linear(hidden, weight, bias)
     expected = functional.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
     actual = label_smoothed_cross_entropy(hidden, weight, bias, targets, smoothing)

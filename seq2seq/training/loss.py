@@ -15,8 +15,8 @@ from torch.nn import functional
 from seq2seq.data.collate import ClassificationBatch, TranslationBatch
 
 # Rows of a block. Fewer make slow products, and the logits of all rows would fill memory. On a CPU as many rows as have
-# CPU_LOGITS logits, but at least CPU_ROWS.
-CPU_ROWS, CPU_LOGITS, GPU_ROWS = 256, 2**23, 8192
+# CPU_LOGITS logits, but at least CPU_ROWS; softmax and loss take CACHED_LOGITS at a time, which stay in its cache.
+CPU_ROWS, CPU_LOGITS, CACHED_LOGITS, GPU_ROWS = 256, 2**23, 2**19, 8192
 
 
 @dataclass(frozen=True)
@@ -111,34 +111,47 @@ def _blocks(hidden, weight, bias, targets, smoothing, dtype, with_gradient):
     hidden_gradient = torch.empty_like(states) if with_gradient else None
     weight_gradient = torch.zeros_like(weight, dtype=torch.float32) if with_gradient else None
     bias_gradient = torch.zeros_like(bias, dtype=torch.float32) if with_gradient and bias is not None else None
-    rows = max(CPU_ROWS, CPU_LOGITS // len(weight)) if hidden.device.type == "cpu" else GPU_ROWS
+    on_cpu = hidden.device.type == "cpu"
+    rows = max(CPU_ROWS, CPU_LOGITS // len(weight)) if on_cpu else GPU_ROWS
+    part_rows = max(1, CACHED_LOGITS // len(weight)) if on_cpu else rows
     for start in range(0, hidden.size(0), rows):
-        block = states[start : start + rows]  # (n, D)
-        at_target = torch.arange(len(block), device=block.device) * len(weight) + targets[start : start + rows]  # (n,)
-        logits = torch.mm(block, matrix.t()).float()  # (n, V)
-        if bias is not None:
-            logits += bias
-        highest, reached = logits.amax(dim=1), logits.view(-1)[at_target]  # (n,) each
-        probabilities = logits.softmax(dim=1)
-        # the largest probability of the softmax gives the normaliser without another pass of exp
-        log_normalizer = highest - probabilities.amax(dim=1).log()
-        mean_logit = block.float() @ mean_row + mean_bias
-        total += (log_normalizer - (1 - smoothing) * reached).sum() - smoothing * mean_logit.sum()
-        correct += (reached >= highest).sum()
+        block, block_targets = states[start : start + rows], targets[start : start + rows]  # (n, D), (n,)
+        logits = torch.mm(block, matrix.t())  # (n, V)
+        total -= smoothing * (block.float() @ mean_row + mean_bias).sum()
+        for part, part_targets in zip(logits.split(part_rows), block_targets.split(part_rows), strict=True):
+            losses, hits, gradient = _softmax_loss(part, bias, part_targets, smoothing, with_gradient)
+            total += losses.sum()
+            correct += hits.sum()
+            if bias_gradient is not None:
+                bias_gradient += gradient.sum(dim=0) - smoothing * len(part) / len(bias)
+            if with_gradient:
+                part.copy_(gradient)  # the logits are not needed any more
         if not with_gradient:
             continue
-        # in float32, because little is left of a target that is nearly learned; scatter_add_ would copy all numbers
-        probabilities.view(-1).index_add_(0, at_target, torch.full_like(reached, smoothing - 1))
-        if bias_gradient is not None:
-            bias_gradient += probabilities.sum(dim=0) - smoothing * len(block) / len(bias)
-        probabilities = probabilities.to(dtype)
-        torch.mm(probabilities, matrix, out=hidden_gradient[start : start + rows])
+        torch.mm(logits, matrix, out=hidden_gradient[start : start + rows])
         if dtype == torch.float32:
-            weight_gradient.addmm_(probabilities.t(), block)
+            weight_gradient.addmm_(logits.t(), block)
         else:  # summed in float32
-            weight_gradient += torch.mm(probabilities.t(), block)
+            weight_gradient += torch.mm(logits.t(), block)
     if with_gradient:
         hidden_gradient -= (smoothing * mean_row).to(dtype)
         weight_gradient -= states.sum(dim=0, dtype=torch.float32) * (smoothing / len(weight))
         hidden_gradient, weight_gradient = hidden_gradient.to(hidden.dtype), weight_gradient.to(weight.dtype)
     return total, correct, (hidden_gradient, weight_gradient, bias_gradient)
+
+
+def _softmax_loss(logits, bias, targets, smoothing, with_gradient):
+    """Of each row the loss without its smoothing term (n,), whether the target has the highest score (n,), and the
+    gradient of the logits without its smoothing term (n, V)."""
+    logits = logits.float()
+    if bias is not None:
+        logits = logits + bias
+    at_target = torch.arange(len(logits), device=logits.device) * logits.shape[1] + targets  # (n,)
+    highest, reached = logits.amax(dim=1), logits.view(-1)[at_target]  # (n,) each
+    probabilities = logits.softmax(dim=1)
+    # the largest probability of the softmax gives the normaliser without another pass of exp
+    losses = highest - probabilities.amax(dim=1).log() - (1 - smoothing) * reached
+    if with_gradient:
+        # in float32, because little is left of a target that is nearly learned; scatter_add_ would copy all numbers
+        probabilities.view(-1).index_add_(0, at_target, torch.full_like(reached, smoothing - 1))
+    return losses, reached >= highest, probabilities
