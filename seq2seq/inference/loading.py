@@ -30,7 +30,8 @@ EngineName = Literal["auto", "torch", "ctranslate2"]
 
 # Without one of these, Linux has no GPU that torch could use: NVIDIA's (also on Jetson and in WSL), AMD's.
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/nvhost-gpu", "/dev/dxg", "/dev/kfd")
-# Blocks above it are the caches of searches: each is made once for a batch, and mostly not used to its end.
+# Blocks above it are the caches of searches, made once for a batch. In 16 bits the code that oneDNN compiles lies
+# between kept ones, so that they cannot be joined and used again.
 CACHE_BYTES = 2**25
 
 
@@ -166,7 +167,8 @@ def _open_torch(
 
     keep_few_kernels()
     runtime = start(device, precision, threads)
-    keep_large_blocks(CACHE_BYTES)
+    if str(runtime.precision) != "torch.float32":
+        keep_large_blocks(CACHE_BYTES)
     models = [load_model(folder) for folder in folders]
     for model in models:
         if model.description.task != "translation":
