@@ -363,7 +363,7 @@ class SearchConfig(Section):
     seed: Annotated[int, ranges.SEED] = 1
     """Seed of the random draws."""
     batch_tokens: Positive = 8192
-    """Source tokens decoded together, padding and beams included."""
+    """Source tokens decoded together, padding and beams included; on a GPU the default means 65,536."""
 
     @model_validator(mode="after")
     def _possible(self) -> "SearchConfig":

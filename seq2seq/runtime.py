@@ -73,7 +73,8 @@ class Runtime:
 def start(device: str = "auto", precision: str | None = "auto", threads: int | None = None) -> Runtime:
     """Choose device and precision and, under torchrun, join the process group.
 
-    `precision` None means float32; `auto` is bfloat16 where the device multiplies it natively, else float32.
+    `precision` None means float32 on a CPU and `auto` on a GPU, which is bfloat16 where the device multiplies it
+    natively, else float32.
 
     Raises:
         UserError: the device does not exist here, or cannot compute in this precision.
@@ -154,8 +155,19 @@ def same_threads() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def keep_large_blocks() -> None:
-    """Ask glibc to keep the memory of freed tensors instead of returning it to the system.
+def keep_few_kernels() -> None:
+    """Have oneDNN keep the code of few products; call it before the first one.
+
+    Searches multiply ever other numbers of rows. For each, oneDNN compiles a product of 16-bit numbers, up to 700 kB,
+    and by default it and ideep, torch's layer over it, keep 1,024 of them, ideep in every thread. Limits that the user
+    set stay.
+    """
+    for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
+        os.environ.setdefault(name, "32")
+
+
+def keep_large_blocks(up_to: int = 2**30) -> None:
+    """Ask glibc to keep the memory of freed tensors, up to this many bytes each, and not return it to the system.
 
     A training step frees and allocates the same large tensors again and again; returned pages are zeroed and mapped
     anew each time. A value that the user set (`MALLOC_MMAP_THRESHOLD_`) stays.
@@ -164,7 +176,7 @@ def keep_large_blocks() -> None:
         return
     trim_threshold, mmap_threshold = -1, -3
     libc = ctypes.CDLL(None)
-    libc.mallopt(mmap_threshold, 2**30)
+    libc.mallopt(mmap_threshold, up_to)
     libc.mallopt(trim_threshold, 2**31 - 1)
 
 
@@ -208,7 +220,7 @@ def _choose_device(name: str, local_rank: int) -> torch.device:
 
 
 def _choose_precision(name: str | None, device: torch.device) -> torch.dtype:
-    if name == "auto":
+    if name == "auto" or (name is None and device.type == "cuda"):
         return torch.bfloat16 if multiplies_bfloat16(device) else torch.float32
     if name is None:
         return torch.float32

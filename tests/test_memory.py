@@ -122,6 +122,33 @@ def test_what_does_not_fit_is_done_in_parts_with_the_same_results(models, kind):
     assert done.returncode == 0, done.stderr
 
 
+def test_shapes_of_products_that_are_gone_hold_no_memory():
+    """Searches multiply ever other numbers of rows. Where oneDNN has no 16-bit products, this shows nothing."""
+    program = """
+import os, torch
+from seq2seq import runtime
+KEEP
+def used(): return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+torch.set_num_threads(1)
+weight = torch.randn(256, 256).bfloat16()
+with torch.inference_mode():
+    torch.nn.functional.linear(weight[:1], weight)
+    before = used()
+    for rows in range(2, 500):
+        torch.nn.functional.linear(torch.empty(rows, 256, dtype=torch.bfloat16), weight)
+print(used() - before)
+"""
+
+    def held(call: str) -> int:
+        command = [sys.executable, "-c", program.replace("KEEP", call)]
+        done = subprocess.run(command, cwd=Path(__file__).parent.parent, capture_output=True, text=True, check=True)
+        return int(done.stdout)
+
+    unbounded = held("")
+    if unbounded > 150 * 2**20:
+        assert held("runtime.keep_few_kernels()") < unbounded / 2
+
+
 def main(kind: str, models: Path) -> None:
     torch.set_num_threads(1)
     refused = []

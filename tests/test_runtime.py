@@ -1,5 +1,7 @@
 """What `runtime.start` decides of a GPU, on a machine that has none; and what counts as out of memory."""
 
+import os
+
 import pytest
 import torch
 
@@ -42,6 +44,21 @@ def test_each_rank_has_a_gpu_of_its_own(gpus, monkeypatch):
     for device in ("auto", "cuda"):
         with pytest.raises(UserError, match="2 CUDA devices; start as many ranks"):
             runtime.start(device)
+
+
+def test_sixteen_bits_are_the_default_of_gpus_alone(gpus):
+    assert runtime.start("cuda", None).precision == torch.bfloat16
+    assert runtime.start("cuda", "float32").precision == torch.float32
+    assert runtime.start("cpu", None).precision == torch.float32
+
+
+def test_limits_of_kernels_that_the_user_set_stay(monkeypatch):
+    monkeypatch.setenv("LRU_CACHE_CAPACITY", "7")
+    monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY", raising=False)
+    runtime.keep_few_kernels()
+    assert os.environ["LRU_CACHE_CAPACITY"] == "7"
+    assert int(os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"]) < 100
+    monkeypatch.delenv("ONEDNN_PRIMITIVE_CACHE_CAPACITY")
 
 
 def test_a_run_on_a_cpu_leaves_gpus_alone(gpus, monkeypatch):

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from launches import as_on_a_gpu
 from torch import Tensor
 
 from seq2seq.config import SearchConfig
@@ -242,6 +243,20 @@ def test_finished_sentences_leave_the_batch():
     assert model.rows_computed < 0.8 * steps * 60 * 3
 
 
+@pytest.mark.parametrize("how", [dict(beam_size=1), dict(beam_size=4, n_best=4), dict(sample=True, n_best=3)])
+def test_results_that_are_read_late_are_the_same(how, monkeypatch):
+    """As on a GPU: the end of a sentence is seen when the next step is computed, also that of the last sentence."""
+    model, asked = TableModel(3), sentences(40)
+    for limit in (1, 8):
+        expected = search(model, asked, config(**how, max_length_offset=limit))
+        computed, model.rows_computed = model.rows_computed, 0
+        with monkeypatch.context() as patch:
+            as_on_a_gpu(patch)
+            assert search(model, asked, config(**how, max_length_offset=limit)) == expected
+        assert model.rows_computed > computed
+        model.rows_computed = 0
+
+
 def test_no_sentences_are_no_results():
     for how in (dict(beam_size=1), dict(beam_size=4), dict(sample=True)):
         assert search(TableModel(0), [], config(**how)) == []
@@ -268,11 +283,10 @@ def test_largest_candidates_are_the_largest(seed, num_sentences, num_rows, vocab
     offsets = torch.randint(levels, shape[:1], generator=generator).float()
     offsets[torch.rand(shape[0], generator=generator) < 0.3] = -torch.inf
     count = min(2 * num_rows, num_rows * vocab_size)
-    values, rows, ids = largest_candidates(logits, offsets.view(-1, num_rows), count)
-    assert (ids < vocab_size).all()  # even where nothing is possible
+    values, places = largest_candidates(logits, offsets.view(-1, num_rows), count)
+    assert (places < num_rows * vocab_size).all()  # even where nothing is possible
     every = (logits + offsets[:, None]).view(num_sentences, -1)  # (B, N * V)
     assert torch.equal(values, every.sort(descending=True).values[:, :count])
-    places = rows * vocab_size + ids
     possible = values > -torch.inf
     assert torch.equal(every.gather(1, places)[possible], values[possible])
     for sentence in range(num_sentences):

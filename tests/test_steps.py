@@ -1,12 +1,16 @@
 """A Transformer as a step model: what search sees is what teacher forcing computes, alone or in an ensemble."""
 
+import types
+
 import pytest
 import torch
+from launches import Launches, as_on_a_gpu
 
 from seq2seq.config import ModelConfig, SearchConfig, TokenizerConfig
 from seq2seq.errors import ModelError
+from seq2seq.inference.batching import GPU_TOKENS
 from seq2seq.inference.engines import TorchEngine
-from seq2seq.inference.steps import EnsembleSteps, TransformerSteps
+from seq2seq.inference.steps import EnsembleSteps, TransformerSteps, float32_logits
 from seq2seq.model.transformer import Transformer
 from seq2seq.search.base import Sentence
 from seq2seq.search.search import search
@@ -131,6 +135,15 @@ def test_batch_that_does_not_fit_in_memory_is_halved(tokenizers):
     ]
 
 
+def test_a_gpu_gets_larger_batches_unless_it_is_told_otherwise():
+    def budget(device, **values):
+        steps = types.SimpleNamespace(device=torch.device(device), max_length=64)
+        return TorchEngine(steps, workers=1)._budget(10**6, SearchConfig(**values))
+
+    assert budget("cpu") == SearchConfig().batch_tokens < GPU_TOKENS == budget("cuda")
+    assert budget("cpu", batch_tokens=100) == budget("cuda", batch_tokens=100) == 100
+
+
 def test_other_failures_are_not_taken_for_lack_of_memory(tokenizers):
     steps = make_steps(tokenizers)
     steps.start = lambda *arguments: (_ for _ in ()).throw(RuntimeError("broken"))
@@ -168,3 +181,74 @@ def test_padding_and_start_never_come_out(tokenizers):
     for hypotheses in search(steps, sentences(20), config(sample=True, temperature=5.0, n_best=5)):
         for hypothesis in hypotheses:
             assert not {tokenizers.target.pad_id, tokenizers.target.start_id} & set(hypothesis.ids)
+
+
+# -- as on a GPU, which waits for no read and is not waited for ------------------------------------
+
+
+class Watched(TransformerSteps):
+    """Counts the launches of each step, the model's and the search's apart, and the reads from the first step on."""
+
+    def __init__(self, steps: TransformerSteps, launches: Launches):
+        vars(self).update(vars(steps))
+        self.model, self.search, self.reads, self._launches = [], [], [], launches
+
+    def step(self, token_ids, state):
+        self._take(self.search)
+        log_probs = super().step(token_ids, state)
+        self._take(self.model)
+        return log_probs
+
+    def _take(self, steps):
+        if not self.search:  # what `start` did
+            self.reads.clear()
+            self._launches.reads.clear()
+        steps.append(self._launches.calls.total())
+        self._launches.calls.clear()
+
+
+@pytest.mark.parametrize(("beam_size", "model", "searching"), [(1, 144, 6), (5, 156, 38)])
+def test_a_step_reads_nothing_back_and_starts_no_more_kernels_than_now(
+    tokenizers, monkeypatch, beam_size, model, searching
+):
+    """Numbers that may only fall. What was chosen is copied to the host without waiting, once a step."""
+    as_on_a_gpu(monkeypatch)
+    asked, launches = sentences(12), Launches()
+    steps = Watched(make_steps(tokenizers, num_encoder_layers=6, num_decoder_layers=6), launches)
+    for name in ("numpy", "tolist", "item", "__bool__", "__int__", "__float__"):
+        method = getattr(torch.Tensor, name)
+        monkeypatch.setattr(torch.Tensor, name, lambda *a, _f=method, _n=name: steps.reads.append(_n) or _f(*a))
+    with launches:
+        search(steps, asked, config(beam_size=beam_size))
+    num_steps, between = len(steps.model), sorted(steps.search[1:])
+    assert num_steps > 10
+    assert max(steps.model[1:]) <= model
+    assert between[num_steps // 2] <= searching
+    assert between[-1] <= searching + 8, "where a sentence leaves"
+    assert not launches.reads
+    assert steps.reads == ["numpy"] * num_steps
+
+
+@pytest.mark.parametrize("how", SEARCHES)
+def test_the_code_of_gpus_finds_what_that_of_cpus_finds(tokenizers, monkeypatch, how):
+    steps, asked = make_steps(tokenizers), sentences(40)
+    expected = search(steps, asked, config(**how))
+    as_on_a_gpu(monkeypatch)
+    for ours, theirs in zip(search(steps, asked, config(**how)), expected, strict=True):
+        assert [hypothesis.ids for hypothesis in ours] == [hypothesis.ids for hypothesis in theirs]
+        for one, other in zip(ours, theirs, strict=True):
+            assert one.log_prob == pytest.approx(other.log_prob, abs=1e-3)
+
+
+@pytest.mark.parametrize("output_bias", [False, True])
+def test_a_gpu_does_not_round_logits_to_sixteen_bits(tokenizers, monkeypatch, output_bias):
+    as_on_a_gpu(monkeypatch)
+    model = make_steps(tokenizers, output_bias=output_bias)._model.bfloat16()
+    hidden = torch.randn(5, 32).bfloat16()
+    found = float32_logits(model.to("meta"), hidden.to("meta"))
+    assert (found.dtype, found.shape) == (torch.float32, (5, tokenizers.target.vocab_size))
+    model = make_steps(tokenizers, output_bias=output_bias)._model.bfloat16()
+    exact = model.double().project(hidden.double())
+    model.bfloat16()
+    monkeypatch.setattr(torch, "mm", lambda one, other, out_dtype: one.to(out_dtype) @ other.to(out_dtype))
+    assert torch.allclose(float32_logits(model, hidden).double(), exact, atol=1e-4)

@@ -63,13 +63,16 @@ format_option = click.option("-f", "--format", "form", type=click.Choice(["text"
 set_option = click.option(
     "--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override one key of CONFIG; repeatable."
 )
-batch_tokens_option = click.option("--batch-tokens", type=Number(ranges.COUNT), default=4096, help="Tokens per batch.")
+ON_GPU = "On a GPU the default means 65,536."
+batch_tokens_option = click.option(
+    "--batch-tokens", type=Number(ranges.COUNT), default=4096, help=f"Tokens per batch. {ON_GPU}"
+)
 computing_options = _all(
     click.option("--device", default="auto", help="auto, cpu, cuda, cuda:1 or mps."),
     click.option(
         "--precision",
         type=click.Choice(["float32", "bfloat16", "float16"]),
-        help="Number format of matrix products [default: float32].",
+        help="Number format of matrix products [default: float32; bfloat16 on a GPU that multiplies it natively].",
     ),
     click.option("--threads", type=Number(ranges.THREADS), help="CPU threads [default: all]."),
 )
@@ -84,7 +87,8 @@ engine_options = _all(
     click.option(
         "--quantization",
         type=click.Choice(QUANTIZATIONS),
-        help="Number format of weights in CTranslate2 [default: float32]. A CTranslate2 folder has its own.",
+        help="Number format of weights in CTranslate2 [default: that of --precision]. A CTranslate2 folder has its "
+        "own.",
     ),
 )
 search_options = _all(
@@ -92,7 +96,7 @@ search_options = _all(
     click.option(
         "--length-penalty", type=Number(ranges.LENGTH_PENALTY), help="a in score = log-probability / length^a."
     ),
-    click.option("--batch-tokens", type=Number(ranges.COUNT), help="Source tokens decoded together."),
+    click.option("--batch-tokens", type=Number(ranges.COUNT), help=f"Source tokens decoded together. {ON_GPU}"),
 )
 
 

@@ -30,6 +30,9 @@ EngineName = Literal["auto", "torch", "ctranslate2"]
 
 # Without one of these, Linux has no GPU that torch could use: NVIDIA's (also on Jetson and in WSL), AMD's.
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/nvhost-gpu", "/dev/dxg", "/dev/kfd")
+# Blocks above it are the caches of searches, made once for a batch. In 16 bits the code that oneDNN compiles lies
+# between kept ones, so that they cannot be joined and used again.
+CACHE_BYTES = 2**25
 
 
 @dataclass(frozen=True)
@@ -57,9 +60,9 @@ def load_engine(
     Args:
         paths: the models; None is the newest run.
         engine: `auto` is ctranslate2 on a CPU where it can run the model and the search, else torch.
-        quantization: number format of the weights in ctranslate2, before `precision`.
+        quantization: number format of the weights in ctranslate2; None is that of `precision`.
         device: auto, cpu, cuda, cuda:1 or mps.
-        precision: number format of matrix products; None is float32.
+        precision: number format of matrix products; None is float32 on a CPU, and `auto` on a GPU.
         threads: CPU threads; None is all.
         search: keys that override the model's own search settings.
 
@@ -159,10 +162,13 @@ def _open_torch(
 ) -> Loaded:
     from seq2seq.inference.engines import TorchEngine
     from seq2seq.inference.steps import EnsembleSteps, TransformerSteps
-    from seq2seq.runtime import start
+    from seq2seq.runtime import keep_few_kernels, keep_large_blocks, start
     from seq2seq.store.model_folder import load_model
 
+    keep_few_kernels()
     runtime = start(device, precision, threads)
+    if str(runtime.precision) != "torch.float32":
+        keep_large_blocks(CACHE_BYTES)
     models = [load_model(folder) for folder in folders]
     for model in models:
         if model.description.task != "translation":

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import ClassVar, Self
 
 from seq2seq.errors import ModelError
-from seq2seq.runtime import Runtime, start
+from seq2seq.inference.batching import token_budget
+from seq2seq.runtime import Runtime, keep_few_kernels, start
 from seq2seq.store.finding import find_model
 from seq2seq.store.model_folder import LoadedModel, load_model
 
@@ -20,7 +21,7 @@ class OneModel:
     def __init__(self, loaded: LoadedModel, runtime: Runtime, batch_tokens: int = BATCH_TOKENS):
         if loaded.description.task != self.task:
             raise ModelError(f"{loaded.folder}: a {loaded.description.task} model; {self.other_command}")
-        self.batch_tokens = batch_tokens
+        self.batch_tokens = token_budget(batch_tokens, BATCH_TOKENS, runtime.device.type)
         self._runtime = runtime
         self._model = loaded.model.to(runtime.device).eval()
 
@@ -35,10 +36,12 @@ class OneModel:
     ) -> Self:
         """Load a model folder or a run folder (then its best model); None is the newest run.
 
-        `precision` None computes in float32; `batch_tokens` bounds the tokens of either side of a batch with padding.
+        `precision` None is float32 on a CPU and `auto` on a GPU; `batch_tokens` bounds the tokens of either side of a
+        batch with padding, and on a GPU its default means `batching.GPU_TOKENS`.
 
         Raises:
             ModelError: there is no model, it is damaged, or it is one of another task.
             UserError: a device or precision that does not exist here.
         """
+        keep_few_kernels()
         return cls(load_model(find_model(path)), start(device, precision, threads), batch_tokens)

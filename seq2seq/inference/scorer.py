@@ -18,6 +18,7 @@ from seq2seq.data.collate import TranslationBatch, collate_translation
 from seq2seq.data.examples import Pair
 from seq2seq.inference.batching import equal_parts, token_groups
 from seq2seq.inference.one_model import BATCH_TOKENS, OneModel
+from seq2seq.inference.steps import float32_logits
 from seq2seq.lines import as_one_line
 from seq2seq.memory import in_parts
 from seq2seq.runtime import Runtime
@@ -122,7 +123,7 @@ class Scorer(OneModel):
         hidden, targets = hidden[batch.target_mask], batch.target_output[batch.target_mask]  # (N, D), (N,)
         token_scores = []
         for rows, ids in zip(hidden.split(TOKENS_AT_ONCE), targets.split(TOKENS_AT_ONCE), strict=True):
-            logits = self._model.project(rows).float()  # (<= TOKENS_AT_ONCE, V)
+            logits = float32_logits(self._model, rows)  # (<= TOKENS_AT_ONCE, V)
             logits[:, self._left_out] = -torch.inf
             token_scores.append(logits.log_softmax(-1).gather(1, ids[:, None]).squeeze(1))
         scores = torch.zeros(batch.target_mask.shape, dtype=torch.float64)  # (B, T)

@@ -14,6 +14,7 @@ from torch.nn import functional
 from seq2seq.errors import ModelError
 from seq2seq.model.decoding import DecoderCache, decode_step
 from seq2seq.model.transformer import Transformer
+from seq2seq.runtime import on_cpu
 from seq2seq.search.base import StepModel
 from seq2seq.text.tokenizer import TokenizerPair
 
@@ -36,17 +37,17 @@ class TransformerSteps:
     @torch.inference_mode()
     def start(self, source_ids: Sequence[Sequence[int]], beam_size: int, max_length: int) -> DecoderCache:
         """Encode the sources, without special ids as they come, and open a cache over them."""
-        width = max(len(ids) for ids in source_ids) + 1
+        lengths = [len(ids) + 1 for ids in source_ids]
+        width = max(lengths)
         padded = [[*ids, self._source_eos_id, *[self._source_pad_id] * (width - 1 - len(ids))] for ids in source_ids]
-        lengths = torch.tensor([len(ids) + 1 for ids in source_ids], device=self.device)
         source = torch.tensor(padded, device=self.device)  # (B, S)
-        mask = torch.arange(width, device=self.device) < lengths[:, None]  # (B, S)
-        return DecoderCache(self._model, self._encode(source, mask), mask, beam_size, max_length)
+        mask = torch.arange(width, device=self.device) < torch.tensor(lengths, device=self.device)[:, None]  # (B, S)
+        return DecoderCache(self._model, self._encode(source, mask, lengths), mask, beam_size, max_length)
 
-    def _encode(self, source: Tensor, mask: Tensor) -> Tensor:
+    def _encode(self, source: Tensor, mask: Tensor, lengths: Sequence[int]) -> Tensor:
         """Memory (B, S, D); a CPU takes a few sentences at a time, with no more padding than these need."""
-        count = ENCODED_TOGETHER if self.device.type == "cpu" else len(source)
-        widths = [int(part.sum(1).max()) for part in mask.split(count)]
+        count = ENCODED_TOGETHER if on_cpu(source) else len(source)
+        widths = [max(lengths[start : start + count]) for start in range(0, len(lengths), count)]
         parts = zip(source.split(count), mask.split(count), widths, strict=True)
         encoded = [self._model.encode(ids[:, :width], real[:, :width]) for ids, real, width in parts]
         return torch.cat([functional.pad(memory, (0, 0, 0, source.size(1) - memory.size(1))) for memory in encoded])
@@ -64,11 +65,23 @@ class TransformerSteps:
         return log_probs.repeat_interleave(state.beam_size, dim=0)
 
     def _log_probs(self, token_ids: Tensor, state: DecoderCache) -> Tensor:
-        return self._model.project(decode_step(self._model, token_ids, state)).float().log_softmax(-1)
+        return float32_logits(self._model, decode_step(self._model, token_ids, state)).log_softmax(-1)
 
     def reorder(self, state: DecoderCache, rows: Tensor, sentences: Tensor | None = None) -> None:
         """As `StepModel.reorder`."""
         state.reorder(rows, sentences)
+
+
+def float32_logits(model: Transformer, hidden: Tensor) -> Tensor:
+    """Logits (N, V) in float32 of hidden states (N, D).
+
+    The products of 16-bit weights are sums in float32. A GPU can hand these out; where they are rounded to 16 bits
+    first, logits near 16 are multiples of 0.06 or 0.12, and many of them equal.
+    """
+    if on_cpu(hidden) or hidden.dtype == torch.float32:
+        return model.project(hidden).float()
+    logits = torch.mm(hidden, model.output.weight.t(), out_dtype=torch.float32)  # of CUDA alone
+    return logits if model.output.bias is None else logits + model.output.bias
 
 
 class EnsembleSteps:

@@ -101,8 +101,8 @@ class Translator:
     ) -> "Translator":
         """Load a model folder or a run folder (then its best model); several are an ensemble; none is the newest run.
 
-        `precision` None computes in float32; `search` overrides keys of the model's own search settings; `engine`
-        and `quantization` are those of `load_engine`.
+        `search` overrides keys of the model's own search settings; `engine`, `quantization` and `precision` are those
+        of `load_engine`.
 
         Raises:
             ModelError: there is no model, it is damaged, is no translation model, or does not fit the others.

@@ -57,7 +57,10 @@ class DecoderCache:
             self._spare = torch.empty_like(self._stored)
         before = self._stored[: self.length, :, :, : self._num_rows]
         self._stored, self._spare, self._num_rows = self._spare, self._stored, len(rows)
-        torch.index_select(before, 3, rows, out=self._stored[: self.length, :, :, : self._num_rows])
+        after = self._stored[: self.length, :, :, : self._num_rows]
+        # A GPU copies number by number: the fewer and wider, the faster.
+        word = torch.int64 if before.size(-1) * before.element_size() % 8 == 0 else before.dtype
+        torch.index_select(before.view(word), 3, rows, out=after.view(word))
         if sentences is not None:
             self.cross = self.cross.index_select(2, sentences)
             self.bias = None if self.bias is None else self.bias.index_select(0, sentences)

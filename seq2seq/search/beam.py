@@ -8,6 +8,7 @@ import bisect
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -39,51 +40,56 @@ def beam_search(model: StepModel, sentences: Sequence[Sentence], config: SearchC
 class _BeamSearch(SearchLoop):
     def __init__(self, model: StepModel, sentences: Sequence[Sentence], config: SearchConfig, num_rows: int):
         super().__init__(model, sentences, config, num_rows)
-        self.log_probs[:, 1:] = -torch.inf  # all beams begin alike: one of them is enough
+        self._log_probs = torch.full(self.ids.shape[:2], -torch.inf, device=model.device)  # (B, N)
+        self._log_probs[:, 0] = 0.0  # all beams begin alike: one of them is enough
         self._finished: list[list[Hypothesis]] = [[] for _ in sentences]  # best first; of equal ones the earlier
 
-    def advance(self, log_probs: Tensor) -> Tensor:
-        num_beams = self.log_probs.shape[1]
-        count = min(2, log_probs.shape[1]) * num_beams
-        log_probs, parents, ids = largest_candidates(log_probs, self.log_probs, count)  # (B, 2N) each
-        is_end = ids == self.eos_id
-        self._keep_finished(log_probs[:, :num_beams].masked_fill(~is_end[:, :num_beams], -torch.inf), parents)
-        live = is_end.long().argsort(dim=1, stable=True)[:, :num_beams]  # ends behind all others
-        parents = parents.gather(1, live)
-        self.log_probs = log_probs.masked_fill(is_end, -torch.inf).gather(1, live)
-        self.ids = self.ids.gather(1, parents[:, :, None].expand(-1, -1, self.ids.shape[2]))
-        self.position += 1
-        self.ids[:, :, self.position] = ids.gather(1, live)
-        best = self.log_probs.amax(1).tolist()
-        for index, sentence in enumerate(self.sentences):
-            if not self.results[sentence] and self._is_over(sentence, best[index]):
-                self.results[sentence] = self._result(index, sentence)
-        return parents
+    def advance(self, log_probs: Tensor) -> tuple[Tensor, Tensor]:
+        num_beams = self._log_probs.shape[1]
+        log_probs, places = largest_candidates(log_probs, self._log_probs, 2 * num_beams)  # (B, 2N) each
+        is_end = places % self.vocab_size == self.eos_id
+        log_probs[:, num_beams:].masked_fill_(is_end[:, num_beams:], -torch.inf)
+        # Ends behind all others. There are at most N, one of each row, so the first N go on.
+        order = is_end.long().argsort(dim=1, stable=True)
+        log_probs, places = log_probs.gather(1, order), places.gather(1, order)
+        self.report(places, log_probs)
+        self._log_probs, places = log_probs[:, :num_beams], places[:, :num_beams]
+        return places % self.vocab_size, places // self.vocab_size
 
-    def _keep_finished(self, log_probs: Tensor, parents: Tensor) -> None:
-        """What ends now: `log_probs` (B, N) are not -inf there."""
-        indices, ranks = (log_probs > -torch.inf).nonzero(as_tuple=True)
-        ids = self.ids[indices, parents[indices, ranks], 1 : self.position + 1]
-        columns = (indices, ids, log_probs[indices, ranks])
-        for index, row, log_prob in zip(*(column.tolist() for column in columns), strict=True):
-            hypothesis = self.hypothesis(row, log_prob, finished=True)
+    def read(self, choices: np.ndarray, log_probs: np.ndarray) -> None:
+        rows, ids = np.divmod(choices, self.vocab_size)  # (B, 2N) each
+        for index, rank in zip(*((ids == self.eos_id) & (log_probs > -math.inf)).nonzero(), strict=True):
+            log_prob = float(log_probs[index, rank])
+            hypothesis = self.hypothesis(self.ids[index, rows[index, rank]], log_prob, finished=True)
             bisect.insort(self._finished[self.sentences[index]], hypothesis, key=lambda one: -one.score)
+        live = self.ids.shape[1]
+        rows, ids, log_probs = rows[:, :live, None], ids[:, :live, None], log_probs[:, :live]
+        self.ids = np.concatenate([np.take_along_axis(self.ids, rows, 1), ids], axis=2)
+        for index, best in enumerate(log_probs.max(1).tolist()):
+            sentence = self.sentences[index]
+            if not self.results[sentence] and self._is_over(sentence, best):
+                self.results[sentence] = self._result(sentence, self.ids[index], log_probs[index])
+
+    def select(self, sentences: Tensor) -> None:
+        super().select(sentences)
+        self._log_probs = self._log_probs[sentences]
 
     def _is_over(self, sentence: int, best: float) -> bool:
         """Whether a sentence is over, if the best of its live hypotheses has this log-probability."""
         config, finished, limit = self.config, self._finished[sentence], self.limits[sentence]
-        if self.position >= limit:
+        length = self.ids.shape[2]
+        if length >= limit:
             return True
         # Many unlikely ends may come before the likely one, so their number alone is not enough.
         if len(finished) >= config.beam_size and (
-            config.early_stopping or finished[0].score >= best / self.position**config.length_penalty
+            config.early_stopping or finished[0].score >= best / length**config.length_penalty
         ):
             return True
         enough = len(finished) >= config.n_best
         return enough and finished[config.n_best - 1].score >= best / limit**config.length_penalty
 
-    def _result(self, index: int, sentence: int) -> list[Hypothesis]:
-        rows = zip(self.ids[index, :, 1 : self.position + 1].tolist(), self.log_probs[index].tolist(), strict=True)
-        live = [self.hypothesis(ids, log_prob, finished=False) for ids, log_prob in rows if log_prob > -math.inf]
+    def _result(self, sentence: int, ids: np.ndarray, log_probs: np.ndarray) -> list[Hypothesis]:
+        rows = zip(ids, log_probs.tolist(), strict=True)
+        live = [self.hypothesis(row, log_prob, finished=False) for row, log_prob in rows if log_prob > -math.inf]
         nothing = [Hypothesis((), -math.inf, -math.inf, False)]  # the rules forbade every continuation
         return [*self._finished[sentence], *live][: self.config.n_best] or nothing

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 
-def largest_candidates(scores: Tensor, offsets: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
+def largest_candidates(scores: Tensor, offsets: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The largest `scores + offset of the row` of each sentence, best first, exactly.
 
     Top-k of 5 * 8,000 scores is slow and a maximum fast, so the vocabulary is cut into blocks of W ids. The `count`
@@ -18,15 +18,15 @@ def largest_candidates(scores: Tensor, offsets: Tensor, count: int) -> tuple[Ten
         count: candidates of a sentence, at most N * V
 
     Returns:
-        values, row within the sentence, id: each (B, count)
+        values, row within the sentence * V + id: each (B, count)
     """
     vocab_size, num_rows = scores.shape[1], offsets.shape[1]
     width = 1 << math.ceil(math.log2(vocab_size) / 2)
     num_blocks = math.ceil(vocab_size / width)
     if count > num_rows * num_blocks:
         width, num_blocks = 1, vocab_size
-    maxima = _block_maxima(scores, width) + offsets.view(-1, 1)  # (R, blocks)
-    best = maxima.view(-1, num_rows * num_blocks).topk(count, dim=-1).indices  # (B, count)
+    maxima = _block_maxima(scores, width).view(-1, num_rows, num_blocks) + offsets[:, :, None]  # (B, N, blocks)
+    best = maxima.flatten(1).topk(count, dim=-1).indices  # (B, count)
     row, block = best // num_blocks, best % num_blocks
     ids = (block * width)[:, :, None] + torch.arange(width, device=scores.device)  # (B, count, W)
     exists = ids < vocab_size
@@ -36,7 +36,7 @@ def largest_candidates(scores: Tensor, offsets: Tensor, count: int) -> tuple[Ten
     row_offsets = offsets.gather(1, row)  # (B, count)
     values = (values + row_offsets[:, :, None]).masked_fill_(~exists, -torch.inf)
     values, index = values.flatten(1).topk(count, dim=-1)  # (B, count)
-    return values, row.gather(1, index // width), ids.flatten(1).gather(1, index)
+    return values, flat.flatten(1).gather(1, index)
 
 
 def _block_maxima(scores: Tensor, width: int) -> Tensor:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.config import SearchConfig
+from seq2seq.runtime import on_cpu
 from seq2seq.search.base import Hypothesis, Sentence, StepModel
 from seq2seq.search.candidates import largest_candidates
 from seq2seq.search.loop import SearchLoop
@@ -23,7 +24,9 @@ def greedy_search(model: StepModel, sentences: Sequence[Sentence], config: Searc
     """Take the most likely token at every step: one hypothesis a sentence."""
 
     def most_likely(log_probs: Tensor, indices: list[int]) -> Tensor:
-        return largest_candidates(log_probs, log_probs.new_zeros(len(log_probs), 1), 1)[2].squeeze(1)
+        if not on_cpu(log_probs):
+            return log_probs.argmax(1)
+        return largest_candidates(log_probs, log_probs.new_zeros(len(log_probs), 1), 1)[1].squeeze(1)
 
     return _IndependentRows(model, sentences, config, 1, most_likely).run()
 
@@ -82,22 +85,27 @@ class _IndependentRows(SearchLoop):
     ):
         super().__init__(model, sentences, config, num_rows)
         self._choose = choose
+        self._log_probs = np.zeros((len(sentences), num_rows), np.float32)  # also of those that left
 
-    def advance(self, log_probs: Tensor) -> None:
-        chosen = self._choose(log_probs, self.sentences)
-        has_ended = (self.ids[:, :, 1 : self.position + 1] == self.eos_id).any(2)  # (B, N)
-        self.log_probs += log_probs.gather(1, chosen[:, None]).view_as(has_ended).masked_fill(has_ended, 0.0)
-        self.position += 1
-        self.ids[:, :, self.position] = chosen.view_as(has_ended)
-        has_ended |= chosen.view_as(has_ended) == self.eos_id
-        for index, (sentence, is_over) in enumerate(zip(self.sentences, has_ended.all(1).tolist(), strict=True)):
-            if not self.results[sentence] and (is_over or self.position >= self.limits[sentence]):
-                self.results[sentence] = self._result(index)
+    def advance(self, log_probs: Tensor) -> tuple[Tensor, None]:
+        chosen = self._choose(log_probs, self.sentences)  # (R,)
+        log_probs = log_probs.gather(1, chosen[:, None])  # (R, 1)
+        ids = chosen.view(len(self.sentences), -1)  # (B, N)
+        self.report(ids, log_probs.view_as(ids))
+        return ids, None
 
-    def _result(self, index: int) -> list[Hypothesis]:
+    def read(self, choices: np.ndarray, log_probs: np.ndarray) -> None:
+        had_ended = (self.ids == self.eos_id).any(2)  # (B, N)
+        self._log_probs[self.sentences] += np.where(had_ended, np.float32(0), log_probs)
+        self.ids = np.concatenate([self.ids, choices[:, :, None]], axis=2)
+        is_over = (had_ended | (choices == self.eos_id)).all(1)  # (B,)
+        for index, sentence in enumerate(self.sentences):
+            if not self.results[sentence] and (is_over[index] or self.ids.shape[2] >= self.limits[sentence]):
+                self.results[sentence] = self._result(self.ids[index], self._log_probs[sentence])
+
+    def _result(self, rows: np.ndarray, log_probs: np.ndarray) -> list[Hypothesis]:
         found = []
-        rows = self.ids[index, :, 1 : self.position + 1].tolist()
-        for ids, log_prob in zip(rows, self.log_probs[index].tolist(), strict=True):
-            finished = self.eos_id in ids
-            found.append(self.hypothesis(ids[: ids.index(self.eos_id)] if finished else ids, log_prob, finished))
+        for ids, log_prob in zip(rows, log_probs.tolist(), strict=True):
+            (ends,) = (ids == self.eos_id).nonzero()
+            found.append(self.hypothesis(ids[: ends[0]] if len(ends) else ids, log_prob, len(ends) > 0))
         return sorted(found, key=lambda hypothesis: -hypothesis.score)

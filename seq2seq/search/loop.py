@@ -1,15 +1,19 @@
 """The loop that all searches share: score, apply the rules, pick, write the results of what is over, reorder.
 
-Shapes as in `base`; T is the longest length limit.
+What is picked stays on the device, where the next step needs it; what the results are made of is read once a step.
+Shapes as in `base`; T is the longest length limit, t ids so far.
 """
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from seq2seq.config import SearchConfig
+from seq2seq.runtime import on_cpu
 from seq2seq.search.base import Hypothesis, Sentence, StepModel, length_limits, normalized_score
 from seq2seq.search.rules import Rules
 
@@ -18,51 +22,89 @@ LEAVING_SHARE = 0.1
 
 
 class SearchLoop(ABC):
-    """N rows of each sentence, lengthened until every sentence is over; a search says how in `advance`."""
+    """N rows of each sentence, lengthened until every sentence is over; a search says how in `advance` and `read`."""
 
     def __init__(self, model: StepModel, sentences: Sequence[Sentence], config: SearchConfig, num_rows: int):
-        self.config, self.eos_id = config, model.eos_id
+        self.config, self.eos_id, self.vocab_size = config, model.eos_id, model.vocab_size
         self.limits = length_limits(sentences, config, model.max_length)
         self.results: list[list[Hypothesis]] = [[] for _ in sentences]
         """Of each sentence, empty until it is over."""
         self.sentences = list(range(len(sentences)))
         """Indices of the B sentences that have not left."""
-        self.position = 0
-        self.log_probs = torch.zeros(len(sentences), num_rows, device=model.device)  # (B, N)
-        self.ids = torch.full((len(sentences), num_rows, 1 + max(self.limits)), model.start_id, device=model.device)
-        """(B, N, 1 + T): the start id, and up to `position` what followed."""
+        self.ids = np.empty((len(sentences), num_rows, 0), np.int32)
+        """(B, N, t), as far as they were read."""
+        self.history = torch.full((len(sentences), num_rows, 1 + max(self.limits)), model.start_id, device=model.device)
+        """(B, N, 1 + T) on the device: the start id, and up to `_position` what followed."""
+        self._position = 0
+        self._unread: deque[tuple[list[int], Tensor, torch.cuda.Event | None]] = deque()
         self._model, self._rules = model, Rules(model, sentences, config, num_rows)
         self._state = model.start([sentence.source_ids for sentence in sentences], num_rows, max(self.limits))
 
     def run(self) -> list[list[Hypothesis]]:
         """The results."""
         while self.sentences:
-            log_probs = self._model.step(self.ids[:, :, self.position].flatten(), self._state)  # (R, V)
-            log_probs = self._rules.apply(log_probs, self.ids[:, :, 1 : self.position + 1].flatten(0, 1))
-            rows = torch.arange(len(log_probs), device=log_probs.device).view_as(self.log_probs)  # (B, N)
-            parents = self.advance(log_probs)
+            log_probs = self._model.step(self.history[:, :, self._position].flatten(), self._state)  # (R, V)
+            log_probs = self._rules.apply(log_probs, self.history[:, :, 1 : self._position + 1].flatten(0, 1))
+            ids, parents = self.advance(log_probs)
+            self._position += 1
             if parents is not None:
-                rows = rows.gather(1, parents)
+                self.history = self.history.gather(1, parents[:, :, None].expand_as(self.history))
+            self.history[:, :, self._position] = ids
+            self._read()
             staying = self._leave()
-            if staying is not None:
-                rows = rows[staying]
-                self._rules.select(staying)
             if parents is not None or staying is not None:
+                rows = torch.arange(len(log_probs), device=ids.device).view_as(ids)  # (B, N)
+                rows = rows if parents is None else rows.gather(1, parents)
+                rows = rows if staying is None else rows[staying]
                 self._model.reorder(self._state, rows.flatten(), staying)
         return self.results
 
     @abstractmethod
-    def advance(self, log_probs: Tensor) -> Tensor | None:
-        """Add an id to each row, by the log-probabilities (R, V), and write the results of sentences that are over.
+    def advance(self, log_probs: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Choose the next id of each row by the log-probabilities (R, V), and `report` what `read` needs.
 
         Returns:
-            Which row of its sentence each row continues, (B, N); None where each continues itself.
+            The ids, (B, N), and which row of its sentence each of them continues, (B, N); None where each row
+            continues itself.
         """
 
-    def hypothesis(self, ids: Sequence[int], log_prob: float, finished: bool) -> Hypothesis:
+    @abstractmethod
+    def read(self, choices: np.ndarray, log_probs: np.ndarray) -> None:
+        """Add to `ids` what `advance` reported of the next step, and write the results of sentences that are over.
+
+        It may be called late: what is reported of a sentence after its end means nothing.
+        """
+
+    def select(self, sentences: Tensor) -> None:
+        """Keep these sentences (B',) of what is on the device."""
+        self.history = self.history[sentences]
+        self._rules.select(sentences)
+
+    def report(self, choices: Tensor, log_probs: Tensor) -> None:
+        """Have integers and float32 numbers of one shape, (B, C), copied from the device, for `read`."""
+        both, copied = torch.stack([choices.int(), log_probs.view(torch.int32)]), None  # (2, B, C)
+        if both.is_cuda:
+            both, copied = both.to("cpu", non_blocking=True), torch.cuda.Event()
+            copied.record()
+        self._unread.append((self.sentences, both.cpu(), copied))
+
+    def hypothesis(self, ids: np.ndarray, log_prob: float, finished: bool) -> Hypothesis:
         """Of these ids, without start and end."""
         score = normalized_score(log_prob, len(ids) + finished, self.config.length_penalty)
-        return Hypothesis(tuple(ids), log_prob, score, finished)
+        return Hypothesis(tuple(ids.tolist()), log_prob, score, finished)
+
+    def _read(self) -> None:
+        """Call `read` for what was reported; a GPU meanwhile computes the newest step, which is read after the next."""
+        is_last = self._position + 1 == self.history.shape[2]
+        num_late = 0 if is_last or on_cpu(self.history) else 1
+        while len(self._unread) > num_late:
+            sentences, both, copied = self._unread.popleft()
+            if copied is not None:
+                copied.synchronize()
+            values = both.numpy()
+            if len(sentences) > len(self.sentences):
+                values = values[:, np.isin(sentences, self.sentences)]
+            self.read(values[0], values[1].view(np.float32))
 
     def _leave(self) -> Tensor | None:
         """Drop the sentences that are over, if they are enough; the indices of the others, (B',)."""
@@ -70,7 +112,9 @@ class SearchLoop(ABC):
         num_over = len(self.sentences) - len(staying)
         if not num_over or num_over < len(self.sentences) * LEAVING_SHARE:
             return None
-        kept = torch.tensor(staying, dtype=torch.long, device=self.ids.device)
-        self.log_probs, self.ids = self.log_probs[kept], self.ids[kept]
-        self.sentences = [self.sentences[index] for index in staying]
+        self.sentences, self.ids = [self.sentences[index] for index in staying], self.ids[staying]
+        # The copy of pinned memory does not wait for what a GPU computes.
+        kept = torch.tensor(staying, dtype=torch.long, pin_memory=self.history.is_cuda)
+        kept = kept.to(self.history.device, non_blocking=True)
+        self.select(kept)
         return kept

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seq2seq.data.collate import ClassificationBatch, TranslationBatch
+from seq2seq.runtime import on_cpu, product_type
 
 # Rows of a block. Fewer make slow products, and the logits of all rows would fill memory. On a CPU as many rows as have
 # CPU_LOGITS logits, but at least CPU_ROWS; softmax and loss take CACHED_LOGITS at a time, which stay in its cache.
@@ -69,12 +70,9 @@ def label_smoothed_cross_entropy(
     Raises:
         RuntimeError: in the backward pass, at a second one or with `create_graph=True`.
     """
-    kind = hidden.device.type
-    is_mixed = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
-    dtype = torch.get_autocast_dtype(kind) if is_mixed else None
     with_gradient = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
     total, correct = _LinearCrossEntropy.apply(
-        hidden, weight, bias, targets, smoothing, dtype or hidden.dtype, with_gradient
+        hidden, weight, bias, targets, smoothing, product_type(hidden), with_gradient
     )
     return LossSum(total, targets.numel(), correct)
 
@@ -111,9 +109,10 @@ def _blocks(hidden, weight, bias, targets, smoothing, dtype, with_gradient):
     hidden_gradient = torch.empty_like(states) if with_gradient else None
     weight_gradient = torch.zeros_like(weight, dtype=torch.float32) if with_gradient else None
     bias_gradient = torch.zeros_like(bias, dtype=torch.float32) if with_gradient and bias is not None else None
-    on_cpu = hidden.device.type == "cpu"
-    rows = max(CPU_ROWS, CPU_LOGITS // len(weight)) if on_cpu else GPU_ROWS
-    part_rows = max(1, CACHED_LOGITS // len(weight)) if on_cpu else rows
+    rows = part_rows = GPU_ROWS
+    if on_cpu(hidden):
+        rows = max(CPU_ROWS, CPU_LOGITS // len(weight))
+        part_rows = max(1, CACHED_LOGITS // len(weight))
     for start in range(0, hidden.size(0), rows):
         block, block_targets = states[start : start + rows], targets[start : start + rows]  # (n, D), (n,)
         logits = torch.mm(block, matrix.t())  # (n, V)

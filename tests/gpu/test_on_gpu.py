@@ -15,6 +15,7 @@ from seq2seq import runtime
 from seq2seq.bench.measure import seconds_of
 from seq2seq.cli import main
 from seq2seq.config import ModelConfig, SearchConfig, TrainingConfig
+from seq2seq.inference.steps import TransformerSteps, float32_logits
 from seq2seq.inference.translator import Translator
 from seq2seq.model.attention import attend, key_bias
 from seq2seq.model.decoding import DecoderCache, decode_step
@@ -140,7 +141,7 @@ def test_compiled_layers_are_the_layers(precision):
 def test_translations_have_the_scores_of_the_processor(tmp_path, search):
     folder = make_ours(tmp_path / "model", ending=4.0, search=SearchConfig(min_length=3, max_length_ratio=1.0)).folder
     here = Translator.load(folder, engine="torch", device="cpu", **search).translate(LINES)
-    there = Translator.load(folder, device=str(DEVICE), **search).translate(LINES)
+    there = Translator.load(folder, device=str(DEVICE), precision="float32", **search).translate(LINES)
     same = [one.score == pytest.approx(other.score, abs=1e-2) for one, other in zip(here, there, strict=True)]
     assert sum(same) >= 0.9 * len(LINES)  # near ties may fall the other way
 
@@ -166,6 +167,35 @@ def test_a_run_learns_and_goes_on(tmp_path, monkeypatch, settings):
     losses = [record["valid_loss"] for record in records if "valid_loss" in record]
     assert len(losses) >= 6
     assert losses[-1] < 0.9 * losses[0]
+
+
+@pytest.mark.parametrize("search", [dict(beam_size=1), dict(beam_size=4)])
+def test_a_search_waits_for_nothing_but_its_copies(tmp_path, monkeypatch, search):
+    """From its first step on; in bfloat16, the default."""
+    folder = make_ours(tmp_path / "model", ending=4.0, search=SearchConfig(min_length=3, max_length_ratio=1.0)).folder
+    translator = Translator.load(folder, device=str(DEVICE), **search)
+
+    def watch(name, mode):
+        method = getattr(TransformerSteps, name)
+        monkeypatch.setattr(
+            TransformerSteps, name, lambda *given: torch.cuda.set_sync_debug_mode(mode) or method(*given)
+        )
+
+    watch("start", "default")
+    watch("step", "error")
+    try:
+        assert len(translator.translate(LINES[:1])) == 1
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.parametrize("output_bias", [False, True])
+@torch.no_grad()
+def test_logits_of_sixteen_bits_are_not_rounded(output_bias):
+    model = build(output_bias=output_bias).bfloat16().to(DEVICE)
+    hidden = torch.randn(7, model.config.d_model, device=DEVICE).bfloat16()
+    found = float32_logits(model, hidden)
+    torch.testing.assert_close(found.double(), model.double().project(hidden.double()), atol=1e-4, rtol=1e-4)
 
 
 def test_work_is_timed_to_its_end():
