@@ -1,4 +1,4 @@
-"""Compiled layers: where they are compiled, in how few graphs, and with the same results.
+"""Compiled layers and loss: where they are compiled, in how few graphs, and with the same results.
 
 The graphs are made as on a GPU and run by torch as they are, without generated code.
 """
@@ -12,6 +12,7 @@ from test_launches import BATCH, CPU, make_batch, make_step
 
 from seq2seq.config import TrainingConfig
 from seq2seq.errors import UserError
+from seq2seq.training import loss
 from seq2seq.training.step import compile_layers, is_compiled, undisturbed
 
 # Sizes of batches: sentences, source and target length. In the first, two are equal, and whole rows of 8.
@@ -28,6 +29,7 @@ def graphs(monkeypatch):
     as_on_a_gpu(monkeypatch)
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
+    loss._compiled_softmax_loss.cache_clear()
     counter = torch._dynamo.testing.CompileCounterWithBackend("eager")
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=counter))
     with (  # what is set inside is restored
@@ -36,6 +38,7 @@ def graphs(monkeypatch):
     ):
         yield counter
     torch._dynamo.reset()
+    loss._compiled_softmax_loss.cache_clear()
 
 
 def of_size(sentences, source, target):
@@ -52,13 +55,13 @@ def train_and_validate(step, module, batch):
 
 
 @pytest.mark.parametrize("layers", [1, 4])
-def test_all_layers_and_shapes_share_five_graphs(graphs, layers):
-    """Encoder and decoder, in training and validation, and the encoder in a search."""
+def test_all_layers_and_shapes_share_seven_graphs(graphs, layers):
+    """Encoder, decoder and loss, in training and validation, and the encoder in a search."""
     step, module = make_step(num_encoder_layers=layers, num_decoder_layers=layers)
     compile_layers(module, must=True)
     for sizes in ORDINARY:
         train_and_validate(step, module, of_size(*sizes))
-    assert graphs.frame_count == 5
+    assert graphs.frame_count == 7
     assert not torch._dynamo.utils.counters["graph_break"]
 
 
@@ -68,7 +71,7 @@ def test_a_size_of_one_takes_few_more(graphs):
     for sizes in (ORDINARY[0], (1, 9, 8), (5, 1, 8), (5, 9, 1)):
         batch = of_size(*sizes)
         step.compute_gradient([batch], batch.num_targets)
-    assert graphs.frame_count <= 7
+    assert graphs.frame_count <= 9
 
 
 @pytest.mark.parametrize("architecture", [{}, dict(positions="rotary", activation="swiglu", norm="rms")])
@@ -80,8 +83,22 @@ def test_compiled_layers_are_the_layers(graphs, architecture):
             compile_layers(module, must=True)
         sums = step.compute_gradient([BATCH], BATCH.num_targets)
         results.append([*sums, *(parameter.grad for parameter in module.parameters())])
-    assert graphs.frame_count == 2
+    assert graphs.frame_count == 3
     torch.testing.assert_close(results[1], results[0])
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_compiled_loss_is_the_loss(graphs, dtype, bias):
+    for rows in (7, 30, 1):
+        logits, targets = torch.randn(rows, 50, dtype=dtype), torch.randint(0, 50, (rows,))
+        offsets, given = torch.randn(50) if bias else None, logits.clone()
+        expected = loss._softmax_loss(logits, offsets, targets, 0.1, True)
+        actual = loss._compiled_softmax_loss()(given, offsets, targets, 0.1, True)
+        torch.testing.assert_close([*actual[:2], given], [*expected[:2], logits])
+        if bias:
+            torch.testing.assert_close(actual[2], expected[2])
+    assert graphs.frame_count <= 2
 
 
 def test_layers_that_cannot_be_compiled_run_as_they_are_unless_they_must(monkeypatch, graphs):

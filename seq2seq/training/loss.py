@@ -6,6 +6,7 @@ output layer and its loss together, a block of rows at a time.
 Shapes: B sentences, T target length, D d_model, V vocabulary, N real target tokens, C labels.
 """
 
+import functools
 from dataclasses import dataclass
 
 import torch
@@ -39,7 +40,10 @@ def translation_loss(model: nn.Module, batch: TranslationBatch, smoothing: float
     real = torch.nonzero_static(batch.target_mask.flatten(), size=batch.num_targets).squeeze(1)  # (N,)
     hidden = hidden.flatten(0, 1).index_select(0, real)  # (N, D), without padding
     targets = batch.target_output.flatten().index_select(0, real)  # (N,)
-    return label_smoothed_cross_entropy(hidden, model.output.weight, model.output.bias, targets, smoothing)
+    output = model.output
+    return label_smoothed_cross_entropy(
+        hidden, output.weight, output.bias, targets, smoothing, compiled=model.has_compiled_layers
+    )
 
 
 def classification_loss(model: nn.Module, batch: ClassificationBatch, smoothing: float) -> LossSum:
@@ -50,7 +54,13 @@ def classification_loss(model: nn.Module, batch: ClassificationBatch, smoothing:
 
 
 def label_smoothed_cross_entropy(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, smoothing: float
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    smoothing: float,
+    *,
+    compiled: bool = False,
 ) -> LossSum:
     """Cross entropy of softmax(hidden weight^T + bias) against smoothed targets (Szegedy et al. 2016, section 7).
 
@@ -63,6 +73,7 @@ def label_smoothed_cross_entropy(
         bias: (V,) or None.
         targets: (N,).
         smoothing: share of probability that is spread evenly, in [0, 1).
+        compiled: whether softmax and loss are one kernel of torch.compile, which reads the logits twice.
 
     Returns:
         The sum over the N targets, and how many of them have the highest score.
@@ -71,8 +82,9 @@ def label_smoothed_cross_entropy(
         RuntimeError: in the backward pass, at a second one or with `create_graph=True`.
     """
     with_gradient = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
+    softmax_loss = _compiled_softmax_loss() if compiled else _softmax_loss
     total, correct = _LinearCrossEntropy.apply(
-        hidden, weight, bias, targets, smoothing, product_type(hidden), with_gradient
+        hidden, weight, bias, targets, smoothing, product_type(hidden), with_gradient, softmax_loss
     )
     return LossSum(total, targets.numel(), correct)
 
@@ -86,9 +98,9 @@ class _LinearCrossEntropy(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, hidden, weight, bias, targets, smoothing, dtype, with_gradient):
+    def forward(ctx, hidden, *others):
         with torch.autocast(hidden.device.type, enabled=False):
-            total, correct, ctx.gradients = _blocks(hidden, weight, bias, targets, smoothing, dtype, with_gradient)
+            total, correct, ctx.gradients = _blocks(hidden, *others)
         ctx.mark_non_differentiable(correct)
         return total, correct
 
@@ -97,10 +109,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
         if ctx.gradients is None or torch.is_grad_enabled():  # the latter is create_graph=True
             raise RuntimeError("this loss has one backward pass and no second-order gradient; compute the loss again")
         gradients, ctx.gradients = ctx.gradients, None  # scaled in place: as large as the output layer
-        return *(None if each is None else each.mul_(total_gradient) for each in gradients), None, None, None, None
+        return *(None if each is None else each.mul_(total_gradient) for each in gradients), *[None] * 5
 
 
-def _blocks(hidden, weight, bias, targets, smoothing, dtype, with_gradient):
+def _blocks(hidden, weight, bias, targets, smoothing, dtype, with_gradient, softmax_loss):
     states, matrix = hidden.to(dtype), weight.to(dtype)
     mean_row = weight.float().mean(dim=0)  # (D,)
     mean_bias = bias.float().mean() if bias is not None else 0.0
@@ -118,13 +130,11 @@ def _blocks(hidden, weight, bias, targets, smoothing, dtype, with_gradient):
         logits = torch.mm(block, matrix.t())  # (n, V)
         total -= smoothing * (block.float() @ mean_row + mean_bias).sum()
         for part, part_targets in zip(logits.split(part_rows), block_targets.split(part_rows), strict=True):
-            losses, hits, gradient = _softmax_loss(part, bias, part_targets, smoothing, with_gradient)
+            losses, hits, bias_part = softmax_loss(part, bias, part_targets, smoothing, with_gradient)
             total += losses.sum()
             correct += hits.sum()
             if bias_gradient is not None:
-                bias_gradient += gradient.sum(dim=0) - smoothing * len(part) / len(bias)
-            if with_gradient:
-                part.copy_(gradient)  # the logits are not needed any more
+                bias_gradient += bias_part - smoothing * len(part) / len(bias)
         if not with_gradient:
             continue
         torch.mm(logits, matrix, out=hidden_gradient[start : start + rows])
@@ -140,17 +150,30 @@ def _blocks(hidden, weight, bias, targets, smoothing, dtype, with_gradient):
 
 
 def _softmax_loss(logits, bias, targets, smoothing, with_gradient):
-    """Of each row the loss without its smoothing term (n,), whether the target has the highest score (n,), and the
-    gradient of the logits without its smoothing term (n, V)."""
-    logits = logits.float()
+    """Of each row the loss without its smoothing term (n,), and whether the target has the highest score (n,).
+
+    With gradient it takes the place of `logits` (n, V), and its sum for the bias (V,) is returned; both without their
+    smoothing terms.
+    """
+    scores = logits.float()
     if bias is not None:
-        logits = logits + bias
-    at_target = torch.arange(len(logits), device=logits.device) * logits.shape[1] + targets  # (n,)
-    highest, reached = logits.amax(dim=1), logits.view(-1)[at_target]  # (n,) each
-    probabilities = logits.softmax(dim=1)
+        scores = scores + bias
+    at_target = torch.arange(len(scores), device=scores.device) * scores.shape[1] + targets  # (n,)
+    highest, reached = scores.amax(dim=1), scores.view(-1)[at_target]  # (n,) each
+    probabilities = scores.softmax(dim=1)
     # the largest probability of the softmax gives the normaliser without another pass of exp
     losses = highest - probabilities.amax(dim=1).log() - (1 - smoothing) * reached
+    bias_gradient = None
     if with_gradient:
-        # in float32, because little is left of a target that is nearly learned; scatter_add_ would copy all numbers
-        probabilities.view(-1).index_add_(0, at_target, torch.full_like(reached, smoothing - 1))
-    return losses, reached >= highest, probabilities
+        # in float32, because little is left of a target that is nearly learned
+        of_target = probabilities.view(-1)[at_target] - (1 - smoothing)  # (n,)
+        if bias is not None:
+            bias_gradient = probabilities.sum(dim=0).index_add(0, targets, torch.full_like(reached, smoothing - 1))
+        logits.copy_(probabilities)
+        logits.view(-1)[at_target] = of_target.to(logits.dtype)
+    return losses, reached >= highest, bias_gradient
+
+
+@functools.cache
+def _compiled_softmax_loss():
+    return torch.compile(_softmax_loss, dynamic=True)

@@ -140,7 +140,9 @@ def is_compiled(config: TrainingConfig, device: torch.device) -> bool:
 
 
 def compile_layers(module: nn.Module, must: bool) -> None:
-    """Let each layer be compiled when it is first called; layers of one kind and all shapes of batches share graphs.
+    """Let each layer, and softmax with loss, be compiled when it is first called.
+
+    Layers of one kind and all shapes of batches share graphs.
 
     Unless they `must`, layers that cannot be compiled (there is no C compiler) run as they are, and torch says so.
     """
@@ -154,6 +156,7 @@ def compile_layers(module: nn.Module, must: bool) -> None:
         if isinstance(blocks, nn.ModuleList):
             for layer in blocks:
                 layer.compile(dynamic=True)
+    module.has_compiled_layers = True
 
 
 @contextlib.contextmanager
