@@ -6,7 +6,9 @@ Imported where a validation has failed: of a configuration, of the settings of a
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
-from seq2seq.config import Config, Section, SourceConfig
+from seq2seq.config import Config
+from seq2seq.config_data import SourceConfig
+from seq2seq.config_values import Section
 from seq2seq.errors import did_you_mean, shown
 
 LONGEST_KEY = 120

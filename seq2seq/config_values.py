@@ -1,16 +1,17 @@
-"""What one value of the configuration may be, beyond its bounds: types of numbers, paths and names.
+"""What the configuration is made of: its sections, and what one value may be beyond its bounds.
 
-`config` gives its keys these types. The checks raise ValueError; its message follows the name of the key. Files and
-folders are looked up when the validation has the configuration's own folder as context, else they stay as written.
+`config` and `config_data` give their keys these types. The checks raise ValueError; its message follows the name of the
+key. Files and folders are looked up when the validation has the configuration's own folder as context, else they stay
+as written.
 """
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
 
 from seq2seq import ranges
 from seq2seq.errors import LONGEST_VALUE, did_you_mean, shown
@@ -19,6 +20,42 @@ from seq2seq.lines import UNWRITABLE
 LONGEST_TEXT = 1000
 # Folders that `s2s fetch` makes.
 PUBLIC_CORPORA = ("multi30k", "wmt14-en-de", "wmt16-en-de", "opus100-en-de", "tatoeba", "sst2")
+
+
+class Section(BaseModel):
+    """Base of all sections: unknown keys are errors, types are exact, values do not change."""
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_empty(cls, given: Any) -> Any:
+        return {} if given is None else given  # only the section's name is written
+
+
+class PresetSection(Section):
+    """A section with a key `preset`, which names the values to start from; written keys win."""
+
+    presets: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+
+    @classmethod
+    def preset_of(cls, given: Mapping[str, Any]) -> str | None:
+        """The name of the preset for these written keys."""
+        return given.get("preset", cls.model_fields["preset"].default)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _fill_preset(cls, given: Any, validate: Callable[[Any], "PresetSection"]) -> "PresetSection":
+        given = {} if given is None else given
+        if not isinstance(given, Mapping):
+            return validate(given)
+        preset = cls.preset_of(given)
+        values = cls.presets.get(preset, {}) if isinstance(preset, str) else {}
+        filled = validate({**values, **given, "preset": preset})
+        filled.__pydantic_fields_set__ = set(given)  # without the preset's
+        return filled
 
 
 def text_problem(text: str) -> str | None:

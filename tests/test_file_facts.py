@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from seq2seq.config import SourceConfig
+from seq2seq.config_data import SourceConfig
 from seq2seq.data import file_facts as facts_module
 from seq2seq.data.file_facts import check_unchanged, file_facts
 from seq2seq.data.sources import open_pairs

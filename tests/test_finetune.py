@@ -13,7 +13,8 @@ from our_models import make_ours
 
 from seq2seq import config_file
 from seq2seq.cli import main
-from seq2seq.config import Config, DataConfig, ModelConfig, SearchConfig, SourceConfig, TrainingConfig
+from seq2seq.config import Config, ModelConfig, SearchConfig, TrainingConfig
+from seq2seq.config_data import DataConfig, SourceConfig
 from seq2seq.errors import ConfigError
 from seq2seq.presets import TRAINING_PRESETS
 from seq2seq.store.checkpoint import latest_checkpoint, load_checkpoint

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seq2seq import config_file
-from seq2seq.config import SourceConfig
+from seq2seq.config_data import SourceConfig
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import UserError
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq.config import SourceConfig
+from seq2seq.config_data import SourceConfig
 from seq2seq.data.text_files import TextFiles
 from seq2seq.errors import DataError
 from seq2seq.inference.streaming import open_input, read_idle_batches

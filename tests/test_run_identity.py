@@ -12,7 +12,8 @@ from test_train import CONFIG, WORDS, sentences
 
 from seq2seq import config_file
 from seq2seq.cli import main
-from seq2seq.config import Config, Section
+from seq2seq.config import Config
+from seq2seq.config_values import Section
 from seq2seq.store.checkpoint import latest_checkpoint, load_checkpoint
 from seq2seq.tasks.run_folder import CHANGEABLE, may_change
 from seq2seq.training.trainer import Trainer

@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from seq2seq.cli import main
-from seq2seq.config import Config, DataConfig, ModelConfig, SearchConfig, SourceConfig, TokenizerConfig
+from seq2seq.config import Config, ModelConfig, SearchConfig, TokenizerConfig
+from seq2seq.config_data import DataConfig, SourceConfig
 from seq2seq.description import ModelDescription
 from seq2seq.model.transformer import Transformer
 from seq2seq.store.model_folder import save_model

@@ -11,7 +11,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq.config import Config, DataConfig, ModelConfig, SearchConfig, SourceConfig, TokenizerConfig
+from seq2seq.config import Config, ModelConfig, SearchConfig, TokenizerConfig
+from seq2seq.config_data import DataConfig, SourceConfig
 from seq2seq.description import ModelDescription
 from seq2seq.errors import DataError, ModelError, UserError
 from seq2seq.inference.degeneration import (

@@ -16,7 +16,9 @@ import pytest
 from seq2seq import config_file
 from seq2seq.cli import VERBS, group, main
 from seq2seq.cli.options import Number
-from seq2seq.config import Config, Section, SourceConfig
+from seq2seq.config import Config
+from seq2seq.config_data import SourceConfig
+from seq2seq.config_values import Section
 from seq2seq.errors import ConfigError
 
 LONGEST_LINE = 700

@@ -94,7 +94,7 @@ def _from_config(path: Path, overrides: Sequence[str]) -> "Corpora":
 
 
 def _from_files(files: Sequence[Path], source_language: str | None, target_language: str | None) -> "Corpora":
-    from seq2seq.config import SourceConfig
+    from seq2seq.config_data import SourceConfig
     from seq2seq.inspection.check import Corpora
 
     for path in files:

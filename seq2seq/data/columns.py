@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from seq2seq.config import SourceConfig
+from seq2seq.config_data import SourceConfig
 from seq2seq.data.examples import Example, LabelledText, Pair
 from seq2seq.errors import DataError, did_you_mean
 from seq2seq.languages import LANGUAGE_NAMES, known_language

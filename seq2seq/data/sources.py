@@ -7,7 +7,7 @@ where such a source is used.
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seq2seq.config import SourceConfig
+from seq2seq.config_data import SourceConfig
 from seq2seq.data.examples import Source
 from seq2seq.data.text_files import TextFiles
 from seq2seq.errors import DataError

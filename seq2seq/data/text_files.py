@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from seq2seq.config import SourceConfig
+from seq2seq.config_data import SourceConfig
 from seq2seq.data.examples import Chunk, Example, Pair, Position, Source
 from seq2seq.data.file_facts import check_unchanged, combined_fingerprint, file_facts
 from seq2seq.errors import DataError, counted

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from seq2seq.config import FilterConfig
+from seq2seq.config_data import FilterConfig
 from seq2seq.data.columns import looks_like_header
 from seq2seq.data.examples import Example, Pair
 from seq2seq.data.filters import PairFilter, example_key

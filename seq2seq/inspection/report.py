@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from seq2seq.config import FilterConfig
+from seq2seq.config_data import FilterConfig
 from seq2seq.data.filters import FilterCounts
 from seq2seq.inspection.blocks import EXAMPLES_KEPT, CorpusReader, Finding
 from seq2seq.inspection.examiner import SideTally, Tally

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seq2seq.config import Config, Section
+from seq2seq.config import Config
+from seq2seq.config_values import Section
 from seq2seq.description import ModelDescription
 from seq2seq.lines import shown_name
 

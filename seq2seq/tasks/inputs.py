@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from seq2seq.config import Config, ModelConfig, SearchConfig, SourceConfig
+from seq2seq.config import Config, ModelConfig, SearchConfig
+from seq2seq.config_data import SourceConfig
 from seq2seq.data.examples import Source
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.description import FREE_MODEL_KEYS

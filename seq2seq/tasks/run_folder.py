@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq import atomic, config_file
-from seq2seq.config import Config, SourceConfig
+from seq2seq.config import Config
+from seq2seq.config_data import SourceConfig
 from seq2seq.errors import ConfigError, UserError
 from seq2seq.files import DamagedFile, json_text, read_object
 from seq2seq.store.finding import BEST, LATEST, RUN_CONFIG, RUN_METRICS, RUNS

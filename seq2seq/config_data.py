@@ -1,0 +1,115 @@
+"""The corpora of a run, as the configuration names them.
+
+`config` holds them as its section `data`; the part of the toolkit that reads corpora receives that section alone.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, field_serializer, model_serializer, model_validator
+
+from seq2seq import ranges
+from seq2seq.config_values import (
+    Column,
+    Dataset,
+    ExistingFile,
+    LabelNames,
+    NewFolder,
+    Positive,
+    Section,
+    TestSetName,
+    one_or_more,
+    with_text_keys,
+)
+from seq2seq.ranges import Range
+
+
+class SourceConfig(Section):
+    """Where examples come from: exactly one of `source` + `target`, `tsv`, `jsonl` or `hub`."""
+
+    source: ExistingFile | None = None
+    """Text file, one sentence per line; may be compressed with gzip."""
+    target: ExistingFile | None = None
+    """Its translations, line by line."""
+    tsv: ExistingFile | None = None
+    """Tab-separated file, or a CSV (comma or semicolon) whose name ends in .csv; one record per line."""
+    jsonl: ExistingFile | None = None
+    """One JSON object per line, flat or `{"translation": {"en": ..., "de": ...}}`."""
+    hub: Dataset | None = None
+    """Dataset of the Hugging Face hub by name, or a local dataset folder."""
+    subset: str | None = None
+    """Configuration name of a hub dataset (`de-en` of `wmt14`)."""
+    split: str = "train"
+    """Split of a hub dataset."""
+    streaming: bool = False
+    """Read a hub dataset as a stream, shard after shard, instead of downloading it first."""
+    source_column: Column = None
+    """Column of the source text: a name, or an index for a TSV without header; default: the language or 0."""
+    target_column: Column = None
+    """Column of the target text; default: the language or 1."""
+    text_column: Column = None
+    """Classification: column of the text; default `sentence` or `text`."""
+    label_column: Column = None
+    """Classification: column of the label; default `label`."""
+    weight: Annotated[float, Range(1e-6, 1000.0)] = 1.0
+    """How often each example is seen in an epoch; with 2.5 each is seen twice, and another half a third time."""
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> "SourceConfig":
+        for side, other in (("source", "target"), ("target", "source")):
+            if getattr(self, side) is not None and getattr(self, other) is None:
+                raise ValueError(f"has {side} but no {other}; two text files need both")
+        kinds = [kind for kind in ("source", "tsv", "jsonl", "hub") if getattr(self, kind) is not None]
+        if len(kinds) != 1:
+            given = " and ".join(kinds) or "none"
+            raise ValueError(f"needs exactly one of source + target, tsv, jsonl, hub; {given} given")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_unset(self, serialize: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        return {key: value for key, value in serialize(self).items() if value is not None}
+
+    def files(self) -> Iterator[tuple[str, Path]]:
+        """(key, path) of every local file that this source names."""
+        for key in ("source", "target", "tsv", "jsonl"):
+            if (path := getattr(self, key)) is not None:
+                yield key, path
+
+
+class FilterConfig(Section):
+    """Which pairs are left out of training; the pairs that each rule drops are counted."""
+
+    max_length: Positive = 200
+    """Longest side kept, in pieces."""
+    min_length: Positive = 1
+    """Shortest side kept, in pieces."""
+    max_ratio: Annotated[float, Range(1.0, 1e6)] = 3.0
+    """Largest ratio of the two lengths in pieces, for pairs whose longer side has more than 10."""
+    drop_duplicates: bool = True
+    """Deduplicate: leave out pairs that equal an earlier one."""
+    drop_copies: bool = False
+    """Leave out pairs whose target is the source."""
+
+
+class DataConfig(Section):
+    """The corpora of a run."""
+
+    train: Annotated[tuple[SourceConfig, ...], one_or_more]
+    """One source, or a list of sources mixed by weight."""
+    valid: SourceConfig
+    """The set that decides which checkpoint is best."""
+    test: Annotated[dict[TestSetName, SourceConfig], with_text_keys] = Field(default_factory=dict)
+    """Test sets by name, scored when training ends and by `s2s bleu --model`."""
+    filters: FilterConfig = FilterConfig()
+    """What is left out of training; validation and test sets are never filtered."""
+    cache_dir: NewFolder | None = None
+    """Where tokenised corpora are kept; default: the folder `cache` beside the run folder."""
+    num_workers: Annotated[int, ranges.WORKERS] = 0
+    """Processes that tokenise; 0 is one per CPU."""
+    label_names: LabelNames = Field(default_factory=dict)
+    """Classification: names shown in place of the labels in the data, such as {"0": negative}."""
+
+    @field_serializer("train")
+    def _as_written(self, train: tuple[SourceConfig, ...]) -> Any:
+        return train[0] if len(train) == 1 else train
