@@ -16,7 +16,7 @@ from seq2seq.data.collate import collate_classification, collate_translation
 from seq2seq.data.corpus import prepare_corpus
 from seq2seq.data.sampler import TokenBudgetSampler
 from seq2seq.data.sources import open_labelled, open_pairs
-from seq2seq.data.stream import BatchStream, CorpusBatches, validation_batches
+from seq2seq.data.stream import SAMPLED_GROWTH, SAMPLED_MORE, BatchStream, CorpusBatches, validation_batches
 from seq2seq.errors import CheckpointError
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
@@ -177,29 +177,53 @@ def test_batches_hold_the_corpus_rows_they_name(corpus, labelled, tokenizers):
 SAMPLING = TokenizerConfig(vocab_size=310, sampling=0.9, sampling_nbest=8, sampling_alpha=0.1)
 
 
-def test_random_segmentations_keep_text_and_budget_and_repeat(corpus, tokenizers):
+def rows_of(batch):
+    return [row[mask].tolist() for row, mask in zip(batch.source_ids, batch.source_mask, strict=True)]
+
+
+def test_random_segmentations_keep_the_text_and_repeat(corpus, tokenizers):
     plain, sampled = CorpusBatches(corpus, tokenizers), CorpusBatches(corpus, tokenizers, SAMPLING, seed=1)
     indices = np.arange(0, 150, 5)
     stored, drawn = plain(indices, 0), sampled(indices, 0)
     for batch in (stored, drawn):
         texts = [tokenizers.source.decode(row.tolist()) for row in batch.source_ids]
         assert texts == [tokenizers.source.decode(corpus.ids("source", [i])[0]) for i in indices]
-    assert drawn.source_ids.shape[1] <= stored.source_ids.shape[1]
-    assert drawn.target_input.shape[1] <= stored.target_input.shape[1]
     assert not equal(stored, drawn)
     assert equal(drawn, CorpusBatches(corpus, tokenizers, SAMPLING, seed=1)(indices, 0))
     assert not equal(drawn, sampled(indices, 1))
     assert not equal(drawn, CorpusBatches(corpus, tokenizers, SAMPLING, seed=2)(indices, 0))
 
 
+@pytest.mark.parametrize("share", [0.3, 0.9])
+def test_the_share_of_new_segmentations_is_that_of_the_sampler(corpus, tokenizers, share):
+    """However long the draws are: in batches of similar lengths, longer ones must not be lost."""
+    sampling = TokenizerConfig(vocab_size=310, sampling=share, sampling_nbest=8, sampling_alpha=0.1)
+    sampled, stored = CorpusBatches(corpus, tokenizers, sampling, seed=1), corpus.ids("source", range(150))
+    sampler = TokenBudgetSampler(corpus.source_lengths, corpus.target_lengths, 150, seed=4)
+    new = longer = drawn_new = 0
+    for epoch in range(8):
+        for indices in sampler.plan(epoch):
+            for index, row in zip(indices, rows_of(sampled(indices, epoch)), strict=True):
+                new += row[:-1] != stored[index]
+                longer += len(row) - 1 > len(stored[index])
+                assert len(row) - 1 <= SAMPLED_GROWTH * len(stored[index]) + SAMPLED_MORE
+    for index, row in enumerate(stored):
+        text, draw = tokenizers.source.decode(row), random.Random(index)
+        drawn_new += sum(tokenizers.source.sample(text, draw, 8, 0.1) != row for _ in range(8))
+    assert longer > new / 2
+    assert new == pytest.approx(share * drawn_new, rel=0.15)
+
+
 def test_a_random_segmentation_does_not_depend_on_the_rest_of_the_batch(corpus, tokenizers):
     sampled = CorpusBatches(corpus, tokenizers, SAMPLING, seed=1)
-    wide = max(range(150), key=lambda i: len(corpus.ids("source", [i])[0]) + len(corpus.ids("target", [i])[0]))
-    pairs = [sampled(np.array([i, wide]), 0) for i in range(20)]
-    for i, pair in enumerate(pairs):
-        other = sampled(np.array([wide, i, 7]), 0)
-        width = min(pair.source_ids.shape[1], other.source_ids.shape[1])
-        assert torch.equal(pair.source_ids[0, :width], other.source_ids[1, :width])
+    for i in range(20):
+        assert rows_of(sampled(np.array([i, 149]), 0))[0] == rows_of(sampled(np.array([77, i, 7]), 0))[1]
+
+
+def test_a_random_segmentation_fits_the_models_positions(corpus, tokenizers):
+    longest = max(map(len, corpus.ids("source", range(150))))
+    made = CorpusBatches(corpus, tokenizers, SAMPLING, seed=1, max_pieces=longest)(np.arange(150), 0)
+    assert max(map(len, rows_of(made))) <= longest + 1
 
 
 @pytest.mark.parametrize("kind", ["translation", "classification"])

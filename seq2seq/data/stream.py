@@ -26,6 +26,8 @@ from seq2seq.errors import CheckpointError
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 PREFETCH = 4  # batches made ahead
+# A random segmentation has at most this many times the pieces of the stored one, and this many more.
+SAMPLED_GROWTH, SAMPLED_MORE = 1.25, 8
 
 MakeBatch = Callable[[np.ndarray, int], Any]
 """From indices of a plan and the epoch, which decides random segmentations, to a batch."""
@@ -34,8 +36,8 @@ MakeBatch = Callable[[np.ndarray, int], Any]
 class CorpusBatches:
     """Makes batches of a corpus; with `sampling`, a share of the sentences is segmented at random.
 
-    A random segmentation is decided by (seed, epoch, index, side) alone, so a resumed run repeats it. One that is
-    longer than the longest sentence of its batch is not used, so that no batch exceeds its budget. A side with more
+    A random segmentation is decided by (seed, epoch, index, side) alone, so a resumed run repeats it. Batches are
+    planned with the stored segmentations; random ones are a little longer, and so may be a batch. A side with more
     than `max_pieces` is truncated: validation leaves no pair out, and a model has only so many positions.
     """
 
@@ -63,11 +65,17 @@ class CorpusBatches:
         if self._sampling is None:
             return Rows(*self._corpus.rows(side, indices, self._max_pieces))
         rows = [row[: self._max_pieces] for row in self._corpus.ids(side, indices)]
-        width = max(map(len, rows))
         keys = (f"{self._seed} {epoch} {index} {side}" for index in indices)
-        return Rows.of(
-            [_resegmented(row, tokenizer, self._sampling, width, key) for row, key in zip(rows, keys, strict=True)]
-        )
+        return Rows.of([self._resegmented(row, tokenizer, key) for row, key in zip(rows, keys, strict=True)])
+
+    def _resegmented(self, row: list[int], tokenizer: Tokenizer, key: str) -> list[int]:
+        """`row`, or for a share of the keys a random segmentation of its text."""
+        config, draw = self._sampling, random.Random(key)
+        if draw.random() >= config.sampling:
+            return row
+        sampled = tokenizer.sample(tokenizer.decode(row), draw, config.sampling_nbest, config.sampling_alpha)
+        most = int(SAMPLED_GROWTH * len(row)) + SAMPLED_MORE
+        return sampled if len(sampled) <= min(most, self._max_pieces or most) else row
 
 
 class BatchStream:
@@ -169,12 +177,3 @@ def validation_batches(
     sampler = TokenBudgetSampler(corpus.source_lengths, corpus.target_lengths, batch_tokens, seed=0)
     for indices in sampler.sorted_batches()[rank::world_size]:
         yield make(indices, 0)
-
-
-def _resegmented(row: list[int], tokenizer: Tokenizer, config: TokenizerConfig, width: int, key: str) -> list[int]:
-    """`row`, or for a share of the keys a random segmentation of its text that is not longer than `width`."""
-    draw = random.Random(key)
-    if draw.random() >= config.sampling:
-        return row
-    sampled = tokenizer.sample(tokenizer.decode(row), draw, config.sampling_nbest, config.sampling_alpha)
-    return sampled if len(sampled) <= width else row

@@ -62,7 +62,8 @@ class Task(Protocol):
         self.labels = self.corpus.labels
         self._check_corpora()
         self._valid_corpus, self._valid = self._prepare([inputs.valid], None), list(inputs.valid)
-        self.make_batch = CorpusBatches(self.corpus, tokenizers, self.config.tokenizer, self.config.seed)
+        sampling, seed = self.config.tokenizer, self.config.seed
+        self.make_batch = CorpusBatches(self.corpus, tokenizers, sampling, seed, max_pieces(self.config))
         self.model = self._new_model()
         # Whether the weights to start from are those of a model that already does the task.
         self.can_start = inputs.initial is not None and self._load_weights(inputs.initial)
