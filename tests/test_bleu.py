@@ -119,6 +119,18 @@ def test_tokenizers_are_sacrebleus(write, tokenizer):
     )
 
 
+def test_lower_case_is_sacrebleus(write):
+    reference, hypothesis = write("ref", REFERENCE), write("hyp", GOOD.upper())
+    for metric, flag in (("bleu", "--lowercase"), ("chrf", "--chrf-lowercase")):
+        ours = s2s(reference, hypothesis, "-m", metric, "--lowercase", "--format", "json")
+        theirs = sacrebleu(reference, "-i", hypothesis, "-m", metric, flag)
+        assert json.loads(ours) == json.loads(theirs)
+        assert json.loads(ours)["score"] > 50
+    both = s2s(reference, hypothesis, write("other", GOOD), "--lowercase", "--format", "json")
+    first, second = json.loads(both)
+    assert first["BLEU"]["score"] == second["BLEU"]["score"]
+
+
 def test_confidence_is_sacrebleus(write):
     reference, hypothesis = write("ref", REFERENCE), write("hyp", POOR)
     theirs = json.loads(sacrebleu(reference, "-i", hypothesis, "-m", "bleu", "chrf", "-ci", "-w", 3))

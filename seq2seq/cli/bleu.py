@@ -56,6 +56,7 @@ class TestSet:
 @click.option(
     "--tokenize", help="sacrebleu's tokenizer for BLEU: 13a, intl, zh, char, none, ... [default: by language]."
 )
+@click.option("--lowercase", is_flag=True, help="Ignore case in BLEU and chrF; TER always does.")
 @click.option("--confidence", is_flag=True, help="Add 95 % intervals from 1,000 bootstrap resamples.")
 @options.format_option
 @click.option("-w", "--width", type=options.Number(Range(0, 10)), default=1, help="Decimals.")
@@ -69,6 +70,7 @@ def command(
     hypotheses: tuple[Path, ...],
     metrics: str | None,
     tokenize: str | None,
+    lowercase: bool,
     confidence: bool,
     form: str,
     width: int,
@@ -89,7 +91,7 @@ def command(
     from seq2seq.evaluation.text import check_settings
 
     _check_usage(reference, modelling)
-    scoring: dict[str, Any] = {} if tokenize is None else {"tokenize": tokenize}
+    scoring: dict[str, Any] = {"lowercase": lowercase} | ({} if tokenize is None else {"tokenize": tokenize})
     if metrics is not None:
         scoring["metrics"] = [metric.strip().lower() for metric in metrics.split(",") if metric.strip()]
         if not scoring["metrics"]:

@@ -53,11 +53,13 @@ def score_texts(
     tokenize: str | None = None,
     target_language: str | None = None,
     confidence: bool = False,
+    lowercase: bool = False,
 ) -> list[Score]:
     """Score detokenised translations, line by line beside their references, in the order bleu, chrf, ter.
 
     `tokenize` is BLEU's tokenizer by sacrebleu's name; None chooses by `target_language` (see `default_tokenizer`).
-    `confidence` adds a 95 % interval from 1,000 bootstrap resamples (Koehn 2004).
+    `confidence` adds a 95 % interval from 1,000 bootstrap resamples (Koehn 2004). `lowercase` ignores case in BLEU and
+    chrF, as much of the literature does; TER always ignores it.
 
     Raises:
         DataError: the numbers of lines differ, or there are none.
@@ -66,7 +68,7 @@ def score_texts(
     check_settings(metrics, tokenize)
     hypotheses, references = _checked(hypotheses, references)
     scores = []
-    for metric, scorer in _scorers(metrics, tokenize, target_language, references).items():
+    for metric, scorer in _scorers(metrics, tokenize, target_language, lowercase, references).items():
         result = scorer.corpus_score(hypotheses, None, n_bootstrap=BOOTSTRAP_SAMPLES if confidence else 1)
         scores.append(Score(metric, result, scorer.get_signature().format()))
     return scores
@@ -78,6 +80,7 @@ def compare_systems(
     metrics: Sequence[str] = ("bleu", "chrf"),
     tokenize: str | None = None,
     target_language: str | None = None,
+    lowercase: bool = False,
 ) -> "tuple[dict[str, list[Result]], dict[str, str]]":
     """Score several systems and test each against the first by paired bootstrap resampling (Koehn 2004).
 
@@ -95,7 +98,7 @@ def compare_systems(
 
     check_settings(metrics, tokenize)
     named = [(name, _checked(hypotheses, references, name)[0]) for name, hypotheses in systems.items()]
-    scorers = _scorers(metrics, tokenize, target_language, [line.rstrip() for line in references])
+    scorers = _scorers(metrics, tokenize, target_language, lowercase, [line.rstrip() for line in references])
     signatures, results = PairedTest(named, scorers, None, test_type="bs", n_samples=BOOTSTRAP_SAMPLES)()
     del results["System"]
     for column in results.values():
@@ -156,15 +159,20 @@ def _is_installed(tokenizer: str) -> bool:
 
 
 def _scorers(
-    metrics: Sequence[str], tokenize: str | None, target_language: str | None, references: Sequence[str]
+    metrics: Sequence[str],
+    tokenize: str | None,
+    target_language: str | None,
+    lowercase: bool,
+    references: Sequence[str],
 ) -> dict[str, Any]:
     from sacrebleu.metrics import BLEU, CHRF, TER
 
     scorers: dict[str, Any] = {}
     if "bleu" in metrics:
-        scorers["bleu"] = BLEU(tokenize=tokenize or default_tokenizer(target_language), references=[references])
+        tokenizer = tokenize or default_tokenizer(target_language)
+        scorers["bleu"] = BLEU(lowercase=lowercase, tokenize=tokenizer, references=[references])
     if "chrf" in metrics:
-        scorers["chrf"] = CHRF(references=[references])
+        scorers["chrf"] = CHRF(lowercase=lowercase, references=[references])
     if "ter" in metrics:
         scorers["ter"] = TER(references=[references])
     return scorers
