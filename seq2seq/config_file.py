@@ -167,6 +167,10 @@ def _cross_check(config: Config) -> list[str]:
     if training.best_metric not in ("auto", "loss", *metrics):
         allowed = f"use one of auto, loss, {', '.join(metrics)}"
         problems.append(f"training.best_metric: {training.best_metric!r} is not a metric of {config.task}; {allowed}")
+    sections = [config.model] + [config.classifier] * (config.task == "classification")
+    rates = [rate for section in sections for key, rate in section if key.endswith("dropout")]
+    if training.r_drop and training.init_from is None and not any(rates):
+        problems.append("training.r_drop: compares two draws of dropout, which is off; set model.dropout: 0.1")
     kept = getattr(training, f"keep_{training.average}", math.inf)
     if training.average_count > kept:
         problems.append(

@@ -87,14 +87,15 @@ def test_compiled_layers_are_the_layers(graphs, architecture):
     torch.testing.assert_close(results[1], results[0])
 
 
+@pytest.mark.parametrize("r_drop", [0.0, 2.0])
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_compiled_loss_is_the_loss(graphs, dtype, bias):
-    for rows in (7, 30, 1):
+def test_compiled_loss_is_the_loss(graphs, dtype, bias, r_drop):
+    for rows in (8, 30, 2) if r_drop else (7, 30, 1):
         logits, targets = torch.randn(rows, 50, dtype=dtype), torch.randint(0, 50, (rows,))
         offsets, given = torch.randn(50) if bias else None, logits.clone()
-        expected = loss._softmax_loss(logits, offsets, targets, 0.1, True)
-        actual = loss._compiled_softmax_loss()(given, offsets, targets, 0.1, True)
+        expected = loss._softmax_loss(logits, offsets, targets, 0.1, r_drop, True)
+        actual = loss._compiled_softmax_loss()(given, offsets, targets, 0.1, r_drop, True)
         torch.testing.assert_close([*actual[:2], given], [*expected[:2], logits])
         if bias:
             torch.testing.assert_close(actual[2], expected[2])

@@ -104,6 +104,11 @@ def test_each_mistake_names_its_key_and_the_remedy(folder, override, expected):
     assert expected in problems(folder, MINIMAL, override)
 
 
+def test_r_drop_without_dropout_is_refused(folder):
+    assert parse(folder, MINIMAL, "training.r_drop=1", "model.word_dropout=0.1", "model.dropout=0")
+    assert problems(folder, MINIMAL, "training.r_drop=1", "model.dropout=0").startswith("training.r_drop: compares")
+
+
 def test_all_problems_are_told_at_once(folder):
     text = problems(
         folder,

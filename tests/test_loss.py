@@ -2,8 +2,12 @@ import pytest
 import torch
 from torch.nn import functional
 
+from seq2seq.config import ClassifierConfig, ModelConfig
+from seq2seq.data.collate import ClassificationBatch, TranslationBatch
+from seq2seq.model.classifier import EncoderClassifier
+from seq2seq.model.transformer import Transformer
 from seq2seq.training import loss
-from seq2seq.training.loss import label_smoothed_cross_entropy
+from seq2seq.training.loss import classification_loss, label_smoothed_cross_entropy, translation_loss
 
 
 def parts(rows=300, width=16, vocab=50, bias=True):
@@ -118,3 +122,66 @@ def test_going_back_twice_is_refused_rather_than_wrong():
     with pytest.raises(RuntimeError, match="compute the loss again"):
         total.backward()
     assert torch.equal(hidden.grad, once)
+
+
+def r_drop_by_torch(hidden, weight, bias, targets, smoothing, weight_of_divergence):
+    """The paper's equations, word for word, and half of their sum."""
+    one, other = functional.linear(hidden, weight, bias).view(len(targets), 2, -1).unbind(1)
+    entropy = sum(
+        functional.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing) for logits in (one, other)
+    )
+    p, q = one.log_softmax(1), other.log_softmax(1)
+    both = (functional.kl_div(a, b, reduction="sum", log_target=True) for a, b in ((p, q), (q, p)))
+    return (entropy + weight_of_divergence * sum(both) / 2) / 2
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("count", [1, 128, 201])
+def test_r_drop_and_its_gradients_are_the_papers(monkeypatch, bias, count):
+    hidden, weight, bias, _ = parts(rows=2 * count, bias=bias)
+    targets = torch.randint(0, 50, (count,))
+    monkeypatch.setattr(loss, "CPU_LOGITS", 0)
+    monkeypatch.setattr(loss, "CACHED_LOGITS", 51 * 50)  # an odd number of rows must not part a pair
+    expected = r_drop_by_torch(hidden, weight, bias, targets, 0.1, 3.0)
+    actual = label_smoothed_cross_entropy(hidden, weight, bias, targets, 0.1, r_drop=3.0)
+    torch.testing.assert_close(actual.total, expected)
+    assert actual.count == count
+    ours, torchs = (gradients(total / 7, (hidden, weight, bias)) for total in (actual.total, expected))
+    for one, other in zip(ours, torchs, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
+
+
+def batch_and_model(task, dropout):
+    torch.manual_seed(5)
+    config = ModelConfig(preset="tiny", num_encoder_layers=1, num_decoder_layers=1, dropout=dropout)
+    source = torch.randint(4, 40, (3, 6))
+    mask = torch.arange(6) < torch.tensor([[6], [4], [2]])
+    if task == "translation":
+        batch = TranslationBatch(source, mask, source, source, mask, torch.arange(3), int(mask.sum()), 24)
+        return batch, Transformer(config, 40, 40), translation_loss
+    batch = ClassificationBatch(source, mask, torch.tensor([0, 1, 1]), torch.arange(3), 3, 12)
+    return batch, EncoderClassifier(config, ClassifierConfig(dropout=dropout), 40, 2), classification_loss
+
+
+@pytest.mark.parametrize("task", ["translation", "classification"])
+def test_r_drop_of_equal_draws_is_the_loss_without_it(task):
+    batch, model, compute = batch_and_model(task, dropout=0.0)
+    plain, doubled = compute(model, batch, 0.1), compute(model, batch, 0.1, r_drop=5.0)
+    assert (doubled.count, doubled.correct) == (plain.count, plain.correct)
+    torch.testing.assert_close(doubled.total, plain.total)
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    for one, other in zip(*(gradients(found.total, weights) for found in (doubled, plain)), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("task", ["translation", "classification"])
+def test_r_drop_punishes_draws_that_differ(task):
+    batch, model, compute = batch_and_model(task, dropout=0.4)
+
+    def total(r_drop):
+        torch.manual_seed(6)
+        return compute(model, batch, 0.1, r_drop=r_drop).total.item()
+
+    zero, one, two = total(1e-9), total(1.0), total(2.0)
+    assert two - one == pytest.approx(one - zero, rel=1e-3)
+    assert one > 1.01 * zero

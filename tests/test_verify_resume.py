@@ -40,7 +40,7 @@ model: {preset: tiny, d_model: 32, d_ff: 64, num_encoder_layers: 1, num_decoder_
   attention_dropout: 0.1, word_dropout: 0.1}
 training: {max_steps: 240, batch_tokens: 96, accumulate: 2, warmup_steps: 20, learning_rate: 3.0e-3, ema: 0.95,
   patience: 12, validate_every: 20, checkpoint_every: 7, log_every: 3, keep_best: 2, threads: 1, device: cpu,
-  average: last, average_count: 3}
+  average: last, average_count: 3, r_drop: 1.0}
 search: {beam_size: 2}
 """
 
@@ -214,7 +214,7 @@ def newest(folder: Path) -> str:
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="signals of POSIX")
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 def test_the_command_killed_at_random_moments_ends_in_the_same_bits(tmp_path, optimizer):
-    """Subword sampling, dropout, accumulation, EMA, early stopping, averaging and a mixture; by the same command."""
+    """Sampling, dropout, R-Drop, accumulation, EMA, early stopping, averaging, a mixture; by the same command."""
     whole, killed = corpus(tmp_path / "whole"), corpus(tmp_path / "killed")
     process = start(whole, optimizer)
     _, err = process.communicate(timeout=120)

@@ -30,8 +30,8 @@ class ClassificationTask(Task):
 
     examples = "texts"
 
-    def _loss(self, model: nn.Module, batch: ClassificationBatch, smoothing: float) -> LossSum:
-        return classification_loss(model, batch, smoothing)
+    def _loss(self, model: nn.Module, batch: ClassificationBatch, smoothing: float, r_drop: float = 0.0) -> LossSum:
+        return classification_loss(model, batch, smoothing, r_drop)
 
     def _answers(self, model: nn.Module, examples: Sequence[LabelledText]) -> list[str]:
         described = ModelDescription.of(self.config, self.labels).model_copy(update={"label_names": {}})

@@ -79,7 +79,7 @@ class Task(Protocol):
     def _load_weights(self, initial: LoadedModel) -> bool:
         """Take over what fits; whether that is the whole model."""
 
-    def _loss(self, model: nn.Module, batch: Any, smoothing: float) -> LossSum: ...
+    def _loss(self, model: nn.Module, batch: Any, smoothing: float, r_drop: float = 0.0) -> LossSum: ...
     def _answers(self, model: nn.Module, examples: Sequence[Any]) -> list[str]:
         """What users get for the examples, in `answer_precision`."""
 
@@ -94,7 +94,8 @@ class Task(Protocol):
 
     def compute_loss(self, model: nn.Module, batch: Any) -> LossSum:
         """The loss of a training batch."""
-        return self._loss(model, batch, self.config.training.label_smoothing)
+        training = self.config.training
+        return self._loss(model, batch, training.label_smoothing, training.r_drop)
 
     @torch.no_grad()
     def validate(self, model: nn.Module) -> Validation:

@@ -36,8 +36,8 @@ class TranslationTask(Task):
         search = self.config.search.model_dump(mode="json", exclude={"batch_tokens", "n_best"})
         return json.dumps({"search": search, "evaluation": self.config.evaluation.model_dump(mode="json")})
 
-    def _loss(self, model: nn.Module, batch: TranslationBatch, smoothing: float) -> LossSum:
-        return translation_loss(model, batch, smoothing)
+    def _loss(self, model: nn.Module, batch: TranslationBatch, smoothing: float, r_drop: float = 0.0) -> LossSum:
+        return translation_loss(model, batch, smoothing, r_drop)
 
     def _answers(self, model: nn.Module, examples: Sequence[Pair]) -> list[str]:
         if self.answer_precision != torch.float32 and not self.config.training.shard:  # sharded weights have no copy

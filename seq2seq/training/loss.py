@@ -33,24 +33,37 @@ class LossSum:
     """Targets with the highest score."""
 
 
-def translation_loss(model: nn.Module, batch: TranslationBatch, smoothing: float) -> LossSum:
-    """Teacher-forced label-smoothed cross entropy of a batch."""
-    hidden = model(batch.source_ids, batch.source_mask, batch.target_input)  # (B, T, D)
+def translation_loss(model: nn.Module, batch: TranslationBatch, smoothing: float, r_drop: float = 0.0) -> LossSum:
+    """Teacher-forced label-smoothed cross entropy of a batch; with `r_drop` see `label_smoothed_cross_entropy`."""
+    inputs = batch.source_ids, batch.source_mask, batch.target_input
     # the size is given, so that a GPU need not be waited for to learn it
     real = torch.nonzero_static(batch.target_mask.flatten(), size=batch.num_targets).squeeze(1)  # (N,)
-    hidden = hidden.flatten(0, 1).index_select(0, real)  # (N, D), without padding
+    if r_drop:
+        hidden = model(*(torch.cat([tensor, tensor]) for tensor in inputs))  # (2B, T, D)
+        pairs = torch.stack(hidden.flatten(0, 1).chunk(2), dim=1)  # (B T, 2, D)
+        hidden = pairs.index_select(0, real).flatten(0, 1)  # (2N, D), without padding
+    else:
+        hidden = model(*inputs).flatten(0, 1).index_select(0, real)  # (N, D), without padding
     targets = batch.target_output.flatten().index_select(0, real)  # (N,)
     output = model.output
     return label_smoothed_cross_entropy(
-        hidden, output.weight, output.bias, targets, smoothing, compiled=model.has_compiled_layers
+        hidden, output.weight, output.bias, targets, smoothing, r_drop, compiled=model.has_compiled_layers
     )
 
 
-def classification_loss(model: nn.Module, batch: ClassificationBatch, smoothing: float) -> LossSum:
-    """Label-smoothed cross entropy of a batch of labelled texts."""
-    logits = model(batch.source_ids, batch.source_mask).float()  # (B, C)
-    total = functional.cross_entropy(logits, batch.labels, reduction="sum", label_smoothing=smoothing)
-    return LossSum(total, batch.num_targets, (logits.argmax(dim=1) == batch.labels).sum())
+def classification_loss(model: nn.Module, batch: ClassificationBatch, smoothing: float, r_drop: float = 0.0) -> LossSum:
+    """Label-smoothed cross entropy of a batch of labelled texts; `r_drop` as in `label_smoothed_cross_entropy`."""
+    inputs, labels = (batch.source_ids, batch.source_mask), batch.labels
+    if r_drop:
+        inputs, labels = tuple(torch.cat([tensor, tensor]) for tensor in inputs), torch.cat([labels, labels])
+    logits = model(*inputs).float()  # (B, C), or (2B, C)
+    total = functional.cross_entropy(logits, labels, reduction="sum", label_smoothing=smoothing)
+    if r_drop:
+        one, other = logits.log_softmax(dim=1).chunk(2)  # (B, C) each
+        divergence = 0.5 * ((one.exp() - other.exp()) * (one - other)).sum()
+        total = 0.5 * (total + r_drop * divergence)
+    hits = (logits[: batch.num_targets].argmax(dim=1) == batch.labels).sum()
+    return LossSum(total, batch.num_targets, hits)
 
 
 def label_smoothed_cross_entropy(
@@ -59,6 +72,7 @@ def label_smoothed_cross_entropy(
     bias: Tensor | None,
     targets: Tensor,
     smoothing: float,
+    r_drop: float = 0.0,
     *,
     compiled: bool = False,
 ) -> LossSum:
@@ -67,12 +81,17 @@ def label_smoothed_cross_entropy(
     A target distribution gives 1 - smoothing + smoothing / V to the target and smoothing / V to every other id. The
     softmax and the sum are float32 under autocast too. The gradient can be taken once, and has no gradient of its own.
 
+    R-Drop (Liang et al. 2021, "R-Drop: regularized dropout for neural networks", section 2.2) lets dropout draw two
+    distributions p and q for each target. The loss is then the mean of both cross entropies and half of r_drop
+    (KL(p, q) + KL(q, p)) / 2: half of the paper's, so that the loss stays one for each target.
+
     Args:
-        hidden: (N, D).
+        hidden: (N, D), or with `r_drop` (2N, D), the two draws of each target one after the other.
         weight: (V, D).
         bias: (V,) or None.
         targets: (N,).
         smoothing: share of probability that is spread evenly, in [0, 1).
+        r_drop: the weight of the divergence (the paper's alpha); 0 is none.
         compiled: whether softmax and loss are one kernel of torch.compile, which reads the logits twice.
 
     Returns:
@@ -83,10 +102,13 @@ def label_smoothed_cross_entropy(
     """
     with_gradient = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
     softmax_loss = _compiled_softmax_loss() if compiled else _softmax_loss
+    count = targets.numel()
+    if r_drop:
+        targets = targets.repeat_interleave(2)
     total, correct = _LinearCrossEntropy.apply(
-        hidden, weight, bias, targets, smoothing, product_type(hidden), with_gradient, softmax_loss
+        hidden, weight, bias, targets, smoothing, r_drop, product_type(hidden), with_gradient, softmax_loss
     )
-    return LossSum(total, targets.numel(), correct)
+    return LossSum(total / 2, count, correct / 2) if r_drop else LossSum(total, count, correct)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -109,10 +131,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
         if ctx.gradients is None or torch.is_grad_enabled():  # the latter is create_graph=True
             raise RuntimeError("this loss has one backward pass and no second-order gradient; compute the loss again")
         gradients, ctx.gradients = ctx.gradients, None  # scaled in place: as large as the output layer
-        return *(None if each is None else each.mul_(total_gradient) for each in gradients), *[None] * 5
+        return *(None if each is None else each.mul_(total_gradient) for each in gradients), *[None] * 6
 
 
-def _blocks(hidden, weight, bias, targets, smoothing, dtype, with_gradient, softmax_loss):
+def _blocks(hidden, weight, bias, targets, smoothing, r_drop, dtype, with_gradient, softmax_loss):
     states, matrix = hidden.to(dtype), weight.to(dtype)
     mean_row = weight.float().mean(dim=0)  # (D,)
     mean_bias = bias.float().mean() if bias is not None else 0.0
@@ -125,12 +147,14 @@ def _blocks(hidden, weight, bias, targets, smoothing, dtype, with_gradient, soft
     if on_cpu(hidden):
         rows = max(CPU_ROWS, CPU_LOGITS // len(weight))
         part_rows = max(1, CACHED_LOGITS // len(weight))
+    if r_drop:  # both draws of a target are in one part
+        rows, part_rows = rows + rows % 2, part_rows + part_rows % 2
     for start in range(0, hidden.size(0), rows):
         block, block_targets = states[start : start + rows], targets[start : start + rows]  # (n, D), (n,)
         logits = torch.mm(block, matrix.t())  # (n, V)
         total -= smoothing * (block.float() @ mean_row + mean_bias).sum()
         for part, part_targets in zip(logits.split(part_rows), block_targets.split(part_rows), strict=True):
-            losses, hits, bias_part = softmax_loss(part, bias, part_targets, smoothing, with_gradient)
+            losses, hits, bias_part = softmax_loss(part, bias, part_targets, smoothing, r_drop, with_gradient)
             total += losses.sum()
             correct += hits.sum()
             if bias_gradient is not None:
@@ -149,7 +173,7 @@ def _blocks(hidden, weight, bias, targets, smoothing, dtype, with_gradient, soft
     return total, correct, (hidden_gradient, weight_gradient, bias_gradient)
 
 
-def _softmax_loss(logits, bias, targets, smoothing, with_gradient):
+def _softmax_loss(logits, bias, targets, smoothing, r_drop, with_gradient):
     """Of each row the loss without its smoothing term (n,), and whether the target has the highest score (n,).
 
     With gradient it takes the place of `logits` (n, V), and its sum for the bias (V,) is returned; both without their
@@ -162,16 +186,31 @@ def _softmax_loss(logits, bias, targets, smoothing, with_gradient):
     highest, reached = scores.amax(dim=1), scores.view(-1)[at_target]  # (n,) each
     probabilities = scores.softmax(dim=1)
     # the largest probability of the softmax gives the normaliser without another pass of exp
-    losses = highest - probabilities.amax(dim=1).log() - (1 - smoothing) * reached
-    bias_gradient = None
+    normalizer = highest - probabilities.amax(dim=1).log()
+    losses = normalizer - (1 - smoothing) * reached
+    gradient, bias_gradient = probabilities, None
+    if r_drop:
+        divergence, slope = _divergence(scores - normalizer.unsqueeze(1), probabilities)
+        losses = losses + r_drop / 2 * divergence.repeat_interleave(2)
+        gradient = probabilities + r_drop * slope
     if with_gradient:
         # in float32, because little is left of a target that is nearly learned
-        of_target = probabilities.view(-1)[at_target] - (1 - smoothing)  # (n,)
+        of_target = gradient.view(-1)[at_target] - (1 - smoothing)  # (n,)
         if bias is not None:
-            bias_gradient = probabilities.sum(dim=0).index_add(0, targets, torch.full_like(reached, smoothing - 1))
-        logits.copy_(probabilities)
+            bias_gradient = gradient.sum(dim=0).index_add(0, targets, torch.full_like(reached, smoothing - 1))
+        logits.copy_(gradient)
         logits.view(-1)[at_target] = of_target.to(logits.dtype)
     return losses, reached >= highest, bias_gradient
+
+
+def _divergence(log_probabilities, probabilities):
+    """(KL(p, q) + KL(q, p)) / 2 of each pair of rows (n / 2,), and its gradient for the logits of both (n, V)."""
+    logs, values = (part.unflatten(0, (-1, 2)) for part in (log_probabilities, probabilities))  # (n / 2, 2, V) each
+    ratio = logs - logs.flip(1)  # log p - log q, and log q - log p
+    weighted = values * ratio
+    one_way = weighted.sum(dim=2, keepdim=True)  # KL(p, q), and KL(q, p)
+    slope = 0.5 * (weighted - values * one_way + values - values.flip(1))
+    return 0.5 * one_way.sum(dim=(1, 2)), slope.flatten(0, 1)
 
 
 @functools.cache
