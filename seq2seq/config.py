@@ -151,6 +151,9 @@ class TrainingConfig(PresetSection):
     clip_norm: Annotated[float, Range(1e-9, 1e9)] | None = 1.0
     """Maximum norm of the gradient; null for no clipping."""
     label_smoothing: Probability = 0.1
+    dropout_epochs: Annotated[float, Range(0.0, 1e6)] = 0.0
+    """Dropout of every kind rises from 0 over this many epochs (Morerio et al. 2017, "Curriculum dropout"): a run that
+    ends before sees each example only a few times, and needs less of it."""
     r_drop: Annotated[float, Range(0.0, 1000.0)] = 0.0
     """Weight of R-Drop (Liang et al. 2021): dropout draws each batch twice, and the two answers are to agree."""
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"

@@ -12,7 +12,9 @@ from test_launches import BATCH, CPU, make_batch, make_step
 
 from seq2seq.config import TrainingConfig
 from seq2seq.errors import UserError
+from seq2seq.model.dropout import scale_dropout
 from seq2seq.training import loss
+from seq2seq.training.state import dropout_share
 from seq2seq.training.step import compile_layers, is_compiled, undisturbed
 
 # Sizes of batches: sentences, source and target length. In the first, two are equal, and whole rows of 8.
@@ -85,6 +87,15 @@ def test_compiled_layers_are_the_layers(graphs, architecture):
         results.append([*sums, *(parameter.grad for parameter in module.parameters())])
     assert graphs.frame_count == 3
     torch.testing.assert_close(results[1], results[0])
+
+
+def test_rising_dropout_takes_few_graphs(graphs):
+    step, module = make_step(num_encoder_layers=1, num_decoder_layers=1, dropout=0.3)
+    compile_layers(module, must=True)
+    for epoch in range(50):
+        scale_dropout(module, dropout_share(epoch, 40.0))
+        step.compute_gradient([BATCH], BATCH.num_targets)
+    assert graphs.frame_count <= 1 + 2 * 9
 
 
 @pytest.mark.parametrize("r_drop", [0.0, 2.0])

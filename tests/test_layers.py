@@ -2,8 +2,9 @@ import pytest
 import torch
 
 from seq2seq.config import ModelConfig
-from seq2seq.model.dropout import Dropout
+from seq2seq.model.dropout import Dropout, scale_dropout
 from seq2seq.model.layers import FeedForward, Residual, TokenEmbedding, make_norm
+from seq2seq.model.transformer import Transformer
 
 
 def config(**values) -> ModelConfig:
@@ -78,6 +79,21 @@ def test_word_dropout_removes_tokens_but_not_positions():
     embedded = embedding(torch.randint(0, 20, (1, 200)))
     bare = (embedded[0] - embedding.positions(200)).abs().sum(dim=1) < 1e-4
     assert 60 < bare.sum() < 140
+
+
+def test_every_kind_of_dropout_is_scaled_and_none_is_lost():
+    rates = dict(dropout=0.4, attention_dropout=0.2, activation_dropout=0.3, word_dropout=0.5)
+    layers = [layer for layer in Transformer(config(**rates), 20, 20).modules() if isinstance(layer, Dropout)]
+    full = [layer.rate for layer in layers]
+    assert set(full) == set(rates.values())
+    whole = torch.nn.ModuleList(layers)
+    scale_dropout(whole, 0.5)
+    assert [layer.rate for layer in layers] == [rate / 2 for rate in full]
+    scale_dropout(whole, 0.0)
+    values = torch.randn(5, 8)
+    assert all(layer.train()(values) is values for layer in layers)
+    scale_dropout(whole, 1.0)
+    assert [layer.rate for layer in layers] == full
 
 
 def test_embeddings_are_scaled():

@@ -13,8 +13,9 @@ from toy_run import ToyModel, make_batch, make_trainer, outcome, records, steps_
 from seq2seq import runtime
 from seq2seq.config import TrainingConfig
 from seq2seq.errors import CheckpointError, RunError
+from seq2seq.model.dropout import Dropout
 from seq2seq.training.loss import LossSum
-from seq2seq.training.state import RunState, Validation, end_reason, has_diverged
+from seq2seq.training.state import RunState, Validation, dropout_share, end_reason, has_diverged
 from seq2seq.training.step import GradientStep, padded_size
 from seq2seq.training.weights import Weights
 
@@ -169,6 +170,32 @@ def test_end_always_validates_and_saves(tmp_path):
     assert result.best_step == 3
     assert (tmp_path / "best" / "model.safetensors").exists()
     assert steps_of(tmp_path) == [3]
+
+
+def test_dropout_rises_with_the_epochs_whatever_limits_the_run(tmp_path):
+    def rates(name, **limit):
+        found = []
+
+        def noted(module, batch):
+            found.append(module.drop.rate)
+            return toy_loss(module, batch)
+
+        trainer = make_trainer(tmp_path / name, compute_loss=noted, dropout_epochs=2.0, max_steps=None, **limit)
+        trainer.module.drop = Dropout(0.4)
+        trainer.run()
+        return found
+
+    short, long = rates("short", max_epochs=1.0), rates("long", max_epochs=3.0)
+    assert long[: len(short)] == short
+    assert long == sorted(long)
+    assert long[0] < 0.1
+    assert max(short) == pytest.approx(0.2, abs=0.05)
+    assert long[2 * len(short)] == long[-1] == 0.4
+
+
+@pytest.mark.parametrize("epoch", [0.0, 0.3, 1.9, 2.0, 7.5])
+def test_the_share_of_dropout_is_that_of_the_epochs(epoch):
+    assert dropout_share(epoch, 2.0) == pytest.approx(min(1.0, epoch / 2.0), abs=1 / 16)
 
 
 def test_limits_in_epochs_and_minutes(tmp_path):

@@ -20,7 +20,7 @@ class Dropout(nn.Module):
 
     def __init__(self, rate: float):
         super().__init__()
-        self.rate = rate
+        self.full_rate = self.rate = rate
 
     def forward(self, values: Tensor) -> Tensor:
         """Any shape, unchanged."""
@@ -31,7 +31,14 @@ class Dropout(nn.Module):
         return functional.dropout(values, self.rate)
 
     def extra_repr(self) -> str:
-        return f"{self.rate}"
+        return f"{self.full_rate}"
+
+
+def scale_dropout(module: nn.Module, share: float) -> None:
+    """Let every `Dropout` of a module drop this share of what it was made for."""
+    for layer in module.modules():
+        if isinstance(layer, Dropout):
+            layer.rate = share * layer.full_rate
 
 
 def _threshold(rate: float) -> int:

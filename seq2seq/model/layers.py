@@ -81,14 +81,14 @@ class TokenEmbedding(nn.Module):
         nn.init.normal_(self.tokens.weight, std=config.d_model**-0.5)
         self.scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
         self.positions = PositionalEmbedding(config) if config.positions != "rotary" else None
-        self.word_dropout = config.word_dropout
+        self.word_dropout = Dropout(config.word_dropout)  # its rate alone: it is whole embeddings that are dropped
         self.dropout = Dropout(config.dropout)
 
     def forward(self, token_ids: Tensor, start: int = 0) -> Tensor:
         """(B, T) ids of positions start ... start + T - 1 -> (B, T, D)."""
         embedded = self.tokens(token_ids) * self.scale  # (B, T, D)
-        if self.training and self.word_dropout:
-            kept = torch.rand(token_ids.shape, device=token_ids.device) >= self.word_dropout
+        if self.training and self.word_dropout.rate:
+            kept = torch.rand(token_ids.shape, device=token_ids.device) >= self.word_dropout.rate
             embedded = embedded * kept.unsqueeze(-1)  # positions stay, so that order and length are still seen
         if self.positions is not None:
             embedded = (embedded + self.positions(token_ids.size(1), start)).to(embedded.dtype)  # tables are float32

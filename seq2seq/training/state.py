@@ -200,6 +200,12 @@ def progress(state: RunState, epoch: float, config: TrainingConfig) -> float:
     return min(1.0, max(state.step / steps, epoch / epochs, state.seconds / usable))
 
 
+def dropout_share(epoch: float, dropout_epochs: float) -> float:
+    """The share of dropout at this point of training, in [0, 1], in eighths: where layers are compiled, each of them
+    takes graphs of its own."""
+    return round(8 * min(1.0, epoch / dropout_epochs)) / 8
+
+
 def end_reason(state: RunState, epoch: float, config: TrainingConfig) -> str | None:
     """Why training ends here, or None when it continues."""
     steps, epochs, seconds = limits(config)

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from seq2seq.config import TrainingConfig
 from seq2seq.data.stream import BatchStream
 from seq2seq.errors import RunError
+from seq2seq.model.dropout import scale_dropout
 from seq2seq.runtime import Runtime
 from seq2seq.training.monitor import Monitor
 from seq2seq.training.optim import ExponentialMovingAverage, learning_rate
@@ -26,6 +27,7 @@ from seq2seq.training.state import (
     TrainingResult,
     Validation,
     deciding_metric,
+    dropout_share,
     end_reason,
     progress,
 )
@@ -172,6 +174,8 @@ class Trainer:
         ])  # fmt: skip
         state.step += 1
         self.module.train()
+        if self.config.dropout_epochs:
+            scale_dropout(self.module, dropout_share(self.stream.epoch, self.config.dropout_epochs))
         sums = self._step.compute_gradient(batches, targets)
         norm = self._step.update(self._rate())
         if self._average:
