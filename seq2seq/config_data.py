@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, field_serializer, model_serializer, model_validator
 
@@ -23,6 +23,28 @@ from seq2seq.config_values import (
     with_text_keys,
 )
 from seq2seq.ranges import Range
+
+
+class NoiseConfig(Section):
+    """Perturbations of a source: the share of its examples that each changes, drawn anew for each line."""
+
+    kinds: ClassVar[tuple[str, ...]] = (
+        "upper", "title", "lost_punctuation", "repeated_punctuation", "typos", "copies",
+    )  # fmt: skip
+    upper: Annotated[float, ranges.SHARE] = 0.0
+    """All in capitals, on both sides."""
+    title: Annotated[float, ranges.SHARE] = 0.0
+    """Each Word With A Capital, on both sides."""
+    lost_punctuation: Annotated[float, ranges.SHARE] = 0.0
+    """Without the mark at the end, on both sides."""
+    repeated_punctuation: Annotated[float, ranges.SHARE] = 0.0
+    """With two to four marks at the end of the source."""
+    typos: Annotated[float, ranges.SHARE] = 0.0
+    """With typos in about every tenth word of the source."""
+    copies: Annotated[float, ranges.SHARE] = 0.0
+    """With an emoji, an invented name or a number at the end of both sides, to be copied."""
+    seed: Annotated[int, ranges.SEED] = 1
+    """Two noisy copies of one corpus want two seeds."""
 
 
 class SourceConfig(Section):
@@ -52,6 +74,8 @@ class SourceConfig(Section):
     """Classification: column of the text; default `sentence` or `text`."""
     label_column: Column = None
     """Classification: column of the label; default `label`."""
+    noise: NoiseConfig | None = None
+    """Perturb the examples as they are read; beside the source itself, a noisy copy with a small weight."""
     weight: Annotated[float, Range(1e-6, 1000.0)] = 1.0
     """How often each example is seen in an epoch; with 2.5 each is seen twice, and another half a third time."""
 

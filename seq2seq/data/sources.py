@@ -26,10 +26,10 @@ def open_pairs(config: SourceConfig, source_language: str, target_language: str,
             reading shows (a short row, broken JSON) is raised while reading, with the line.
     """
     if config.source is not None:
-        return TextFiles(config, cache)
+        return _with_noise(TextFiles(config, cache), config)
     from seq2seq.data.columns import pair_columns
 
-    return _open_columns(config, pair_columns(config, source_language, target_language), cache)
+    return _with_noise(_open_columns(config, pair_columns(config, source_language, target_language), cache), config)
 
 
 def open_labelled(config: SourceConfig, cache: Path | None = None) -> Source:
@@ -42,7 +42,15 @@ def open_labelled(config: SourceConfig, cache: Path | None = None) -> Source:
         raise DataError(f"{config.source}: labelled texts come from tsv, jsonl or hub, not from source + target")
     from seq2seq.data.columns import label_columns
 
-    return _open_columns(config, label_columns(config), cache)
+    return _with_noise(_open_columns(config, label_columns(config), cache), config)
+
+
+def _with_noise(source: Source, config: SourceConfig) -> Source:
+    if config.noise is None:
+        return source
+    from seq2seq.data.noise import NoisySource
+
+    return NoisySource(source, config.noise)
 
 
 def _open_columns(config: SourceConfig, columns: "Columns", cache: Path | None) -> Source:

@@ -1,0 +1,102 @@
+"""Perturbed copies of examples, made as they are read: what users type, and corpora of edited text lack.
+
+`sources` wraps a source whose configuration asks for noise. Each line draws from (seed, number of the line) alone, so
+the same configuration always gives the same text. The kinds are those of OpusTrainer's modifiers, and a few more
+(Bogoychev et al. 2023, "OpusCleaner and OpusTrainer").
+"""
+
+import functools
+import hashlib
+import random
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from seq2seq.config_data import NoiseConfig
+from seq2seq.data.examples import Chunk, Example, Pair, Position, Source
+
+TYPO_SHARE = 0.1  # of the words of a text with typos; of at least one
+LAST_MARK = re.compile(r"[.!?…。！？।؟]+\s*$")
+EMOJI = "😀😂😉😍😎😢😡👍👎🙏🎉🔥❤⭐✅🚀🌍🐱🐶☕"
+SYLLABLES = ("ba", "dor", "el", "fin", "gu", "har", "ik", "jo", "kal", "lum", "mi", "nov", "or", "pe", "quen", "rys")
+
+
+class NoisySource(Source):
+    """The examples of a source, perturbed."""
+
+    def __init__(self, source: Source, noise: NoiseConfig):
+        self._source, self._noise = source, noise
+        self.name, self.weight, self.size = source.name, source.weight, source.size
+        settings = f"{source.fingerprint} {noise.model_dump_json()}"
+        self.fingerprint = hashlib.sha256(settings.encode()).hexdigest()
+
+    @property
+    def invalid(self):
+        """As `Source`."""
+        return self._source.invalid
+
+    def chunks(self, start: Position = None) -> Iterator[Chunk]:
+        """As `Source`."""
+        for chunk in self._source.chunks(start):
+            yield replace(chunk, parse=functools.partial(_parsed, chunk.parse, self._noise))
+
+
+def _parsed(
+    parse: Callable[[object, int], list[Example | None]], noise: NoiseConfig, raw: object, first: int
+) -> list[Example | None]:
+    lines = enumerate(parse(raw, first), start=first)
+    return [example and perturbed(example, noise, random.Random(f"{noise.seed} {line}")) for line, example in lines]
+
+
+def perturbed(example: Example, noise: NoiseConfig, draw: random.Random) -> Example:
+    """An example with the kinds of noise that `draw` decides on, each for itself.
+
+    Case, lost punctuation and copies change a pair on both sides, typos and repeated punctuation its source alone.
+    """
+    chosen = {kind for kind in NoiseConfig.kinds if draw.random() < getattr(noise, kind)}
+    sides = list(example.texts)
+    if "lost_punctuation" in chosen and all(map(LAST_MARK.search, sides)):
+        sides = [LAST_MARK.sub("", side) for side in sides]
+    if "repeated_punctuation" in chosen:
+        sides[0] = LAST_MARK.sub(lambda mark: mark[0].rstrip() * draw.randint(2, 4), sides[0])
+    if "typos" in chosen:
+        sides[0] = with_typos(sides[0], draw)
+    if "upper" in chosen:
+        sides = [side.upper() for side in sides]
+    elif "title" in chosen:
+        sides = [" ".join(word[:1].upper() + word[1:] for word in side.split(" ")) for side in sides]
+    if "copies" in chosen:
+        more = _invented(draw)
+        sides = [f"{side} {more}" for side in sides]
+    if isinstance(example, Pair):
+        return Pair(*sides)
+    return replace(example, text=sides[0])
+
+
+def with_typos(text: str, draw: random.Random) -> str:
+    """Text in which about every tenth word, and at least one, has two letters exchanged, or one lost, doubled or
+    replaced by another letter of the text. The first letter of a word stays, and so do words of up to three."""
+    words = text.split(" ")
+    long = [place for place, word in enumerate(words) if len(word) > 3 and word.isalpha()]
+    letters = "".join(words[place] for place in long).lower()
+    for place in draw.sample(long, min(len(long), max(1, round(TYPO_SHARE * len(words))))):
+        word = words[place]
+        at = draw.randrange(1, len(word) - 1)
+        words[place] = draw.choice([
+            word[:at] + word[at + 1] + word[at] + word[at + 2 :],
+            word[:at] + word[at + 1 :],
+            word[:at] + word[at] + word[at:],
+            word[:at] + draw.choice(letters) + word[at + 1 :],
+        ])  # fmt: skip
+    return " ".join(words)
+
+
+def _invented(draw: random.Random) -> str:
+    """What a translation copies: an emoji, a name that does not exist, or a number."""
+    match draw.randrange(3):
+        case 0:
+            return draw.choice(EMOJI)
+        case 1:
+            return f"({''.join(draw.choices(SYLLABLES, k=draw.randint(2, 3))).title()})"
+        case _:
+            return f"({draw.randrange(10 ** draw.randint(2, 6))})"
