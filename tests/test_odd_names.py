@@ -26,6 +26,7 @@ WORK = [
     ["plot", RUN],
     ["plot", RUN, "--attention", f"A {ODD}"],
     ["average", RUN, RUN, "-o", f"{ODD} mean"],
+    ["tune", RUN, "--source", f"{ODD}.en", "--reference", f"{ODD}.en", "-o", f"{ODD} tuned"],
     ["info", f"{ODD} mean"],
 ]
 

@@ -42,6 +42,9 @@ COMMANDS = {
     "check text secret": "secret",
     "check secret": "secret",
     "fetch multi30k --from thesis -o locked/new": "",
+    "tune model --source secret --reference secret": "secret",
+    "tune model --source few --reference few -o locked/new": "locked",
+    "tune kept-model --source few --reference few": "kept-model",
     "average model -o locked/new": "locked",
     "average sealed -o new": "sealed",
     "convert classic --to marian -o locked/new": "locked",
@@ -61,7 +64,9 @@ def answers(tmp_path_factory) -> dict[str, list]:
     (folder / "locked").mkdir()
     (folder / "locked" / "kept").write_text("an earlier result")
     shutil.copytree(folder / "model", folder / "sealed")
+    shutil.copytree(folder / "model", folder / "kept-model")
     shutil.copyfile(folder / "text", folder / "secret")
+    (folder / "few").write_text("".join((folder / "text").read_text().splitlines(keepends=True)[:3]))
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), "OMP_NUM_THREADS": "1"}
     environment |= {"XDG_CACHE_HOME": str(folder / "cache"), "HF_HUB_OFFLINE": "1"}
     try:
@@ -104,7 +109,11 @@ def run_all(commands: list[str]) -> None:
     answers = {}
     with contextlib.redirect_stderr(io.StringIO()) as stderr, contextlib.redirect_stdout(io.StringIO()):
         assert main(["train", "good.yaml", "--run-dir", "old-run"]) == 0, stderr.getvalue()
-    for path in (Path("locked"), *(path for path in [*Path("old-run").rglob("*"), Path("old-run")] if path.is_dir())):
+    for path in (
+        Path("locked"),
+        Path("kept-model"),
+        *(path for path in [*Path("old-run").rglob("*"), Path("old-run")] if path.is_dir()),
+    ):
         path.chmod(0o555)
     for path in (Path("secret"), *Path("sealed").iterdir(), Path("sealed")):
         path.chmod(0)

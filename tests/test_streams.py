@@ -43,6 +43,7 @@ COMMANDS = {
     "info model": set(),
     "plot run -o out.png": set(),
     "plot model --attention word -o out.png": set(),
+    "tune model --source few --reference few -o tuned-SEED": set(),
     "average model model -o averaged-SEED": set(),
     "convert classic --to marian -o converted-SEED": set(),
     "fetch nothing": set(),
@@ -63,6 +64,7 @@ def folder(tmp_path_factory) -> Path:
         importlib.import_module(module)
     folder = wrong_files.fill(tmp_path_factory.mktemp("streams"))
     (folder / "lines").write_bytes(INPUT)
+    (folder / "few").write_text("A word.\nTwo words.\n")
     (folder / "gold.tsv").write_text(
         "sentence\tlabel\n" + "".join(f"{text}\t{i % 2}\n" for i, text in enumerate(TEXTS))
     )

@@ -30,6 +30,7 @@ VERBS = {
     "score": "Print how likely a model finds given translations.",
     "check": "Report what is odd in corpora before training.",
     "fetch": "Download a public corpus as plain files.",
+    "tune": "Choose how a model searches, on a validation set.",
     "average": "Average the weights of models or checkpoints.",
     "convert": "Convert models from and to other toolkits.",
     "bench": "Measure the speed of training and decoding.",

@@ -51,6 +51,13 @@ def converted(folder: Path, quantization: str) -> Iterator[tuple[Path, ModelDesc
         yield target, description, tokenizers
 
 
+def forget(folder: Path) -> None:
+    """Remove the conversions of a folder that is about to be removed itself."""
+    model = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]
+    for entry in _root().glob(f"{model}-*"):
+        atomic.remove_folder(entry)
+
+
 def _convert(folder: Path, target: Path, quantization: str) -> None:
     from seq2seq.interop.ctranslate2_export import write_ctranslate2  # these import torch
     from seq2seq.store.model_folder import load_model

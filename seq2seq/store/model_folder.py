@@ -109,6 +109,21 @@ def update_settings(folder: Path, config: Config) -> None:
             atomic.write_file(folder / name, json_text(values | changed).encode())
 
 
+def update_search(folder: Path, search: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+    """Change keys of a model folder's search settings, and note beside them how they were `found`.
+
+    Raises:
+        ModelError: it is no model folder of seq2seq, or damaged.
+    """
+    try:
+        _check_format(folder, read_object(folder / CONFIG))
+        values = read_object(folder / GENERATION)
+    except DamagedFile as error:
+        raise ModelError(f"{folder}: {error}; copy the folder again, or train the model anew") from error
+    values |= {"search": values["search"] | search, "tuned": found}
+    atomic.write_file(folder / GENERATION, json_text(values).encode())
+
+
 def load_model(folder: str | Path) -> LoadedModel:
     """Read a model folder, the best model of a run folder, a Marian folder, or any of them from the hub by name.
 

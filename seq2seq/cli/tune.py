@@ -1,0 +1,194 @@
+"""`s2s tune`: length penalty, beam and mean of checkpoints of a model, chosen on a validation set."""
+
+import json
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from seq2seq import atomic
+from seq2seq.cli import options
+from seq2seq.errors import DataError, ModelError
+from seq2seq.lines import aligned, check_counts, read_lines
+
+if TYPE_CHECKING:
+    from seq2seq.config import Config
+    from seq2seq.data.examples import Pair
+    from seq2seq.workflows.tune import Scoring, Trial
+
+logger = logging.getLogger("seq2seq.cli")
+
+
+@click.command(epilog="Example: s2s tune runs/my -o models/my")
+@click.argument("model", required=False, type=options.ANY_PATH)
+@click.option("--source", type=options.FILE, help="Text to tune on [default: the validation set of the run].")
+@click.option("--reference", type=options.FILE, help="Its reference translation.")
+@click.option("-m", "--metric", type=click.Choice(["bleu", "chrf"]), default="bleu", help="What decides.")
+@click.option(
+    "-o",
+    "--output",
+    type=options.NAMED_PLACE,
+    help="Write the tuned model to this new folder, and try means of the run's checkpoints too [default: change the "
+    "search settings of MODEL].",
+)
+@options.format_option
+@options.engine_options
+@options.computing_options
+def command(
+    model: Path | None,
+    source: Path | None,
+    reference: Path | None,
+    metric: str,
+    output: Path | None,
+    form: str,
+    **loading: Any,
+) -> None:
+    """Choose the length penalty and the beam of MODEL on a validation set [default: the newest run].
+
+    The choice is kept in generation_config.json, which every command reads, with the scores before and after: on the
+    validation set, and on the test sets of the run. About twelve translations of the validation set are made.
+
+    A run that trains on writes the search settings of its configuration again; with -o the tuned model stays.
+    """
+    from seq2seq.inference.conversion_cache import forget
+    from seq2seq.workflows.tune import Scoring, Tuner, translated
+
+    if (source is None) != (reference is None):
+        raise click.UsageError(
+            "--source and --reference belong together; give both, or neither for the run's validation set"
+        )
+    if output is not None and output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise ModelError(f"{output}: exists already; name a new folder with -o")
+    options.check_output(output)
+    folder = options.chosen_model(model)
+    if output is None and model is not None and not model.exists():
+        raise ModelError(f"{model}: it lies in the hub's cache; write the tuned model to a folder of yours with -o")
+    place = folder if output is None else output.resolve().parent
+    if not os.access(place, os.W_OK):
+        raise ModelError(f"{place}: permission denied; name a folder that you may write to with -o")
+    config = _run_config(folder)
+    pairs, tests = _pairs(folder, config, source, reference), _test_sets(config)
+    scoring = Scoring(metric, config.evaluation.tokenize if config else None, _check_tunable(folder))
+    loading = {key: value for key, value in loading.items() if value is not None}
+    with tempfile.TemporaryDirectory(prefix="s2s-tune-") as temporary:
+        models = {"the model": folder} | (_means(folder, Path(temporary)) if output is not None else {})
+        tuner = Tuner(pairs, scoring, loading, lambda trial: logger.info("%s", _shown(trial)))
+        start, best = tuner.tune(models)
+        found: dict[str, Any] = {"metric": metric, "weights": best.weights, **best.search}
+        found["scores"] = {"validation": _change(start.scores, best.scores)}
+        for name, examples in tests.items():
+            texts = [translated(models[trial.weights], examples, loading, **trial.search) for trial in (start, best)]
+            references = [pair.target for pair in examples]
+            found["scores"][name] = _change(*(scoring.scores(side, references) for side in texts))
+        found["signatures"] = scoring.signatures()
+        place = _written(models[best.weights], output) if output is not None else folder
+        for mean in list(models.values())[1:]:
+            forget(mean)
+    _keep(place, best, found)
+    if form == "json":
+        trials = [{**vars(trial), "scores": dict(trial.scores)} for trial in tuner.trials.values()]
+        click.echo(json.dumps({"model": str(place), **found, "trials": trials}, indent=1, ensure_ascii=False))
+        return
+    for line in _table(place, start, best, found, scoring):
+        click.echo(line)
+
+
+def _check_tunable(folder: Path) -> str | None:
+    """Refuse what has no search settings of its own; the target language of the model."""
+    from seq2seq.interop.ctranslate2 import is_ctranslate2
+    from seq2seq.store.model_folder import GENERATION, load_model
+
+    if is_ctranslate2(folder):
+        raise ModelError(f"{folder}: a CTranslate2 folder; tune the model it was made from, then convert it again")
+    description = load_model(folder).description
+    if description.task != "translation":
+        raise ModelError(f"{folder}: a classifier searches for nothing; name a translation model")
+    if "search" not in json.loads((folder / GENERATION).read_text(encoding="utf-8")):
+        raise ModelError(f"{folder}: a Marian folder; import it first: s2s convert --from marian {folder} -o MODEL")
+    return description.target_language
+
+
+def _run_config(folder: Path) -> "Config | None":
+    from seq2seq.config_file import load
+
+    path = folder.resolve().parent / "config.yaml"
+    return load(path, check_files=False) if path.is_file() else None
+
+
+def _pairs(folder: Path, config: "Config | None", source: Path | None, reference: Path | None) -> "list[Pair]":
+    from seq2seq.data.examples import Pair
+    from seq2seq.data.sources import open_pairs
+
+    if source is not None and reference is not None:
+        sides = [list(read_lines(path, options.warn_invalid(path))) for path in (source, reference)]
+        check_counts(source, len(sides[0]), reference, len(sides[1]))
+        pairs = [Pair(*sides) for sides in zip(*sides, strict=True)]
+    elif config is None:
+        raise DataError(f"{folder}: a model without its run has no validation set; give --source and --reference")
+    else:
+        pairs = list(open_pairs(config.data.valid, config.source_language or "", config.target_language or ""))
+    if not pairs:
+        raise DataError(f"{source or 'data.valid'} has no lines; there is nothing to tune on")
+    return pairs
+
+
+def _test_sets(config: "Config | None") -> "dict[str, list[Pair]]":
+    from seq2seq.data.sources import open_pairs
+
+    if config is None:
+        return {}
+    languages = config.source_language or "", config.target_language or ""
+    return {name: list(open_pairs(source, *languages)) for name, source in config.data.test.items()}
+
+
+def _means(folder: Path, temporary: Path) -> dict[str, Path]:
+    """The mean of the last two checkpoints of the run, of the last three, ..., as models."""
+    from seq2seq.store.averaging import average_models
+    from seq2seq.store.checkpoint import saved_steps, step_folder
+
+    checkpoints = folder.resolve().parent / "checkpoints"
+    if not checkpoints.is_dir():
+        return {}
+    last = [step_folder(checkpoints, step) for step in sorted(saved_steps(checkpoints))]
+    return {
+        f"mean of {count}": average_models(last[-count:], temporary / str(count)) for count in range(2, len(last) + 1)
+    }
+
+
+def _written(folder: Path, output: Path) -> Path:
+    with atomic.new_folder(output) as temporary:
+        shutil.copytree(folder, temporary, dirs_exist_ok=True)
+    return output
+
+
+def _keep(folder: Path, best: "Trial", found: Mapping[str, Any]) -> None:
+    from seq2seq.store.model_folder import update_search
+
+    update_search(folder, best.search, found)
+
+
+def _change(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, Any]:
+    return {name: {"before": before[name], "after": after[name]} for name in before}
+
+
+def _shown(trial: "Trial") -> str:
+    scores = "  ".join(f"{name} {value:.2f}" for name, value in trial.scores.items())
+    settings = f"beam {trial.beam_size}, length penalty {trial.length_penalty:g}"
+    return f"{trial.weights}, {settings}: {scores}  ({trial.seconds:.1f} s)"
+
+
+def _table(place: Path, start: "Trial", best: "Trial", found: Mapping[str, Any], scoring: "Scoring") -> Sequence[str]:
+    rows = [["", "before", "after"], ["weights", start.weights, best.weights]]
+    rows += [["beam size", str(start.beam_size), str(best.beam_size)]]
+    rows += [["length penalty", f"{start.length_penalty:g}", f"{best.length_penalty:g}"]]
+    for name, scores in found["scores"].items():
+        rows += [
+            [f"{name} {metric}", *(f"{value:.2f}" for value in change.values())] for metric, change in scores.items()
+        ]
+    notes = [f"{metric}|{signature}" for metric, signature in scoring.signatures().items()]
+    return [*aligned(rows), "", *notes, f"kept in {place}"]
