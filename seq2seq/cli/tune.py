@@ -1,5 +1,6 @@
 """`s2s tune`: length penalty, beam and mean of checkpoints of a model, chosen on a validation set."""
 
+import contextlib
 import json
 import logging
 import os
@@ -68,15 +69,19 @@ def command(
     folder = options.chosen_model(model)
     if output is None and model is not None and not model.exists():
         raise ModelError(f"{model}: it lies in the hub's cache; write the tuned model to a folder of yours with -o")
-    place = folder if output is None else output.resolve().parent
-    if not os.access(place, os.W_OK):
-        raise ModelError(f"{place}: permission denied; name a folder that you may write to with -o")
+    changed = folder if output is None else output.resolve().parent
+    if not os.access(changed, os.W_OK):
+        raise ModelError(f"{changed}: permission denied; name a folder that you may write to with -o")
     config = _run_config(folder)
     pairs, tests = _pairs(folder, config, source, reference), _test_sets(config)
     scoring = Scoring(metric, config.evaluation.tokenize if config else None, _check_tunable(folder))
     loading = {key: value for key, value in loading.items() if value is not None}
-    with tempfile.TemporaryDirectory(prefix="s2s-tune-") as temporary:
-        models = {"the model": folder} | (_means(folder, Path(temporary)) if output is not None else {})
+    with contextlib.ExitStack() as stack:
+        means = {}
+        if output is not None:
+            means = _means(folder, Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="s2s-tune-"))))
+            stack.callback(forget, means.values())
+        models = {"the model": folder} | means
         tuner = Tuner(pairs, scoring, loading, lambda trial: logger.info("%s", _shown(trial)))
         start, best = tuner.tune(models)
         found: dict[str, Any] = {"metric": metric, "weights": best.weights, **best.search}
@@ -87,8 +92,6 @@ def command(
             found["scores"][name] = _change(*(scoring.scores(side, references) for side in texts))
         found["signatures"] = scoring.signatures()
         place = _written(models[best.weights], output) if output is not None else folder
-        for mean in list(models.values())[1:]:
-            forget(mean)
     _keep(place, best, found)
     if form == "json":
         trials = [{**vars(trial), "scores": dict(trial.scores)} for trial in tuner.trials.values()]

@@ -8,7 +8,7 @@ sizes and times of all files, are as they were.
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from seq2seq import __version__, atomic
@@ -32,7 +32,7 @@ def converted(folder: Path, quantization: str) -> Iterator[tuple[Path, ModelDesc
         RunError: the cache cannot be written, or there is nowhere to put it.
     """
     root = _root()
-    model = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]
+    model = _name(folder)
     version = f"{model}-{_content(folder)}"
     target = root / f"{version}-{quantization}"
     with atomic.locked(root / f"{model}.lock"):
@@ -51,11 +51,12 @@ def converted(folder: Path, quantization: str) -> Iterator[tuple[Path, ModelDesc
         yield target, description, tokenizers
 
 
-def forget(folder: Path) -> None:
-    """Remove the conversions of a folder that is about to be removed itself."""
-    model = hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]
-    for entry in _root().glob(f"{model}-*"):
-        atomic.remove_folder(entry)
+def forget(folders: Iterable[Path]) -> None:
+    """Remove the conversions of folders that are about to be removed themselves."""
+    for folder in folders:
+        with contextlib.suppress(RunError):  # without a cache there are none
+            for entry in _root().glob(f"{_name(folder)}-*"):
+                atomic.remove_folder(entry)
 
 
 def _convert(folder: Path, target: Path, quantization: str) -> None:
@@ -69,6 +70,10 @@ def _convert(folder: Path, target: Path, quantization: str) -> None:
     atomic.remove_leftovers(target.parent)
     with atomic.new_folder(target) as temporary:
         write_ctranslate2(temporary, loaded.model, loaded.description, loaded.tokenizers, quantization)
+
+
+def _name(folder: Path) -> str:
+    return hashlib.sha256(os.fsencode(folder.resolve())).hexdigest()[:16]
 
 
 def _content(folder: Path) -> str:
