@@ -27,6 +27,7 @@ VERBS = {
     "translate": "Translate lines of text.",
     "bleu": "Score translations with BLEU, chrF and TER.",
     "classify": "Label lines of text, or score a classifier.",
+    "serve": "Translate and classify over HTTP.",
     "score": "Print how likely a model finds given translations.",
     "check": "Report what is odd in corpora before training.",
     "fetch": "Download a public corpus as plain files.",
