@@ -167,7 +167,7 @@ def explained(error: Exception) -> dict[str, Any]:
         case Refusal():
             return {"code": error.code, "message": error.message, "field": error.field}
         case HTTPException():
-            return {"code": "http", "message": error.detail.lower(), "field": None}
+            return {"code": error.detail.lower().replace(" ", "_"), "message": error.detail.lower(), "field": None}
     message = "something went wrong here; the X-Request-Id of this answer finds it in the server's log"
     return {"code": INTERNAL, "message": message, "field": None}
 

@@ -33,10 +33,10 @@ class Limits:
     """For the answers to what was accepted before the server was told to stop."""
     connections: int = 512
     header_bytes: int = 2**14
-    batch_sentences: int = 64
-    """That are computed together, at most."""
-    batch_characters: int = 8_192
-    """Of those; one longer sentence is a batch of its own."""
+    batch_seconds: float = 2.0
+    """That a batch takes to compute, about, by the measured rate: where many wait, so long does one that comes."""
+    batch_characters: int = 2_048
+    """Of a batch, however slow the machine is; one longer sentence is a batch of its own."""
 
     @property
     def queue_characters(self) -> int:

@@ -45,6 +45,9 @@ class ServedModel:
         self.name, self.description, self.engine = name, description, engine
         self.fingerprint = _fingerprint(folder)
 
+    def __str__(self) -> str:
+        return f"{self.name}: {self.task}, {self.engine}"
+
     @property
     def source(self) -> str | None:
         """The language that it reads, where that is known."""
@@ -77,6 +80,9 @@ class ServedTranslator(ServedModel):
         super().__init__(name, folder, translator.description, translator.engine_note)
         self.translator = translator
         self.under = functools.lru_cache(maxsize=64)(self._under)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.source or '?'} to {self.target or '?'}, {self.engine}"
 
     def compute(self, texts: Sequence[Text], settings: Settings) -> list[Translation]:
         """The translation of each text, as `s2s translate` gives it under these settings."""
@@ -198,8 +204,8 @@ class Models:
             if _tag(wanted) in ("", _tag(model.source)) and _tag(target) in ("", _tag(model.target))
         ]
         if len(exact or fitting) > 1:
-            field = "source" if wanted is None else "target"
-            raise bad(f"several models fit; name one of {_directions(fitting)}", field)
+            missing = "target" if target is None else "source"
+            raise bad(f"several models fit; name one of {_directions(fitting)}", missing)
         return (exact or fitting)[0]
 
     def classifier(self, name: str | None) -> ServedClassifier:

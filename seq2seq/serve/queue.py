@@ -11,6 +11,9 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+# What a sentence costs besides its characters, in characters.
+PER_SENTENCE = 8
+
 
 class Text(NamedTuple):
     """One sentence or line to be computed."""
@@ -75,9 +78,8 @@ class Queue:
     load batches fill while the one before is computed.
     """
 
-    def __init__(self, sentences: int, characters: int, batch_sentences: int, batch_characters: int):
+    def __init__(self, sentences: int, characters: int):
         self.most_sentences, self.most_characters = sentences, characters
-        self.batch_sentences, self.batch_characters = batch_sentences, batch_characters
         self.sentences = self.characters = 0
         """That wait now."""
         self._jobs: deque[Job] = deque()  # that have sentences which wait
@@ -103,19 +105,23 @@ class Queue:
                 self._jobs.append(job)
                 self._changed.notify()
 
-    def take(self) -> Batch | None:
-        """The next batch; waits for one. None once the queue is closed and empty."""
+    def take(self, room: Callable[[], float]) -> Batch | None:
+        """The next batch; waits for one. None once the queue is closed and empty.
+
+        It has at most `room()` characters, or one sentence; each sentence counts `PER_SENTENCE` more.
+        """
         with self._changed:
             while not self._jobs:
                 if not self._is_open:
                     return None
                 self._changed.wait()
-            batch = Batch(self._jobs[0].settings)
+            batch, left = Batch(self._jobs[0].settings), room()
             turns = deque(job for job in self._jobs if job.settings == batch.settings)
-            while turns and len(batch.members) < self.batch_sentences:
+            while turns:
                 job = turns.popleft()
                 size = len(job.texts[job.waiting[0]].text)
-                if batch.members and batch.characters + size > self.batch_characters:
+                left -= size + PER_SENTENCE
+                if batch.members and left < 0:
                     break
                 batch.members.append((job, job.waiting.popleft()))
                 batch.characters += size

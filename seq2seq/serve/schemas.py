@@ -159,7 +159,9 @@ def parsed(kind: type[Body], body: bytes) -> Any:
 
 
 def _refusal(error: ValidationError) -> Refusal:
-    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    errors = error.errors(include_url=False, include_input=False, include_context=False)
+    # Of a field that may be of several kinds, the problem that lies deepest is of the kind that was meant.
+    first = max((one for one in errors if one["loc"][:1] == errors[0]["loc"][:1]), key=lambda one: len(one["loc"]))
     if first["type"] == "json_invalid":
         return bad("the body is not JSON in UTF-8", code="bad_json")
     where = [str(part) for part in first["loc"] if part not in ("str", "list[str]")]

@@ -105,6 +105,8 @@ def serve(models: Models, limits: Limits, access: Access, bound: socket.socket) 
         access_log=False, proxy_headers=False, server_header=False, h11_max_incomplete_event_size=limits.header_bytes,
         timeout_graceful_shutdown=round(limits.drain_seconds + LAST_SECONDS),
     )  # fmt: skip
+    for model in models:
+        logger.info("serving %s", model)
     server = _Server(config, service)
     for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn sends itself what it was sent, once it has ended
         signal.signal(number, server.handle_exit)

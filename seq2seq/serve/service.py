@@ -49,10 +49,8 @@ class Service:
     def __init__(self, models: Models, limits: Limits):
         self.models, self.limits, self.metrics = models, limits, Metrics()
         self.draining = False
-        self.queue = Queue(
-            limits.queue_sentences, limits.queue_characters, limits.batch_sentences, limits.batch_characters
-        )
-        self.worker = Worker(self.queue, self._compute, self.metrics)
+        self.queue = Queue(limits.queue_sentences, limits.queue_characters)
+        self.worker = Worker(self.queue, self._compute, self.metrics, limits.batch_seconds, limits.batch_characters)
         self._jobs: set[Job] = set()
         self.metrics.gauge("s2s_queue_sentences", lambda: self.queue.sentences)
         self.metrics.gauge("s2s_queue_characters", lambda: self.queue.characters)

@@ -20,11 +20,16 @@ class Worker(threading.Thread):
         queue: where the batches come from.
         compute: the answers to texts under settings, in their order.
         metrics: counts batches.
+        batch_seconds: that a batch takes, about, where so much waits.
+        batch_characters: of a batch, at least, where so many wait.
+
+    There is one such thread, also for several models: two take as long for the same work, so each batch twice as long.
     """
 
-    def __init__(self, queue: Queue, compute: Compute, metrics: Metrics):
+    def __init__(self, queue: Queue, compute: Compute, metrics: Metrics, batch_seconds: float, batch_characters: int):
         super().__init__(name="s2s-worker", daemon=True)
         self._queue, self._compute, self._metrics = queue, compute, metrics
+        self._batch_seconds, self._batch_characters = batch_seconds, batch_characters
         self._characters = self._seconds = 0.0  # running sums
         self.busy_since: float | None = None
         """When the batch that is computed now was begun."""
@@ -36,7 +41,7 @@ class Worker(threading.Thread):
 
     def run(self) -> None:
         """The loop of the thread."""
-        while (batch := self._queue.take()) is not None:
+        while (batch := self._queue.take(self._room)) is not None:
             self.take_one(batch)
 
     def take_one(self, batch: Batch) -> None:
@@ -49,6 +54,10 @@ class Worker(threading.Thread):
         self._seconds += seconds - FORGOTTEN * self._seconds
         self._metrics.batch(len(results), seconds, [begun - job.entered for job, _ in batch.members])
         self._queue.deliver(batch, results)
+
+    def _room(self) -> float:
+        """Characters of the next batch."""
+        return max(self._batch_characters, self._batch_seconds * self.characters_per_second)
 
     def _answers(self, settings: Hashable, texts: Sequence[Text]) -> list[Any]:
         """An answer for each text, or the error that it alone raises: what fails together is computed in halves."""
