@@ -5,7 +5,6 @@ import json
 import os
 import signal
 import socket
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -25,7 +24,7 @@ def slow(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(slow):
-    with serving(slow, "--max-queue", "40", "--deadline", "5") as served:
+    with serving(slow, "--max-queue", "40", "--deadline", "6") as served:
         yield served
 
 
@@ -65,13 +64,11 @@ def leave(server: Served, **fields) -> None:
 def test_a_book_does_not_hold_up_a_line(server):
     """It waits for the batch that is computed, and shares the next one."""
     with ThreadPoolExecutor(1) as pool:
-        book = pool.submit(server.ask, "/v1/translate", {"text": "\n".join(lines(38)), "stream": True})
+        book = pool.submit(server.ask, "/v1/translate", {"text": "\n".join(lines(38, 12)), "stream": True})
         until(lambda: waiting(server) > 0)
-        line = server.ask("/v1/translate", {"text": "a man rides"})
-        assert line.status == 200
-        assert waiting(server) > 0
-        *parts, last = book.result().body.splitlines()
-    assert len(parts) == 38 or "deadline" in last.decode()
+        assert server.ask("/v1/translate", {"text": "a man"}).status == 200
+        assert not book.done()
+        assert len(book.result().body.splitlines()) > 8
     until(lambda: is_idle(server))
 
 
@@ -103,14 +100,16 @@ def test_a_full_queue_says_when_to_come_again(server):
 
 def test_a_deadline_is_said_and_frees_the_queue(server):
     begun = time.monotonic()
-    answer = server.ask("/v1/translate", {"text": lines(36, LONG)})
-    assert (answer.status, answer.json["error"]["code"]) == (504, "deadline")
-    assert 4 < time.monotonic() - begun < 8
-    assert waiting(server) == 0
-    streamed = server.ask("/v1/translate", {"text": lines(36, LONG), "stream": True})
-    *parts, last = map(json.loads, streamed.body.splitlines())
+    with ThreadPoolExecutor(2) as pool:
+        asked = {"text": lines(18, LONG)}
+        whole = pool.submit(server.ask, "/v1/translate", asked)
+        streamed = pool.submit(server.ask, "/v1/translate", {**asked, "stream": True})
+    assert (whole.result().status, whole.result().json["error"]["code"]) == (504, "deadline")
+    *parts, last = map(json.loads, streamed.result().body.splitlines())
     assert last["error"]["code"] == "deadline"
     assert [part["index"] for part in parts] == list(range(len(parts)))
+    assert 5 < time.monotonic() - begun < 10
+    assert waiting(server) == 0
     until(lambda: is_idle(server))
 
 
@@ -137,6 +136,7 @@ def test_the_server_lives_with_clients_that_are_slow_or_gone(quick):
             one.sendall(b"GET /health HTTP/1.1\r\n")
     for _ in range(100):
         leave_at_once(quick)
+    until(lambda: ready(quick))  # for a moment there may have been more connections than the limit
     assert quick.ask("/v1/translate", {"text": "a man"}).status == 200
     for one in slow_ones:
         one.close()
@@ -202,7 +202,7 @@ def test_what_was_taken_is_answered_when_it_is_stopped(slow, number):
     """16 clients ask again and again until nobody listens; each request that was taken has its answer."""
     expected = [one.text for one in Translator.load(slow, threads=1).translate(lines(8, 3))]
     with serving(slow) as server:
-        answered, cut_off, stopped = [0] * 16, [], threading.Event()
+        answered, cut_off = [0] * 16, []
 
         def client(number: int) -> None:
             for index in range(1000):
@@ -221,16 +221,15 @@ def test_what_was_taken_is_answered_when_it_is_stopped(slow, number):
             clients = [pool.submit(client, number) for number in range(16)]
             until(lambda: sum(answered) > 20)
             code = server.stop(number)
-            stopped.set()
             for one in clients:
                 one.result()
-        assert code == 0
-        assert not cut_off
+        assert (code, cut_off) == (0, [])
         until(lambda: any("stopped" in line for line in server.log))
         done = next(line for line in server.log if "stopped" in line)
         assert f"stopped; {sum(answered)} sentences done" in done
 
 
+@pytest.mark.slow
 def test_it_stops_in_bounded_time_and_says_what_it_gives_up(slow):
     with serving(slow, "--max-queue", "500") as server, ThreadPoolExecutor(1) as pool:
         asked = pool.submit(server.ask, "/v1/translate", {"text": lines(100, LONG)})

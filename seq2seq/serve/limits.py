@@ -35,7 +35,7 @@ class Limits:
     header_bytes: int = 2**14
     batch_seconds: float = 2.0
     """That a batch takes to compute, about, by the measured rate: where many wait, so long does one that comes."""
-    batch_characters: int = 2_048
+    batch_characters: int = 512
     """Of a batch, however slow the machine is; one longer sentence is a batch of its own."""
 
     @property
