@@ -16,7 +16,7 @@ from seq2seq.errors import UserError, some_of
 from seq2seq.files import DamagedFile, read_object, record
 from seq2seq.inference.translator import Translation, Translator
 from seq2seq.languages import ENGLISH_NAMES, language_code
-from seq2seq.lines import as_one_line
+from seq2seq.lines import as_one_line, shown_name
 from seq2seq.serve.limits import bad
 from seq2seq.serve.queue import Text
 from seq2seq.store.finding import BEST, CONFIG, find_model
@@ -254,7 +254,7 @@ def _task(folder: Path) -> str:
 def _free(path: Path, folder: Path, taken: set[str]) -> str:
     """The name of a run, a model folder, or a model of the hub, that no other has."""
     own = folder.parent.name if folder.name == BEST else folder.name
-    first = own if path.exists() else str(path)
+    first = shown_name(own if path.exists() else str(path))
     names = itertools.chain([first], (f"{first}-{number}" for number in itertools.count(2)))
     return next(name for name in names if name not in taken)
 

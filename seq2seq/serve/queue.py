@@ -122,18 +122,17 @@ class Queue:
                 size = len(job.texts[job.waiting[0]].text)
                 left -= size + PER_SENTENCE
                 if batch.members and left < 0:
+                    turns.appendleft(job)
                     break
                 batch.members.append((job, job.waiting.popleft()))
                 batch.characters += size
                 if job.waiting:
                     turns.append(job)
             self._count(-len(batch.members), -batch.characters)
-            # Who had a turn goes behind those who had none.
-            served = dict.fromkeys(job for job, _ in batch.members)
-            others = [job for job in self._jobs if job not in served]
-            self._jobs = deque([*others, *(job for job in served if job.waiting)])
+            # Those of other settings are next, and then who is at turn.
+            self._jobs = deque([*(job for job in self._jobs if job.settings != batch.settings), *turns])
         now = time.monotonic()
-        for job in served:
+        for job in dict.fromkeys(job for job, _ in batch.members):
             job.begun = job.begun or now
         return batch
 

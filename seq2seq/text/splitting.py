@@ -11,10 +11,11 @@ from collections.abc import Callable
 # Matches at the start of a run of marks alone, so that a long run without a space after it is read once.
 SENTENCE_END = re.compile(r"""(?<![.!?…])[.!?…]++["'”’»)\]]*+\s+|[。！？｡]+[」』）”’]*\s*""")
 SPACE = re.compile(r"\s+")
-# A word before a full stop that does not end a sentence: an initial, an ordinal, Dr, Mrs, Nr or bzw, e.g or z.B.
-ABBREVIATED = re.compile(
-    r"(?:^|[\s(\[\"'“„‘«])(?:[^\W\d_]|\d{1,2}|[b-df-hj-np-tv-xz]{2,4}|\w+(?:\.\w+)+|prof)$", re.IGNORECASE
-)
+# A word before a full stop that does not end a sentence: an initial, an ordinal, Dr, Mrs, Nr or bzw, e.g or z.B; and
+# before a number any short one, such as ca or No.
+_BEGIN = r"(?:^|[\s(\[\"'“„‘«])"
+ABBREVIATED = re.compile(_BEGIN + r"(?:[^\W\d_]|\d{1,2}|[b-df-hj-np-tv-xz]{2,4}|\w+(?:\.\w+)+|prof)$", re.IGNORECASE)
+ABBREVIATED_BEFORE_NUMBER = re.compile(_BEGIN + r"[^\W\d_]{1,4}$")
 LONGEST_ABBREVIATION = 20
 # What a text for a model of several target languages begins with, such as >>deu<<, >>zho_Hans<< or >>pt_BR<<.
 LANGUAGE_TAG = re.compile(r">>[a-z]{2,3}(?:[_-]\w+)*<<\s*")
@@ -66,7 +67,9 @@ def split_sentences(text: str) -> list[str]:
 
 
 def _is_end(text: str, mark: re.Match[str]) -> bool:
-    if text[mark.end() : mark.end() + 1].islower():
+    after = text[mark.end() : mark.end() + 1]
+    if after.islower():
         return False
     before = text[max(0, mark.start() - LONGEST_ABBREVIATION) : mark.start()]
-    return mark.group().strip() != "." or not ABBREVIATED.search(before)
+    is_short = ABBREVIATED.search(before) or (after.isdigit() and ABBREVIATED_BEFORE_NUMBER.search(before))
+    return mark.group().strip() != "." or not is_short
