@@ -304,7 +304,8 @@ def test_a_run_with_certain_probabilities_is_the_run_with_labels(reviews):
 
 def test_check_counts_the_most_likely_label_of_a_file(tmp_path, capsys):
     rare = [{"text": f"a text of number {i}", "label": "a", "probabilities": {"a": 0.6, "b": 0.4}} for i in range(40)]
-    assert main(["check", str(write(tmp_path / "x.jsonl", *rare)), "--format", "json"]) == 0
+    blank = {"text": "", "label": "", "probabilities": {}}
+    assert main(["check", str(write(tmp_path / "x.jsonl", *rare, blank)), "--format", "json"]) == 0
     (corpus,) = json.loads(capsys.readouterr().out)["corpora"]
     assert corpus["labels"] == {"a": 40, "b": 0}
     rare[7]["probabilities"] = {"a": 0.6, "b": 0.6}

@@ -180,8 +180,8 @@ class Examiner:
 
 
 def _counted_labels(texts: Sequence[LabelledText]) -> Counter[str]:
-    """Of the texts; a label that has probabilities alone counts 0."""
-    counts = Counter(text.label for text in texts)
+    """Of the texts; a label that is nowhere the most likely counts 0, and blank lines that were classified nothing."""
+    counts = Counter(text.label for text in texts if text.label or text.text.strip())
     for text in texts:
         counts.update(dict.fromkeys(text.probabilities or (), 0))
     return counts
