@@ -62,7 +62,7 @@ class Columns:
         if not names:
             return None
         try:
-            labels = dict(zip(names, displayed_labels(names, self.called), strict=True))
+            labels = dict(zip(names, displayed_labels(map(as_one_line, names), self.called), strict=True))
         except ValueError as error:
             raise DataError(f"{origin}: {column}: {error}") from error
         return replace(self, given=(self.given[0], column), labels=labels)
