@@ -33,6 +33,8 @@ COMMANDS = {
     "classify classifier --gold gold.tsv": {1},
     "classify classifier": {0, 1},
     "score model lines lines": {1},
+    "align model lines lines": {1},
+    "align model lines lines -o out": set(),
     "score model lines lines -o out": set(),
     "bleu lines lines": set(),
     "bleu lines": {0},

@@ -28,6 +28,7 @@ VERBS = {
     "bleu": "Score translations with BLEU, chrF and TER.",
     "classify": "Label lines of text, or score a classifier.",
     "score": "Print how likely a model finds given translations.",
+    "align": "Print which words of translations stand for which.",
     "check": "Report what is odd in corpora before training.",
     "fetch": "Download a public corpus as plain files.",
     "tune": "Choose how a model searches, on a validation set.",

@@ -12,8 +12,11 @@ import click
 
 from seq2seq import ranges
 from seq2seq.cli import options
+from seq2seq.errors import did_you_mean, shown
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tqdm import tqdm
 
     from seq2seq.inference.translator import Translation
@@ -39,6 +42,11 @@ logger = logging.getLogger("seq2seq.cli")
     default="text",
     help="text: one translation per line, or with --n-best 'index ||| translation ||| score', which is log-probability "
     "/ length^a; jsonl: one object per line.",
+)
+@click.option(
+    "--details",
+    metavar="KINDS",
+    help="With --format jsonl: any of alignment,words,confidence, as 'details' with spans in code points (see README).",
 )
 @options.search_options
 @click.option(
@@ -66,6 +74,7 @@ def command(
     output_path: Path | None,
     prefix_file: Path | None,
     form: str,
+    details: str | None,
     **loading: Any,
 ) -> None:
     """Translate each line of the input: N lines in, N lines out, in order. A blank line gives an empty line;
@@ -76,6 +85,7 @@ def command(
     given = {key: value for key, value in loading.items() if value is not None}
     if not loading["sample"]:
         options.only_for("random draws; add --sample", "temperature", "top_k", "top_p", "seed")
+    kinds = _kinds(details, form, models)
     options.check_output(output_path)
     from seq2seq.inference.degeneration import SPLIT, SYMPTOMS, VERBATIM, summary
     from seq2seq.inference.streaming import count_ahead, open_input, read_idle_batches
@@ -90,7 +100,9 @@ def command(
             num_prefixes = sum(1 for _ in read_lines(prefix_file))
             check_counts(input_path or "standard input", total, prefix_file, num_prefixes)
         prefixes = read_lines(prefix_file, options.warn_invalid(prefix_file))
-    translator = Translator.load(*(models or [options.chosen_model(None)]), **given)
+    chosen = models or (options.chosen_model(None),)
+    translator = Translator.load(*chosen, **given)
+    explain = _explainer(chosen[0], kinds, given)
     n_best = translator.config.n_best
     batches = read_idle_batches(source, on_invalid=options.warn_invalid(input_path))
     flags: Counter[tuple[str, ...]] = Counter()
@@ -99,8 +111,9 @@ def command(
             count = flags.total()
             if not count:
                 logger.info("engine: %s", translator.engine_note)
-            for index, translation in enumerate(translations, start=count):
-                text = _as_json(translation) if form == "jsonl" else _as_text(index, translation, n_best)
+            explained = zip(translations, explain(translations), strict=True)
+            for index, (translation, more) in enumerate(explained, start=count):
+                text = _as_json(translation, more) if form == "jsonl" else _as_text(index, translation, n_best)
                 sink.write(text.encode("utf-8", errors="replace") + b"\n")
             sink.flush()
             flags.update(translation.flags for translation in translations)
@@ -123,22 +136,54 @@ def _as_text(index: int, translation: "Translation", n_best: int) -> str:
     return "\n".join(f"{index} ||| {one.text} ||| {one.normalized_score:.4f}" for one in best)
 
 
-def _as_json(translation: "Translation") -> str:
-    shown = {
+def _kinds(details: str | None, form: str, models: tuple[Path, ...]) -> list[str]:
+    """What --details asks for."""
+    if details is None:
+        return []
+    from seq2seq.inference.details import KINDS
+
+    kinds = [kind.strip() for kind in details.split(",")]
+    if unknown := [kind for kind in kinds if kind not in KINDS]:
+        raise click.UsageError(
+            f"--details: {shown(unknown[0])} is none of {', '.join(KINDS)}{did_you_mean(unknown[0], KINDS)}"
+        )
+    if form != "jsonl":
+        raise click.UsageError("--details needs --format jsonl; text has no place for them")
+    if len(models) > 1:
+        raise click.UsageError("--details needs one MODEL, whose attention is read; an ensemble has several")
+    return kinds
+
+
+def _explainer(model: Path, kinds: list[str], given: dict[str, Any]) -> "Callable[[list[Translation]], list[dict]]":
+    """What translations are shown with beside their own fields."""
+    if not kinds:
+        return lambda translations: [{} for _ in translations]
+    from seq2seq.inference.aligner import Aligner
+
+    computing = ("device", "precision", "threads")
+    aligner = Aligner.load(model, **{key: given[key] for key in computing if key in given})
+    return lambda translations: [
+        {"details": [part.as_json(kinds) for part in parts]} for parts in aligner.explain(translations)
+    ]
+
+
+def _as_json(translation: "Translation", more: dict[str, Any]) -> str:
+    fields = {
         "source": translation.source,
         "translation": translation.text,
         **_scores(translation),
         "flags": translation.flags,
         "alternatives": [{"translation": one.text, **_scores(one)} for one in translation.alternatives],
+        **more,
     }
-    return json.dumps(shown, ensure_ascii=False)
+    return json.dumps(fields, ensure_ascii=False)
 
 
 def _scores(translation: Any) -> dict[str, Any]:
     numbers = {"score": translation.score, "normalized_score": translation.normalized_score}
     # JSON has no infinity
-    shown = {key: round(value, 6) if math.isfinite(value) else None for key, value in numbers.items()}
-    return {**shown, "tokens": translation.tokens}
+    rounded = {key: round(value, 6) if math.isfinite(value) else None for key, value in numbers.items()}
+    return {**rounded, "tokens": translation.tokens}
 
 
 def _progress_bar(source: BinaryIO, total: int | None, output_path: Path | None) -> "tqdm":

@@ -47,12 +47,23 @@ class Translation(Alternative):
     alternatives: tuple[Alternative, ...]
     """The next best, with `n_best` above 1; for a line in parts, each joins the parts' hypotheses of one rank."""
     source: str
+    parts: tuple["PartSpans", ...] = ()
+    """Of the best translation."""
+
+
+class PartSpans(NamedTuple):
+    """Where a part of a line, or the whole of it, and its translation are; in code points."""
+
+    source: tuple[int, int]
+    target: tuple[int, int]
 
 
 class _Part(NamedTuple):
     """A line, or a part of one that is too long."""
 
     line: int
+    begin: int
+    """Its first code point in the line."""
     before: str
     """White space between this part and the one before."""
     text: str
@@ -132,7 +143,7 @@ class Translator:
             raise TypeError("translate takes a list of lines; put a single line into a list")
         if prefixes is not None and len(prefixes) != len(lines):
             raise _unequal(len(prefixes), f"{len(lines):,}")
-        parts = list(self._parts([encodable(as_one_line(line)).strip() for line in lines], prefixes, first_line))
+        parts = list(self._parts(lines, prefixes, first_line))
         translations = [Translation("", 0.0, 0.0, 0, (EMPTY,) if line.strip() else (), (), line) for line in lines]
         answered = zip(parts, self._answers(parts), strict=True)
         for number, group in groupby(answered, key=lambda pair: pair[0].line):
@@ -158,14 +169,16 @@ class Translator:
             raise _unequal(count + extra, f"{count:,}")
 
     def _parts(self, lines: Sequence[str], prefixes: Sequence[str] | None, first_line: int) -> Iterator[_Part]:
-        encode = self._tokenizers.source.encode
-        for number, (text, ids) in enumerate(zip(lines, self._tokenizers.source.encode_all(lines), strict=True)):
+        encode, encode_all = self._tokenizers.source.encode, self._tokenizers.source.encode_all
+        stripped = [encodable(as_one_line(line)).strip() for line in lines]
+        for number, (text, ids) in enumerate(zip(stripped, encode_all(stripped), strict=True)):
             if not text:
                 continue
             prefix = self._prefix(prefixes[number], first_line + number) if prefixes is not None else ()
             may_copy = len(ids) >= FEWEST_PIECES and not prefix
             tag, texts = self._cut(text, may_copy) if may_copy or len(ids) > self._part_length else ("", [text])
-            before = ""
+            line, before = lines[number], ""
+            begin = len(line) - len(line.lstrip()) + len(tag)
             for index, part in enumerate(texts):
                 core = part.strip()
                 before += part[: len(part) - len(part.lstrip())]
@@ -173,9 +186,11 @@ class Translator:
                     part_ids = ids if len(texts) == 1 else encode(tag + core)
                     key = (first_line + number) * MOST_PARTS + index
                     copied = may_copy and self._is_verbatim(core, part_ids)
-                    yield _Part(number, before, core, Sentence(tuple(part_ids), prefix, key), copied)
+                    first = begin + part.index(core)
+                    yield _Part(number, first, before, core, Sentence(tuple(part_ids), prefix, key), copied)
                     prefix, before = (), ""
                 before += part[len(part.rstrip()) :] if core else ""
+                begin += len(part)
 
     def _cut(self, text: str, may_copy: bool) -> tuple[str, list[str]]:
         """The language tag that each part of a long text begins with, and the parts; what may be copied is one part."""
@@ -245,7 +260,9 @@ class Translator:
         # The best translations of the parts make the best one of the line, even if another rank scores higher.
         others.sort(key=lambda alternative: -alternative.normalized_score)
         flags = line_flags([answer.flags for _, answer in answered])
-        return Translation(**vars(best), flags=flags, alternatives=tuple(others), source=line)
+        return Translation(
+            **vars(best), flags=flags, alternatives=tuple(others), source=line, parts=tuple(_spans(answered))
+        )
 
     def _alternative(self, answered: Sequence[tuple[_Part, _Answer]], rank: int) -> Alternative:
         """The translation of a line from the hypothesis of this rank, or else the last, of each part."""
@@ -257,6 +274,15 @@ class Translator:
             score += hypothesis.log_prob
             tokens += len(hypothesis.ids) + hypothesis.finished
         return Alternative(text, score, normalized_score(score, tokens, self.config.length_penalty), tokens)
+
+
+def _spans(answered: Sequence[tuple[_Part, _Answer]]) -> Iterator[PartSpans]:
+    position = 0
+    for part, answer in answered:
+        position += len(part.before)
+        end = position + len(answer.texts[0])
+        yield PartSpans((part.begin, part.begin + len(part.text)), (position, end))
+        position = end
 
 
 def _hopeless_lines(parts: Sequence[_Part], answers: Sequence[_Answer]) -> set[int]:
