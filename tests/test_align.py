@@ -50,12 +50,12 @@ def folder(tmp_path_factory) -> Path:
         for side, suffix in enumerate(("en", "de")):
             (folder / f"{name}.{suffix}").write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
     (folder / "toy.yaml").write_text(CONFIG, encoding="utf-8")
-    settings = ("max_steps=300", "validate_every=300", "batch_tokens=512", "learning_rate=8.0e-3", "warmup_steps=30")
+    settings = ("max_steps=600", "validate_every=600", "batch_tokens=512", "learning_rate=8.0e-3", "warmup_steps=30")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.delenv("S2S_DATA", raising=False)
         changes = [part for setting in settings for part in ("--set", f"training.{setting}")]
-        assert main(["train", "toy.yaml", *changes]) == 0
+        assert main(["train", "toy.yaml", *changes, "--set", "model.d_model=64", "--set", "model.dropout=0.0"]) == 0
     return folder
 
 
@@ -110,8 +110,8 @@ def test_a_model_that_reverses_is_aligned_in_reverse(folder, aligner):
             total += 1
     found = read_calibration(folder / "runs" / "toy" / "best")
     assert found.distance == 0.0
-    assert hits / total > 0.8
-    assert found.accuracy > 0.8
+    assert hits / total > 0.9
+    assert found.accuracy > 0.9
     assert found.accuracy == pytest.approx(hits / total, abs=0.15)
     card = (folder / "runs" / "toy" / "best" / "README.md").read_text(encoding="utf-8")
     assert f"{100 * found.accuracy:.1f} % are linked" in card

@@ -41,6 +41,8 @@ COMMANDS = {
     "score model text secret": "secret",
     "align model text text -o locked/out": "locked",
     "align model text secret": "secret",
+    "glossary check secret": "secret",
+    "translate model -i text --glossary secret": "secret",
     "align kept-model text text --calibrate": "kept-model",
     "check text secret": "secret",
     "check secret": "secret",

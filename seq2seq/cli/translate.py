@@ -15,11 +15,13 @@ from seq2seq.cli import options
 from seq2seq.errors import did_you_mean, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from tqdm import tqdm
 
-    from seq2seq.inference.translator import Translation
+    from seq2seq.inference.translator import Translation, Translator
+
+    Answer = tuple[Translation, dict[str, Any]]
 
 logger = logging.getLogger("seq2seq.cli")
 
@@ -48,6 +50,12 @@ logger = logging.getLogger("seq2seq.cli")
     metavar="KINDS",
     help="With --format jsonl: any of alignment,words,confidence, as 'details' with spans in code points (see README).",
 )
+@click.option(
+    "--glossary",
+    type=options.FILE,
+    help="Terms that translations are to have: source, tab, target (s2s glossary check --help). What the model does "
+    "not say by itself is searched for again, with the term put in.",
+)
 @options.search_options
 @click.option(
     "--max-length-ratio", type=options.Number(ranges.MAX_LENGTH_RATIO), help="Target pieces per source piece, at most."
@@ -75,6 +83,7 @@ def command(
     prefix_file: Path | None,
     form: str,
     details: str | None,
+    glossary: Path | None,
     **loading: Any,
 ) -> None:
     """Translate each line of the input: N lines in, N lines out, in order. A blank line gives an empty line;
@@ -86,6 +95,8 @@ def command(
     if not loading["sample"]:
         options.only_for("random draws; add --sample", "temperature", "top_k", "top_p", "seed")
     kinds = _kinds(details, form, models)
+    if glossary is not None:
+        _check_glossary(models, prefix_file, loading)
     options.check_output(output_path)
     from seq2seq.inference.degeneration import SPLIT, SYMPTOMS, VERBATIM, summary
     from seq2seq.inference.streaming import count_ahead, open_input, read_idle_batches
@@ -102,22 +113,24 @@ def command(
         prefixes = read_lines(prefix_file, options.warn_invalid(prefix_file))
     chosen = models or (options.chosen_model(None),)
     translator = Translator.load(*chosen, **given)
-    explain = _explainer(chosen[0], kinds, given)
+    statuses: Counter[str] = Counter()
+    answer = _answerer(translator, chosen[0], kinds, glossary, given, statuses)
     n_best = translator.config.n_best
     batches = read_idle_batches(source, on_invalid=options.warn_invalid(input_path))
     flags: Counter[tuple[str, ...]] = Counter()
     with options.open_output(output_path) as sink, _progress_bar(source, total, output_path) as bar:
-        for translations in translator.translate_stream(batches, prefixes):
+        for answers in answer(batches, prefixes):
             count = flags.total()
             if not count:
                 logger.info("engine: %s", translator.engine_note)
-            explained = zip(translations, explain(translations), strict=True)
-            for index, (translation, more) in enumerate(explained, start=count):
+            for index, (translation, more) in enumerate(answers, start=count):
                 text = _as_json(translation, more) if form == "jsonl" else _as_text(index, translation, n_best)
                 sink.write(text.encode("utf-8", errors="replace") + b"\n")
             sink.flush()
-            flags.update(translation.flags for translation in translations)
-            bar.update(len(translations))
+            flags.update(translation.flags for translation, _ in answers)
+            bar.update(len(answers))
+    if statuses:
+        logger.info("terms: %s", ", ".join(f"{count:,} {status}" for status, count in sorted(statuses.items())))
     for flag, what in (
         (SPLIT, "too long for the model and translated in parts"),
         (VERBATIM, "copied, at least in part, because there was no text"),
@@ -154,17 +167,60 @@ def _kinds(details: str | None, form: str, models: tuple[Path, ...]) -> list[str
     return kinds
 
 
-def _explainer(model: Path, kinds: list[str], given: dict[str, Any]) -> "Callable[[list[Translation]], list[dict]]":
-    """What translations are shown with beside their own fields."""
-    if not kinds:
-        return lambda translations: [{} for _ in translations]
+def _check_glossary(models: tuple[Path, ...], prefix_file: Path | None, loading: dict[str, Any]) -> None:
+    if len(models) > 1:
+        raise click.UsageError("--glossary needs one MODEL, whose attention is read; an ensemble has several")
+    if prefix_file is not None:
+        raise click.UsageError("--glossary puts terms in by prefixes of its own; leave out --prefix-file")
+    if loading["sample"] or (loading["n_best"] or 1) > 1:
+        raise click.UsageError("--glossary is for the best translation; leave out --sample and --n-best")
+
+
+def _answerer(
+    translator: "Translator",
+    model: Path,
+    kinds: list[str],
+    glossary: Path | None,
+    given: dict[str, Any],
+    statuses: Counter[str],
+) -> "Callable[[Iterable[list[str]], Iterator[str] | None], Iterator[list[Answer]]]":
+    """What turns batches of lines into translations, each with what JSON shows beside its own fields.
+
+    How many terms of the glossary have which status is counted in `statuses`.
+    """
+    if not kinds and glossary is None:
+        return lambda batches, prefixes: (
+            [(translation, {}) for translation in batch] for batch in translator.translate_stream(batches, prefixes)
+        )
     from seq2seq.inference.aligner import Aligner
 
     computing = ("device", "precision", "threads")
     aligner = Aligner.load(model, **{key: given[key] for key in computing if key in given})
-    return lambda translations: [
-        {"details": [part.as_json(kinds) for part in parts]} for parts in aligner.explain(translations)
-    ]
+
+    def with_terms(batches: "Iterable[list[str]]", prefixes: "Iterator[str] | None") -> "Iterator[list[Answer]]":
+        if glossary is None:
+            for batch in translator.translate_stream(batches, prefixes):
+                yield [(translation, {}) for translation in batch]
+            return
+        from seq2seq.inference.terms import TermTranslator
+        from seq2seq.text.glossary import Glossary
+
+        language = translator.description.target_language if translator.description else None
+        entries = Glossary.read(glossary, language)
+        for problem in entries.problems:
+            logger.warning("%s: %s", glossary, problem)
+        for batch in TermTranslator(translator, aligner, entries).translate_stream(batches):
+            statuses.update(term.status for one in batch for term in one.terms)
+            yield [(one.translation, {"terms": [term.as_json() for term in one.terms]}) for one in batch]
+
+    def explained(batches: "Iterable[list[str]]", prefixes: "Iterator[str] | None") -> "Iterator[list[Answer]]":
+        for answers in with_terms(batches, prefixes):
+            details = aligner.explain([translation for translation, _ in answers]) if kinds else ()
+            for (_, more), parts in zip(answers, details, strict=bool(kinds)):
+                more["details"] = [part.as_json(kinds) for part in parts]
+            yield answers
+
+    return explained
 
 
 def _as_json(translation: "Translation", more: dict[str, Any]) -> str:

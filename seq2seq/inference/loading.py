@@ -16,6 +16,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from seq2seq.config import SearchConfig
+from seq2seq.description import ModelDescription
 from seq2seq.errors import ModelError, RunError, UserError, did_you_mean
 from seq2seq.inference.batching import Engine
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine, difference
@@ -44,6 +45,8 @@ class Loaded:
     search: SearchConfig
     note: str
     """The engine and, where that is PyTorch, the reason; for people."""
+    description: ModelDescription
+    """Of an ensemble, that of its first model."""
 
 
 def load_engine(
@@ -149,7 +152,7 @@ def _open_ctranslate2(
             logger.warning("%s: CTranslate2's draws differ from run to run", folder)
         length, workers = description.model.max_length, threads or usable_cpus()
         runner = CTranslate2Engine(opened, tokenizers, length, device, workers)
-        return Loaded(runner, tokenizers, config, f"CTranslate2, {runner.compute_type}")
+        return Loaded(runner, tokenizers, config, f"CTranslate2, {runner.compute_type}", description)
 
 
 def _open_torch(
@@ -182,7 +185,8 @@ def _open_torch(
         for model in models
     ]
     engine = TorchEngine(steps[0] if len(steps) == 1 else EnsembleSteps(steps))
-    return Loaded(engine, models[0].tokenizers, config, f"PyTorch on {runtime.device} ({reason})")
+    note = f"PyTorch on {runtime.device} ({reason})"
+    return Loaded(engine, models[0].tokenizers, config, note, models[0].description)
 
 
 def override_search(config: SearchConfig, changes: Mapping[str, Any]) -> SearchConfig:

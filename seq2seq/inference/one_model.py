@@ -22,6 +22,7 @@ class OneModel:
         if loaded.description.task != self.task:
             raise ModelError(f"{loaded.folder}: a {loaded.description.task} model; {self.other_command}")
         self.batch_tokens = token_budget(batch_tokens, BATCH_TOKENS, runtime.device.type)
+        self.description = loaded.description
         self._runtime = runtime
         self._model = loaded.model.to(runtime.device).eval()
 

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from seq2seq.config import SearchConfig
+from seq2seq.description import ModelDescription
 from seq2seq.errors import DataError
 from seq2seq.inference.batching import Engine
 from seq2seq.inference.degeneration import EMPTY, REPAIRED, VERBATIM, line_flags, remedy, symptoms
-from seq2seq.inference.loading import EngineName, load_engine
+from seq2seq.inference.loading import EngineName, load_engine, override_search
 from seq2seq.lines import as_one_line
 from seq2seq.search.base import Hypothesis, Sentence, normalized_score
 from seq2seq.text.splitting import language_tag, split_text
@@ -84,14 +85,22 @@ class Translator:
     """An engine, the tokenizers of both sides, and search settings.
 
     With `repair`, a degenerate translation is searched once more where there is a remedy (`degeneration.remedy`).
-    `engine_note` (`note`) names the engine and, where that is PyTorch, gives the reason.
+    `engine_note` (`note`) names the engine and, where that is PyTorch, gives the reason. `description` is that of the
+    model, where it was loaded from a folder.
     """
 
     def __init__(
-        self, engine: Engine, tokenizers: TokenizerPair, config: SearchConfig, repair: bool = True, note: str = ""
+        self,
+        engine: Engine,
+        tokenizers: TokenizerPair,
+        config: SearchConfig,
+        repair: bool = True,
+        note: str = "",
+        description: ModelDescription | None = None,
     ):
         self.config = config
         self.engine_note = note
+        self.description = description
         self._engine = engine
         self._tokenizers = tokenizers
         self._repair = repair
@@ -120,7 +129,16 @@ class Translator:
             UserError: an engine, device, precision or search setting that does not exist or is not possible.
         """
         loaded = load_engine(paths or (None,), engine, quantization, device, precision, threads, search)
-        return cls(loaded.engine, loaded.tokenizers, loaded.search, note=loaded.note)
+        return cls(loaded.engine, loaded.tokenizers, loaded.search, note=loaded.note, description=loaded.description)
+
+    def with_search(self, **changes: Any) -> "Translator":
+        """A translator of the same engine with other search settings.
+
+        Raises:
+            UserError: a setting that does not exist or is not possible.
+        """
+        config = override_search(self.config, changes)
+        return Translator(self._engine, self._tokenizers, config, self._repair, self.engine_note, self.description)
 
     def translate(
         self, lines: Sequence[str], prefixes: Sequence[str] | None = None, first_line: int = 0
@@ -207,8 +225,15 @@ class Translator:
         source = self._tokenizers.source
         return is_verbatim(text, source.pieces(ids), *source.pieces([source.unk_id]))
 
+    def takes_prefix(self, text: str) -> bool:
+        """Whether the model has room for a translation that begins with this text."""
+        return len(self._prefix_ids(text)) < self._engine.max_length
+
+    def _prefix_ids(self, text: str) -> tuple[int, ...]:
+        return tuple(self._tokenizers.target.encode(as_one_line(text).rstrip()))
+
     def _prefix(self, text: str, number: int) -> tuple[int, ...]:
-        ids = tuple(self._tokenizers.target.encode(as_one_line(text).rstrip()))
+        ids = self._prefix_ids(text)
         if len(ids) >= self._engine.max_length:
             most = self._engine.max_length - 1
             raise DataError(f"prefix of line {number + 1}: {len(ids)} pieces, the model takes {most}; shorten it")
