@@ -14,12 +14,12 @@ from seq2seq.inference.aligner import Aligner
 from seq2seq.inference.details import Details
 from seq2seq.inference.translator import PartSpans, Translation, Translator
 from seq2seq.search.base import normalized_score
-from seq2seq.text.glossary import Glossary, Match, places
-from seq2seq.text.words import Span
+from seq2seq.text.glossary import Glossary, Match, occurrences, places
+from seq2seq.text.words import Span, word_spans
 
 Status = Literal["kept", "forced", "missing"]
-# How many words before the place of a term are left out: articles and adjectives agree with what they stand before.
-WORDS_BEFORE = (0, 1)
+# So many words before the place of a term are also left out: articles and adjectives agree with what follows.
+WORDS_BEFORE = 1
 MOST_FORMS = 8
 # Missing terms of a sentence are put in one after another.
 MOST_ROUNDS = 4
@@ -107,37 +107,42 @@ class TermTranslator:
         return _Part(source, translation.text[slice(*spans.target)], self.glossary.matches(source), set(), set())
 
     def _force(self, parts: Sequence[_Part]) -> None:
-        """Put the first missing term of each part in, all of them in one search."""
+        """Put the first missing term of each part in, all of them in one search.
+
+        A part has a candidate for each cut of its translation, searched behind the term, and one where the term simply
+        replaces the words that stand for it; the model says which is best.
+        """
         details = self.aligner.align([(part.source, part.text) for part in parts])
         tries = [(part, part.missing()[0]) for part in parts]
-        cuts = [_prefixes(part.text, match, details[index]) for index, (part, match) in enumerate(tries)]
-        asked = [
-            (index, prefix) for index, prefix in self._likeliest(parts, cuts) if self.translator.takes_prefix(prefix)
+        runs = [_run(match, details[index]) for index, (_, match) in enumerate(tries)]
+        prefixes = [_prefixes(part.text, match, run) for (part, match), run in zip(tries, runs, strict=True)]
+        asked = [one for one in self._likeliest(parts, prefixes) if self.translator.takes_prefix(one[1])]
+        found = self.translator.translate([parts[index].source for index, _ in asked], [prefix for _, prefix in asked])
+        candidates = [(index, one.text) for (index, _), one in zip(asked, found, strict=True) if not one.flags]
+        candidates += [
+            (index, prefix + parts[index].text[runs[index][-1][1] :])
+            for index, prefix in dict(reversed(asked)).items()  # the first cut of each part
+            if runs[index]
         ]
-        sources = [parts[index].source for index, _ in asked]
-        found = self.translator.translate(sources, [prefix for _, prefix in asked])
-        texts = [one.text for one in found]
-        scores = self.aligner.score(list(zip(sources, texts, strict=True)))
+        scores = self.aligner.score([(parts[index].source, text) for index, text in candidates])
         penalty = self.translator.config.length_penalty
-        ranked: dict[int, tuple[float, str]] = {}
-        for (index, _), text, score, one in zip(asked, texts, scores, found, strict=True):
-            part, match = tries[index]
-            value = normalized_score(score.log_prob, score.tokens, penalty)
-            if _is_better(part, match, text) and not one.flags and value > ranked.get(index, (-float("inf"), ""))[0]:
-                ranked[index] = value, text
-        for index, (part, match) in enumerate(tries):
-            if index in ranked:
-                part.text = ranked[index][1]
+        values: list[dict[str, float]] = [{} for _ in parts]
+        for (index, text), score in zip(candidates, scores, strict=True):
+            if _is_better(*tries[index], text, runs[index]):
+                values[index][text] = normalized_score(score.log_prob, score.tokens, penalty)
+        for (part, match), own in zip(tries, values, strict=True):
+            if own:
+                part.text = max(own, key=own.__getitem__)
                 part.forced.add(match.span)
             else:
                 part.given_up.add(match.span)
 
-    def _likeliest(self, parts: Sequence[_Part], cuts: Sequence[Sequence[Sequence[str]]]) -> list[tuple[int, str]]:
+    def _likeliest(self, parts: Sequence[_Part], prefixes: Sequence[Sequence[Sequence[str]]]) -> list[tuple[int, str]]:
         """For each part and each cut of its translation, the prefix whose form of the term is the likeliest."""
-        choices = [(index, prefixes) for index, own in enumerate(cuts) for prefixes in own]
-        several = [(parts[index].source, prefix) for index, prefixes in choices for prefix in prefixes]
+        choices = [(index, forms) for index, cuts in enumerate(prefixes) for forms in cuts]
+        several = [(parts[index].source, prefix) for index, forms in choices for prefix in forms]
         values = iter(sum(word.log_prob for word in details.words) for details in self.aligner.align(several))
-        return [(index, max(prefixes, key=lambda _: next(values))) for index, prefixes in choices]
+        return [(index, max(forms, key=lambda _: next(values))) for index, forms in choices]
 
 
 def _joined(translation: Translation, parts: Sequence[_Part]) -> TermTranslation:
@@ -157,39 +162,50 @@ def _joined(translation: Translation, parts: Sequence[_Part]) -> TermTranslation
     return TermTranslation(replace(translation, text=text, parts=tuple(spans)), tuple(terms))
 
 
-def _is_better(part: _Part, match: Match, text: str) -> bool:
-    """Whether a translation has the term, and all the terms that were there."""
+def _is_better(part: _Part, match: Match, text: str, run: Sequence[Span]) -> bool:
+    """Whether a translation has the term, all the terms that were there, and no longer what stood for the term."""
     before, after = (places(part.matches, one) for one in (part.text, text))
     had = [place is not None for place in before]
     has = [place is not None for place in after]
-    return has[part.matches.index(match)] and all(now for was, now in zip(had, has, strict=True) if was)
+    if not has[part.matches.index(match)] or not all(now for was, now in zip(had, has, strict=True) if was):
+        return False
+    old = part.text[run[0][0] : run[-1][1]] if run else ""
+    is_form = any(occurrences(form, old) for form in match.forms)
+    return not old or is_form or len(occurrences(old, text)) < len(occurrences(old, part.text))
 
 
-def _prefixes(text: str, match: Match, details: Details) -> list[list[str]]:
-    """What translations with the term may begin with, for each cut: the words before it, and each form of the term."""
-    words = [word.span for word in details.words]
-    place = _place(match, details)
-    prefixes = []
-    for start in dict.fromkeys(max(place - count, 0) for count in WORDS_BEFORE):
-        before = text[: words[start][0]] if start < len(words) else text
-        begins = not before.strip() and text[:1].isupper() and not match.entry.as_written
-        forms = [form[0].upper() + form[1:] if begins else form for form in match.forms[:MOST_FORMS]]
-        prefixes.append([before + form for form in forms])
-    return prefixes
+def _run(match: Match, details: Details) -> list[Span]:
+    """The target words that stand for a term: those without a gap around its most certain partner.
 
-
-def _place(match: Match, details: Details) -> int:
-    """The number of the target word that a term begins at: the first of the run around its most certain partner."""
+    Where it has no partner, none, and the empty span before which the term belongs.
+    """
     begin, end = match.span
     words = [word.span for word in details.words]
-    partners = {
-        words.index(link.target): link.weight
-        for link in details.links
-        if link.source[0] < end and link.source[1] > begin
-    }
-    if not partners:
-        return min(len(words), sum(1 for span in details.source_words if span[1] <= begin))
-    place = max(partners, key=partners.__getitem__)
-    while place - 1 in partners:
-        place -= 1
-    return place
+    links = [link for link in details.links if link.source[0] < end and link.source[1] > begin]
+    if not links:
+        before = sum(1 for span in details.source_words if span[1] <= begin)
+        place = words[before][0] if before < len(words) else details.target[1]
+        return [(place, place)]
+    partners = {words.index(link.target) for link in links}
+    first = last = words.index(max(links, key=lambda link: link.weight).target)
+    while first - 1 in partners:
+        first -= 1
+    while last + 1 in partners:
+        last += 1
+    return words[first : last + 1]
+
+
+def _prefixes(text: str, match: Match, run: Sequence[Span]) -> list[list[str]]:
+    """What translations with the term may begin with, for each cut: the words before it, and each form of the term."""
+    cuts = [run[0][0]]
+    for _ in range(WORDS_BEFORE):
+        earlier = [begin for begin, _ in word_spans(text[: cuts[-1]], ())]
+        cuts += earlier[-1:]
+    prefixes = []
+    for cut in cuts:
+        before = text[:cut]
+        begins = not before.strip() and text[:1].isupper() and not match.entry.as_written
+        forms = [form[0].upper() + form[1:] if begins else form for form in match.forms[:MOST_FORMS]]
+        gap = " " if cut == len(text) and before and not before[-1].isspace() else ""
+        prefixes.append([before + gap + form for form in forms])
+    return prefixes
