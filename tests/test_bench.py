@@ -323,6 +323,23 @@ def test_processes_are_timed_from_start_to_end(model, capfd):
         startup._run(["translate", "nothing-there"], Path(__file__))
 
 
+def test_a_server_is_measured_beside_the_translator(model, folder, capfd, monkeypatch):
+    """Every answer is compared, and every request is counted."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent))
+    (folder / "lines").write_text("\n".join(SOURCE) + "\n")
+    typed = f"bench serve {model} -i {folder / 'lines'} --clients 2 --clients 5 --seconds 0.5 --threads 1 --format json"
+    assert main(typed.split()) == 0
+    first, *others = json.loads(capfd.readouterr().out)["systems"]
+    assert first["answers"] == len(SOURCE)
+    for system, count in zip(others, (2, 5), strict=True):
+        assert system["name"] == f"{count} clients"
+        assert (system["wrong"], system["lost"], system["refused"]) == (0, 0, 0)
+        assert system["answers"] >= count
+        assert 0 < system["p50_ms"] <= system["p95_ms"]
+        ratio = system["sentences_per_second"]["median"] / first["sentences_per_second"]["median"]
+        assert system["share"]["median"] == pytest.approx(ratio, rel=0.01)
+
+
 def test_the_commands_print_one_document(folder, model, monkeypatch, capfd):
     monkeypatch.chdir(folder)
     (folder / "lines").write_text("\n".join(SOURCE) + "\n")

@@ -26,7 +26,7 @@ FLOORS = {
     "training": 6, "inference": 6,
     "tasks": 7,
     "workflows": 8,
-    "bench": 9,
+    "bench": 9, "serve": 9,
     "cli": 10,
     "__main__": 11,
 }  # fmt: skip

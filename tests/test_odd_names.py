@@ -29,6 +29,7 @@ WORK = [
     ["average", RUN, RUN, "-o", f"{ODD} mean"],
     ["tune", RUN, "--source", f"{ODD}.en", "--reference", f"{ODD}.en", "-o", f"{ODD} tuned"],
     ["info", f"{ODD} mean"],
+    ["bench", "serve", RUN, "-i", f"{ODD}.en", "--clients", "2", "--seconds", "0.5", "--sentences", "4"],
 ]
 
 
@@ -41,6 +42,7 @@ def s2s(*typed: str) -> tuple[int, str]:
 @pytest.mark.slow
 def test_names_that_are_no_utf8_work_from_training_to_pictures(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent))  # for the server that bench starts
     text = "".join(f"{line} {number}\n" for number in range(20) for line in TEXTS)
     for name in ("text", f"{ODD}.en"):
         Path(name).write_text(text)

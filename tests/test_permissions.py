@@ -37,6 +37,8 @@ COMMANDS = {
     "bleu text secret": "secret",
     "classify classifier -i text -o locked/out": "locked",
     "classify classifier --gold secret": "secret",
+    "serve sealed --port 0": "sealed",
+    "serve model --port 0 --key-file secret": "secret",
     "score model text text -o locked/out": "locked",
     "score model text secret": "secret",
     "align model text text -o locked/out": "locked",

@@ -28,6 +28,7 @@ from seq2seq.bench.measure import (
 )
 from seq2seq.bench.report import Column, Report, machine
 from seq2seq.config import SearchConfig
+from seq2seq.description import ModelDescription
 from seq2seq.errors import DataError, ModelError
 from seq2seq.evaluation.text import score_texts
 from seq2seq.files import shipped_folder
@@ -147,7 +148,7 @@ def bench_decoding(
     if model.description.task != "translation":
         raise ModelError(f"{model.folder}: a {model.description.task} model; bench decode measures translation models")
     here = runtimes.start(engines.device, engines.precision, engines.threads)
-    given = probe if probe.lines is not None else _phrasebook(model)
+    given = probe if probe.lines is not None else phrasebook(model.folder, model.description)
     usable = _usable(given, model, rounds.sentences)
     bench = _Bench(model, usable, rounds, here)
     with tempfile.TemporaryDirectory(prefix="s2s-bench-") as temporary:
@@ -249,12 +250,17 @@ def _makers(
             yield peer, make
 
 
-def _phrasebook(model: LoadedModel) -> Probe:
-    source, target = model.description.source_language or "", model.description.target_language or ""
+def phrasebook(model: Path, description: ModelDescription) -> Probe:
+    """The test set that comes with the toolkit, for models from English or German.
+
+    Raises:
+        DataError: this model is from another language.
+    """
+    source, target = description.source_language or "", description.target_language or ""
     folder = shipped_folder() / "data" / "phrasebook"
     files = {language: folder / f"test.{language}" for language in ("en", "de")}
     if source not in files:
-        raise DataError(f"{model.folder}: translates from {source or 'an unknown language'}; give --input FILE")
+        raise DataError(f"{model}: translates from {source or 'an unknown language'}; give --input FILE")
     return Probe.read(files[source], files.get(target) if target != source else None)
 
 

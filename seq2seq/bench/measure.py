@@ -172,15 +172,19 @@ def peak_memory(device: torch.device) -> Iterator[list[int]]:
         ctypes.CDLL(None).malloc_trim(0)
     try:
         Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark to what is held now
-        before = _resident("VmRSS")
+        before = resident("VmRSS")
     except OSError:
         yield peak
         return
     yield peak
-    peak.append(max(_resident("VmHWM") - before, 0))
+    peak.append(max(resident("VmHWM") - before, 0))
 
 
-def _resident(name: str) -> int:
-    """A value of /proc/self/status, in bytes."""
-    lines = Path("/proc/self/status").read_text().splitlines()
+def resident(name: str, process: int | str = "self") -> int:
+    """A value of /proc/PROCESS/status, in bytes.
+
+    Raises:
+        OSError: the system has no such file.
+    """
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))

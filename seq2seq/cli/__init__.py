@@ -27,6 +27,7 @@ VERBS = {
     "translate": "Translate lines of text.",
     "bleu": "Score translations with BLEU, chrF and TER.",
     "classify": "Label lines of text, or score a classifier.",
+    "serve": "Translate and classify over HTTP.",
     "score": "Print how likely a model finds given translations.",
     "align": "Print which words of translations stand for which.",
     "glossary": "Check the terms that translations are to have.",

@@ -176,6 +176,48 @@ def startup(model: Path | None, line: str, rounds: int, form: str) -> None:
     _show(report, form)
 
 
+@command.command(epilog="Example: s2s bench serve runs/demo --input test.en --clients 64 --seconds 30")
+@click.argument("model", type=options.ANY_PATH, required=False)
+@click.option("-i", "--input", "input_path", type=options.FILE, help="Lines [default: the phrasebook's test set].")
+@click.option("--sentences", type=options.Number(ranges.COUNT), default=1000, help="How many lines are sent in turn.")
+@click.option(
+    "--clients",
+    type=options.Number(Range(1, 500)),
+    multiple=True,
+    default=[8, 64, 256],
+    help="Clients that ask at the same time; repeatable.",
+)
+@click.option("--seconds", type=options.Number(Range(0.1, 1e6)), default=10.0, help="Seconds per round.")
+@click.option("--rounds", type=options.Number(ranges.COUNT), default=1, help="Rounds of each number of clients.")
+@options.search_options
+@options.engine_options
+@options.computing_options
+@options.format_option
+def serve(
+    model: Path | None,
+    input_path: Path | None,
+    sentences: int,
+    clients: tuple[int, ...],
+    seconds: float,
+    rounds: int,
+    form: str,
+    **loading: Any,
+) -> None:
+    """Measure `s2s serve` under load, beside `s2s translate` on the same lines.
+
+    Clients send one line at a time. Their answers are compared with the translator's: wrong and lost ones are counted.
+
+    MODEL is a model folder or a run folder [default: the newest run]."""
+    from seq2seq.bench.serve import bench_serve
+    from seq2seq.workflows.probe import Probe
+
+    probe, counts = Probe.read(input_path, None), tuple(dict.fromkeys(clients))
+    with _progress() as progress:
+        folder = options.chosen_model(model)
+        report = bench_serve(folder, probe, sentences, counts, seconds, rounds, loading, progress)
+    _show(report, form)
+
+
 def _chosen(peers: tuple[str, ...], known: Iterable[str]) -> tuple[str, ...]:
     if NO_PEERS in peers and len(peers) > 1:
         raise click.UsageError(f"--peer {NO_PEERS} stands alone; leave out the others")

@@ -1,0 +1,86 @@
+"""`s2s serve`: translation and classification over HTTP."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import click
+
+from seq2seq import ranges
+from seq2seq.cli import options
+from seq2seq.ranges import Range
+
+
+@click.command(epilog="Example: s2s serve runs/demo --port 5000")
+@click.argument("models", nargs=-1, type=options.ANY_PATH, metavar="[MODEL]...")
+@click.option("--host", default="127.0.0.1", help="Address to listen on; others than this machine's need a key file.")
+@click.option("--port", type=options.Number(Range(0, 65535)), default=5000, help="0 takes one that is free.")
+@click.option("--key-file", type=options.FILE, help="Keys that clients must have, one on each line.")
+@click.option("--open", "is_open", is_flag=True, help="Let everybody ask who reaches --host, without a key.")
+@click.option(
+    "--allow-host",
+    "names",
+    multiple=True,
+    help="Name that clients may use, as behind a proxy; repeatable.",
+)
+@click.option(
+    "--cors-origin", "origins", multiple=True, help="Origin of web pages that may ask, https://example.org; repeatable."
+)
+@click.option("--no-page", "page", is_flag=True, flag_value=False, default=True, help="Leave out the page at /.")
+@click.option(
+    "--max-queue",
+    type=options.Number(Range(1, 10**6)),
+    default=1000,
+    help="Sentences that wait, and in a request.",
+)
+@click.option("--max-texts", type=options.Number(Range(1, 10**6)), default=100, help="Texts in a request.")
+@click.option("--max-body", type=options.Number(Range(100, 10**9)), default=2**20, help="Bytes in a request.")
+@click.option("--max-beam", type=options.Number(ranges.BEAM_SIZE), default=10, help="Beam that a client may ask for.")
+@click.option(
+    "--deadline", type=options.Number(Range(0.1, 86400.0)), default=60.0, help="Seconds until a request is given up."
+)
+@options.search_options
+@options.engine_options
+@options.computing_options
+def command(
+    models: tuple[Path, ...],
+    host: str,
+    port: int,
+    key_file: Path | None,
+    is_open: bool,
+    names: tuple[str, ...],
+    origins: tuple[str, ...],
+    page: bool,
+    max_queue: int,
+    max_texts: int,
+    max_body: int,
+    max_beam: int,
+    deadline: float,
+    **loading: Any,
+) -> None:
+    """Translate and classify over HTTP: the API /v1, that of LibreTranslate, and a page.
+
+    MODEL is a model folder or a run folder [default: the newest run]; several are several directions or classifiers.
+    GET /v1/models says what is served; /openapi.json describes requests. SIGTERM ends it once all is answered.
+    """
+    if is_open and key_file:
+        raise click.UsageError("--open lets everybody ask, --key-file those with a key; leave one out")
+    from seq2seq.errors import UserError
+    from seq2seq.serve.guard import Keys, is_loopback
+    from seq2seq.serve.limits import Limits
+
+    if not is_loopback(host) and not is_open and not key_file:
+        raise UserError(f"--host {host}: others could use this server; give --key-file FILE, or --open to let them")
+    keys = Keys.read(key_file) if key_file else Keys()
+    from seq2seq.serve import models as served
+    from seq2seq.serve.server import Access, bind, serve
+
+    limits = dataclasses.replace(
+        Limits(), queue_sentences=max_queue, texts=max_texts, body_bytes=max_body, beam_size=max_beam,
+        deadline_seconds=deadline,
+    )  # fmt: skip
+    access = Access(host, port, keys, names, origins, page)
+    bound = bind(host, port)
+    translating = {key: value for key, value in loading.items() if value is not None}
+    computing = {key: loading[key] for key in ("device", "precision", "threads")}
+    serve(served.load(models or [options.chosen_model(None)], translating, computing), limits, access, bound)

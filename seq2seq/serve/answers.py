@@ -1,0 +1,101 @@
+"""What becomes of the texts of one request, as the event loop sees it: `service` makes `Answers`, and each way to ask
+awaits them.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Hashable, Sequence
+from typing import Any
+
+from seq2seq.errors import DataError
+from seq2seq.inference.translator import Translation
+from seq2seq.serve.cutting import Piece, join
+from seq2seq.serve.limits import Refusal, bad
+from seq2seq.serve.models import ServedModel, ServedTranslator
+from seq2seq.serve.queue import Job, Text
+
+
+class Answers:
+    """The results of a job in order, each as soon as it is there.
+
+    Args:
+        model: which computes them.
+        settings: under which it does.
+        texts: what is computed.
+        deadline: seconds until the answer is refused.
+    """
+
+    def __init__(self, model: ServedModel, settings: Hashable, texts: Sequence[Text], deadline: float):
+        loop = asyncio.get_running_loop()
+        self._changed, self._ends = asyncio.Event(), loop.time() + deadline
+
+        def tell() -> None:  # called by the worker
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
+                loop.call_soon_threadsafe(self._changed.set)
+
+        self.model, self.job = model, Job(settings, texts, tell)
+
+    async def results(self) -> AsyncIterator[Any]:
+        """Each result.
+
+        Raises:
+            Refusal: the deadline has passed, or a text cannot be computed for a reason that lies in the request.
+            Exception: what went wrong with a text that cannot be computed.
+        """
+        for index in range(len(self.job.results)):
+            while self.job.results[index] is None:
+                if (failure := self.job.failure) is not None:
+                    raise bad(str(failure), "prefix") if isinstance(failure, DataError) else failure
+                try:
+                    async with asyncio.timeout_at(self._ends):
+                        await self._changed.wait()
+                except TimeoutError:
+                    raise Refusal(504, "deadline", "there was no time to answer; send less at once") from None
+                self._changed.clear()
+            yield self.job.results[index]
+
+    async def all(self) -> list[Any]:
+        """All results; raises as `results`."""
+        return [result async for result in self.results()]
+
+    def timing(self) -> dict[str, float]:
+        """Milliseconds in the queue, and from the first batch with a text of this request to the last."""
+        job = self.job
+        begun = job.begun or job.entered
+        seconds = {"queued_ms": begun - job.entered, "compute_ms": (job.ended or begun) - begun}
+        return {name: round(1000 * value, 1) for name, value in seconds.items()}
+
+    def usage(self) -> dict[str, int]:
+        """What was computed."""
+        return {"characters": sum(len(text.text) for text in self.job.texts), "sentences": len(self.job.texts)}
+
+
+class Translating(Answers):
+    """The translations of texts; `pieces` are those of each text, `job.texts` all of them in one list."""
+
+    def __init__(self, model: ServedTranslator, settings: Hashable, pieces: Sequence[Sequence[Piece]],
+                 prefixes: Sequence[str], deadline: float):  # fmt: skip
+        texts = []
+        for group, prefix in zip(pieces, prefixes, strict=True):
+            first = next((number for number, piece in enumerate(group) if piece.text.strip()), 0)
+            texts += [Text(piece.text, prefix if number == first else "") for number, piece in enumerate(group)]
+        super().__init__(model, settings, texts, deadline)
+        self.translator = model.translator
+        self.pieces = pieces
+
+    async def parts(self) -> AsyncIterator[tuple[int, Piece, Translation]]:
+        """(number of the text, piece, its translation) of each piece."""
+        places = ((number, piece) for number, group in enumerate(self.pieces) for piece in group)
+        async for result in self.results():
+            yield (*next(places), result)
+
+    async def joined(self) -> list[Translation]:
+        """The translation of each text."""
+        results = iter(await self.all())
+        penalty = self.translator.config.length_penalty
+        return [join(group, [next(results) for _ in group], penalty) for group in self.pieces]
+
+    def usage(self) -> dict[str, int]:
+        """What was computed."""
+        tokens = sum(result.tokens for result in self.job.results if result is not None)
+        return {**super().usage(), "target_tokens": tokens}

@@ -1,0 +1,168 @@
+"""The toolkit's own dialect: `/v1`, health, metrics and the description of it all."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from seq2seq import __version__
+from seq2seq.inference.translator import Alternative, Translation
+from seq2seq.serve import metrics
+from seq2seq.serve.answers import Translating
+from seq2seq.serve.guard import Keys, explained
+from seq2seq.serve.http import NO_STORE, json_answer, media_type, read_body, to_json, unless_gone
+from seq2seq.serve.limits import Refusal, bad, unsupported
+from seq2seq.serve.schemas import Body, ClassifyRequest, TranslateRequest, parsed
+from seq2seq.serve.service import Asked, Service
+
+LINES = "application/x-ndjson"
+
+
+class Api:
+    """The routes over one service; `description` is what `/openapi.json` gives."""
+
+    def __init__(self, service: Service, keys: Keys, description: bytes):
+        self._service, self._keys, self._description = service, keys, description
+
+    def routes(self) -> list[Route]:
+        """All of them."""
+        return [
+            Route("/v1/translate", self.translate, methods=["POST"]),
+            Route("/v1/classify", self.classify, methods=["POST"]),
+            Route("/v1/models", self.models),
+            Route("/health", self.health),
+            Route("/ready", self.ready),
+            Route("/metrics", self.metrics),
+            Route("/openapi.json", self.openapi),
+        ]
+
+    async def translate(self, request: Request) -> Response:
+        """Translations, at once or line by line."""
+        body = await self._body(request, TranslateRequest)
+        answers = self._service.translating(self._asked(body))
+        if body.stream:
+            return _Lines(_streamed(answers), lambda: self._service.leave(answers))
+        try:
+            translations = await unless_gone(request, answers.joined())
+            return json_answer(
+                {**_head(answers), "translations": list(map(shown, translations)), **_foot(answers)},
+            )
+        finally:
+            self._service.leave(answers)
+
+    async def classify(self, request: Request) -> Response:
+        """Labels."""
+        body = await self._body(request, ClassifyRequest)
+        answers = self._service.classifying(body.texts, body.model)
+        try:
+            found = await unless_gone(request, answers.all())
+            shown = [vars(one) for one in found]
+            return json_answer({"model": answers.model.as_dict(), "classifications": shown, **_foot(answers)})
+        finally:
+            self._service.leave(answers)
+
+    async def models(self, request: Request) -> Response:
+        """What is served, and what is taken."""
+        self._keys.admit(request)
+        service = self._service
+        return json_answer(
+            {
+                "version": __version__,
+                "models": [model.facts() for model in service.models],
+                "abilities": service.abilities(),
+                "limits": service.limits.as_dict(),
+            }
+        )
+
+    async def health(self, request: Request) -> Response:
+        """The process is alive."""
+        return json_answer({"status": "ok"})
+
+    async def ready(self, request: Request) -> Response:
+        """It answers requests."""
+        if not self._service.is_ready:
+            why = "the server is stopping" if self._service.draining else "no batch was finished for a long time"
+            raise Refusal(503, "not_ready", why, retry_after=5)
+        return json_answer({"status": "ready"})
+
+    async def metrics(self, request: Request) -> Response:
+        """For Prometheus."""
+        self._keys.admit(request)
+        return Response(self._service.metrics.text(), headers={"Content-Type": metrics.CONTENT_TYPE, **NO_STORE})
+
+    async def openapi(self, request: Request) -> Response:
+        """What there is to ask, for programs."""
+        return Response(self._description, media_type="application/json")
+
+    async def _body(self, request: Request, kind: type[Body]) -> Any:
+        self._keys.admit(request)
+        if media_type(request) not in ("application/json", ""):
+            raise Refusal(415, "bad_type", "send JSON: Content-Type: application/json")
+        return parsed(kind, await read_body(request, self._service.limits))
+
+    def _asked(self, body: TranslateRequest) -> Asked:
+        """The request, if this server can do all that it asks for."""
+        able = self._service.abilities()
+        if body.format not in able["formats"]:
+            raise unsupported("format", f"this server takes {', '.join(able['formats'])}")
+        if body.split not in able["split"]:
+            raise unsupported("split", f"this server takes {', '.join(able['split'])}")
+        if missing := [name for name in body.details if name not in able["details"]]:
+            raise unsupported("details", f"this server has no {', '.join(missing)}")
+        if body.glossary is not None or body.glossary_mode is not None:
+            raise unsupported("glossary" if body.glossary is not None else "glossary_mode", "there are no glossaries")
+        if body.protect is not None:
+            raise unsupported("protect", "this server protects nothing")
+        prefix = body.prefix or []
+        prefixes: Sequence[str] = [prefix] * len(body.texts) if isinstance(prefix, str) else prefix
+        if prefixes and len(prefixes) != len(body.texts):
+            raise bad(f"{len(prefixes)} prefixes for {len(body.texts)} texts; give one for each", "prefix")
+        return Asked(
+            body.texts, body.source, body.target, body.split, body.alternatives, body.beam_size, prefixes
+        )  # fmt: skip
+
+
+class _Lines(StreamingResponse):
+    """JSON lines, and what to do when they have been sent or the client has left."""
+
+    def __init__(self, lines: AsyncIterator[bytes], close: Callable[[], None]):
+        super().__init__(lines, headers={**NO_STORE, "X-Accel-Buffering": "no"}, media_type=LINES)
+        self._close = close
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._close()
+
+
+async def _streamed(answers: Translating) -> AsyncIterator[bytes]:
+    try:
+        async for index, piece, translation in answers.parts():
+            span = [piece.begin, piece.begin + len(piece.text)]
+            yield to_json({"index": index, "source": span, "before": piece.before, **shown(translation)}) + b"\n"
+    except Exception as error:  # the status has been sent; the last line says what went wrong
+        yield to_json({"error": explained(error)}) + b"\n"
+    else:
+        yield to_json({"done": True, **_head(answers), **_foot(answers)}) + b"\n"
+
+
+def shown(translation: Translation) -> dict[str, Any]:
+    """A translation for JSON."""
+    alternatives = [_scored(one) for one in translation.alternatives]
+    return {**_scored(translation), "flags": list(translation.flags), "alternatives": alternatives}
+
+
+def _scored(one: Alternative) -> dict[str, Any]:
+    return {"text": one.text, "score": round(one.score, 6), "normalized_score": round(one.normalized_score, 6)}
+
+
+def _head(answers: Translating) -> dict[str, Any]:
+    return {"model": answers.model.as_dict(), "source": answers.model.source, "target": answers.model.target}
+
+
+def _foot(answers: Any) -> dict[str, Any]:
+    return {"usage": answers.usage(), "timing": answers.timing()}

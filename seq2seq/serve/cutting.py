@@ -1,0 +1,58 @@
+"""A text of a request becomes pieces to be translated, and their translations become a text again."""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from seq2seq.inference.degeneration import line_flags
+from seq2seq.inference.translator import Alternative, Translation
+from seq2seq.search.base import normalized_score
+from seq2seq.text.splitting import split_sentences
+
+Split = Literal["lines", "sentences", "none"]
+
+
+class Piece(NamedTuple):
+    """A line or sentence, and where it stands."""
+
+    before: str
+    """What stands between its translation and the one before: a line end, or white space between sentences."""
+    text: str
+    begin: int
+    """In the text, in code points."""
+
+
+def cut(text: str, split: Split) -> list[Piece]:
+    """The pieces of a text, at least one.
+
+    A line ends at `\\n`, and a `\\r` before that goes with the line end: as `s2s translate` reads a file, so that the
+    translation of each line is the one it gives. Line ends stay as they are. `none` makes the text one piece.
+    """
+    if split == "none":
+        return [Piece("", text, 0)]
+    pieces, before, begin = [], "", 0
+    for line in text.split("\n"):
+        core = line.removesuffix("\r")
+        cores = [core] if split == "lines" else split_sentences(core.strip()) or [""]
+        place = begin + (0 if split == "lines" else len(core) - len(core.lstrip()))
+        for part in cores:
+            pieces.append(Piece(before, part if split == "lines" else part.rstrip(), place))
+            before, place = part[len(part.rstrip()) :], place + len(part)
+        before, begin = line[len(core) :] + "\n", begin + len(line) + 1
+    return pieces
+
+
+def join(pieces: Sequence[Piece], translations: Sequence[Translation], length_penalty: float) -> Translation:
+    """The translation of a text from those of its pieces; each alternative joins their hypotheses of one rank."""
+    rows = [(one, *one.alternatives) for one in translations]
+
+    def rank(number: int) -> Alternative:
+        chosen = [row[min(number, len(row) - 1)] for row in rows]
+        text = "".join(piece.before + one.text for piece, one in zip(pieces, chosen, strict=True))
+        score, tokens = sum(one.score for one in chosen), sum(one.tokens for one in chosen)
+        return Alternative(text, score, normalized_score(score, tokens, length_penalty), tokens)
+
+    best, *others = map(rank, range(max(map(len, rows))))
+    others.sort(key=lambda one: -one.normalized_score)
+    flags = line_flags([one.flags for one in translations])[: -1 if len(rows) > 1 else None]  # without its own `split`
+    source = "".join(piece.before + piece.text for piece in pieces)
+    return Translation(**vars(best), flags=flags, alternatives=tuple(others), source=source)

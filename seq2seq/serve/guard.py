@@ -1,0 +1,186 @@
+"""What stands in front of every route: who may ask, the id of a request, its errors, and its count.
+
+A web page that is open in a browser must not use a server on the same machine, so the names in Host and Origin are
+checked; keys are for servers that others can reach.
+"""
+
+import hashlib
+import hmac
+import ipaddress
+import logging
+import re
+import secrets
+import time
+import traceback
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from seq2seq.errors import UserError
+from seq2seq.serve.http import GONE, json_answer
+from seq2seq.serve.limits import Refusal
+from seq2seq.serve.service import Service
+
+logger = logging.getLogger(__name__)
+
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]/@\s]+)(?::\d{1,5})?", re.IGNORECASE)
+_BEARER = re.compile(r"\s*(?:bearer|deepl-auth-key)\s+(\S+)\s*", re.IGNORECASE)
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+}
+INTERNAL = "internal_error"
+
+
+class Keys:
+    """The keys that clients may have; without any, everybody may ask."""
+
+    def __init__(self, keys: Collection[str] = ()):
+        self._digests = [hashlib.sha256(key.encode()).digest() for key in keys]
+
+    @classmethod
+    def read(cls, path: Path) -> "Keys":
+        """Those of a file: one on a line, and comments that begin with #.
+
+        Raises:
+            UserError: it cannot be read, or has none.
+        """
+        try:
+            lines = path.read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or 'not UTF-8'})") from error
+        keys = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+        if not keys:
+            raise UserError(f"{path}: no key in it; write one on each line")
+        if any(re.search(r"\s", key) for key in keys):
+            raise UserError(f"{path}: a key has a space in it; write one on each line")
+        return cls(keys)
+
+    def __bool__(self) -> bool:
+        return bool(self._digests)
+
+    def admit(self, request: Request, given: Any = None) -> None:
+        """Let a request pass that has a key, as a Bearer token or `given` in its body or address.
+
+        Raises:
+            Refusal: it has none that is known.
+        """
+        if not self._digests:
+            return
+        found = _BEARER.fullmatch(request.headers.get("authorization", ""))
+        shown = found.group(1) if found else given
+        digest = hashlib.sha256(str(shown).encode("utf-8", "replace")).digest()
+        known = [hmac.compare_digest(digest, one) for one in self._digests]  # all, so that the time tells nothing
+        if not any(known):
+            raise Refusal(403, "key", "this server wants a key: Authorization: Bearer KEY, or api_key")
+
+
+class Guard:
+    """An application with a guard in front.
+
+    Args:
+        app: the routes.
+        service: whose metrics count requests, and whose limits hold.
+        hosts: names that clients may call the server by; None is any.
+        origins: of web pages that may ask besides the server's own; `*` is any.
+        plain: prefixes of paths whose errors are `{"error": message}`, as LibreTranslate's.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        service: Service,
+        hosts: Collection[str] | None,
+        origins: Sequence[str],
+        plain: Sequence[str],
+    ):
+        self._app, self._service, self._plain = app, service, tuple(plain)
+        self._hosts, self._origins = hosts, set(origins)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            return
+        scope["app"] = self  # a router that is part of an application raises where it has no route
+        request, begun = Request(scope, receive), time.monotonic()
+        request_id = secrets.token_hex(8)
+        status = GONE
+
+        async def send_marked(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                own = {**HEADERS, "X-Request-Id": request_id}
+                message["headers"] = [*message["headers"], *((k.lower().encode(), v.encode()) for k, v in own.items())]
+            await send(message)
+
+        try:
+            try:
+                self._check_names(request)
+                await self._app(scope, receive, send_marked)
+            except ClientDisconnect:
+                status = GONE
+            except Exception as error:
+                self._note(error, request_id)
+                if status == GONE:
+                    await self._refused(request, error)(scope, receive, send_marked)
+        finally:
+            route = getattr(scope.get("route"), "path", "other")
+            self._service.metrics.request(route, status, time.monotonic() - begun)
+
+    def _check_names(self, request: Request) -> None:
+        host = request.headers.get("host", "")
+        name = _HOST.fullmatch(host)
+        if self._hosts is not None and (name is None or name.group(1).lower() not in self._hosts):
+            message = "the server does not know itself by this name; start it with --allow-host NAME"
+            raise Refusal(403, "host", message)
+        origin = request.headers.get("origin")
+        own = (f"http://{host}", f"https://{host}")
+        if origin is not None and origin not in own and not self._origins & {origin, "*"}:
+            raise Refusal(403, "origin", "web pages of other servers may not ask; start it with --cors-origin ORIGIN")
+
+    def _note(self, error: Exception, request_id: str) -> None:
+        body = explained(error)
+        if body["code"] == INTERNAL:
+            logger.error("request %s: internal error: %s", request_id, _place(error))
+        if not isinstance(error, HTTPException):
+            self._service.metrics.count("s2s_refused_total", reason=body["code"])
+
+    def _refused(self, request: Request, error: Exception) -> Response:
+        body = explained(error)
+        status = error.status if isinstance(error, Refusal) else getattr(error, "status_code", 500)
+        is_plain = request.url.path.startswith(self._plain)
+        words = f"{body['field']}: {body['message']}" if body["field"] else body["message"]
+        return json_answer({"error": words if is_plain else body}, status, dict(getattr(error, "headers", None) or {}))
+
+
+def explained(error: Exception) -> dict[str, Any]:
+    """What a client is told of an error; of one that is ours it learns nothing but that."""
+    match error:
+        case Refusal():
+            return {"code": error.code, "message": error.message, "field": error.field}
+        case HTTPException():
+            return {"code": error.detail.lower().replace(" ", "_"), "message": error.detail.lower(), "field": None}
+    message = "something went wrong here; the X-Request-Id of this answer finds it in the server's log"
+    return {"code": INTERNAL, "message": message, "field": None}
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a server that listens there."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _place(error: Exception) -> str:
+    """The kind of an error and where it arose; its message may hold text of a client."""
+    last = traceback.extract_tb(error.__traceback__)[-1:]
+    return " ".join([type(error).__name__, *(f"at {Path(frame.filename).name}:{frame.lineno}" for frame in last)])

@@ -1,0 +1,114 @@
+"""What the dialects share: reading a body within its limits, JSON answers, and clients that leave."""
+
+import asyncio
+import json
+import math
+from collections.abc import Awaitable
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from seq2seq.serve.limits import Limits, Refusal
+
+Result = TypeVar("Result")
+
+NO_STORE = {"Cache-Control": "no-store"}
+MOST_FIELDS = 200
+GONE = 499  # of nginx; nobody sees the answer
+
+
+def to_json(value: Any) -> bytes:
+    """JSON in UTF-8; numbers that are not finite become null."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(value), ensure_ascii=False)
+    return text.encode("utf-8", errors="replace")
+
+
+def json_answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """An answer that nobody keeps."""
+    return Response(to_json(value), status, {**NO_STORE, **(headers or {})}, "application/json")
+
+
+async def read_body(request: Request, limits: Limits) -> bytes:
+    """The body of a request.
+
+    Raises:
+        Refusal: it is too large, or comes too slowly.
+        ClientDisconnect: the client left.
+    """
+    too_large = Refusal(413, "too_large", f"a request has at most {limits.body_bytes:,} bytes; send it in parts")
+    if int(request.headers.get("content-length", 0)) > limits.body_bytes:  # h11 takes digits alone
+        raise too_large
+    body = bytearray()
+    try:
+        async with asyncio.timeout(limits.receive_seconds):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > limits.body_bytes:
+                    raise too_large
+    except TimeoutError:
+        raise Refusal(408, "too_slow", f"a request is read for {limits.receive_seconds:g} seconds") from None
+    return bytes(body)
+
+
+def fields_of_form(raw: bytes) -> dict[str, Any]:
+    """The fields of a form or an address; one that comes several times is a list.
+
+    Raises:
+        Refusal: there are too many.
+    """
+    try:
+        pairs = parse_qsl(raw.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=MOST_FIELDS)
+    except ValueError:
+        raise Refusal(413, "too_large", f"a form has at most {MOST_FIELDS} fields") from None
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        found[name] = value if name not in found else [*_listed(found[name]), value]
+    return found
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def media_type(request: Request) -> str:
+    """The type of the body, without parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+async def unless_gone(request: Request, work: Awaitable[Result]) -> Result:
+    """The result of `work`, which is cancelled if the client leaves.
+
+    Raises:
+        ClientDisconnect: it left.
+    """
+    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_disconnect(request))
+    try:
+        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return task.result()
+    finally:
+        task.cancel()
+        gone.cancel()
+        await asyncio.gather(task, gone, return_exceptions=True)
+
+
+async def _disconnect(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _finite(value: Any) -> Any:
+    match value:
+        case float():
+            return value if math.isfinite(value) else None
+        case dict():
+            return {key: _finite(inner) for key, inner in value.items()}
+        case list() | tuple():
+            return [_finite(inner) for inner in value]
+    return value

@@ -1,0 +1,183 @@
+"""The dialect of LibreTranslate, which many programs speak: `/translate`, `/languages`, `/detect`, `/frontend/settings`
+and `/spec`.
+
+Bodies are JSON or forms, and fields may stand in the address; errors are `{"error": message}`. Texts are translated
+sentence by sentence, as LibreTranslate does. Fields that cannot be honoured are refused rather than ignored.
+"""
+
+import json
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from seq2seq.languages import language_code
+from seq2seq.serve.guard import Keys
+from seq2seq.serve.http import fields_of_form, json_answer, media_type, read_body, unless_gone
+from seq2seq.serve.limits import Refusal, bad, unsupported
+from seq2seq.serve.models import AUTO, language_name
+from seq2seq.serve.service import Asked, Service
+
+PATHS = ("/translate", "/languages", "/detect", "/frontend/settings", "/spec")
+FORM = "application/x-www-form-urlencoded"
+# Names of its own for languages.
+ALIASES = {"pb": "pt-BR", "zt": "zh-Hant"}
+# It has no detector, so nothing is known about the one language that there is.
+UNEXAMINED = 0.0
+
+
+def _or(default: Any) -> BeforeValidator:
+    """Clients send null and empty fields for those that they leave out."""
+    return BeforeValidator(lambda value: default if value in (None, "") else value)
+
+
+class TranslateBody(BaseModel):
+    """`POST /translate`; other fields are ignored."""
+
+    q: str | list[str]
+    source: Annotated[str, Field(min_length=1, description="A code of /languages, or auto.")]
+    target: Annotated[str, Field(min_length=1)]
+    format: Annotated[Literal["text", "html"], _or("text")] = "text"
+    alternatives: Annotated[int, Field(ge=0), _or(0)] = 0
+    api_key: Annotated[str, _or("")] = ""
+
+
+class DetectBody(BaseModel):
+    """`POST /detect`."""
+
+    q: Annotated[str, Field(min_length=1)]
+    api_key: Annotated[str, _or("")] = ""
+
+
+class TranslatedText(BaseModel):
+    """What `/translate` answers: lists for a list."""
+
+    translatedText: str | list[str]
+    alternatives: list[Any] | None = None
+    detectedLanguage: dict[str, Any] | list[dict[str, Any]] | None = None
+
+
+class PlainError(BaseModel):
+    """Every answer that is no success."""
+
+    error: str
+
+
+class LibreTranslate:
+    """The routes over one service; `description` is what `/spec` gives."""
+
+    def __init__(self, service: Service, keys: Keys, description: bytes):
+        self._service, self._keys, self._description = service, keys, description
+
+    def routes(self) -> list[Route]:
+        """All of them."""
+        return [
+            Route("/translate", self.translate, methods=["POST"]),
+            Route("/detect", self.detect, methods=["POST"]),
+            Route("/languages", self.languages),
+            Route("/frontend/settings", self.settings),
+            Route("/spec", self.spec),
+        ]
+
+    async def translate(self, request: Request) -> Response:
+        """A translation, or a list of them for a list."""
+        body = await self._body(request, TranslateBody)
+        if body.format not in self._service.abilities()["formats"]:
+            raise unsupported("format", f"{body.format} format is not supported")
+        is_list = isinstance(body.q, list)
+        texts = body.q if is_list else [body.q]
+        source, target = (ALIASES.get(code.lower(), code) for code in (body.source, body.target))
+        asked = Asked(texts, source, target, "sentences", body.alternatives)
+        answers = self._service.translating(asked)
+        try:
+            found = await unless_gone(request, answers.joined())
+        finally:
+            self._service.leave(answers)
+        columns: dict[str, list[Any]] = {"translatedText": [one.text for one in found]}
+        if body.alternatives:
+            columns["alternatives"] = [[other.text for other in one.alternatives] for one in found]
+        if body.source.lower() == AUTO:
+            columns["detectedLanguage"] = self._detected() * len(found)
+        return json_answer({name: values if is_list else values[0] for name, values in columns.items()})
+
+    async def detect(self, request: Request) -> Response:
+        """The language of a text: here the one that there is to translate from."""
+        await self._body(request, DetectBody)
+        if len(self._service.models.sources) != 1:
+            raise bad("languages are not detected here")
+        return json_answer(self._detected())
+
+    async def languages(self, request: Request) -> Response:
+        """Every language, and those that it is translated to."""
+        found = self._service.models.languages()
+        return json_answer(
+            [
+                {"code": code(name), "name": language_name(name), "targets": sorted(map(code, targets))}
+                for name, targets in sorted(found.items())
+            ]
+        )
+
+    async def settings(self, request: Request) -> Response:
+        """What its own page asks for."""
+        found = self._service.models.languages()
+        source = next((name for name in sorted(found) if found[name]), None)
+        sides = {"source": source, "target": min(found[source]) if source else None}
+        shown = {side: {"code": code(name), "name": language_name(name)} for side, name in sides.items() if name}
+        limits = self._service.limits
+        return json_answer(
+            {
+                "charLimit": limits.queue_characters,
+                "frontendTimeout": 500,
+                "apiKeys": bool(self._keys),
+                "keyRequired": bool(self._keys),
+                "suggestions": False,
+                "filesTranslation": False,
+                "supportedFilesFormat": [],
+                "language": shown,
+            }
+        )
+
+    async def spec(self, request: Request) -> Response:
+        """The description of the routes."""
+        return Response(self._description, media_type="application/json")
+
+    def _detected(self) -> list[dict[str, Any]]:
+        return [{"confidence": UNEXAMINED, "language": language} for language in self._service.models.sources[:1]]
+
+    async def _body(self, request: Request, kind: type[BaseModel]) -> Any:
+        """The fields of a request, from its body and address, once its key is known."""
+        raw = await read_body(request, self._service.limits)
+        fields: Any = fields_of_form(request.scope["query_string"])
+        match media_type(request):
+            case "" | "application/x-www-form-urlencoded":
+                fields |= fields_of_form(raw)
+            case "application/json":
+                try:
+                    fields = json.loads(raw)
+                except (ValueError, RecursionError):
+                    raise bad("the body is not JSON in UTF-8") from None
+                if not isinstance(fields, dict):
+                    raise bad("the body is no JSON object")
+            case _:
+                raise Refusal(415, "bad_type", f"send application/json or {FORM}")
+        self._keys.admit(request, fields.get("api_key"))
+        try:
+            return kind.model_validate(fields)
+        except ValidationError as error:
+            raise _refusal(error) from None
+
+
+def code(language: str) -> str:
+    """A language as this dialect names it: two letters, and what tells it from others of the same two."""
+    tag = language.strip().replace("_", "-")
+    return tag if "-" in tag else language_code(language)
+
+
+def _refusal(error: ValidationError) -> Refusal:
+    first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    name = str(first["loc"][0])
+    if first["type"] in ("missing", "string_too_short"):
+        return bad(f"Invalid request: missing {name} parameter")
+    return bad(f"Invalid request: {name}: {first['msg'][:1].lower()}{first['msg'][1:]}")

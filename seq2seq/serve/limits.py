@@ -1,0 +1,75 @@
+"""What a server takes, and the answer to a request that it does not take.
+
+The command line makes `Limits`; every part of the server reads them, and `/v1/models` shows them.
+"""
+
+from dataclasses import dataclass
+
+# Room for this many characters in the queue for each sentence of it; ordinary sentences have half as many.
+CHARACTERS_PER_SENTENCE = 200
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds on everything that a client can make large."""
+
+    body_bytes: int = 2**20
+    """Of a request."""
+    texts: int = 100
+    """In a request."""
+    line_characters: int = 10_000
+    """In a line of a text: a line is translated in one go, and nothing else meanwhile."""
+    queue_sentences: int = 1_000
+    """That wait; so also in a request."""
+    alternatives: int = 10
+    """Of each text, besides the best."""
+    beam_size: int = 10
+    """That a client may ask for."""
+    deadline_seconds: float = 60.0
+    """From the last byte of a request to its answer."""
+    receive_seconds: float = 20.0
+    """From the first byte of a request to the last."""
+    drain_seconds: float = 10.0
+    """For the answers to what was accepted before the server was told to stop."""
+    connections: int = 512
+    header_bytes: int = 2**14
+    batch_seconds: float = 2.0
+    """That a batch takes to compute, about, by the measured rate: where many wait, so long does one that comes."""
+    batch_characters: int = 512
+    """Of a batch, however slow the machine is; one longer sentence is a batch of its own."""
+
+    @property
+    def queue_characters(self) -> int:
+        """That wait."""
+        return max(self.line_characters, self.queue_sentences * CHARACTERS_PER_SENTENCE)
+
+    def as_dict(self) -> dict[str, float]:
+        """For JSON."""
+        return {**vars(self), "queue_characters": self.queue_characters}
+
+
+class Refusal(Exception):
+    """A request that is not answered, and why: the words are for the client, and hold nothing of the text.
+
+    Args:
+        status: of HTTP.
+        code: the reason as one word, for programs; also the label of the metric `s2s_refused_total`.
+        message: one line for people, with the remedy.
+        field: of the request, that the reason lies in.
+        retry_after: seconds, when the same request may be taken.
+    """
+
+    def __init__(self, status: int, code: str, message: str, field: str | None = None, retry_after: int | None = None):
+        super().__init__(message)
+        self.status, self.code, self.message, self.field = status, code, message, field
+        self.headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+
+
+def bad(message: str, field: str | None = None, code: str = "bad_request") -> Refusal:
+    """The refusal of a request that is wrong in itself."""
+    return Refusal(400, code, message, field)
+
+
+def unsupported(field: str, message: str) -> Refusal:
+    """The refusal of a field, or a value of one, that this server has nothing for."""
+    return bad(message, field, "unsupported")

@@ -1,0 +1,266 @@
+"""The models that a server has, and which of them a request means.
+
+`s2s serve` loads them; `service` asks `Models` for the one that translates a direction, or that classifies.
+"""
+
+import functools
+import hashlib
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seq2seq.description import ModelDescription
+from seq2seq.errors import UserError, some_of
+from seq2seq.files import DamagedFile, read_object, record
+from seq2seq.inference.translator import Translation, Translator
+from seq2seq.languages import ENGLISH_NAMES, language_code
+from seq2seq.lines import as_one_line, shown_name
+from seq2seq.serve.limits import bad
+from seq2seq.serve.queue import Text
+from seq2seq.store.finding import BEST, CONFIG, find_model
+
+# What translations depend on; a model card does not change them.
+KINDS = (".json", ".safetensors", ".bin", ".spm", ".txt")
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How sentences are computed; those of equal settings share batches, and nothing else does."""
+
+    model: str
+    beam_size: int | None = None
+    """None is the model's own."""
+    n_best: int = 1
+
+
+class ServedModel:
+    """A model under its name."""
+
+    task: str
+
+    def __init__(self, name: str, folder: Path, description: ModelDescription, engine: str):
+        self.name, self.description, self.engine = name, description, engine
+        self.fingerprint = _fingerprint(folder)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.task}, {self.engine}"
+
+    @property
+    def source(self) -> str | None:
+        """The language that it reads, where that is known."""
+        return self.description.source_language
+
+    @property
+    def target(self) -> str | None:
+        """The language that it writes, where that is known."""
+        return self.description.target_language
+
+    def compute(self, texts: Sequence[Text], settings: Settings) -> Sequence[Any]:
+        """An answer for each text."""
+        raise TypeError(type(self).__name__)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Its name, for answers."""
+        return {"name": self.name, "fingerprint": self.fingerprint}
+
+    def facts(self) -> dict[str, Any]:
+        """What `/v1/models` says of it."""
+        return {**self.as_dict(), "task": self.task, "engine": self.engine, "metrics": self.description.metrics}
+
+
+class ServedTranslator(ServedModel):
+    """One direction."""
+
+    task = "translation"
+
+    def __init__(self, name: str, folder: Path, translator: Translator):
+        super().__init__(name, folder, translator.description, translator.engine_note)
+        self.translator = translator
+        self.under = functools.lru_cache(maxsize=64)(self._under)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.source or '?'} to {self.target or '?'}, {self.engine}"
+
+    def compute(self, texts: Sequence[Text], settings: Settings) -> list[Translation]:
+        """The translation of each text, as `s2s translate` gives it under these settings."""
+        prefixes = [text.prefix for text in texts]
+        translator = self.under(settings.beam_size, settings.n_best)
+        return translator.translate([text.text for text in texts], prefixes if any(prefixes) else None)
+
+    def facts(self) -> dict[str, Any]:
+        """What `/v1/models` says of it."""
+        search = self.translator.config
+        shown = {"beam_size": search.beam_size, "length_penalty": search.length_penalty}
+        return {**super().facts(), "source": self.source, "target": self.target, "search": shown}
+
+    def _under(self, beam_size: int | None, n_best: int) -> Translator:
+        beam = {} if beam_size is None else {"beam_size": beam_size}
+        return self.translator.with_search(**beam, n_best=n_best)
+
+
+class ServedClassifier(ServedModel):
+    """A classifier."""
+
+    task = "classification"
+
+    def __init__(self, name: str, folder: Path, classifier: Any):
+        super().__init__(name, folder, classifier.description, "PyTorch")
+        self.classifier = classifier
+
+    def compute(self, texts: Sequence[Text], settings: Settings) -> Sequence[Any]:
+        """The `Classification` of each text."""
+        return self.classifier.classify([as_one_line(text.text) for text in texts])
+
+    def facts(self) -> dict[str, Any]:
+        """What `/v1/models` says of it."""
+        return {**super().facts(), "labels": list(self.classifier.labels)}
+
+
+def load(paths: Sequence[Path], translating: dict[str, Any], computing: dict[str, Any]) -> "Models":
+    """Load what is to be served.
+
+    Args:
+        paths: the MODELs.
+        translating: options of `Translator.load`.
+        computing: those that a classifier has too.
+
+    Raises:
+        UserError: a model cannot be loaded, or two of them are for one direction.
+    """
+    served: list[ServedModel] = []
+    for path in paths:
+        folder = find_model(path)
+        name = _free(path, folder, {model.name for model in served})
+        if _task(folder) == "classification":
+            from seq2seq.inference.classifier import Classifier
+
+            served.append(ServedClassifier(name, folder, Classifier.load(folder, **computing)))
+        else:
+            served.append(ServedTranslator(name, folder, Translator.load(folder, **translating)))
+    return Models(served)
+
+
+class Models:
+    """What is served, by name, by direction and by task.
+
+    Raises:
+        UserError: two models are for one direction, or one of several does not say its languages.
+    """
+
+    def __init__(self, served: Iterable[ServedModel]):
+        self.by_name = {model.name: model for model in served}
+        self.translators = [model for model in self.by_name.values() if isinstance(model, ServedTranslator)]
+        self.classifiers = [model for model in self.by_name.values() if isinstance(model, ServedClassifier)]
+        known: dict[tuple[str, str], str] = {}
+        for model in self.translators if len(self.translators) > 1 else ():
+            if not model.source or not model.target:
+                raise UserError(f"{model.name}: it does not say its languages; serve it alone")
+            direction = (_tag(model.source), _tag(model.target))
+            if direction in known:
+                what = f"{model.source} to {model.target}"
+                raise UserError(f"{known[direction]} and {model.name} both translate {what}; serve one of them")
+            known[direction] = model.name
+
+    def __iter__(self):
+        return iter(self.by_name.values())
+
+    @property
+    def sources(self) -> list[str]:
+        """The languages that can be translated from, without regions."""
+        return sorted({language_code(model.source) for model in self.translators if model.source})
+
+    def languages(self) -> dict[str, set[str]]:
+        """Every language, as the models name them, with those that it can be translated to."""
+        found: dict[str, set[str]] = {}
+        for model in self.translators:
+            if model.source and model.target:
+                found.setdefault(model.source, set()).add(model.target)
+                found.setdefault(model.target, set())
+        return found
+
+    def translator(self, source: str | None, target: str | None) -> ServedTranslator:
+        """The model of a direction; a side may be left out (None, and `auto` for the source) where one model fits.
+
+        Raises:
+            Refusal: there is no such model, or several.
+        """
+        if not self.translators:
+            raise bad("this server has no translation model", code="no_model")
+        wanted = None if source is None or source.lower() == AUTO else source
+        if source is not None and wanted is None and len(self.sources) > 1:
+            raise bad(f"languages are not detected here; name the source: {some_of(self.sources)}", "source")
+        by_source = [model for model in self.translators if _fits(wanted, model.source)]
+        if not by_source:
+            raise bad(f"no model translates from this language; there are {_directions(self.translators)}", "source")
+        fitting = [model for model in by_source if _fits(target, model.target)]
+        if not fitting:
+            raise bad(f"no model translates into this language; there are {_directions(by_source)}", "target")
+        exact = [
+            model
+            for model in fitting
+            if _tag(wanted) in ("", _tag(model.source)) and _tag(target) in ("", _tag(model.target))
+        ]
+        if len(exact or fitting) > 1:
+            missing = "target" if target is None else "source"
+            raise bad(f"several models fit; name one of {_directions(fitting)}", missing)
+        return (exact or fitting)[0]
+
+    def classifier(self, name: str | None) -> ServedClassifier:
+        """The classifier of this name; it may be left out where there is one.
+
+        Raises:
+            Refusal: there is none, or several.
+        """
+        fitting = [model for model in self.classifiers if name in (None, model.name)]
+        if not self.classifiers:
+            raise bad("this server has no classifier", code="no_model")
+        if len(fitting) != 1:
+            raise bad(f"name one of the classifiers: {some_of([one.name for one in self.classifiers])}", "model")
+        return fitting[0]
+
+
+def language_name(code: str) -> str:
+    """A language in English, or its code where that is not known."""
+    return ENGLISH_NAMES.get(language_code(code), code)
+
+
+def _fits(asked: str | None, has: str | None) -> bool:
+    """Whether a language that is asked for is the one that a model has; a region counts where both name one."""
+    if asked is None or has is None or _tag(asked) == _tag(has):
+        return True
+    regions = [_tag(name).partition("-")[2] for name in (asked, has)]
+    return language_code(asked) == language_code(has) and not all(regions)
+
+
+def _tag(language: str | None) -> str:
+    """`pt_BR` and `PT-br` are one."""
+    return (language or "").strip().lower().replace("_", "-")
+
+
+def _directions(models: Sequence[ServedModel]) -> str:
+    return some_of([f"{model.source or '?'} to {model.target or '?'}" for model in models], 10)
+
+
+def _task(folder: Path) -> str:
+    try:
+        return str(read_object(folder / CONFIG).get("task"))
+    except DamagedFile:
+        return ""  # `Translator.load` says what is wrong
+
+
+def _free(path: Path, folder: Path, taken: set[str]) -> str:
+    """The name of a run, a model folder, or a model of the hub, that no other has."""
+    own = folder.parent.name if folder.name == BEST else folder.name
+    first = shown_name(own if path.exists() else str(path))
+    names = itertools.chain([first], (f"{first}-{number}" for number in itertools.count(2)))
+    return next(name for name in names if name not in taken)
+
+
+def _fingerprint(folder: Path) -> str:
+    """16 hexadecimal digits that change when anything does that translations depend on."""
+    files = sorted(path for path in folder.iterdir() if path.suffix in KINDS and path.is_file())
+    known = hashlib.sha256("".join(f"{path.name} {record(path)['sha256']}\n" for path in files).encode())
+    return known.hexdigest()[:16]

@@ -1,0 +1,81 @@
+"""The page: the files of `page/`, and a form that translates without JavaScript."""
+
+import html
+from pathlib import Path
+
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, Response
+from starlette.routing import Route
+
+from seq2seq.serve.guard import Keys, explained
+from seq2seq.serve.http import NO_STORE, fields_of_form, read_body, unless_gone
+from seq2seq.serve.limits import Refusal, bad
+from seq2seq.serve.models import ServedTranslator, language_name
+from seq2seq.serve.service import Asked, Service
+
+FOLDER = Path(__file__).parent / "page"
+INDEX = "index.html"
+KEY = '<p><label for="api_key">Key</label> <input id="api_key" name="api_key" type="password"></p>'
+
+
+class Page:
+    """`index.html` with the directions that there are, and the other files as they are."""
+
+    def __init__(self, service: Service, keys: Keys):
+        self._service, self._keys = service, keys
+        self._index = (FOLDER / INDEX).read_text(encoding="utf-8")
+
+    def routes(self) -> list[Route]:
+        """One for each file, so that nothing else can be asked for."""
+        files = [path for path in sorted(FOLDER.iterdir()) if path.is_file() and path.name != INDEX]
+        return [
+            Route("/", self.show),
+            Route("/", self.translate, methods=["POST"]),
+            *(Route(f"/{path.name}", lambda request, path=path: FileResponse(path)) for path in files),
+        ]
+
+    async def show(self, request: Request) -> Response:
+        """The empty form."""
+        return self._filled("", 0, "")
+
+    async def translate(self, request: Request) -> Response:
+        """The form with a translation, or with what was wrong."""
+        fields = fields_of_form(await read_body(request, self._service.limits))
+        text, chosen = str(fields.get("text", "")), str(fields.get("direction", ""))
+        number = int(chosen) if chosen.isdecimal() and len(chosen) < 4 else -1
+        try:
+            self._keys.admit(request, fields.get("api_key"))
+            model = dict(enumerate(self._service.models.translators)).get(number)
+            if model is None:
+                raise bad("choose a direction", "direction")
+            answers = self._service.translating(Asked([text], model.source, model.target, "sentences"))
+            try:
+                found = await unless_gone(request, answers.joined())
+            finally:
+                self._service.leave(answers)
+        except Refusal as refusal:
+            words = html.escape(str(explained(refusal)["message"]))
+            return self._filled(text, number, f'<p role="alert">{words}</p>', refusal.status)
+        shown = html.escape(found[0].text)
+        language = html.escape(model.target or "", quote=True)
+        answer = f'<h2>Translation</h2>\n<p><output dir="auto" lang="{language}">{_lines(shown)}</output></p>'
+        return self._filled(text, number, answer)
+
+    def _filled(self, text: str, chosen: int, answer: str, status: int = 200) -> Response:
+        """The page; what a user typed is escaped, so that it holds no mark that is replaced after it."""
+        directions = "".join(
+            f'<option value="{number}"{" selected" * (number == chosen)}>{html.escape(_direction(model))}</option>'
+            for number, model in enumerate(self._service.models.translators)
+        )
+        page = self._index.replace("<!--directions-->", directions).replace("<!--key-->", KEY if self._keys else "")
+        # The browser takes a line end behind <textarea> away.
+        page = page.replace("<!--text-->", "\n" + html.escape(text) if text else "").replace("<!--answer-->", answer)
+        return HTMLResponse(page, status, NO_STORE)
+
+
+def _direction(model: ServedTranslator) -> str:
+    return f"{language_name(model.source or '?')} to {language_name(model.target or '?')}"
+
+
+def _lines(escaped: str) -> str:
+    return escaped.replace("\r\n", "\n").replace("\n", "<br>\n")

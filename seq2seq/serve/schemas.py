@@ -1,0 +1,170 @@
+"""The bodies of requests and answers of `/v1`, checked and described by pydantic; `openapi` shows them."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from seq2seq.serve.limits import Refusal, bad
+
+Texts = Annotated[str | list[str], Field(description="One text, or several.")]
+Span = Annotated[list[int], Field(description="Begin and end, in code points.")]
+
+
+class Body(BaseModel):
+    """A request; fields that are not known are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    text: Texts
+
+    @property
+    def texts(self) -> list[str]:
+        """Always a list."""
+        return [self.text] if isinstance(self.text, str) else self.text
+
+
+class TranslateRequest(Body):
+    """`POST /v1/translate`. `GET /v1/models` says what the fields may hold on this server."""
+
+    source: str | None = Field(None, description="Language of the text; may be left out where one model fits.")
+    target: str | None = Field(None, description="Language to translate into; may be left out where one model fits.")
+    format: Literal["text", "html", "xml", "markdown"] = "text"
+    split: Literal["lines", "sentences", "none"] = Field(
+        "lines", description="What is translated on its own. Lines give what s2s translate gives for a file."
+    )
+    alternatives: int = Field(0, ge=0, description="Next best translations of each text; fewer than beam_size.")
+    prefix: str | list[str] | None = Field(None, description="What each translation begins with.")
+    beam_size: int | None = Field(None, ge=1)
+    details: list[Literal["sentences", "alignment", "words", "terms", "timing"]] = []
+    glossary: Any = None
+    glossary_mode: Literal["strict", "soft"] | None = None
+    protect: list[str] | None = None
+    stream: bool = Field(False, description="Answer with JSON lines, one for each line or sentence as it is done.")
+
+
+class ClassifyRequest(Body):
+    """`POST /v1/classify`."""
+
+    model: str | None = Field(None, description="A classifier; may be left out where there is one.")
+
+
+class ModelName(BaseModel):
+    """Which model answered; the fingerprint changes when it does."""
+
+    name: str
+    fingerprint: str
+
+
+class Scored(BaseModel):
+    """A translation, its log-probability, and that divided by length^a, which ranks alternatives."""
+
+    text: str
+    score: float
+    normalized_score: float
+
+
+class Translated(Scored):
+    """The translation of one text."""
+
+    flags: list[str]
+    alternatives: list[Scored]
+
+
+class Timing(BaseModel):
+    """Milliseconds."""
+
+    queued_ms: float
+    compute_ms: float
+
+
+class Usage(BaseModel):
+    """What was computed."""
+
+    characters: int
+    sentences: int
+    target_tokens: int = 0
+
+
+class TranslateAnswer(BaseModel):
+    """A translation for each text, in order."""
+
+    model: ModelName
+    source: str | None
+    target: str | None
+    translations: list[Translated]
+    usage: Usage
+    timing: Timing
+
+
+class TranslatedPart(Translated):
+    """A line of a streamed answer. A translated text is `before` and `text` of its parts, one after the other."""
+
+    index: int = Field(description="Number of the text, from 0.")
+    source: Span
+    before: str
+
+
+class StreamEnd(BaseModel):
+    """The last line of a streamed answer that is whole; `error` stands there in one that is not."""
+
+    done: Literal[True] = True
+    model: ModelName
+    source: str | None
+    target: str | None
+    usage: Usage
+    timing: Timing
+
+
+class Classified(BaseModel):
+    """The label of one text, and the probability of every label; a blank text has none."""
+
+    label: str
+    probability: float
+    probabilities: dict[str, float]
+
+
+class ClassifyAnswer(BaseModel):
+    """A label for each text, in order."""
+
+    model: ModelName
+    classifications: list[Classified]
+    usage: Usage
+    timing: Timing
+
+
+class ErrorBody(BaseModel):
+    """Why a request was not answered."""
+
+    code: str
+    message: str
+    field: str | None
+
+
+class ErrorAnswer(BaseModel):
+    """Every answer that is no success."""
+
+    error: ErrorBody
+
+
+def parsed(kind: type[Body], body: bytes) -> Any:
+    """A request of this kind.
+
+    Raises:
+        Refusal: it is no JSON, or not of this kind; the first problem is named.
+    """
+    try:
+        return kind.model_validate_json(body)
+    except ValidationError as error:
+        raise _refusal(error) from None
+
+
+def _refusal(error: ValidationError) -> Refusal:
+    errors = error.errors(include_url=False, include_input=False, include_context=False)
+    # Of a field that may be of several kinds, the problem that lies deepest is of the kind that was meant.
+    first = max((one for one in errors if one["loc"][:1] == errors[0]["loc"][:1]), key=lambda one: len(one["loc"]))
+    if first["type"] == "json_invalid":
+        return bad("the body is not JSON in UTF-8", code="bad_json")
+    where = [str(part) for part in first["loc"] if part not in ("str", "list[str]")]
+    if first["type"] == "extra_forbidden":
+        return bad("there is no such field", ".".join(where)[:100])
+    return bad(first["msg"][:1].lower() + first["msg"][1:], ".".join(where)[:100] or None)

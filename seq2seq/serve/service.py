@@ -1,0 +1,178 @@
+"""What is served, whatever the dialect: texts in, translations and classifications out.
+
+`api`, `libretranslate` and `page` call `Service`; it cuts texts into sentences, lets them wait in the queue, and joins
+what the worker made of them.
+"""
+
+import math
+import time
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, TypeVar
+
+from seq2seq.errors import UserError
+from seq2seq.serve.answers import Answers, Translating
+from seq2seq.serve.cutting import Split, cut
+from seq2seq.serve.limits import Limits, Refusal, bad
+from seq2seq.serve.metrics import Metrics
+from seq2seq.serve.models import Models, Settings
+from seq2seq.serve.queue import Full, Job, Queue, Text
+from seq2seq.serve.worker import Worker
+
+Entered = TypeVar("Entered", bound=Answers)
+
+MOST_RETRY_SECONDS = 600
+WARM_UP = "A word."
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request for translations."""
+
+    texts: Sequence[str]
+    source: str | None = None
+    target: str | None = None
+    split: Split = "lines"
+    alternatives: int = 0
+    beam_size: int | None = None
+    prefixes: Sequence[str] = ()
+    """Empty, or one for each text."""
+
+
+class Service:
+    """The models, the queue in front of them, and the thread that computes.
+
+    `draining` becomes true when the server has been told to stop: what it has taken is still answered.
+    """
+
+    def __init__(self, models: Models, limits: Limits):
+        self.models, self.limits, self.metrics = models, limits, Metrics()
+        self.draining = False
+        self.queue = Queue(limits.queue_sentences, limits.queue_characters)
+        self.worker = Worker(self.queue, self._compute, self.metrics, limits.batch_seconds, limits.batch_characters)
+        self._jobs: set[Job] = set()
+        self.metrics.gauge("s2s_queue_sentences", lambda: self.queue.sentences)
+        self.metrics.gauge("s2s_queue_characters", lambda: self.queue.characters)
+
+    def start(self) -> None:
+        """Compute something with each model, so that the first client does not wait for what that allocates; then let
+        the thread take what comes.
+
+        Raises:
+            UserError: a model cannot compute.
+        """
+        for model in self.models:
+            model.compute([Text(WARM_UP)], Settings(model.name))
+        self.worker.start()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether requests are taken, and answered: no batch takes longer than a deadline."""
+        since = self.worker.busy_since
+        is_stuck = since is not None and time.monotonic() - since > self.limits.deadline_seconds
+        return self.worker.is_alive() and not is_stuck and not self.draining
+
+    def abilities(self) -> dict[str, Any]:
+        """What the fields of a request may hold here. What is not in it is refused."""
+        return {
+            "formats": ["text"],
+            "split": ["lines", "sentences", "none"],
+            "details": ["timing"],
+            "glossaries": [],
+            "protect": [],
+            "detects_languages": False,
+        }
+
+    # -- requests --------------------------------------------------------------------------------
+
+    def translating(self, asked: Asked) -> Translating:
+        """Check a request, and let its sentences wait.
+
+        Raises:
+            Refusal: it is wrong, too large, or there is no room.
+        """
+        model = self.models.translator(asked.source, asked.target)
+        limits = self.limits
+        own = model.translator.config.beam_size
+        if asked.beam_size is not None and asked.beam_size > max(limits.beam_size, own):
+            raise bad(f"at most {max(limits.beam_size, own)}", "beam_size", "too_large")
+        if asked.alternatives > limits.alternatives:
+            raise bad(f"at most {limits.alternatives}", "alternatives", "too_large")
+        settings = Settings(model.name, asked.beam_size, asked.alternatives + 1)
+        try:
+            model.under(settings.beam_size, settings.n_best)
+        except UserError as error:
+            beam = asked.beam_size or own
+            message = f"a beam of {beam} has {beam - 1} alternatives at most; ask for a larger beam_size"
+            raise bad(message, "alternatives" if asked.alternatives else "beam_size") from error
+        self._check_texts(asked.texts)
+        pieces = [cut(text, asked.split) for text in asked.texts]
+        prefixes = asked.prefixes or [""] * len(pieces)
+        return self._enter(Translating(model, settings, pieces, prefixes, limits.deadline_seconds))
+
+    def classifying(self, texts: Sequence[str], name: str | None) -> Answers:
+        """Check a request, and let its texts wait.
+
+        Raises:
+            Refusal: as `translating`.
+        """
+        model = self.models.classifier(name)
+        self._check_texts(texts)
+        rows = [Text(text) for text in texts]
+        return self._enter(Answers(model, Settings(model.name), rows, self.limits.deadline_seconds))
+
+    def leave(self, answers: Answers) -> None:
+        """Nobody waits for these any more: called once for all that `translating` and `classifying` gave."""
+        job = answers.job
+        self._jobs.discard(job)
+        self.queue.withdraw(job)
+        done = sum(result is not None for result in job.results)
+        self.metrics.count("s2s_sentences_total", done, state="done")
+        self.metrics.count(
+            "s2s_sentences_total", len(job.results) - done, state="failed" if job.failure else "withdrawn"
+        )
+        if isinstance(answers, Translating):
+            for flag in chain.from_iterable(result.flags for result in job.results if result is not None):
+                self.metrics.count("s2s_flags_total", flag=flag)
+        for name, amount in answers.usage().items():
+            if name != "sentences":
+                self.metrics.count(f"s2s_{name.removeprefix('target_')}_total", amount)
+
+    def give_up(self) -> None:
+        """Refuse what is still not answered."""
+        for job in list(self._jobs):
+            self.queue.fail(job, Refusal(503, "stopping", "the server is stopping", retry_after=5))
+
+    def _check_texts(self, texts: Sequence[str]) -> None:
+        limits = self.limits
+        if len(texts) > limits.texts:
+            raise Refusal(413, "too_large", f"at most {limits.texts:,} texts in a request", "text")
+        if sum(text.count("\n") for text in texts) >= limits.queue_sentences:
+            raise self._too_large()
+
+    def _too_large(self) -> Refusal:
+        most = f"{self.limits.queue_sentences:,} lines and {self.limits.queue_characters:,} characters"
+        return Refusal(413, "too_large", f"at most {most} in a request; send it in parts", "text")
+
+    def _enter(self, answers: Entered) -> Entered:
+        texts = answers.job.texts
+        if max((len(text.text) for text in texts), default=0) > self.limits.line_characters:
+            most = f"{self.limits.line_characters:,} characters"
+            raise Refusal(413, "too_large", f"a line has more than {most}; break it into lines", "text")
+        try:
+            self.queue.put(answers.job)
+        except Full as full:
+            if full.excess is None:
+                raise self._too_large() from full
+            rate = self.worker.characters_per_second
+            seconds = math.ceil(full.excess / rate) if rate else 1
+            after = min(max(seconds, 1), MOST_RETRY_SECONDS)
+            raise Refusal(429, "queue_full", "too many sentences wait; try again later", retry_after=after) from full
+        self._jobs.add(answers.job)
+        self.metrics.count("s2s_sentences_total", len(texts), state="accepted")
+        return answers
+
+    def _compute(self, settings: Hashable, texts: Sequence[Text]) -> Sequence[Any]:
+        assert isinstance(settings, Settings)
+        return self.models.by_name[settings.model].compute(texts, settings)

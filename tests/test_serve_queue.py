@@ -1,0 +1,249 @@
+"""What `s2s serve` is made of: the queue, the worker, cutting and joining, and what an error tells. About 3 s."""
+
+import asyncio
+import json
+import logging
+import threading
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from our_models import make_ours
+
+from seq2seq import Translator
+from seq2seq.serve.cutting import cut, join
+from seq2seq.serve.limits import Limits
+from seq2seq.serve.metrics import Metrics
+from seq2seq.serve.models import Models, ServedTranslator
+from seq2seq.serve.queue import PER_SENTENCE, Full, Job, Queue, Text
+from seq2seq.serve.server import Access, application
+from seq2seq.serve.service import Service
+from seq2seq.serve.worker import Worker
+from seq2seq.text.splitting import split_sentences
+
+words = st.text(alphabet="ab ", min_size=1, max_size=30)
+digits = st.integers(0, 9)
+jobs = st.lists(st.tuples(st.sampled_from("xy"), st.lists(words, min_size=1, max_size=12)), min_size=1, max_size=8)
+
+
+def job(settings: object, texts: list[str]) -> Job:
+    return Job(settings, [Text(text) for text in texts], lambda: None)
+
+
+# -- queue -----------------------------------------------------------------------------------------
+
+
+@given(jobs, st.integers(1, 200), st.data())
+def test_each_sentence_is_taken_once_in_order_or_withdrawn(given_jobs, room, data):
+    queue = Queue(1000, 10**6)
+    entered = [job(*one) for one in given_jobs]
+    left = []
+    for one in entered:
+        queue.put(one)
+    taken: list[tuple[Job, int]] = []
+    while queue.sentences:
+        if data.draw(st.booleans()) and len(left) < len(entered):
+            one = entered[len(left)]
+            left.append((one, queue.withdraw(one)))
+            continue
+        batch = queue.take(lambda: room)
+        assert {member.settings for member, _ in batch.members} == {batch.settings}
+        assert len(batch.members) == 1 or batch.characters + PER_SENTENCE * len(batch.members) <= room
+        taken += batch.members
+    assert queue.characters == 0
+    gone = dict(left)
+    for one in entered:
+        indices = [index for member, index in taken if member is one]
+        assert indices == list(range(len(indices)))
+        assert len(indices) + gone.get(one, 0) == len(one.texts)
+    queue.close()
+    assert queue.take(lambda: room) is None
+
+
+@given(jobs, st.integers(20, 200))
+def test_turns_are_fair(given_jobs, room):
+    """While two jobs of the same settings wait, neither gets two sentences more than the other."""
+    queue = Queue(1000, 10**6)
+    entered = [job("x", texts) for _, texts in given_jobs]
+    for one in entered:
+        queue.put(one)
+    had: Counter[Job] = Counter()
+    while queue.sentences:
+        still = [one for one in entered if one.waiting]
+        had.update(member for member, _ in queue.take(lambda: room).members)
+        both = [had[one] for one in still if one.waiting]
+        assert max(both, default=0) - min(both, default=0) <= 1
+
+
+def test_no_settings_wait_for_ever():
+    queue = Queue(1000, 10**6)
+    book = job("x", ["a"] * 500)
+    queue.put(book)
+    queue.take(lambda: 30)
+    queue.put(job("y", ["a"]))
+    assert "y" in [queue.take(lambda: 30).settings for _ in range(2)]
+
+
+def test_all_or_nothing_is_taken():
+    queue = Queue(10, 100)
+    queue.put(job("x", ["a" * 10] * 6))
+    with pytest.raises(Full) as later:
+        queue.put(job("x", ["a"] * 5))
+    with pytest.raises(Full) as larger:
+        queue.put(job("x", ["a" * 41]))
+    with pytest.raises(Full) as never:
+        queue.put(job("x", ["a"] * 11))
+    assert (later.value.excess, larger.value.excess, never.value.excess) == (10, 1, None)
+    assert (queue.sentences, queue.characters) == (6, 60)
+    queue.put(job("x", ["a" * 10] * 4))
+
+
+# -- worker ----------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.lists(digits, min_size=1, max_size=9), min_size=1, max_size=8), st.sets(st.integers(0, 9)))
+def test_a_sentence_that_fails_fails_its_own_request(given_jobs, failing):
+    """And everybody else has the answers of their own texts."""
+
+    def compute(settings, texts):
+        if any(int(text.text) in failing for text in texts):
+            raise RuntimeError("no")
+        return [2 * int(text.text) for text in texts]
+
+    queue, metrics = Queue(1000, 10**6), Metrics()
+    worker = Worker(queue, compute, metrics, 1.0, 100)
+    entered = [job("x", list(map(str, numbers))) for numbers in given_jobs]
+    for one in entered:
+        queue.put(one)
+    queue.close()
+    worker.run()
+    for numbers, one in zip(given_jobs, entered, strict=True):
+        if failing.isdisjoint(numbers):
+            assert (one.failure, one.results) == (None, [2 * number for number in numbers])
+        else:
+            assert isinstance(one.failure, RuntimeError)
+
+
+def test_batches_take_about_the_time_that_is_wanted():
+    """A machine that computes 1,000 characters in 10 ms, and needs 1 ms for each batch."""
+    sizes = []
+
+    def compute(settings, texts):
+        count = sum(len(text.text) for text in texts)
+        sizes.append(count)
+        threading.Event().wait(0.001 + count * 1e-5)
+        return texts
+
+    queue = Queue(10**6, 10**9)
+    worker = Worker(queue, compute, Metrics(), 0.02, 100)
+    queue.put(job("x", ["a" * 50] * 1000))
+    queue.close()
+    worker.run()
+    assert 1000 < sizes[-2] < 3000
+    assert 10**4 < worker.characters_per_second < 2 * 10**5
+
+
+# -- cutting and joining ---------------------------------------------------------------------------
+
+SENTENCES = [
+    ("A man rides. Two dogs play! Who? Me.", 4),
+    ("Mr. Smith met Dr. Jones at 5 p.m. on May 3. They talked.", 1),  # what is doubtful stays together
+    ("Das kostet ca. 5 Euro, z. B. hier. Am 3. Mai kommt J. S. Bach.", 2),
+    ("He said: “Come.” Then he left.", 2),
+    ("Wait... what? no", 1),
+    ("今日は。明日は？はい！", 3),
+    ("Version 3.11 is out. See example.com for more.", 2),
+    ("", 0),
+    ("no end", 1),
+]
+
+
+@pytest.mark.parametrize(("text", "count"), SENTENCES)
+def test_sentences_end_where_they_end(text, count):
+    found = split_sentences(text)
+    assert "".join(found) == text
+    assert len(found) == count, found
+
+
+@given(st.text(alphabet="ab. \n\r\t!A。1", max_size=60), st.sampled_from(["lines", "sentences", "none"]))
+def test_pieces_stand_where_they_say(text, split):
+    pieces = cut(text, split)
+    end = 0
+    for piece in pieces:
+        assert text[piece.begin : piece.begin + len(piece.text)] == piece.text
+        assert not text[end : piece.begin].strip()
+        end = piece.begin + len(piece.text)
+    assert not text[end:].strip()
+    assert sum(piece.before.count("\n") for piece in pieces) == (0 if split == "none" else text.count("\n"))
+
+
+@pytest.fixture(scope="module")
+def translator(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("model") / "model"
+    make_ours(folder, ending=4.0, d_model=32)
+    return Translator.load(folder, engine="torch", threads=1)
+
+
+def test_a_text_of_one_piece_is_that_piece_and_alternatives_keep_their_rank(translator):
+    found = translator.with_search(n_best=3).translate(["a man", "two dogs"])
+    penalty = translator.config.length_penalty
+    for one, line in zip(found, ("a man", "two dogs"), strict=True):
+        joined = join(cut(line, "lines"), [one], penalty)
+        assert (joined.text, joined.score, joined.flags) == (one.text, one.score, one.flags)
+        assert joined.normalized_score == pytest.approx(one.normalized_score)
+        assert [other.text for other in joined.alternatives] == [other.text for other in one.alternatives]
+    both = join(cut("a man\ntwo dogs", "lines"), found, penalty)
+    assert both.text == f"{found[0].text}\n{found[1].text}"
+    assert both.score == pytest.approx(found[0].score + found[1].score)
+    assert "split" not in both.flags
+    ranks = sorted(other.normalized_score for other in both.alternatives)[::-1]
+    assert ranks == [other.normalized_score for other in both.alternatives]
+
+
+# -- errors ----------------------------------------------------------------------------------------
+
+
+def test_an_internal_error_tells_nothing_but_its_id(translator, tmp_path, caplog):
+    """Neither the client nor the log sees its message, which may hold text."""
+
+    class Broken(ServedTranslator):
+        def compute(self, texts, settings):
+            raise RuntimeError(f"cannot translate {texts[0].text}")
+
+    (tmp_path / "config.json").write_text("{}")
+    service = Service(Models([Broken("broken", tmp_path, translator)]), Limits())
+    service.worker.start()
+    answers: dict[str, tuple[int, dict[str, str], bytes]] = {}
+
+    async def ask(path: str, body: bytes) -> None:
+        sent, parts = [body], []
+
+        async def receive():
+            if sent:
+                return {"type": "http.request", "body": sent.pop(), "more_body": False}
+            await asyncio.Event().wait()
+
+        async def send(message):
+            parts.append(message)
+
+        scope = {
+            "type": "http", "method": "POST", "path": path, "query_string": b"", "root_path": "", "scheme": "http",
+            "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")], "server": ("localhost", 1),
+        }  # fmt: skip
+        await application(service, Access())(scope, receive, send)
+        headers = {name.decode(): value.decode() for name, value in parts[0]["headers"]}
+        answers[path] = parts[0]["status"], headers, b"".join(part.get("body", b"") for part in parts[1:])
+
+    with caplog.at_level(logging.INFO, "seq2seq"):
+        asyncio.run(ask("/v1/translate", b'{"text": "Geheimnis"}'))
+        asyncio.run(ask("/translate", b'{"q": "Geheimnis", "source": "en", "target": "de"}'))
+    service.queue.close()
+    for path, (status, headers, body) in answers.items():
+        assert status == 500
+        assert b"Geheimnis" not in body
+        assert headers["x-request-id"] in caplog.text
+        assert isinstance(json.loads(body)["error"], dict if path.startswith("/v1") else str)
+    assert "RuntimeError" in caplog.text
+    assert "Geheimnis" not in caplog.text
+    assert 's2s_sentences_total{state="failed"} 2' in service.metrics.text()
