@@ -26,7 +26,7 @@ from seq2seq.ranges import Range
 @click.option(
     "--cors-origin", "origins", multiple=True, help="Origin of web pages that may ask, https://example.org; repeatable."
 )
-@click.option("--no-page", "page", is_flag=True, flag_value=False, default=True, help="Leave out the page at /.")
+@click.option("--no-page", is_flag=True, help="Leave out the page at /.")
 @click.option(
     "--max-queue",
     type=options.Number(Range(1, 10**6)),
@@ -50,7 +50,7 @@ def command(
     is_open: bool,
     names: tuple[str, ...],
     origins: tuple[str, ...],
-    page: bool,
+    no_page: bool,
     max_queue: int,
     max_texts: int,
     max_body: int,
@@ -79,7 +79,7 @@ def command(
         Limits(), queue_sentences=max_queue, texts=max_texts, body_bytes=max_body, beam_size=max_beam,
         deadline_seconds=deadline,
     )  # fmt: skip
-    access = Access(host, port, keys, names, origins, page)
+    access = Access(host, keys, names, origins, page=not no_page)
     bound = bind(host, port)
     translating = {key: value for key, value in loading.items() if value is not None}
     computing = {key: loading[key] for key in ("device", "precision", "threads")}

@@ -38,7 +38,6 @@ class Access:
     """Who may reach a server."""
 
     host: str = "127.0.0.1"
-    port: int = 5000
     keys: Keys = field(default_factory=Keys)
     names: Collection[str] = ()
     """Names in Host that are allowed besides those of this machine; any, where others reach it and none are given."""

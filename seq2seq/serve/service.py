@@ -148,7 +148,8 @@ class Service:
         limits = self.limits
         if len(texts) > limits.texts:
             raise Refusal(413, "too_large", f"at most {limits.texts:,} texts in a request", "text")
-        if sum(text.count("\n") for text in texts) >= limits.queue_sentences:
+        count, characters = sum(text.count("\n") + 1 for text in texts), sum(map(len, texts))
+        if count > limits.queue_sentences or characters > limits.queue_characters:  # before they are cut
             raise self._too_large()
 
     def _too_large(self) -> Refusal:
