@@ -48,7 +48,7 @@ class ClassifierModel(OneModel):
 
     def __init__(self, loaded: LoadedModel, runtime: Runtime, batch_tokens: int = BATCH_TOKENS):
         super().__init__(loaded, runtime, batch_tokens)
-        self.folder, self.description = loaded.folder, loaded.description
+        self.folder = loaded.folder
         self._num_labels = len(loaded.description.labels)
         self._tokenizer = loaded.tokenizers.source
         self._part_length = self._model.config.max_length - SPECIAL_IDS
@@ -89,7 +89,7 @@ class Classifier:
     """Labels text by a classification model, or by an ensemble: the mean of the probabilities of several models.
 
     The models may have different tokenizers and sizes. Their labels are the same as answers show them, in any order;
-    `labels` has the first one's.
+    `labels` and `description` are those of the first.
 
     Raises:
         ModelError: a model has other labels than the first.
@@ -97,6 +97,7 @@ class Classifier:
 
     def __init__(self, *members: ClassifierModel):
         first = members[0]
+        self.description = first.description
         self.labels = first.description.displayed_labels
         for member in members[1:]:
             if different := sorted(set(member.description.displayed_labels) ^ set(self.labels)):

@@ -6,11 +6,12 @@
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 from seq2seq.text.words import Span
 
 KINDS = ("alignment", "words", "confidence")
+Status = Literal["kept", "forced", "missing"]
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,26 @@ class Details:
         if "words" in kinds:
             shown["words"] = [{"target": word.span, "probability": round(word.probability, 4)} for word in self.words]
         return shown
+
+
+@dataclass(frozen=True)
+class Term:
+    """A term of a line, and what became of it."""
+
+    source: Span
+    target: Span | None
+    status: Status
+    entry: str
+    """The source term of the glossary."""
+
+    def shifted(self, source: int, target: int) -> "Term":
+        """As `Details.shifted`."""
+        target_span = None if self.target is None else _moved(self.target, target)
+        return replace(self, source=_moved(self.source, source), target=target_span)
+
+    def as_json(self) -> dict[str, Any]:
+        """The form of JSON lines and of the server."""
+        return {"entry": self.entry, "source": self.source, "target": self.target, "status": self.status}
 
 
 def pharaoh(details: Details) -> str:

@@ -8,36 +8,20 @@ other search, and batches). `TermTranslator` serves `s2s translate --glossary` a
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 from seq2seq.inference.aligner import Aligner
-from seq2seq.inference.details import Details
+from seq2seq.inference.details import Details, Status, Term
 from seq2seq.inference.translator import PartSpans, Translation, Translator
 from seq2seq.search.base import normalized_score
 from seq2seq.text.glossary import Glossary, Match, occurrences, places
 from seq2seq.text.words import Span, word_spans
 
-Status = Literal["kept", "forced", "missing"]
 # So many words before the place of a term are also left out: articles and adjectives agree with what follows.
 WORDS_BEFORE = 1
 MOST_FORMS = 8
 # Missing terms of a sentence are put in one after another.
 MOST_ROUNDS = 4
-
-
-@dataclass(frozen=True)
-class Term:
-    """A term of a line, and what became of it."""
-
-    source: Span
-    target: Span | None
-    status: Status
-    entry: str
-    """The source term of the glossary."""
-
-    def as_json(self) -> dict[str, Any]:
-        """The form of JSON lines and of the server."""
-        return {"entry": self.entry, "source": self.source, "target": self.target, "status": self.status}
 
 
 class TermTranslation(NamedTuple):

@@ -8,7 +8,7 @@ import csv
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,11 +91,16 @@ class Glossary:
         Raises:
             DataError: the file cannot be read, or a line is not as described.
         """
+        return Glossary.of(_rows(path), target_language, str(path))
+
+    @staticmethod
+    def of(rows: Iterable[tuple[int, Sequence[str]]], target_language: str | None, name: str) -> "Glossary":
+        """From numbered lines of two or three columns; raises as `read`, with `name` for the file."""
         entries: dict[tuple[str, bool], Entry] = {}
         problems = []
-        for number, columns in _rows(path):
+        for number, columns in rows:
             source, target, options = (*columns, "", "", "")[:3]
-            where = f"{path}: line {number}"
+            where = f"{name}: line {number}"
             if not source:
                 raise DataError(f"{where} has no source term; a line is source, tab, target")
             if unknown := [name for name in options.split(",") if name.strip() not in ("", *OPTIONS)]:
@@ -112,8 +117,16 @@ class Glossary:
                 problems.append(f"line {number}: {shown(source)} stands in line {entries[key].line}, which counts")
             entries.setdefault(key, entry)
             if len(entries) > MOST_ENTRIES:
-                raise DataError(f"{path}: more than {MOST_ENTRIES:,} entries; split the glossary by subject")
+                raise DataError(f"{name}: more than {MOST_ENTRIES:,} entries; split the glossary by subject")
         return Glossary(list(entries.values()), target_language, problems)
+
+    @property
+    def rows(self) -> tuple[tuple[str, ...], ...]:
+        """Source, target and options of each entry, as `of` takes them."""
+        return tuple(
+            (entry.source + "*" * entry.goes_on, "|".join(entry.forms), "case" if entry.as_written else "")
+            for entry in self.entries
+        )
 
     def matches(self, text: str) -> list[Match]:
         """The terms in a text: whole words, the longest from the left, none over another."""
