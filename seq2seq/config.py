@@ -110,8 +110,8 @@ class ModelConfig(PresetSection):
 class ClassifierConfig(Section):
     """The head of a classification model."""
 
-    pooling: Literal["first", "mean"] = "mean"
-    """The vector of a text: that of its first token, or the mean over its tokens."""
+    pooling: Literal["first", "mean", "mean_max"] = "mean"
+    """The vector of a text: that of its first token, the mean over its tokens, or the mean beside the maximum."""
     hidden: Annotated[int, Range(0, ranges.WIDTH.most)] = 0
     """Width of a hidden tanh layer before the labels; 0 is none."""
     dropout: Probability = 0.1

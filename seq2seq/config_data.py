@@ -73,7 +73,8 @@ class SourceConfig(Section):
     text_column: Column = None
     """Classification: column of the text; default `sentence` or `text`."""
     label_column: Column = None
-    """Classification: column of the label; default `label`."""
+    """Classification: column of the label, or in `jsonl` and `hub` of an object with the probability of each label
+    (distillation); default `probabilities` where that is such an object, else `label`."""
     noise: NoiseConfig | None = None
     """Perturb the examples as they are read; beside the source itself, a noisy copy with a small weight."""
     weight: Annotated[float, Range(1e-6, 1000.0)] = 1.0

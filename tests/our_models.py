@@ -5,8 +5,9 @@ import functools
 import torch
 from foreign_models import SOURCE, TARGET
 
-from seq2seq.config import ModelConfig, SearchConfig, TokenizerConfig
+from seq2seq.config import ClassifierConfig, ModelConfig, SearchConfig, TokenizerConfig
 from seq2seq.description import ModelDescription
+from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model.transformer import Transformer
 from seq2seq.store.model_folder import LoadedModel, load_model, save_model
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
@@ -46,3 +47,16 @@ def make_ours(folder, shared=True, ending=0.0, seed=3, search=None, **settings) 
     )  # fmt: skip
     save_model(folder, model.state_dict(keep_vars=True), description, tokenizers)
     return load_model(folder)
+
+
+def make_classifier(folder, labels, seed=3, vocab_size=300, label_names=None, **settings):
+    """Write the folder of a classifier with random weights, and a tokenizer of its own."""
+    tokenizer = Tokenizer.train(SOURCE * 5, TokenizerConfig(vocab_size=vocab_size), seed)
+    model_config = ModelConfig(**{**SIZES, **settings})
+    torch.manual_seed(seed)
+    model = EncoderClassifier(model_config, ClassifierConfig(), tokenizer.vocab_size, len(labels))
+    torch.nn.init.normal_(model.output.weight, std=2.0)
+    description = ModelDescription(
+        task="classification", model=model_config, labels=tuple(labels), label_names=label_names or {}
+    )
+    return save_model(folder, model.state_dict(), description, TokenizerPair(tokenizer, tokenizer))

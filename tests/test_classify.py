@@ -45,7 +45,7 @@ def tokenizer():
     return Tokenizer.train(sentences(300), config("classification", tokenizer={"vocab_size": 320}).tokenizer, seed=1)
 
 
-@pytest.fixture(scope="module", params=["first", "mean"])
+@pytest.fixture(scope="module", params=["first", "mean", "mean_max"])
 def folder(request, tokenizer, tmp_path_factory):
     torch.manual_seed(3)
     chosen = config("classification", classifier={"pooling": request.param})
@@ -108,7 +108,7 @@ def test_a_blank_line_never_reaches_the_model(classifier, blank, monkeypatch):
     answers = classifier.classify(texts)
     assert answers[1] == NO_TEXT
     same(answers[::2], classifier.classify(texts[::2]))
-    monkeypatch.setattr(classifier, "_model", None)
+    monkeypatch.setattr(classifier._members[0], "_model", None)
     assert classifier.classify([blank]) == [NO_TEXT]
     assert classifier.classify([]) == []
 
@@ -124,7 +124,7 @@ def test_nothing_of_a_long_line_is_dropped(classifier, tokenizer):
     assert len(parts) > 3
     answer = classifier.classify([long])[0]
     assert math.isclose(sum(answer.probabilities.values()), 1.0, abs_tol=1e-6)
-    whole = classifier._probabilities(parts)
+    whole = classifier._members[0]._of_parts(parts)
     weights = torch.tensor([len(part) for part in parts], dtype=torch.float64)
     expected = (whole * weights[:, None]).sum(0) / weights.sum()
     assert list(answer.probabilities.values()) == pytest.approx(expected.tolist(), abs=1e-6)

@@ -88,14 +88,16 @@ def test_a_config_file_of_any_bytes(content, tmp_path):
 
 def read_all(opened, config, *languages) -> None:
     for example in opened(config, *languages):
-        for text in (getattr(example, name) for name in type(example).__slots__):
+        shares = getattr(example, "probabilities", None) or {}
+        for text in (*example.texts, getattr(example, "label", ""), *shares):
             assert isinstance(text, str)
             assert "\n" not in text
+        assert not shares or sum(shares.values()) == pytest.approx(1)
 
 
-RECORDS = st.dictionaries(
-    st.sampled_from(["en", "de", "translation", "sentence", "label", "x"]) | st.text(max_size=3), VALUES
-)
+KEYS_OF_RECORDS = st.sampled_from(["en", "de", "translation", "sentence", "label", "probabilities", "x"])
+SHARES = st.dictionaries(st.text(max_size=2), st.sampled_from([0, 0.5, 1, 0.25, -1]))
+RECORDS = st.dictionaries(KEYS_OF_RECORDS | st.text(max_size=3), VALUES | SHARES)
 JSON_LINES = st.lists(st.one_of(RECORDS.map(json.dumps), VALUES.map(json.dumps), st.text(max_size=20)), max_size=4)
 
 

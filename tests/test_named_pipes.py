@@ -16,6 +16,7 @@ COMMANDS = {
     "translate": ["translate", "model", "-i", "SOURCE"],
     "translate with prefixes": ["translate", "model", "-i", "SOURCE", "--prefix-file", "TARGET"],
     "score": ["score", "model", "SOURCE", "TARGET"],
+    "align": ["align", "model", "SOURCE", "TARGET"],
     "bleu": ["bleu", "SOURCE", "TARGET"],
     "bleu of a model": ["bleu", "--model", "model", "--source", "SOURCE", "--reference", "TARGET"],
     "classify": ["classify", "classifier", "-i", "SOURCE"],

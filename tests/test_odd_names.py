@@ -21,6 +21,7 @@ WORK = [
     ["train", f"{ODD}.yaml", "--dry-run"],
     ["translate", RUN, "-i", f"{ODD}.en", "-o", f"{ODD}.de"],
     ["score", RUN, f"{ODD}.en", f"{ODD}.de", "-o", f"{ODD}.gz"],
+    ["align", RUN, f"{ODD}.en", f"{ODD}.de", "-o", f"{ODD}.links"],
     ["bleu", "text", f"{ODD}.en", f"{ODD}.de"],
     ["bleu", "--model", RUN, "--source", "text", "--reference", f"{ODD}.en"],
     ["plot", RUN],

@@ -139,19 +139,24 @@ def killed_at(number, prepare):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("labelled", [False, True], ids=["pairs", "labelled texts"])
-def test_a_kill_at_any_write_costs_nothing_but_time(labelled, tmp_path, tokenizers, caplog, monkeypatch):
+@pytest.mark.parametrize("kind", ["pairs", "labels", "probabilities"])
+def test_a_kill_at_any_write_costs_nothing_but_time(kind, tmp_path, tokenizers, caplog, monkeypatch):
     """At every single one in turn: what is there is never taken for whole, and it is finished to the same bytes."""
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(text_files, "CHUNK_BYTES", 1500)
-    if labelled:
-        lines = [f"{text}\t{9 - place % 5}" for place, text in enumerate(sentences(60) + sentences(20))]
-        sources = [open_labelled(SourceConfig(tsv=write_lines(tmp_path / "x.tsv", ["text\tlabel", *lines])))]
-    else:
+    labels = [(text, 9 - place % 5) for place, text in enumerate(sentences(60) + sentences(20))]
+    lines = [f"{text}\t{label}" for text, label in labels]
+    if kind == "pairs":
         sources = [open_pairs(make_source(kind, tmp_path), "en", "de") for kind in ("text", "jsonl")]
+    else:
+        sources = [open_labelled(SourceConfig(tsv=write_lines(tmp_path / "x.tsv", ["text\tlabel", *lines])))]
+    if kind == "probabilities":
+        shares = [(text, {other: 0.6 if other == label else 0.1 for other in range(5, 10)}) for text, label in labels]
+        lines = [json.dumps({"text": f"Soft: {text}", "label": share}) for text, share in shares]
+        sources.append(open_labelled(SourceConfig(jsonl=write_lines(tmp_path / "x.jsonl", lines))))
 
     def prepare(cache):
-        if labelled:
+        if kind != "pairs":
             return prepare_corpus(sources, tokenizers, LOOSE, cache, num_workers=1, labels=())
         return prepare_corpus(sources, tokenizers, LOOSE, cache, num_workers=1)
 

@@ -174,8 +174,8 @@ def test_what_else_an_answer_says(server, folder):
     [
         ({"format": "html"}, 400, "unsupported", "format"),
         ({"format": "doc"}, 400, "bad_request", "format"),
-        ({"details": ["words"]}, 400, "unsupported", "details"),
-        ({"glossary": "g"}, 400, "unsupported", "glossary"),
+        ({"details": ["word"]}, 400, "bad_request", "details.0"),
+        ({"glossary": "g"}, 400, "bad_request", "glossary"),
         ({"glossary_mode": "soft"}, 400, "unsupported", "glossary_mode"),
         ({"protect": ["url"]}, 400, "unsupported", "protect"),
         ({"alternatives": 11}, 400, "too_large", "alternatives"),

@@ -13,6 +13,7 @@ from our_models import make_ours
 
 from seq2seq import Translator
 from seq2seq.serve.cutting import cut, join
+from seq2seq.serve.explained import Explained
 from seq2seq.serve.limits import Limits
 from seq2seq.serve.metrics import Metrics
 from seq2seq.serve.models import Models, ServedTranslator
@@ -186,7 +187,7 @@ def translator(tmp_path_factory):
 
 
 def test_a_text_of_one_piece_is_that_piece_and_alternatives_keep_their_rank(translator):
-    found = translator.with_search(n_best=3).translate(["a man", "two dogs"])
+    found = [Explained(**vars(one)) for one in translator.with_search(n_best=3).translate(["a man", "two dogs"])]
     penalty = translator.config.length_penalty
     for one, line in zip(found, ("a man", "two dogs"), strict=True):
         joined = join(cut(line, "lines"), [one], penalty)
@@ -212,7 +213,7 @@ def test_an_internal_error_tells_nothing_but_its_id(translator, tmp_path, caplog
             raise RuntimeError(f"cannot translate {texts[0].text}")
 
     (tmp_path / "config.json").write_text("{}")
-    service = Service(Models([Broken("broken", tmp_path, translator)]), Limits())
+    service = Service(Models([Broken("broken", tmp_path, translator, {})]), Limits())
     service.worker.start()
     answers: dict[str, tuple[int, dict[str, str], bytes]] = {}
 

@@ -33,6 +33,10 @@ COMMANDS = {
     "classify classifier --gold gold.tsv": {1},
     "classify classifier": {0, 1},
     "score model lines lines": {1},
+    "align model lines lines": {1},
+    "glossary check terms.tsv": set(),
+    "translate model -i few --glossary terms.tsv": {1},
+    "align model lines lines -o out": set(),
     "score model lines lines -o out": set(),
     "bleu lines lines": set(),
     "bleu lines": {0},
@@ -70,6 +74,7 @@ def folder(tmp_path_factory) -> Path:
         importlib.import_module(module)
     folder = wrong_files.fill(tmp_path_factory.mktemp("streams"))
     (folder / "lines").write_bytes(INPUT)
+    (folder / "terms.tsv").write_text("word\tWort\n")
     (folder / "few").write_text("A word.\nTwo words.\n")
     (folder / "gold.tsv").write_text(
         "sentence\tlabel\n" + "".join(f"{text}\t{i % 2}\n" for i, text in enumerate(TEXTS))

@@ -208,7 +208,10 @@ def test_the_tutorial_shape_trains():
     assert losses[-1] < 0.5 * losses[0]
 
 
-@pytest.mark.parametrize("pooling", ["first", "mean"])
+POOLINGS = ["first", "mean_max", "mean"]
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
 @torch.no_grad()
 def test_classifier_ignores_padding_and_shares_the_encoder(pooling):
     config = ModelConfig(preset="tiny", d_model=32, num_heads=4)
@@ -222,6 +225,21 @@ def test_classifier_ignores_padding_and_shares_the_encoder(pooling):
     torch.testing.assert_close(
         classifier.encoder(source, classifier.encoder.source_bias(mask)), translation.eval().encode(source, mask)
     )
+
+
+@torch.no_grad()
+def test_mean_max_is_the_mean_and_beside_it_the_maximum():
+    config = ModelConfig(preset="tiny", d_model=32, num_heads=4)
+    both, mean = (EncoderClassifier(config, ClassifierConfig(pooling=kind), VOCAB, 3).eval() for kind in POOLINGS[1:])
+    both.encoder.load_state_dict(mean.encoder.state_dict())
+    source, mask, _ = example()
+    both.output.bias.zero_()
+    both.output.weight[:, :32], both.output.weight[:, 32:] = mean.output.weight, 0.0
+    torch.testing.assert_close(both(source, mask) + mean.output.bias, mean(source, mask))
+    both.output.weight[:, :32], both.output.weight[:, 32:] = 0.0, torch.eye(32)[:3]
+    memory = mean.encoder(source, mean.encoder.source_bias(mask))
+    highest = [states[real, :3].amax(dim=0) for states, real in zip(memory, mask, strict=True)]
+    torch.testing.assert_close(both(source, mask), torch.stack(highest))
 
 
 @torch.no_grad()

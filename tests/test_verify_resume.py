@@ -176,11 +176,15 @@ def test_a_run_that_was_killed_and_resumed_ends_in_the_same_bits(folder):
     } <= compared
 
 
-def test_a_classifier_too(folder):
-    rows = [f"{' '.join(row)}\t{len(row) % 2}\n" for row in sentences(200, 5)]
+@pytest.mark.parametrize("train", ["tsv: train.tsv", "jsonl: soft.jsonl"], ids=["labels", "probabilities"])
+def test_a_classifier_too(folder, train):
+    texts = sentences(200, 5)
+    rows = [f"{' '.join(row)}\t{len(row) % 2}\n" for row in texts]
     (folder / "train.tsv").write_text("sentence\tlabel\n" + "".join(rows))
+    soft = [{"text": " ".join(row), "label": {"0": 1 / len(row), "1": 1 - 1 / len(row)}} for row in texts]
+    (folder / "soft.jsonl").write_text("".join(json.dumps(record) + "\n" for record in soft))
     (folder / "toy.yaml").write_text(
-        "task: classification\ndata: {train: {tsv: train.tsv}, valid: {tsv: train.tsv}, num_workers: 1}\n"
+        f"task: classification\ndata: {{train: {{{train}}}, valid: {{tsv: train.tsv}}, num_workers: 1}}\n"
         "tokenizer: {vocab_size: 300}\nmodel: {preset: tiny, d_model: 32, d_ff: 64, num_encoder_layers: 1}\n"
         "training: {batch_tokens: 64, threads: 1, device: cpu}\n"
     )

@@ -29,6 +29,8 @@ VERBS = {
     "classify": "Label lines of text, or score a classifier.",
     "serve": "Translate and classify over HTTP.",
     "score": "Print how likely a model finds given translations.",
+    "align": "Print which words of translations stand for which.",
+    "glossary": "Check the terms that translations are to have.",
     "check": "Report what is odd in corpora before training.",
     "fetch": "Download a public corpus as plain files.",
     "tune": "Choose how a model searches, on a validation set.",

@@ -90,6 +90,7 @@ def _from_config(path: Path, overrides: Sequence[str]) -> "Corpora":
         preset=config.model.preset,
         training=config.training,
         seed=config.seed,
+        label_names=config.data.label_names,
     )
 
 
@@ -116,9 +117,17 @@ def _from_files(files: Sequence[Path], source_language: str | None, target_langu
 
 def _columns_of(path: Path, is_jsonl: bool) -> dict[str, str]:
     """The columns of a file that names them: text and label if it has both, else the first two."""
-    from seq2seq.data.columns import LABEL_COLUMN, LABEL_WORDS, NESTED, TEXT_COLUMNS, looks_like_header
+    from seq2seq.data.columns import (
+        LABEL_COLUMN,
+        LABEL_WORDS,
+        NESTED,
+        TEXT_COLUMNS,
+        looks_like_header,
+        probability_column,
+    )
     from seq2seq.data.tables import header
 
+    record = {}
     if is_jsonl:
         try:
             record = json.loads(next(read_lines(path), ""))
@@ -131,8 +140,9 @@ def _columns_of(path: Path, is_jsonl: bool) -> dict[str, str]:
             raise DataError(f"{path}: line 1 has the columns {', '.join(names) or 'none'}; two are needed")
     else:
         names = header(path)
-    if LABEL_COLUMN in names and (texts := [name for name in TEXT_COLUMNS if name in names]):
-        return {"text_column": texts[0], "label_column": LABEL_COLUMN}
+    label = probability_column(record) or LABEL_COLUMN
+    if label in names and (texts := [name for name in TEXT_COLUMNS if name in names]):
+        return {"text_column": texts[0], "label_column": label}
     if not is_jsonl and not looks_like_header(names[:2]):
         return {}
     kinds = ("text", "label") if names[1].strip().casefold() in LABEL_WORDS - {"target"} else ("source", "target")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 @click.command(epilog="Example: s2s classify runs/sst2 < reviews.txt > labels.tsv")
-@click.argument("model", required=False, type=options.ANY_PATH)
+@click.argument("models", nargs=-1, type=options.ANY_PATH, metavar="[MODEL]...")
 @click.option("-i", "--input", "input_path", type=options.FILE, help="Text to label [default: standard input].")
 @click.option("-o", "--output", type=options.FILE, help="Where the answers go [default: standard output].")
 @click.option(
@@ -35,11 +35,13 @@ if TYPE_CHECKING:
 @options.batch_tokens_option
 @options.computing_options
 def command(
-    model: Path | None, input_path: Path | None, output: Path | None, form: str, gold: Path | None, **loading: Any
+    models: tuple[Path, ...], input_path: Path | None, output: Path | None, form: str, gold: Path | None, **loading: Any
 ) -> None:
     """Label each line of the input: `label<TAB>probability`. A blank line gives an empty line.
 
-    MODEL is a model folder or a run folder [default: the newest run]."""
+    MODEL is a model folder or a run folder [default: the newest run]; several MODELs with the same labels are an
+    ensemble: the mean of their probabilities. What --format jsonl writes is training data for a model that is to answer
+    as they do."""
     if gold and form == "jsonl":
         raise click.UsageError("--format jsonl is for labelling; with --gold use text or json")
     if not gold and form == "json":
@@ -51,7 +53,7 @@ def command(
     from seq2seq.inference.streaming import open_input, read_idle_batches
 
     source = None if gold else open_input(input_path)
-    classifier = Classifier.load(options.chosen_model(model), **loading)
+    classifier = Classifier.load(*(models or [options.chosen_model(None)]), **loading)
     with options.open_output(output) as sink:
         if gold is not None:
             report = _score(classifier, gold)

@@ -39,6 +39,13 @@ from seq2seq.ranges import Range
 @click.option(
     "--deadline", type=options.Number(Range(0.1, 86400.0)), default=60.0, help="Seconds until a request is given up."
 )
+@click.option(
+    "--glossary",
+    "glossaries",
+    type=options.FILE,
+    multiple=True,
+    help="Terms that requests may ask for by the name of this file; repeatable (s2s glossary check --help).",
+)
 @options.search_options
 @options.engine_options
 @options.computing_options
@@ -56,6 +63,7 @@ def command(
     max_body: int,
     max_beam: int,
     deadline: float,
+    glossaries: tuple[Path, ...],
     **loading: Any,
 ) -> None:
     """Translate and classify over HTTP: the API /v1, that of LibreTranslate, and a page.
@@ -74,6 +82,7 @@ def command(
     keys = Keys.read(key_file) if key_file else Keys()
     from seq2seq.serve import models as served
     from seq2seq.serve.server import Access, bind, serve
+    from seq2seq.text.glossary import Glossary
 
     limits = dataclasses.replace(
         Limits(), queue_sentences=max_queue, texts=max_texts, body_bytes=max_body, beam_size=max_beam,
@@ -83,4 +92,5 @@ def command(
     bound = bind(host, port)
     translating = {key: value for key, value in loading.items() if value is not None}
     computing = {key: loading[key] for key in ("device", "precision", "threads")}
-    serve(served.load(models or [options.chosen_model(None)], translating, computing), limits, access, bound)
+    named = {path.name.partition(".")[0]: Glossary.read(path).rows for path in glossaries}
+    serve(served.load(models or [options.chosen_model(None)], translating, computing), limits, access, bound, named)

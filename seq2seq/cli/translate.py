@@ -12,11 +12,16 @@ import click
 
 from seq2seq import ranges
 from seq2seq.cli import options
+from seq2seq.errors import did_you_mean, shown
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
     from tqdm import tqdm
 
-    from seq2seq.inference.translator import Translation
+    from seq2seq.inference.translator import Translation, Translator
+
+    Answer = tuple[Translation, dict[str, Any]]
 
 logger = logging.getLogger("seq2seq.cli")
 
@@ -39,6 +44,17 @@ logger = logging.getLogger("seq2seq.cli")
     default="text",
     help="text: one translation per line, or with --n-best 'index ||| translation ||| score', which is log-probability "
     "/ length^a; jsonl: one object per line.",
+)
+@click.option(
+    "--details",
+    metavar="KINDS",
+    help="With --format jsonl: any of alignment,words,confidence, as 'details' with spans in code points (see README).",
+)
+@click.option(
+    "--glossary",
+    type=options.FILE,
+    help="Terms that translations are to have: source, tab, target (s2s glossary check --help). What the model does "
+    "not say by itself is searched for again, with the term put in.",
 )
 @options.search_options
 @click.option(
@@ -66,6 +82,8 @@ def command(
     output_path: Path | None,
     prefix_file: Path | None,
     form: str,
+    details: str | None,
+    glossary: Path | None,
     **loading: Any,
 ) -> None:
     """Translate each line of the input: N lines in, N lines out, in order. A blank line gives an empty line;
@@ -76,6 +94,9 @@ def command(
     given = {key: value for key, value in loading.items() if value is not None}
     if not loading["sample"]:
         options.only_for("random draws; add --sample", "temperature", "top_k", "top_p", "seed")
+    kinds = _kinds(details, form, models)
+    if glossary is not None:
+        _check_glossary(models, prefix_file, loading)
     options.check_output(output_path)
     from seq2seq.inference.degeneration import SPLIT, SYMPTOMS, VERBATIM, summary
     from seq2seq.inference.streaming import count_ahead, open_input, read_idle_batches
@@ -90,21 +111,26 @@ def command(
             num_prefixes = sum(1 for _ in read_lines(prefix_file))
             check_counts(input_path or "standard input", total, prefix_file, num_prefixes)
         prefixes = read_lines(prefix_file, options.warn_invalid(prefix_file))
-    translator = Translator.load(*(models or [options.chosen_model(None)]), **given)
+    chosen = models or (options.chosen_model(None),)
+    translator = Translator.load(*chosen, **given)
+    statuses: Counter[str] = Counter()
+    answer = _answerer(translator, chosen[0], kinds, glossary, given, statuses)
     n_best = translator.config.n_best
     batches = read_idle_batches(source, on_invalid=options.warn_invalid(input_path))
     flags: Counter[tuple[str, ...]] = Counter()
     with options.open_output(output_path) as sink, _progress_bar(source, total, output_path) as bar:
-        for translations in translator.translate_stream(batches, prefixes):
+        for answers in answer(batches, prefixes):
             count = flags.total()
             if not count:
                 logger.info("engine: %s", translator.engine_note)
-            for index, translation in enumerate(translations, start=count):
-                text = _as_json(translation) if form == "jsonl" else _as_text(index, translation, n_best)
+            for index, (translation, more) in enumerate(answers, start=count):
+                text = _as_json(translation, more) if form == "jsonl" else _as_text(index, translation, n_best)
                 sink.write(text.encode("utf-8", errors="replace") + b"\n")
             sink.flush()
-            flags.update(translation.flags for translation in translations)
-            bar.update(len(translations))
+            flags.update(translation.flags for translation, _ in answers)
+            bar.update(len(answers))
+    if statuses:
+        logger.info("terms: %s", ", ".join(f"{count:,} {status}" for status, count in sorted(statuses.items())))
     for flag, what in (
         (SPLIT, "too long for the model and translated in parts"),
         (VERBATIM, "copied, at least in part, because there was no text"),
@@ -123,22 +149,97 @@ def _as_text(index: int, translation: "Translation", n_best: int) -> str:
     return "\n".join(f"{index} ||| {one.text} ||| {one.normalized_score:.4f}" for one in best)
 
 
-def _as_json(translation: "Translation") -> str:
-    shown = {
+def _kinds(details: str | None, form: str, models: tuple[Path, ...]) -> list[str]:
+    """What --details asks for."""
+    if details is None:
+        return []
+    from seq2seq.inference.details import KINDS
+
+    kinds = [kind.strip() for kind in details.split(",")]
+    if unknown := [kind for kind in kinds if kind not in KINDS]:
+        raise click.UsageError(
+            f"--details: {shown(unknown[0])} is none of {', '.join(KINDS)}{did_you_mean(unknown[0], KINDS)}"
+        )
+    if form != "jsonl":
+        raise click.UsageError("--details needs --format jsonl; text has no place for them")
+    if len(models) > 1:
+        raise click.UsageError("--details needs one MODEL, whose attention is read; an ensemble has several")
+    return kinds
+
+
+def _check_glossary(models: tuple[Path, ...], prefix_file: Path | None, loading: dict[str, Any]) -> None:
+    if len(models) > 1:
+        raise click.UsageError("--glossary needs one MODEL, whose attention is read; an ensemble has several")
+    if prefix_file is not None:
+        raise click.UsageError("--glossary puts terms in by prefixes of its own; leave out --prefix-file")
+    if loading["sample"] or (loading["n_best"] or 1) > 1:
+        raise click.UsageError("--glossary is for the best translation; leave out --sample and --n-best")
+
+
+def _answerer(
+    translator: "Translator",
+    model: Path,
+    kinds: list[str],
+    glossary: Path | None,
+    given: dict[str, Any],
+    statuses: Counter[str],
+) -> "Callable[[Iterable[list[str]], Iterator[str] | None], Iterator[list[Answer]]]":
+    """What turns batches of lines into translations, each with what JSON shows beside its own fields.
+
+    How many terms of the glossary have which status is counted in `statuses`.
+    """
+    if not kinds and glossary is None:
+        return lambda batches, prefixes: (
+            [(translation, {}) for translation in batch] for batch in translator.translate_stream(batches, prefixes)
+        )
+    from seq2seq.inference.aligner import Aligner
+
+    computing = ("device", "precision", "threads")
+    aligner = Aligner.load(model, **{key: given[key] for key in computing if key in given})
+
+    def with_terms(batches: "Iterable[list[str]]", prefixes: "Iterator[str] | None") -> "Iterator[list[Answer]]":
+        if glossary is None:
+            for batch in translator.translate_stream(batches, prefixes):
+                yield [(translation, {}) for translation in batch]
+            return
+        from seq2seq.inference.terms import TermTranslator
+        from seq2seq.text.glossary import Glossary
+
+        language = translator.description.target_language if translator.description else None
+        entries = Glossary.read(glossary, language)
+        for problem in entries.problems:
+            logger.warning("%s: %s", glossary, problem)
+        for batch in TermTranslator(translator, aligner, entries).translate_stream(batches):
+            statuses.update(term.status for one in batch for term in one.terms)
+            yield [(one.translation, {"terms": [term.as_json() for term in one.terms]}) for one in batch]
+
+    def explained(batches: "Iterable[list[str]]", prefixes: "Iterator[str] | None") -> "Iterator[list[Answer]]":
+        for answers in with_terms(batches, prefixes):
+            details = aligner.explain([translation for translation, _ in answers]) if kinds else ()
+            for (_, more), parts in zip(answers, details, strict=bool(kinds)):
+                more["details"] = [part.as_json(kinds) for part in parts]
+            yield answers
+
+    return explained
+
+
+def _as_json(translation: "Translation", more: dict[str, Any]) -> str:
+    fields = {
         "source": translation.source,
         "translation": translation.text,
         **_scores(translation),
         "flags": translation.flags,
         "alternatives": [{"translation": one.text, **_scores(one)} for one in translation.alternatives],
+        **more,
     }
-    return json.dumps(shown, ensure_ascii=False)
+    return json.dumps(fields, ensure_ascii=False)
 
 
 def _scores(translation: Any) -> dict[str, Any]:
     numbers = {"score": translation.score, "normalized_score": translation.normalized_score}
     # JSON has no infinity
-    shown = {key: round(value, 6) if math.isfinite(value) else None for key, value in numbers.items()}
-    return {**shown, "tokens": translation.tokens}
+    rounded = {key: round(value, 6) if math.isfinite(value) else None for key, value in numbers.items()}
+    return {**rounded, "tokens": translation.tokens}
 
 
 def _progress_bar(source: BinaryIO, total: int | None, output_path: Path | None) -> "tqdm":

@@ -12,7 +12,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -33,6 +33,7 @@ logger = logging.getLogger(__name__)
 MANIFEST = "corpus.json"
 # Files for builders alone: how far it is, the keys of the examples, and their labels numbered as they came.
 PROGRESS, KEYS, LABELS_AS_READ = "progress.json", "keys", "labels.read"
+LABELS, PROBABILITIES = "labels", "probabilities"
 NOTE_SECONDS = 10.0
 # Starting processes takes as long as tokenising some tens of thousands of sentences.
 CHUNKS_WORTH_A_POOL = 25
@@ -44,9 +45,9 @@ def checksum(manifest: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
-def remove_progress(folder: Path) -> None:
-    """Delete the builder's own files from a complete corpus, where that is permitted."""
-    for name in (PROGRESS, KEYS, LABELS_AS_READ):
+def remove_progress(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Delete what is the builder's own, or empty, from a complete corpus, where that is permitted."""
+    for name in {PROGRESS, KEYS, LABELS_AS_READ, PROBABILITIES} - manifest["files"].keys():
         with contextlib.suppress(OSError):
             (folder / name).unlink()
 
@@ -61,6 +62,7 @@ class _Progress:
     bounds: list[int] = field(default_factory=lambda: [0])  # examples kept up to the end of each source
     counts: FilterCounts = field(default_factory=FilterCounts)
     label_ids: dict[str, int] = field(default_factory=dict)
+    soft: dict[str, list[str]] = field(default_factory=dict)  # by index of source the labels it has probabilities of
     sizes: dict[str, int] = field(default_factory=dict)  # of the files
 
 
@@ -75,7 +77,8 @@ class CorpusBuilder:
         self._given_labels, self._num_workers = labels, workers
         self._is_labelled = encoding.is_labelled
         self._sides = [f"{side}.{kind}" for side in encoding.types for kind in ("ids", "offsets")]
-        self._written = self._sides + [LABELS_AS_READ] * self._is_labelled + [KEYS] * encoding.finds_duplicates
+        self._written = self._sides + [LABELS_AS_READ, PROBABILITIES] * self._is_labelled
+        self._written += [KEYS] * encoding.finds_duplicates
         self._seen = SeenBefore()
 
     def build(self, head: dict[str, Any]) -> dict[str, Any]:
@@ -101,6 +104,7 @@ class CorpusBuilder:
         except DataError:
             shutil.rmtree(self._folder)  # the mended source is another corpus
             raise
+        files = self._sides + [LABELS] * self._is_labelled + [PROBABILITIES] * bool(self._progress.soft)
         manifest = {
             **head,
             "sources": [source.name for source in self._sources],
@@ -108,7 +112,8 @@ class CorpusBuilder:
             "types": {side: id_type.name for side, id_type in self._encoding.types.items()},
             "counts": asdict(counts),
             "labels": labels,
-            "files": {name: record(self._folder / name) for name in self._sides + ["labels"] * self._is_labelled},
+            "soft": list(map(int, self._progress.soft)),
+            "files": {name: record(self._folder / name) for name in files},
         }
         manifest["checksum"] = checksum(manifest)
         (self._folder / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
@@ -150,6 +155,12 @@ class CorpusBuilder:
         if self._is_labelled:
             label_ids = [self._label_id(label, origin) for label in chunk.labels]
             self._files[LABELS_AS_READ].write(np.array(label_ids, dtype=np.int32).tobytes())
+        if chunk.probabilities:
+            for label in chunk.probabilities:
+                self._label_id(label, origin)
+            labels = self._progress.soft[str(self._progress.source)] = self._in_order(chunk.probabilities)
+            rows = np.stack([chunk.probabilities[label] for label in labels], axis=1)  # (B, C)
+            self._files[PROBABILITIES].write(rows.tobytes())
 
     # -- resuming ----------------------------------------------------------------------------------------------------
 
@@ -204,15 +215,27 @@ class CorpusBuilder:
         return label_ids[label]
 
     def _sort_labels(self, sources: str) -> list[str]:
-        """The classes in their order; writes the labels of the examples as indices into it."""
+        """The classes in their order; writes the labels of the examples as indices into it.
+
+        Raises:
+            DataError: there are too many, or a source has probabilities of some of them alone.
+        """
         from seq2seq.data.columns import label_problem
 
-        label_ids, names = self._progress.label_ids, self._given_labels
-        if not names:
-            if problem := label_problem(len(label_ids), self._progress.counts.kept):
-                raise DataError(f"{sources}: {problem}")
-            names = sorted(label_ids, key=lambda name: (0, int(name), "") if name.isdecimal() else (1, 0, name))
+        label_ids, names = self._progress.label_ids, self._in_order(self._progress.label_ids)
+        if not self._given_labels and (problem := label_problem(len(names), self._progress.counts.kept)):
+            raise DataError(f"{sources}: {problem}")
+        for source, own in self._progress.soft.items():
+            if missing := [name for name in names if name not in own]:
+                origin, first = self._sources[int(source)].name, some_of(missing[:1])
+                raise DataError(f"{origin}: no probabilities of label {first!r}, which other texts have; add them")
         order = np.zeros(len(names), dtype=np.int32)
         order[[label_ids[name] for name in names]] = np.arange(len(names))
-        order[np.fromfile(self._folder / LABELS_AS_READ, dtype=np.int32)].tofile(self._folder / "labels")
-        return list(names)
+        order[np.fromfile(self._folder / LABELS_AS_READ, dtype=np.int32)].tofile(self._folder / LABELS)
+        return names
+
+    def _in_order(self, labels: Collection[str]) -> list[str]:
+        """As given, else numbers by value, then names in alphabetical order."""
+        if self._given_labels:
+            return [label for label in self._given_labels if label in labels]
+        return sorted(labels, key=lambda name: (0, int(name), "") if name.isdecimal() else (1, 0, name))

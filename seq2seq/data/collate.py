@@ -53,10 +53,8 @@ class _Batch:
 
     def _rows(self, rows: slice) -> Self:
         def cut(name: str, tensor: Tensor) -> Tensor:
-            if tensor.dim() == 1:
-                return tensor[rows]
-            mask = getattr(self, f"{name.split('_')[0]}_mask")[rows]
-            return tensor[rows, : int(mask.sum(dim=1).max())]
+            mask = getattr(self, f"{name.split('_')[0]}_mask", None)
+            return tensor[rows] if mask is None else tensor[rows, : int(mask[rows].sum(dim=1).max())]
 
         return self._map(cut)._counted()
 
@@ -97,6 +95,7 @@ class ClassificationBatch(_Batch):
     indices: Tensor  # (B,) int64, rows of the corpus
     num_targets: int  # B
     num_tokens: int  # source tokens without padding
+    probabilities: Tensor | None = None  # (B, C) float32, of each label, where the corpus has them
 
 
 def collate_translation(
@@ -116,13 +115,18 @@ def collate_translation(
 
 
 def collate_classification(
-    texts_ids: Rows | Sequence[Sequence[int]], labels: Sequence[int], tokenizer: Tokenizer, indices: Sequence[int]
+    texts_ids: Rows | Sequence[Sequence[int]],
+    labels: Sequence[int],
+    tokenizer: Tokenizer,
+    indices: Sequence[int],
+    probabilities: np.ndarray | None = None,
 ) -> ClassificationBatch:
     """A batch from ids without special ids: bos in front, whose state may stand for the text, and eos at the end."""
     source_ids, source_mask = _pad(texts_ids, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id)
     arrays = (source_ids, source_mask, np.asarray(labels, dtype=np.int64), np.asarray(indices, dtype=np.int64))
     tensors = map(torch.from_numpy, arrays)
-    return ClassificationBatch(*tensors, num_targets=len(labels), num_tokens=int(source_mask.sum()))
+    soft = None if probabilities is None else torch.from_numpy(probabilities)
+    return ClassificationBatch(*tensors, len(labels), int(source_mask.sum()), soft)
 
 
 def _pad(

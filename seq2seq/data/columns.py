@@ -3,18 +3,19 @@
 `sources` makes `Columns` from the config; `tables` and `hub` make examples with them. `check` asks for headers too.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from seq2seq.config_data import SourceConfig
+from seq2seq.config_values import displayed_labels
 from seq2seq.data.examples import Example, LabelledText, Pair
-from seq2seq.errors import DataError, did_you_mean
+from seq2seq.errors import DataError, did_you_mean, shown, some_of
 from seq2seq.languages import LANGUAGE_NAMES, known_language
 from seq2seq.lines import as_one_line
 
 TEXT_COLUMNS = ("sentence", "text")
-LABEL_COLUMN = "label"
+LABEL_COLUMN, PROBABILITIES = "label", "probabilities"
 NESTED = "translation"
 """Column, or key of a JSON object, that holds both sides by language."""
 
@@ -29,6 +30,7 @@ _TEXT_WORDS = {
     "index",
 }  # fmt: skip
 _MOST_LABELS = 20  # that a small corpus may have, however few examples there are of each
+_ROUNDING = 0.02  # by which probabilities may miss 1, such as three of 0.33
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,30 @@ class Columns:
     """Of the config, by which they are named."""
     given: tuple[str | int | None, str | int | None]
     defaults: tuple[tuple[str, ...], tuple[str, ...]]
+    called: Mapping[str, str] = field(default_factory=dict)
+    """Labels by what answers call them, where that is something else (`data.label_names`)."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Where the label column has probabilities of labels: these labels, by their names there."""
+
+    def for_record(self, record: Mapping[str, Any], origin: str) -> "Columns | None":
+        """The columns of a source with such records: with `labels` where these have probabilities of them.
+
+        None where the probabilities are those of a blank line, of which there are none.
+
+        Raises:
+            DataError: two names are of one label.
+        """
+        column = probability_column(record) if self.given[1] is None else self.given[1]
+        names = record.get(column)
+        if self.kind is not LabelledText or not isinstance(names, dict):
+            return self
+        if not names:
+            return None
+        try:
+            labels = dict(zip(names, displayed_labels(map(as_one_line, names), self.called), strict=True))
+        except ValueError as error:
+            raise DataError(f"{origin}: {column}: {error}") from error
+        return replace(self, given=(self.given[0], column), labels=labels)
 
     def choose(self, present: Sequence[str], origin: str) -> tuple[str, ...]:
         """The names of both columns among `present`.
@@ -71,10 +97,35 @@ class Columns:
         """The example of two values.
 
         Raises:
-            DataError: a value is not text, a number or a truth value.
+            DataError: a value is not text, a number or a truth value, or not an object with the probabilities of
+                `labels`, each at least 0, that add up to 1 but for rounding.
         """
+        if self.labels:
+            text = as_one_line(_text(values[0], f"{origin}: {names[0]}"))
+            return self._with_probabilities(text, values[1], f"{origin}: {names[1]}")
         both = zip(names, values, strict=True)
         return self.kind(*(as_one_line(_text(value, f"{origin}: {name}")) for name, value in both))
+
+    def _with_probabilities(self, text: str, found: Any, origin: str) -> LabelledText:
+        if not text.strip():  # it has none where it was classified, and is filtered out
+            return LabelledText(text, "")
+        if not isinstance(found, dict):
+            raise DataError(f"{origin}: {type(found).__name__} instead of an object with probabilities of labels")
+        for name in found:
+            if name not in self.labels:
+                hint = did_you_mean(name, self.labels) or "; every text has the same labels"
+                raise DataError(f"{origin}: unknown label {shown(name)}; it has {some_of(list(self.labels))}{hint}")
+        for name in self.labels:
+            if name not in found:
+                raise DataError(f"{origin}: no probability of {shown(name)}; write 0 where it is impossible")
+            value = found[name]
+            if type(value) not in (int, float) or not 0 <= value <= 1 + _ROUNDING:
+                raise DataError(f"{origin}: {name}: {shown(value)} is not a probability; write a number from 0 to 1")
+        total = sum(found.values())
+        if abs(total - 1) > _ROUNDING:
+            raise DataError(f"{origin}: the probabilities add up to {total:.4g} instead of 1; correct them")
+        shares = {label: found[name] / total for name, label in self.labels.items()}
+        return LabelledText(text, max(sorted(shares), key=shares.__getitem__), shares)
 
 
 def pair_columns(config: SourceConfig, source_language: str, target_language: str) -> Columns:
@@ -83,10 +134,15 @@ def pair_columns(config: SourceConfig, source_language: str, target_language: st
     return Columns(Pair, ("source_column", "target_column"), given, ((source_language,), (target_language,)))
 
 
-def label_columns(config: SourceConfig) -> Columns:
+def label_columns(config: SourceConfig, label_names: Mapping[str, str]) -> Columns:
     """The columns of labelled texts."""
-    given = (config.text_column, config.label_column)
-    return Columns(LabelledText, ("text_column", "label_column"), given, (TEXT_COLUMNS, (LABEL_COLUMN,)))
+    given, called = (config.text_column, config.label_column), {name: label for label, name in label_names.items()}
+    return Columns(LabelledText, ("text_column", "label_column"), given, (TEXT_COLUMNS, (LABEL_COLUMN,)), called)
+
+
+def probability_column(record: Mapping[str, Any]) -> str | None:
+    """The default column that has an object, with probabilities of labels; None where a record has its label."""
+    return next((name for name in (PROBABILITIES, LABEL_COLUMN) if isinstance(record.get(name), dict)), None)
 
 
 def is_called(head: str, name: str) -> bool:

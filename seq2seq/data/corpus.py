@@ -19,7 +19,7 @@ import numpy as np
 
 from seq2seq import atomic
 from seq2seq.config_data import FilterConfig
-from seq2seq.data.building import MANIFEST, CorpusBuilder, checksum, remove_progress
+from seq2seq.data.building import LABELS, MANIFEST, PROBABILITIES, CorpusBuilder, checksum, remove_progress
 from seq2seq.data.encoding import Encoding
 from seq2seq.data.examples import Source
 from seq2seq.data.filters import FilterCounts, PairFilter
@@ -50,7 +50,11 @@ class TokenCorpus:
         self._ids = {side: _map_file(folder / f"{side}.ids", name) for side, name in types.items()}
         self._offsets = {side: _map_file(folder / f"{side}.offsets", np.int64) for side in types}
         if "target" not in types:
-            self._labels = _map_file(folder / "labels", np.int32)
+            self._labels = _map_file(folder / LABELS, np.int32)
+        self._bounds = np.array(bounds)
+        self._is_soft = np.isin(np.arange(len(weights)), manifest.get("soft", ()))  # by source
+        if self._is_soft.any():
+            self._shares = _map_file(folder / PROBABILITIES, np.float32).reshape(-1, len(self.labels))
 
     def __len__(self) -> int:
         return len(self._offsets["source"]) - 1
@@ -73,6 +77,21 @@ class TokenCorpus:
     def label_ids(self, indices: np.ndarray) -> list[int]:
         """The class of each of these examples, as an index into `labels`."""
         return self._labels[indices].tolist()
+
+    def probabilities(self, indices: np.ndarray) -> np.ndarray | None:
+        """(B, C) float32, of each label, where a source of the corpus has them; else None.
+
+        An example with one label has 1 for it, and 0 for the others.
+        """
+        if not self._is_soft.any():
+            return None
+        found = np.zeros((len(indices), len(self.labels)), np.float32)
+        found[np.arange(len(indices)), self._labels[indices]] = 1.0
+        sources = np.searchsorted(self._bounds, indices, side="right") - 1
+        not_stored = np.cumsum(np.where(self._is_soft, 0, np.diff(self._bounds)))  # examples up to here without a row
+        is_soft = self._is_soft[sources]
+        found[is_soft] = self._shares[(indices - not_stored[sources])[is_soft]]
+        return found
 
     @property
     def source_lengths(self) -> "LengthsOnDisk":
@@ -131,7 +150,7 @@ def prepare_corpus(
         manifest = _read_manifest(folder)  # needs no permission to write to the cache
     except DamagedFile:
         manifest = _build(folder, sources, encoding, labels or (), num_workers)
-    remove_progress(folder)
+    remove_progress(folder, manifest)
     return TokenCorpus(folder, manifest, [source.weight for source in sources])
 
 

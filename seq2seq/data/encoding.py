@@ -21,6 +21,7 @@ class EncodedChunk:
     """By side."""
     lengths: dict[str, np.ndarray]
     labels: list[str]  # of labelled texts
+    probabilities: dict[str, np.ndarray]  # by label, float32, one for each example; empty where examples have none
     keys: np.ndarray | None  # uint64, where duplicates are dropped
     counts: FilterCounts
     end: Position
@@ -31,6 +32,7 @@ class EncodedChunk:
             self.ids[side] = self.ids[side][np.repeat(is_kept, lengths)]
             self.lengths[side] = lengths[is_kept]
         self.labels = [label for label, kept in zip(self.labels, is_kept, strict=False) if kept]
+        self.probabilities = {label: shares[is_kept] for label, shares in self.probabilities.items()}
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ class Encoding:
             rows = [[ids[i] for i in kept] for ids in rows]
         counts.kept = len(examples)
         sides = dict(zip(self.tokenizers, rows, strict=True))
+        soft = [example.probabilities for example in examples if self.is_labelled and example.probabilities]
         lengths = {side: np.fromiter(map(len, ids), np.int32, len(ids)) for side, ids in sides.items()}
         return EncodedChunk(
             ids={
@@ -87,6 +90,10 @@ class Encoding:
             },
             lengths=lengths,
             labels=[example.label for example in examples] if self.is_labelled else [],
+            probabilities={
+                label: np.fromiter((shares[label] for shares in soft), np.float32, len(soft))
+                for label in (soft[0] if soft else ())
+            },
             keys=np.fromiter(map(example_key, examples), np.uint64, len(examples)) if self.finds_duplicates else None,
             counts=counts,
             end=chunk.end,

@@ -4,7 +4,7 @@
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,9 @@ class LabelledText:
 
     text: str
     label: str
+    """Of a text with probabilities the most likely one, and of equal ones the first by name."""
+    probabilities: Mapping[str, float] | None = None
+    """Of every label, adding up to 1, where the data has them (soft labels; Hinton et al. 2015, section 2)."""
 
     @property
     def texts(self) -> tuple[str, ...]:

@@ -24,14 +24,17 @@ class HubSource(Source):
     """A dataset by hub name or from a local folder; a stream is read shard after shard."""
 
     def __init__(self, config: SourceConfig, columns: Columns, cache: Path | None):
-        self._config, self._columns = config, columns
+        self._config = config
         dataset = self._open()
         self.name, self.weight = f"{config.hub} ({config.split})", config.weight
+        record = dataset.features or next(iter(dataset.take(1)), {})  # an object has an object of features
+        self._columns = columns = columns.for_record(record, self.name) or columns
         self._names = columns.choose(dataset_columns(dataset), self.name)
         self.size = None if config.streaming else len(dataset)
         origin = (config.hub, config.subset, config.split)
         content = _fingerprint(dataset, str(config.hub), cache)
-        self.fingerprint = combined_fingerprint("hub", origin, self._names, content)
+        soft = (columns.labels,) if columns.labels else ()
+        self.fingerprint = combined_fingerprint("hub", origin, self._names, content, *soft)
 
     def chunks(self, start: Position = None) -> Iterator[Chunk]:
         """Some rows at a time."""

@@ -4,6 +4,7 @@
 where such a source is used.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,8 +33,13 @@ def open_pairs(config: SourceConfig, source_language: str, target_language: str,
     return _with_noise(_open_columns(config, pair_columns(config, source_language, target_language), cache), config)
 
 
-def open_labelled(config: SourceConfig, cache: Path | None = None) -> Source:
+def open_labelled(
+    config: SourceConfig, cache: Path | None = None, label_names: Mapping[str, str] | None = None
+) -> Source:
     """The labelled texts of a source: columns `sentence` or `text`, and `label`, unless `config` names others.
+
+    In JSONL and datasets the label may be an object with the probability of each label, by its name in the data or in
+    answers (`label_names`). JSONL may have it as `probabilities` beside the label, as `s2s classify` writes it.
 
     Raises:
         DataError: as `open_pairs`.
@@ -42,7 +48,7 @@ def open_labelled(config: SourceConfig, cache: Path | None = None) -> Source:
         raise DataError(f"{config.source}: labelled texts come from tsv, jsonl or hub, not from source + target")
     from seq2seq.data.columns import label_columns
 
-    return _with_noise(_open_columns(config, label_columns(config), cache), config)
+    return _with_noise(_open_columns(config, label_columns(config, label_names or {}), cache), config)
 
 
 def _with_noise(source: Source, config: SourceConfig) -> Source:

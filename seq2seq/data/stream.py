@@ -57,7 +57,8 @@ class CorpusBatches:
         corpus, tokenizers = self._corpus, self._tokenizers
         source = self._rows("source", tokenizers.source, indices, epoch)
         if corpus.target_lengths is None:
-            return collate_classification(source, corpus.label_ids(indices), tokenizers.source, indices)
+            labels, probabilities = corpus.label_ids(indices), corpus.probabilities(indices)
+            return collate_classification(source, labels, tokenizers.source, indices, probabilities)
         target = self._rows("target", tokenizers.target, indices, epoch)
         return collate_translation(source, target, tokenizers, indices)
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from seq2seq.data.columns import LABEL_WORDS, Columns, flattened, listed, looks_like_header
 from seq2seq.data.examples import Example, LabelledText
@@ -158,12 +159,27 @@ class JsonLines(_LineFile):
 
     def __init__(self, path: Path, columns: Columns, weight: float, cache: Path | None):
         super().__init__(path, columns, weight, cache)
-        self.fingerprint = combined_fingerprint("jsonl", self._facts[0].sha256, columns.given, columns.defaults)
+        self._columns = columns = self._fitting(columns)
+        soft = (columns.labels,) if columns.labels else ()
+        self.fingerprint = combined_fingerprint("jsonl", self._facts[0].sha256, columns.given, columns.defaults, *soft)
         next(iter(self), None)  # a wrong file or column is found before anything heavy starts
+
+    def _fitting(self, columns: Columns) -> Columns:
+        """`columns` for the records of this file, all of which are like the first that says how they are."""
+        for number, line in enumerate(read_lines(self._path), start=1):
+            if line.strip() and (found := columns.for_record(*self._record(line, number))):
+                return found
+        return columns
 
     def _example(self, line: str, number: int) -> Example | None:
         if not line.strip():
             return None
+        record, origin = self._record(line, number)
+        names = self._columns.choose(list(record), origin)
+        return self._columns.example(names, [record[name] for name in names], origin)
+
+    def _record(self, line: str, number: int) -> tuple[dict[str, Any], str]:
+        """The object of a line, and where it stands."""
         origin = f"{self._path}: line {number}"
         try:
             record = json.loads(line)
@@ -172,9 +188,7 @@ class JsonLines(_LineFile):
             raise DataError(f"{origin}: not JSON ({reason}); write one object per line") from error
         if not isinstance(record, dict):
             raise DataError(f"{origin}: {type(record).__name__} instead of an object with the columns as keys")
-        record = flattened(record)
-        names = self._columns.choose(list(record), origin)
-        return self._columns.example(names, [record[name] for name in names], origin)
+        return flattened(record), origin
 
 
 def _delimiter(lines: Sequence[str]) -> str:

@@ -46,6 +46,13 @@ class Score:
         return self.result.format(width, False, self.signature, is_json)
 
 
+def sentence_chrf(hypothesis: str, reference: str) -> float:
+    """chrF of one sentence, 0 to 100."""
+    from sacrebleu.metrics import CHRF
+
+    return CHRF().sentence_score(hypothesis, [reference]).score
+
+
 def score_texts(
     hypotheses: Sequence[str],
     references: Sequence[str],

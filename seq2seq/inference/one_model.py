@@ -1,4 +1,4 @@
-"""Base of `Classifier` and `Scorer`: load one model folder, and refuse a model of the other task."""
+"""Base of `ClassifierModel` and `Scorer`: load one model folder, and refuse a model of the other task."""
 
 from pathlib import Path
 from typing import ClassVar, Self

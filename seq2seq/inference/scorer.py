@@ -115,9 +115,10 @@ class Scorer(OneModel):
         for row, part in enumerate(parts):
             if not part.is_last:
                 batch.target_mask[row, len(part.target)] = False
-        return torch.cat(in_parts(self._score_batch, batch))
+        return torch.cat([scores.sum(1) for scores in in_parts(self.token_scores, batch)])
 
-    def _score_batch(self, batch: TranslationBatch) -> Tensor:
+    def token_scores(self, batch: TranslationBatch) -> Tensor:
+        """(B, T) in float64 on the CPU: the log-probability of each target token, 0 where `target_mask` is False."""
         batch = batch.to(self._runtime.device)
         hidden = self._model(batch.source_ids, batch.source_mask, batch.target_input)  # (B, T, D)
         hidden, targets = hidden[batch.target_mask], batch.target_output[batch.target_mask]  # (N, D), (N,)
@@ -128,4 +129,4 @@ class Scorer(OneModel):
             token_scores.append(logits.log_softmax(-1).gather(1, ids[:, None]).squeeze(1))
         scores = torch.zeros(batch.target_mask.shape, dtype=torch.float64)  # (B, T)
         scores[batch.target_mask.cpu()] = torch.cat(token_scores).double().cpu()
-        return scores.sum(1)
+        return scores

@@ -48,12 +48,23 @@ class Translation(Alternative):
     alternatives: tuple[Alternative, ...]
     """The next best, with `n_best` above 1; for a line in parts, each joins the parts' hypotheses of one rank."""
     source: str
+    parts: tuple["PartSpans", ...] = ()
+    """Of the best translation."""
+
+
+class PartSpans(NamedTuple):
+    """Where a part of a line, or the whole of it, and its translation are; in code points."""
+
+    source: tuple[int, int]
+    target: tuple[int, int]
 
 
 class _Part(NamedTuple):
     """A line, or a part of one that is too long."""
 
     line: int
+    begin: int
+    """Its first code point in the line."""
     before: str
     """White space between this part and the one before."""
     text: str
@@ -150,7 +161,7 @@ class Translator:
             raise TypeError("translate takes a list of lines; put a single line into a list")
         if prefixes is not None and len(prefixes) != len(lines):
             raise _unequal(len(prefixes), f"{len(lines):,}")
-        parts = list(self._parts([encodable(as_one_line(line)).strip() for line in lines], prefixes, first_line))
+        parts = list(self._parts(lines, prefixes, first_line))
         translations = [Translation("", 0.0, 0.0, 0, (EMPTY,) if line.strip() else (), (), line) for line in lines]
         answered = zip(parts, self._answers(parts), strict=True)
         for number, group in groupby(answered, key=lambda pair: pair[0].line):
@@ -176,14 +187,16 @@ class Translator:
             raise _unequal(count + extra, f"{count:,}")
 
     def _parts(self, lines: Sequence[str], prefixes: Sequence[str] | None, first_line: int) -> Iterator[_Part]:
-        encode = self._tokenizers.source.encode
-        for number, (text, ids) in enumerate(zip(lines, self._tokenizers.source.encode_all(lines), strict=True)):
+        encode, encode_all = self._tokenizers.source.encode, self._tokenizers.source.encode_all
+        stripped = [encodable(as_one_line(line)).strip() for line in lines]
+        for number, (text, ids) in enumerate(zip(stripped, encode_all(stripped), strict=True)):
             if not text:
                 continue
             prefix = self._prefix(prefixes[number], first_line + number) if prefixes is not None else ()
             may_copy = len(ids) >= FEWEST_PIECES and not prefix
             tag, texts = self._cut(text, may_copy) if may_copy or len(ids) > self._part_length else ("", [text])
-            before = ""
+            line, before = lines[number], ""
+            begin = len(line) - len(line.lstrip()) + len(tag)
             for index, part in enumerate(texts):
                 core = part.strip()
                 before += part[: len(part) - len(part.lstrip())]
@@ -191,9 +204,11 @@ class Translator:
                     part_ids = ids if len(texts) == 1 else encode(tag + core)
                     key = (first_line + number) * MOST_PARTS + index
                     copied = may_copy and self._is_verbatim(core, part_ids)
-                    yield _Part(number, before, core, Sentence(tuple(part_ids), prefix, key), copied)
+                    first = begin + part.index(core)
+                    yield _Part(number, first, before, core, Sentence(tuple(part_ids), prefix, key), copied)
                     prefix, before = (), ""
                 before += part[len(part.rstrip()) :] if core else ""
+                begin += len(part)
 
     def _cut(self, text: str, may_copy: bool) -> tuple[str, list[str]]:
         """The language tag that each part of a long text begins with, and the parts; what may be copied is one part."""
@@ -210,8 +225,15 @@ class Translator:
         source = self._tokenizers.source
         return is_verbatim(text, source.pieces(ids), *source.pieces([source.unk_id]))
 
+    def takes_prefix(self, text: str) -> bool:
+        """Whether the model has room for a translation that begins with this text."""
+        return len(self._prefix_ids(text)) < self._engine.max_length
+
+    def _prefix_ids(self, text: str) -> tuple[int, ...]:
+        return tuple(self._tokenizers.target.encode(as_one_line(text).rstrip()))
+
     def _prefix(self, text: str, number: int) -> tuple[int, ...]:
-        ids = tuple(self._tokenizers.target.encode(as_one_line(text).rstrip()))
+        ids = self._prefix_ids(text)
         if len(ids) >= self._engine.max_length:
             most = self._engine.max_length - 1
             raise DataError(f"prefix of line {number + 1}: {len(ids)} pieces, the model takes {most}; shorten it")
@@ -263,7 +285,9 @@ class Translator:
         # The best translations of the parts make the best one of the line, even if another rank scores higher.
         others.sort(key=lambda alternative: -alternative.normalized_score)
         flags = line_flags([answer.flags for _, answer in answered])
-        return Translation(**vars(best), flags=flags, alternatives=tuple(others), source=line)
+        return Translation(
+            **vars(best), flags=flags, alternatives=tuple(others), source=line, parts=tuple(_spans(answered))
+        )
 
     def _alternative(self, answered: Sequence[tuple[_Part, _Answer]], rank: int) -> Alternative:
         """The translation of a line from the hypothesis of this rank, or else the last, of each part."""
@@ -275,6 +299,15 @@ class Translator:
             score += hypothesis.log_prob
             tokens += len(hypothesis.ids) + hypothesis.finished
         return Alternative(text, score, normalized_score(score, tokens, self.config.length_penalty), tokens)
+
+
+def _spans(answered: Sequence[tuple[_Part, _Answer]]) -> Iterator[PartSpans]:
+    position = 0
+    for part, answer in answered:
+        position += len(part.before)
+        end = position + len(answer.texts[0])
+        yield PartSpans((part.begin, part.begin + len(part.text)), (position, end))
+        position = end
 
 
 def _hopeless_lines(parts: Sequence[_Part], answers: Sequence[_Answer]) -> set[int]:

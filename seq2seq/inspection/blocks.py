@@ -4,7 +4,7 @@ Two text files of unequal length, or bytes that are not UTF-8, do not end the re
 formats are read through `sources`, up to the first line that training would stop at.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 
@@ -40,12 +40,13 @@ class Block:
     """Their line numbers."""
     columns: Sequence[Sequence[str]]
     """The sides; in classification the texts alone."""
-    labels: list[str] | None
+    labelled: Sequence[LabelledText] | None
+    """None of pairs."""
     first_example: int
 
     def examples(self) -> Iterator[Example]:
         """As a source gives them."""
-        return map(Pair, *self.columns) if self.labels is None else map(LabelledText, self.columns[0], self.labels)
+        return map(Pair, *self.columns) if self.labelled is None else iter(self.labelled)
 
     def finding(self, indices: Sequence[int], *columns: Sequence[str]) -> Finding:
         """These lines of the block, shown by the columns given."""
@@ -63,10 +64,13 @@ class CorpusReader:
         name: train, valid, or the name of a test set.
         config: where it is.
         languages: of the two sides, by which columns may be named; None in classification.
+        label_names: what answers call the labels.
     """
 
-    def __init__(self, name: str, config: SourceConfig, languages: tuple[str, str] | None):
-        self.name, self.config, self._languages = name, config, languages
+    def __init__(
+        self, name: str, config: SourceConfig, languages: tuple[str, str] | None, label_names: Mapping[str, str]
+    ):
+        self.name, self.config, self._languages, self._label_names = name, config, languages, label_names
         self.files = [str(path) for _, path in config.files()] or [f"{config.hub} ({config.split})"]
         self.line_counts: list[int] = []
         """Of each file; one number where both sides are in one file."""
@@ -86,7 +90,7 @@ class CorpusReader:
     def examples_at(self, numbers: Sequence[int]) -> dict[int, tuple[str, ...]]:
         """The texts of a few lines."""
         wanted, found = set(numbers), {}
-        again = CorpusReader(self.name, self.config, self._languages)
+        again = CorpusReader(self.name, self.config, self._languages, self._label_names)
         for block in again.blocks() if wanted else ():
             for number, *texts in zip(block.numbers, *block.columns, strict=True):
                 if number in wanted:
@@ -107,13 +111,15 @@ class CorpusReader:
             first += len(rows)
 
     def _source_blocks(self) -> Iterator[Block]:
-        source = open_pairs(self.config, *self._languages) if self._languages else open_labelled(self.config)
+        if self._languages:
+            source = open_pairs(self.config, *self._languages)
+        else:
+            source = open_labelled(self.config, label_names=self._label_names)
         for chunk in source.chunks():
             if numbered := chunk.numbered():
                 numbers, examples = zip(*numbered, strict=True)
                 columns = list(zip(*(example.texts for example in examples), strict=True))
-                labels = None if self._languages else [example.label for example in examples]
-                yield Block(numbers, columns, labels, self.line_counts[0] + 1)
+                yield Block(numbers, columns, None if self._languages else examples, self.line_counts[0] + 1)
                 self.line_counts[0] += len(examples)
         self.invalid = source.invalid
 

@@ -4,7 +4,7 @@
 `CheckReport`, which the command prints. Memory: about 35 bytes a training pair, and the held-out sets.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
 from typing import Any
@@ -45,6 +45,8 @@ class Corpora:
     preset: str | None = None
     training: TrainingConfig | None = None
     seed: int = 1
+    label_names: Mapping[str, str] = field(default_factory=dict)
+    """In classification, what answers call the labels."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +82,12 @@ def check_corpora(
         num_workers: processes; 0 is one per CPU.
         progress: called with the number of further examples that are done.
     """
+    kind = corpora.languages, corpora.label_names
     train = [
-        CorpusReader(f"train.{index}" if len(corpora.train) > 1 else "train", source, corpora.languages)
+        CorpusReader(f"train.{index}" if len(corpora.train) > 1 else "train", source, *kind)
         for index, source in enumerate(corpora.train)
     ]
-    held_out = [CorpusReader(name, source, corpora.languages) for name, source in corpora.held_out.items()]
+    held_out = [CorpusReader(name, source, *kind) for name, source in corpora.held_out.items()]
     held_out_blocks = {reader.name: list(reader.blocks()) for reader in held_out}
     sample = [list(islice(reader.blocks(), SAMPLE_BLOCKS + 1)) for reader in train]
     is_whole = bool(sample) and all(len(part) <= SAMPLE_BLOCKS for part in sample)

@@ -13,7 +13,7 @@ import numpy as np
 
 from seq2seq.config_data import FilterConfig
 from seq2seq.data.columns import looks_like_header
-from seq2seq.data.examples import Example, Pair
+from seq2seq.data.examples import Example, LabelledText, Pair
 from seq2seq.data.filters import PairFilter, example_key
 from seq2seq.inspection.blocks import Block, Finding
 from seq2seq.inspection.near_duplicates import NearDuplicates
@@ -107,7 +107,7 @@ class Examiner:
             examples=len(examples),
             numbers=[np.array(block.numbers, np.int32)],
             keys=[np.fromiter(map(example_key, examples), np.uint64, len(examples))],
-            labels=Counter(block.labels or ()),
+            labels=_counted_labels(block.labelled or ()),
             matches=list(self._overlap(block, examples, skip)),
         )
         lengths = [self._lengths(side, lines) for side, lines in enumerate(block.columns)]
@@ -177,3 +177,11 @@ class Examiner:
                 found = finder.matches(number, texts, normalised)
                 matches.add((name, match) for name, match in found if name != skip)
         return matches
+
+
+def _counted_labels(texts: Sequence[LabelledText]) -> Counter[str]:
+    """Of the texts; a label that is nowhere the most likely counts 0, and blank lines that were classified nothing."""
+    counts = Counter(text.label for text in texts if text.label or text.text.strip())
+    for text in texts:
+        counts.update(dict.fromkeys(text.probabilities or (), 0))
+    return counts

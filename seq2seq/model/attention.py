@@ -9,6 +9,7 @@ Shapes: B sentences, T queries, S keys, D d_model, H heads, K head_dim. Masks ar
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import UnionType
 
 import torch
 from torch import Tensor, nn
@@ -178,10 +179,13 @@ class CrossAttention(nn.Module):
 
 
 @contextmanager
-def capture_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """Collect the attention weights of every layer whose `forward` runs inside, by module name, each (B, H, T, S)."""
+def capture_attention(
+    model: nn.Module, kind: type | UnionType = SelfAttention | CrossAttention
+) -> Iterator[dict[str, Tensor]]:
+    """Collect the attention weights of every layer of a `kind` whose `forward` runs inside, by module name, each
+    (B, H, T, S)."""
     captured: dict[str, Tensor] = {}
-    layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, SelfAttention | CrossAttention)}
+    layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, kind)}
 
     def observe(name: str) -> Observer:
         return lambda weights: captured.__setitem__(name, weights.detach())

@@ -15,27 +15,35 @@ from seq2seq.model.transformer import Encoder
 
 
 class EncoderClassifier(nn.Module):
-    """Encoder, pooling, dropout and one linear layer over the labels."""
+    """Encoder, pooling, dropout and one linear layer over the labels; before it, if wanted, a hidden layer."""
 
     def __init__(self, config: ModelConfig, classifier: ClassifierConfig, vocab_size: int, num_labels: int):
         super().__init__()
         self.config = config
         self.pooling = classifier.pooling
         self.encoder = Encoder(config, vocab_size)
-        width = classifier.hidden or config.d_model
-        self.hidden = nn.Linear(config.d_model, width) if classifier.hidden else None
+        width = config.d_model * (2 if self.pooling == "mean_max" else 1)
+        self.hidden = nn.Linear(width, classifier.hidden) if classifier.hidden else None
         self.dropout = Dropout(classifier.dropout)
-        self.output = nn.Linear(width, num_labels)
+        self.output = nn.Linear(classifier.hidden or width, num_labels)
 
     def forward(self, source_ids: Tensor, source_mask: Tensor) -> Tensor:
         """(B, S) ids and mask (True = real) -> logits (B, C)."""
-        pooled = self._pool(self.encoder(source_ids, self.encoder.source_bias(source_mask)), source_mask)  # (B, D)
+        pooled = self._pool(self.encoder(source_ids, self.encoder.source_bias(source_mask)), source_mask)
         if self.hidden is not None:
             pooled = torch.tanh(self.hidden(pooled))
         return self.output(self.dropout(pooled))
 
     def _pool(self, memory: Tensor, mask: Tensor) -> Tensor:
+        """(B, S, D) -> (B, D), or with mean_max (B, 2D).
+
+        The mean beside the maximum is SWEM-concat (Shen et al. 2018, "Baseline needs more love", section 3).
+        """
         if self.pooling == "first":
             return memory[:, 0]
-        real = mask.unsqueeze(-1).to(memory.dtype)  # (B, S, 1)
-        return (memory * real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
+        is_real = mask.unsqueeze(-1)  # (B, S, 1)
+        real = is_real.to(memory.dtype)
+        mean = (memory * real).sum(dim=1) / real.sum(dim=1).clamp(min=1)  # (B, D)
+        if self.pooling == "mean":
+            return mean
+        return torch.cat([mean, memory.masked_fill(~is_real, -torch.inf).amax(dim=1)], dim=1)  # (B, 2D)

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Hashable, Sequence
 from typing import Any
 
 from seq2seq.errors import DataError
-from seq2seq.inference.translator import Translation
 from seq2seq.serve.cutting import Piece, join
+from seq2seq.serve.explained import Explained
 from seq2seq.serve.limits import Refusal, bad
 from seq2seq.serve.models import ServedModel, ServedTranslator
 from seq2seq.serve.queue import Job, Text
@@ -83,13 +83,13 @@ class Translating(Answers):
         self.translator = model.translator
         self.pieces = pieces
 
-    async def parts(self) -> AsyncIterator[tuple[int, Piece, Translation]]:
+    async def parts(self) -> AsyncIterator[tuple[int, Piece, Explained]]:
         """(number of the text, piece, its translation) of each piece."""
         places = ((number, piece) for number, group in enumerate(self.pieces) for piece in group)
         async for result in self.results():
             yield (*next(places), result)
 
-    async def joined(self) -> list[Translation]:
+    async def joined(self) -> list[Explained]:
         """The translation of each text."""
         results = iter(await self.all())
         penalty = self.translator.config.length_penalty

@@ -1,6 +1,6 @@
 """The toolkit's own dialect: `/v1`, health, metrics and the description of it all."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -9,14 +9,17 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from seq2seq import __version__
-from seq2seq.inference.translator import Alternative, Translation
+from seq2seq.errors import some_of
+from seq2seq.inference.details import KINDS
+from seq2seq.inference.translator import Alternative
 from seq2seq.serve import metrics
 from seq2seq.serve.answers import Translating
+from seq2seq.serve.explained import Explained
 from seq2seq.serve.guard import Keys, explained
 from seq2seq.serve.http import NO_STORE, json_answer, media_type, read_body, to_json, unless_gone
 from seq2seq.serve.limits import Refusal, bad, unsupported
-from seq2seq.serve.schemas import Body, ClassifyRequest, TranslateRequest, parsed
-from seq2seq.serve.service import Asked, Service
+from seq2seq.serve.schemas import Body, ClassifyRequest, GlossaryBody, TranslateRequest, parsed
+from seq2seq.serve.service import Asked, Service, Terms
 
 LINES = "application/x-ndjson"
 
@@ -44,12 +47,11 @@ class Api:
         body = await self._body(request, TranslateRequest)
         answers = self._service.translating(self._asked(body))
         if body.stream:
-            return _Lines(_streamed(answers), lambda: self._service.leave(answers))
+            return _Lines(_streamed(answers, body.details), lambda: self._service.leave(answers))
         try:
             translations = await unless_gone(request, answers.joined())
-            return json_answer(
-                {**_head(answers), "translations": list(map(shown, translations)), **_foot(answers)},
-            )
+            found = [shown(one, body.details) for one in translations]
+            return json_answer({**_head(answers), "translations": found, **_foot(answers)})
         finally:
             self._service.leave(answers)
 
@@ -112,17 +114,29 @@ class Api:
             raise unsupported("split", f"this server takes {', '.join(able['split'])}")
         if missing := [name for name in body.details if name not in able["details"]]:
             raise unsupported("details", f"this server has no {', '.join(missing)}")
-        if body.glossary is not None or body.glossary_mode is not None:
-            raise unsupported("glossary" if body.glossary is not None else "glossary_mode", "there are no glossaries")
+        if body.glossary_mode is not None:
+            raise unsupported("glossary_mode", "every glossary is strict")
         if body.protect is not None:
             raise unsupported("protect", "this server protects nothing")
         prefix = body.prefix or []
         prefixes: Sequence[str] = [prefix] * len(body.texts) if isinstance(prefix, str) else prefix
         if prefixes and len(prefixes) != len(body.texts):
             raise bad(f"{len(prefixes)} prefixes for {len(body.texts)} texts; give one for each", "prefix")
+        explains = bool({"sentences", *KINDS}.intersection(body.details))
         return Asked(
-            body.texts, body.source, body.target, body.split, body.alternatives, body.beam_size, prefixes
+            body.texts, body.source, body.target, body.split, body.alternatives, body.beam_size, prefixes, explains,
+            self._terms(body),
         )  # fmt: skip
+
+    def _terms(self, body: TranslateRequest) -> Terms:
+        """The entries of all glossaries that a request names or holds."""
+        if isinstance(body.glossary, GlossaryBody):
+            return tuple((source.strip(), target.strip()) for source, target in body.glossary.entries)
+        names = [body.glossary] if isinstance(body.glossary, str) else body.glossary or []
+        known = self._service.glossaries
+        if not known.keys() >= set(names):
+            raise bad(f"no glossary has this name; there are {some_of(sorted(known)) or 'none'}", "glossary")
+        return tuple(term for name in names for term in known[name])
 
 
 class _Lines(StreamingResponse):
@@ -139,21 +153,23 @@ class _Lines(StreamingResponse):
             self._close()
 
 
-async def _streamed(answers: Translating) -> AsyncIterator[bytes]:
+async def _streamed(answers: Translating, kinds: Collection[str]) -> AsyncIterator[bytes]:
     try:
         async for index, piece, translation in answers.parts():
             span = [piece.begin, piece.begin + len(piece.text)]
-            yield to_json({"index": index, "source": span, "before": piece.before, **shown(translation)}) + b"\n"
+            line = shown(translation.shifted(piece.begin), kinds)
+            yield to_json({"index": index, "source": span, "before": piece.before, **line}) + b"\n"
     except Exception as error:  # the status has been sent; the last line says what went wrong
         yield to_json({"error": explained(error)}) + b"\n"
     else:
         yield to_json({"done": True, **_head(answers), **_foot(answers)}) + b"\n"
 
 
-def shown(translation: Translation) -> dict[str, Any]:
-    """A translation for JSON."""
+def shown(translation: Explained, kinds: Collection[str]) -> dict[str, Any]:
+    """A translation for JSON, with what was asked for besides."""
     alternatives = [_scored(one) for one in translation.alternatives]
-    return {**_scored(translation), "flags": list(translation.flags), "alternatives": alternatives}
+    fields = {**_scored(translation), "flags": list(translation.flags), "alternatives": alternatives}
+    return {**fields, **translation.as_json(kinds)}
 
 
 def _scored(one: Alternative) -> dict[str, Any]:

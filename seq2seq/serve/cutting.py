@@ -1,11 +1,13 @@
 """A text of a request becomes pieces to be translated, and their translations become a text again."""
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Literal, NamedTuple
 
 from seq2seq.inference.degeneration import line_flags
-from seq2seq.inference.translator import Alternative, Translation
+from seq2seq.inference.translator import Alternative
 from seq2seq.search.base import normalized_score
+from seq2seq.serve.explained import Explained
 from seq2seq.text.splitting import split_sentences
 
 Split = Literal["lines", "sentences", "none"]
@@ -41,7 +43,7 @@ def cut(text: str, split: Split) -> list[Piece]:
     return pieces
 
 
-def join(pieces: Sequence[Piece], translations: Sequence[Translation], length_penalty: float) -> Translation:
+def join(pieces: Sequence[Piece], translations: Sequence[Explained], length_penalty: float) -> Explained:
     """The translation of a text from those of its pieces; each alternative joins their hypotheses of one rank."""
     rows = [(one, *one.alternatives) for one in translations]
 
@@ -55,4 +57,16 @@ def join(pieces: Sequence[Piece], translations: Sequence[Translation], length_pe
     others.sort(key=lambda one: -one.normalized_score)
     flags = line_flags([one.flags for one in translations])[: -1 if len(rows) > 1 else None]  # without its own `split`
     source = "".join(piece.before + piece.text for piece in pieces)
-    return Translation(**vars(best), flags=flags, alternatives=tuple(others), source=source)
+    moved, position = [], 0
+    for piece, one in zip(pieces, translations, strict=True):
+        position += len(piece.before)
+        moved.append(one.shifted(piece.begin, position))
+        position += len(one.text)
+    return Explained(
+        **vars(best),
+        flags=flags,
+        alternatives=tuple(others),
+        source=source,
+        details=tuple(chain.from_iterable(one.details for one in moved)),
+        terms=tuple(chain.from_iterable(one.terms for one in moved)),
+    )

@@ -17,6 +17,8 @@ class Limits:
     """Of a request."""
     texts: int = 100
     """In a request."""
+    terms: int = 1_000
+    """Entries of glossaries in a request."""
     line_characters: int = 10_000
     """In a line of a text: a line is translated in one go, and nothing else meanwhile."""
     queue_sentences: int = 1_000

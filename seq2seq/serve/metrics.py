@@ -18,6 +18,7 @@ HELP = {
     "s2s_tokens_total": "Target pieces of translations.",
     "s2s_characters_total": "Characters of answered requests.",
     "s2s_flags_total": "Translations with a flag.",
+    "s2s_terms_total": "Terms of glossaries: kept, forced or missing.",
     "s2s_request_seconds": "From the first line of a request to the end of its answer.",
     "s2s_queue_wait_seconds": "From the arrival of a sentence's request to the batch that it is computed in.",
     "s2s_batch_seconds": "To compute a batch.",

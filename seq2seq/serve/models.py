@@ -6,20 +6,27 @@
 import functools
 import hashlib
 import itertools
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seq2seq.description import ModelDescription
 from seq2seq.errors import UserError, some_of
 from seq2seq.files import DamagedFile, read_object, record
-from seq2seq.inference.translator import Translation, Translator
+from seq2seq.inference.translator import Translator
+from seq2seq.interop.ctranslate2 import is_ctranslate2
 from seq2seq.languages import ENGLISH_NAMES, language_code
 from seq2seq.lines import as_one_line, shown_name
+from seq2seq.serve.explained import Explained
 from seq2seq.serve.limits import bad
 from seq2seq.serve.queue import Text
 from seq2seq.store.finding import BEST, CONFIG, find_model
+from seq2seq.text.glossary import Glossary
+
+if TYPE_CHECKING:
+    from seq2seq.inference.aligner import Aligner
+    from seq2seq.inference.terms import TermTranslator
 
 # What translations depend on; a model card does not change them.
 KINDS = (".json", ".safetensors", ".bin", ".spm", ".txt")
@@ -34,6 +41,10 @@ class Settings:
     beam_size: int | None = None
     """None is the model's own."""
     n_best: int = 1
+    explains: bool = False
+    """Whether alignments, probabilities and confidence are computed."""
+    terms: tuple[tuple[str, ...], ...] = ()
+    """The rows of a glossary (`Glossary.of`)."""
 
 
 class ServedModel:
@@ -76,25 +87,53 @@ class ServedTranslator(ServedModel):
 
     task = "translation"
 
-    def __init__(self, name: str, folder: Path, translator: Translator):
+    def __init__(self, name: str, folder: Path, translator: Translator, computing: Mapping[str, Any]):
         super().__init__(name, folder, translator.description, translator.engine_note)
         self.translator = translator
+        self.can_explain = not is_ctranslate2(folder)
+        """Whether there are weights whose attention can be read."""
         self.under = functools.lru_cache(maxsize=64)(self._under)
+        self._with_terms = functools.lru_cache(maxsize=8)(self._term_translator)
+        self._folder, self._computing = folder, computing
 
     def __str__(self) -> str:
         return f"{self.name}: {self.source or '?'} to {self.target or '?'}, {self.engine}"
 
-    def compute(self, texts: Sequence[Text], settings: Settings) -> list[Translation]:
+    def compute(self, texts: Sequence[Text], settings: Settings) -> list[Explained]:
         """The translation of each text, as `s2s translate` gives it under these settings."""
-        prefixes = [text.prefix for text in texts]
-        translator = self.under(settings.beam_size, settings.n_best)
-        return translator.translate([text.text for text in texts], prefixes if any(prefixes) else None)
+        prefixes, lines = [text.prefix for text in texts], [text.text for text in texts]
+        if settings.terms:
+            keeper = self._with_terms(settings.beam_size, settings.n_best, settings.terms)
+            found = [Explained(**vars(one.translation), terms=one.terms) for one in keeper.translate(lines)]
+        else:
+            translator = self.under(settings.beam_size, settings.n_best)
+            plain = translator.translate(lines, prefixes if any(prefixes) else None)
+            found = [Explained(**vars(one)) for one in plain]
+        if settings.explains:
+            details = self.aligner.explain(found)
+            found = [replace(one, details=tuple(parts)) for one, parts in zip(found, details, strict=True)]
+        return found
 
     def facts(self) -> dict[str, Any]:
         """What `/v1/models` says of it."""
         search = self.translator.config
         shown = {"beam_size": search.beam_size, "length_penalty": search.length_penalty}
         return {**super().facts(), "source": self.source, "target": self.target, "search": shown}
+
+    @functools.cached_property
+    def aligner(self) -> "Aligner":
+        """Loaded when it is first needed: it needs torch, and the weights again."""
+        from seq2seq.inference.aligner import Aligner
+
+        return Aligner.load(self._folder, **self._computing)
+
+    def _term_translator(
+        self, beam_size: int | None, n_best: int, terms: tuple[tuple[str, ...], ...]
+    ) -> "TermTranslator":
+        from seq2seq.inference.terms import TermTranslator
+
+        glossary = Glossary.of(enumerate(terms, start=1), self.target, "glossary")
+        return TermTranslator(self.under(beam_size, n_best), self.aligner, glossary)
 
     def _under(self, beam_size: int | None, n_best: int) -> Translator:
         beam = {} if beam_size is None else {"beam_size": beam_size}
@@ -139,7 +178,8 @@ def load(paths: Sequence[Path], translating: dict[str, Any], computing: dict[str
 
             served.append(ServedClassifier(name, folder, Classifier.load(folder, **computing)))
         else:
-            served.append(ServedTranslator(name, folder, Translator.load(folder, **translating)))
+            translator = Translator.load(folder, **translating)
+            served.append(ServedTranslator(name, folder, translator, computing))
     return Models(served)
 
 

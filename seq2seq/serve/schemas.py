@@ -23,6 +23,14 @@ class Body(BaseModel):
         return [self.text] if isinstance(self.text, str) else self.text
 
 
+class GlossaryBody(BaseModel):
+    """Terms of a request: source and target of each, in the form of s2s glossary check."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    entries: list[Annotated[list[str], Field(min_length=2, max_length=2)]]
+
+
 class TranslateRequest(Body):
     """`POST /v1/translate`. `GET /v1/models` says what the fields may hold on this server."""
 
@@ -35,8 +43,12 @@ class TranslateRequest(Body):
     alternatives: int = Field(0, ge=0, description="Next best translations of each text; fewer than beam_size.")
     prefix: str | list[str] | None = Field(None, description="What each translation begins with.")
     beam_size: int | None = Field(None, ge=1)
-    details: list[Literal["sentences", "alignment", "words", "terms", "timing"]] = []
-    glossary: Any = None
+    details: list[Literal["sentences", "alignment", "words", "confidence", "terms", "timing"]] = Field(
+        [], description="What answers hold besides translations; spans are in code points."
+    )
+    glossary: str | list[str] | GlossaryBody | None = Field(
+        None, description="Names of glossaries of this server, or entries: terms that translations are to have."
+    )
     glossary_mode: Literal["strict", "soft"] | None = None
     protect: list[str] | None = None
     stream: bool = Field(False, description="Answer with JSON lines, one for each line or sentence as it is done.")
@@ -68,6 +80,8 @@ class Translated(Scored):
 
     flags: list[str]
     alternatives: list[Scored]
+    sentences: list[dict[str, Any]] | None = Field(None, description="Where details were asked for.")
+    terms: list[dict[str, Any]] | None = Field(None, description="Where they were asked for.")
 
 
 class Timing(BaseModel):
@@ -164,7 +178,7 @@ def _refusal(error: ValidationError) -> Refusal:
     first = max((one for one in errors if one["loc"][:1] == errors[0]["loc"][:1]), key=lambda one: len(one["loc"]))
     if first["type"] == "json_invalid":
         return bad("the body is not JSON in UTF-8", code="bad_json")
-    where = [str(part) for part in first["loc"] if part not in ("str", "list[str]")]
+    where = [str(part) for part in first["loc"] if part not in ("str", "list[str]", "GlossaryBody")]
     if first["type"] == "extra_forbidden":
         return bad("there is no such field", ".".join(where)[:100])
     return bad(first["msg"][:1].lower() + first["msg"][1:], ".".join(where)[:100] or None)

@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import uvicorn
@@ -25,7 +25,7 @@ from seq2seq.serve.limits import Limits
 from seq2seq.serve.models import Models
 from seq2seq.serve.openapi import description
 from seq2seq.serve.page import Page
-from seq2seq.serve.service import Service
+from seq2seq.serve.service import Service, Terms
 
 logger = logging.getLogger(__name__)
 
@@ -90,13 +90,15 @@ def application(service: Service, access: Access) -> ASGIApp:
     )
 
 
-def serve(models: Models, limits: Limits, access: Access, bound: socket.socket) -> None:
+def serve(
+    models: Models, limits: Limits, access: Access, bound: socket.socket, glossaries: Mapping[str, Terms] | None = None
+) -> None:
     """Answer requests until SIGTERM or SIGINT; what was taken by then is answered.
 
     Raises:
         UserError: a model cannot compute.
     """
-    service = Service(models, limits)
+    service = Service(models, limits, glossaries)
     service.start()
     logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # its lines hold addresses, which may hold text
     config = uvicorn.Config(

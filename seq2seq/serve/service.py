@@ -6,21 +6,25 @@ what the worker made of them.
 
 import math
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeVar
 
 from seq2seq.errors import UserError
+from seq2seq.inference.details import KINDS
 from seq2seq.serve.answers import Answers, Translating
 from seq2seq.serve.cutting import Split, cut
-from seq2seq.serve.limits import Limits, Refusal, bad
+from seq2seq.serve.limits import Limits, Refusal, bad, unsupported
 from seq2seq.serve.metrics import Metrics
 from seq2seq.serve.models import Models, Settings
 from seq2seq.serve.queue import Full, Job, Queue, Text
 from seq2seq.serve.worker import Worker
+from seq2seq.text.glossary import Glossary
 
 Entered = TypeVar("Entered", bound=Answers)
+
+Terms = tuple[tuple[str, ...], ...]
 
 MOST_RETRY_SECONDS = 600
 WARM_UP = "A word."
@@ -38,6 +42,10 @@ class Asked:
     beam_size: int | None = None
     prefixes: Sequence[str] = ()
     """Empty, or one for each text."""
+    explains: bool = False
+    """Whether alignments, probabilities or confidence are asked for."""
+    terms: Terms = ()
+    """The rows of a glossary (`Glossary.of`)."""
 
 
 class Service:
@@ -46,8 +54,11 @@ class Service:
     `draining` becomes true when the server has been told to stop: what it has taken is still answered.
     """
 
-    def __init__(self, models: Models, limits: Limits):
+    def __init__(self, models: Models, limits: Limits, glossaries: Mapping[str, Terms] | None = None):
         self.models, self.limits, self.metrics = models, limits, Metrics()
+        self.glossaries = dict(glossaries or {})
+        """Those that requests may name."""
+        self._can_explain = any(model.can_explain for model in models.translators)
         self.draining = False
         self.queue = Queue(limits.queue_sentences, limits.queue_characters)
         self.worker = Worker(self.queue, self._compute, self.metrics, limits.batch_seconds, limits.batch_characters)
@@ -78,8 +89,9 @@ class Service:
         return {
             "formats": ["text"],
             "split": ["lines", "sentences", "none"],
-            "details": ["timing"],
-            "glossaries": [],
+            "details": ["timing", *(["sentences", *KINDS, "terms"] if self._can_explain else [])],
+            "glossary": self._can_explain,
+            "glossaries": sorted(self.glossaries),
             "protect": [],
             "detects_languages": False,
         }
@@ -99,7 +111,11 @@ class Service:
             raise bad(f"at most {max(limits.beam_size, own)}", "beam_size", "too_large")
         if asked.alternatives > limits.alternatives:
             raise bad(f"at most {limits.alternatives}", "alternatives", "too_large")
-        settings = Settings(model.name, asked.beam_size, asked.alternatives + 1)
+        if (asked.explains or asked.terms) and not model.can_explain:
+            raise unsupported("details" if asked.explains else "glossary", "the model has no weights to read them from")
+        if asked.terms:
+            self._check_terms(asked)
+        settings = Settings(model.name, asked.beam_size, asked.alternatives + 1, asked.explains, asked.terms)
         try:
             model.under(settings.beam_size, settings.n_best)
         except UserError as error:
@@ -133,8 +149,11 @@ class Service:
             "s2s_sentences_total", len(job.results) - done, state="failed" if job.failure else "withdrawn"
         )
         if isinstance(answers, Translating):
-            for flag in chain.from_iterable(result.flags for result in job.results if result is not None):
+            done_ones = [result for result in job.results if result is not None]
+            for flag in chain.from_iterable(result.flags for result in done_ones):
                 self.metrics.count("s2s_flags_total", flag=flag)
+            for term in chain.from_iterable(result.terms for result in done_ones):
+                self.metrics.count("s2s_terms_total", status=term.status)
         for name, amount in answers.usage().items():
             if name != "sentences":
                 self.metrics.count(f"s2s_{name.removeprefix('target_')}_total", amount)
@@ -151,6 +170,16 @@ class Service:
         count, characters = sum(text.count("\n") + 1 for text in texts), sum(map(len, texts))
         if count > limits.queue_sentences or characters > limits.queue_characters:  # before they are cut
             raise self._too_large()
+
+    def _check_terms(self, asked: Asked) -> None:
+        if any(asked.prefixes):
+            raise bad("a glossary puts terms in by prefixes of its own; leave out prefix", "glossary")
+        if len(asked.terms) > self.limits.terms:
+            raise Refusal(413, "too_large", f"at most {self.limits.terms:,} entries of glossaries", "glossary")
+        try:
+            Glossary.of(enumerate(asked.terms, start=1), None, "glossary")
+        except UserError as error:
+            raise bad(str(error), "glossary") from error
 
     def _too_large(self) -> Refusal:
         most = f"{self.limits.queue_sentences:,} lines and {self.limits.queue_characters:,} characters"

@@ -15,7 +15,7 @@ from seq2seq.data.examples import LabelledText
 from seq2seq.description import ModelDescription
 from seq2seq.errors import ConfigError, DataError, some_of
 from seq2seq.evaluation.classification import classification_report
-from seq2seq.inference.classifier import Classifier
+from seq2seq.inference.classifier import Classifier, ClassifierModel
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.store.model_card import ScoreRecord
 from seq2seq.store.model_folder import LoadedModel
@@ -36,7 +36,7 @@ class ClassificationTask(Task):
     def _answers(self, model: nn.Module, examples: Sequence[LabelledText]) -> list[str]:
         described = ModelDescription.of(self.config, self.labels).model_copy(update={"label_names": {}})
         loaded = LoadedModel(described, model, self.tokenizers, Path(), {})
-        classifier = Classifier(loaded, replace(self._runtime, precision=self.answer_precision))
+        classifier = Classifier(ClassifierModel(loaded, replace(self._runtime, precision=self.answer_precision)))
         return [answer.label for answer in classifier.classify([text.text for text in examples])]
 
     def _scores(self, answers: Sequence[str], examples: Sequence[LabelledText]) -> dict[str, float]:

@@ -53,7 +53,7 @@ class Inputs:
 
         def opened(source: SourceConfig) -> Source:
             if config.task == "classification":
-                return open_labelled(source, cache)
+                return open_labelled(source, cache, config.data.label_names)
             return open_pairs(source, config.source_language or "", config.target_language or "", cache)
 
         initial = load_model(config.training.init_from) if config.training.init_from else None

@@ -16,6 +16,8 @@ from seq2seq.data.stream import BatchStream
 from seq2seq.description import ModelDescription
 from seq2seq.errors import UserError, counted
 from seq2seq.runtime import Runtime
+from seq2seq.store.calibration import FILE as CALIBRATION
+from seq2seq.store.calibration import read_calibration, summary, write_calibration
 from seq2seq.store.model_card import ScoreRecord, model_card
 from seq2seq.store.model_folder import CARD, load_model, save_model, update_settings
 from seq2seq.tasks.inputs import Inputs
@@ -70,9 +72,11 @@ def train(config: Config, path: Path, command: str, overwrite: bool = False) -> 
         if not here.is_main:
             return None
         run.draw_curves()
-        if result.status != "stopped" and config.data.test:
+        if result.status != "stopped":
             with leaving_at_once(here, f"the test sets are not scored; the model is in {folder.best}"):
-                run.score_test_sets()
+                run.calibrate()
+                if config.data.test:
+                    run.score_test_sets()
         return result
 
 
@@ -176,6 +180,25 @@ class _Run:
     def num_parameters(self) -> int:
         return sum(parameter.numel() for parameter in self.task.model.parameters())
 
+    def calibrate(self) -> None:
+        """Measure what attention and probabilities of the best model say, for alignments and confidence."""
+        if self.task.config.task != "translation" or (self.folder.best / CALIBRATION).exists():
+            return
+        with waiting_for("calibrating alignments and confidence"):
+            found = self.task.calibrate(self.folder.best)
+        write_calibration(self.folder.best, found)
+        for line in summary(found):
+            logger.info("%s", line)
+        self.complete_card()
+
+    def complete_card(self) -> None:
+        """Write the card of the best model with what was measured since it was saved."""
+        best, scored = self.folder.best, read_note(self.folder.test_scores)
+        tests = [ScoreRecord(**score) for score in scored.get("scores", ())]
+        notes = [*scored.get("notes", ()), *(summary(read_calibration(best)) if (best / CALIBRATION).exists() else ())]
+        card = self.card(load_model(best).description.metrics, tests, notes)
+        atomic.write_file(best / CARD, card.encode())
+
     def score_test_sets(self) -> None:
         """Score the best model and the initial model, for the log and the model card, unless it was done before."""
         config, folder, initial = self.task.config, self.folder, self.task.inputs.initial
@@ -198,9 +221,9 @@ class _Run:
             change = "" if old is None else f" (initial model {old:.2f}, {score.value - old:+.2f})"
             logger.info("%s: %s %.2f%s", score.dataset, score.metric, score.value, change)
         notes = [f"The initial model on {name}: {metric} {value:.2f}." for (name, metric), value in before.items()]
-        card = self.card(load_model(folder.best).description.metrics, scores, notes)
-        atomic.write_file(folder.best / CARD, card.encode())
-        write_note(folder.test_scores, {"scored": scored, "scores": [asdict(score) for score in scores]})
+        shown = {"scored": scored, "scores": [asdict(score) for score in scores], "notes": notes}
+        write_note(folder.test_scores, shown)
+        self.complete_card()
 
     def draw_curves(self) -> None:
         """Update curves.png; a failure is only logged."""

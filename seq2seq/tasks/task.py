@@ -120,7 +120,7 @@ class Task(Protocol):
         if "accuracy" not in metrics:  # of tokens; a class is one target, whose accuracy is measured already
             metrics["valid_accuracy"] = correct / count
         shown = zip(examples[: self.config.training.num_samples], answers, strict=False)
-        return Validation(metrics, [Sample(*astuple(example), answer) for example, answer in shown])
+        return Validation(metrics, [Sample(*astuple(example)[:2], answer) for example, answer in shown])
 
     def score_test_sets(self, folder: Path) -> list[ScoreRecord]:
         """The scores on each of `data.test` of the model in `folder`, which has the tokenizers and labels of the run.

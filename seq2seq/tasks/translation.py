@@ -3,8 +3,10 @@
 import copy
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from logging import getLogger
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -12,13 +14,15 @@ from torch import nn
 from seq2seq.data.collate import TranslationBatch
 from seq2seq.data.examples import Pair, Source
 from seq2seq.evaluation.text import Score, score_texts
+from seq2seq.inference.calibrating import MOST_PAIRS, TRANSLATED, calibrate
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.inference.translator import Translator
 from seq2seq.inspection.swapped_sides import LINES, sides_are_swapped
 from seq2seq.model.transformer import Transformer
+from seq2seq.store.calibration import Calibration
 from seq2seq.store.model_card import ScoreRecord
-from seq2seq.store.model_folder import LoadedModel
+from seq2seq.store.model_folder import LoadedModel, load_model
 from seq2seq.tasks.task import Task
 from seq2seq.training.loss import LossSum, translation_loss
 
@@ -57,6 +61,14 @@ class TranslationTask(Task):
     def _score(self, texts: Sequence[str], references: Sequence[str]) -> list[Score]:
         evaluation = self.config.evaluation
         return score_texts(texts, references, evaluation.metrics, evaluation.tokenize, self.config.target_language)
+
+    def calibrate(self, folder: Path) -> Calibration:
+        """Measure what attention and probabilities of the model in `folder` say, on the validation set."""
+        loaded, pairs = load_model(folder), [(pair.source, pair.target) for pair in self._valid[:MOST_PAIRS]]
+        here = replace(self._runtime, precision=self.answer_precision)
+        loaded.model.to(here.device)
+        translations = self._answers(loaded.model, self._valid[:TRANSLATED])
+        return calibrate(loaded, here, pairs, translations)
 
     def _new_model(self) -> Transformer:
         return Transformer(self.config.model, self.tokenizers.source.vocab_size, self.tokenizers.target.vocab_size)

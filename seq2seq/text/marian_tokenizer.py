@@ -76,6 +76,14 @@ class MarianTokenizer:
         rows = self._processor.encode([encodable(text) for _, text in split], out_type=str, num_threads=threads)
         return [self._to_ids(language, pieces) for (language, _), pieces in zip(split, rows, strict=True)]
 
+    def spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """As `Tokenizer.spans`; a target language has no width."""
+        language, rest = self._split_language(text)
+        found = self._processor.encode(encodable(rest), return_type="offset_mapping")
+        before = len(text) - len(rest)
+        spans = [(begin + before, end + before) for begin, end in found["offsets"]]
+        return self._to_ids(language, found["pieces"]), spans if language is None else [(before, before), *spans]
+
     def sample(self, text: str, draw: random.Random, nbest: int, alpha: float) -> list[int]:
         """A random segmentation of `text`, decided by `draw` alone; see `Tokenizer.sample`."""
         language, text = self._split_language(text)

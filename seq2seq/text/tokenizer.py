@@ -77,6 +77,12 @@ class Tokenizer:
                     ids[row] = self._encode_meta_symbol(text)
         return ids
 
+    def spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """The ids of `text`, and the span of each in code points; the bytes of a character share it unevenly: the last
+        one has it, those before have no width."""
+        found = self._processor.encode(encodable(text).replace(META_SYMBOL, "_"), return_type="offset_mapping")
+        return found["ids"], found["offsets"]
+
     def sample(self, text: str, draw: random.Random, nbest: int, alpha: float) -> list[int]:
         """A random segmentation of `text`, decided by `draw` alone.
 

@@ -52,12 +52,17 @@ def translation_loss(model: nn.Module, batch: TranslationBatch, smoothing: float
 
 
 def classification_loss(model: nn.Module, batch: ClassificationBatch, smoothing: float, r_drop: float = 0.0) -> LossSum:
-    """Label-smoothed cross entropy of a batch of labelled texts; `r_drop` as in `label_smoothed_cross_entropy`."""
-    inputs, labels = (batch.source_ids, batch.source_mask), batch.labels
+    """Label-smoothed cross entropy of a batch of labelled texts; `r_drop` as in `label_smoothed_cross_entropy`.
+
+    Against probabilities of the labels, where the batch has them (soft targets at temperature 1; Hinton et al. 2015,
+    "Distilling the knowledge in a neural network", section 2); correct is then the most likely label.
+    """
+    inputs = batch.source_ids, batch.source_mask
+    targets = batch.labels if batch.probabilities is None else batch.probabilities  # (B,) or (B, C)
     if r_drop:
-        inputs, labels = tuple(torch.cat([tensor, tensor]) for tensor in inputs), torch.cat([labels, labels])
+        inputs, targets = tuple(torch.cat([tensor, tensor]) for tensor in inputs), torch.cat([targets, targets])
     logits = model(*inputs).float()  # (B, C), or (2B, C)
-    total = functional.cross_entropy(logits, labels, reduction="sum", label_smoothing=smoothing)
+    total = functional.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
     if r_drop:
         one, other = logits.log_softmax(dim=1).chunk(2)  # (B, C) each
         divergence = 0.5 * ((one.exp() - other.exp()) * (one - other)).sum()

@@ -1,0 +1,101 @@
+"""`s2s align`: which words of given translations stand for which, by a model's attention."""
+
+import contextlib
+import json
+import logging
+import os
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import click
+
+from seq2seq.cli import options
+from seq2seq.errors import DataError, ModelError
+from seq2seq.lines import check_counts, read_lines, readable_again
+
+logger = logging.getLogger("seq2seq.cli")
+
+BATCH_LINES = 1024
+
+
+@click.command(epilog="Example: s2s align runs/demo test.en test.de > links.txt")
+@click.argument("model", type=options.ANY_PATH)
+@click.argument("source", type=options.FILE)
+@click.argument("target", type=options.FILE)
+@click.option("-o", "--output", type=options.FILE, help="Where the alignments go [default: standard output].")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["pharaoh", "jsonl"]),
+    default="pharaoh",
+    help="pharaoh: links as 'source-target', words counted from 0 and separated by white space; jsonl: spans of words "
+    "and marks, weights, probabilities and confidence.",
+)
+@click.option(
+    "--calibrate",
+    is_flag=True,
+    help="Find the attention heads of MODEL that align best on these pairs, and what its probabilities say; keep both "
+    "in MODEL.",
+)
+@options.batch_tokens_option
+@options.computing_options
+def command(
+    model: Path, source: Path, target: Path, output: Path | None, form: str, calibrate: bool, **loading: Any
+) -> None:
+    """Print the word alignment of each line of SOURCE and that line of TARGET, as the model's attention has it.
+
+    A model is calibrated at the end of its training, on the validation set; one of another toolkit by --calibrate, with
+    some hundred pairs. Without it all heads count alike, and alignments are rough.
+    """
+    if calibrate:
+        options.only_for("alignments; leave out --calibrate", "output", "form")
+    options.check_output(output)
+    with contextlib.ExitStack() as stack:
+        paths = [stack.enter_context(readable_again(path)) for path in (source, target)]
+        counts = [sum(1 for _ in read_lines(path)) for path in paths]
+        check_counts(source, counts[0], target, counts[1])
+        names = zip(paths, (source, target), strict=True)
+        pairs = zip(*(read_lines(path, options.warn_invalid(name)) for path, name in names), strict=True)
+        folder = options.chosen_model(model)
+        if calibrate:
+            _calibrate(folder, list(islice(pairs, BATCH_LINES)), source, loading)
+            return
+        from seq2seq.inference.aligner import Aligner
+        from seq2seq.inference.details import pharaoh
+
+        aligner = Aligner.load(folder, **loading)
+        if not aligner.calibration.heads:
+            logger.warning("%s is not calibrated, so alignments are rough; s2s align --calibrate does it", folder)
+        sink = stack.enter_context(options.open_output(output))
+        while batch := list(islice(pairs, BATCH_LINES)):
+            for details in aligner.align(batch, spaced=form == "pharaoh"):
+                shown = pharaoh(details) if form == "pharaoh" else json.dumps(details.as_json(), ensure_ascii=False)
+                sink.write(f"{shown}\n".encode())
+            sink.flush()
+
+
+def _calibrate(folder: Path, pairs: list[tuple[str, str]], source: Path, loading: dict[str, Any]) -> None:
+    from seq2seq import runtime
+    from seq2seq.inference.calibrating import LEAST_ANCHORS, TRANSLATED, calibrate
+    from seq2seq.inference.scorer import Scorer
+    from seq2seq.inference.translator import Translator
+    from seq2seq.store.calibration import FILE, summary, write_calibration
+    from seq2seq.store.model_folder import load_model
+
+    if not os.access(folder, os.W_OK):
+        raise ModelError(f"{folder}: permission denied; calibrate a copy that you may write to")
+    pairs = [pair for pair in pairs if all(map(str.strip, pair))]
+    computing = {key: value for key, value in loading.items() if key != "batch_tokens"}
+    here, loaded = runtime.start(**computing), load_model(folder)
+    Scorer(loaded, here)  # refuses a classifier
+    sources = [one for one, _ in pairs[:TRANSLATED]]
+    translations = [one.text for one in Translator.load(folder, **computing).translate(sources)]
+    found = calibrate(loaded, here, pairs, translations)
+    if found.accuracy is None:
+        needed = f"{found.anchors} words have a partner that is certain, {LEAST_ANCHORS} are needed"
+        raise DataError(f"{source}: {needed}; give more pairs")
+    write_calibration(folder, found)
+    for line in summary(found):
+        logger.info("%s", line)
+    logger.info("kept in %s", folder / FILE)

@@ -1,0 +1,105 @@
+"""`s2s glossary check`: what is odd in a glossary, and what a corpus and a model make of it."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from seq2seq.cli import options
+from seq2seq.lines import aligned, read_lines
+
+if TYPE_CHECKING:
+    from seq2seq.inference.translator import Translator
+    from seq2seq.text.glossary import Glossary
+
+
+@dataclass
+class Count:
+    """How often a term occurs, and how often a translation that knows nothing of the glossary has it."""
+
+    entry: str
+    forms: tuple[str, ...]
+    occurs: int = 0
+    translated: int | None = None
+
+
+@click.group(epilog="Example: s2s glossary check terms.tsv --model runs/demo --corpus test.en")
+def command() -> None:
+    """Look at glossaries, for s2s translate --glossary."""
+
+
+@command.command(epilog="Example: s2s glossary check terms.tsv --model runs/demo --corpus test.en")
+@click.argument("glossary", type=options.FILE)
+@click.option("--corpus", type=options.FILE, help="Source text in which the terms are counted.")
+@click.option("--model", type=options.ANY_PATH, help="Count how often this model says the terms of --corpus by itself.")
+@click.option("--target-language", help="Language of the targets [default: that of --model].")
+@options.format_option
+@options.computing_options
+def check(
+    glossary: Path, corpus: Path | None, model: Path | None, target_language: str | None, form: str, **loading: Any
+) -> None:
+    """Check GLOSSARY, and count its terms in a corpus and in a model's own translations of it.
+
+    A line of a glossary is source, tab, target. Targets may be several forms with | between them, the preferred one
+    first; = is a copy. A source that ends in * may go on (invoice*). A third column 'case' is for terms that match as
+    they are written. A file whose name ends in .csv is read as DeepL exports it.
+    """
+    from seq2seq.text.glossary import Glossary
+
+    if model is not None and corpus is None:
+        raise click.UsageError("--model needs --corpus, the text to translate")
+    translator = None
+    if model is not None:
+        from seq2seq.inference.translator import Translator
+
+        translator = Translator.load(model, **{key: value for key, value in loading.items() if value is not None})
+        target_language = target_language or (translator.description and translator.description.target_language)
+    entries = Glossary.read(glossary, target_language)
+    report: dict[str, Any] = {"entries": len(entries.entries), "problems": list(entries.problems)}
+    if corpus is not None:
+        lines = [line for line in read_lines(corpus, options.warn_invalid(corpus)) if entries.matches(line)]
+        report["terms"] = [asdict(count) for count in _counts(entries, lines, translator)]
+    if form == "json":
+        click.echo(json.dumps(report, ensure_ascii=False, indent=1))
+        return
+    click.echo(f"{report['entries']:,} entries")
+    for line in (*report["problems"], *_table(report.get("terms", ()))):
+        click.echo(line)
+
+
+def _counts(glossary: "Glossary", lines: Sequence[str], translator: "Translator | None") -> list[Count]:
+    from seq2seq.text.glossary import places
+
+    translations = translator.translate(lines) if translator is not None else None
+    occurs: Counter[str] = Counter()
+    translated: Counter[str] = Counter()
+    for index, line in enumerate(lines):
+        matches = glossary.matches(line)
+        occurs.update(match.entry.source for match in matches)
+        if translations is not None:
+            found = zip(matches, places(matches, translations[index].text), strict=True)
+            translated.update(match.entry.source for match, place in found if place is not None)
+    return [
+        Count(
+            entry.source,
+            entry.forms,
+            occurs[entry.source],
+            None if translations is None else translated[entry.source],
+        )
+        for entry in glossary.entries
+    ]
+
+
+def _table(terms: Sequence[dict[str, Any]]) -> Iterator[str]:
+    if not terms:
+        return
+    total, translated = sum(term["occurs"] for term in terms), sum(term["translated"] or 0 for term in terms)
+    with_model = terms[0]["translated"] is not None
+    rows = [["term", "occurs", *(["translated"] if with_model else [])]]
+    for term in sorted(terms, key=lambda term: -term["occurs"]):
+        rows.append([term["entry"], str(term["occurs"]), *([str(term["translated"])] if with_model else [])])
+    yield from aligned([*rows, ["all", str(total), *([str(translated)] if with_model else [])]])

@@ -1,0 +1,91 @@
+"""How likely a translation is good, by logistic regression on what the model says of it (Platt 1999).
+
+`calibrating` fits the map on validation sentences; `aligner` applies it. A translation is good where its chrF is at
+least `GOOD`. Nothing here imports torch.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from seq2seq.inference.details import Link, Word
+from seq2seq.store.calibration import ConfidenceMap, Reliability
+
+GOOD = 60.0
+LEAST_SENTENCES, LEAST_OF_A_KIND = 100, 10
+FOLDS, BINS = 5, 5
+PENALTY = 1.0  # on the squares of the weights
+STEPS = 25
+
+
+def features(words: Sequence[Word], links: Sequence[Link], num_source_words: int) -> list[float]:
+    """Mean and lowest log-probability of a word, log ratio of lengths, and share of source words without a partner."""
+    log_probs = [word.log_prob for word in words] or [0.0]
+    linked = len({link.source for link in links})
+    return [
+        float(np.mean(log_probs)),
+        min(log_probs),
+        float(np.log((len(words) + 1) / (num_source_words + 1))),
+        1 - linked / max(num_source_words, 1),
+    ]
+
+
+def confidence(
+    map_: ConfidenceMap | None, words: Sequence[Word], links: Sequence[Link], num_source_words: int
+) -> float | None:
+    """The probability that a translation is good; None without a map, or where there is nothing to translate."""
+    if map_ is None or not num_source_words:
+        return None
+    return float(_predicted(map_, np.array([features(words, links, num_source_words)]))[0])
+
+
+def fit(rows: np.ndarray, is_good: np.ndarray) -> ConfidenceMap | None:
+    """The map of sentences (N, F) and whether they are good (N,), with a table of held-out predictions.
+
+    None where the sentences are too few, or nearly all are of one kind.
+    """
+    if len(rows) < LEAST_SENTENCES or min(is_good.sum(), (~is_good).sum()) < LEAST_OF_A_KIND:
+        return None
+    folds = np.arange(len(rows)) % FOLDS
+    held_out = np.empty(len(rows))
+    for fold in range(FOLDS):
+        held_out[folds == fold] = _predicted(_fit(rows[folds != fold], is_good[folds != fold]), rows[folds == fold])
+    bins = np.array_split(np.argsort(held_out, kind="stable"), BINS)
+    table = tuple(
+        Reliability(
+            predicted=round(float(held_out[bin].mean()), 4),
+            observed=round(float(is_good[bin].mean()), 4),
+            sentences=len(bin),
+        )
+        for bin in bins
+    )
+    return _fit(rows, is_good).model_copy(update={"table": table})
+
+
+def _fit(rows: np.ndarray, is_good: np.ndarray) -> ConfidenceMap:
+    """Newton's method."""
+    means, scales = rows.mean(0), np.maximum(rows.std(0), 1e-6)
+    inputs = np.column_stack([(rows - means) / scales, np.ones(len(rows))])
+    penalty = np.diag([PENALTY] * rows.shape[1] + [0.0])
+    weights = np.zeros(inputs.shape[1])
+    for _ in range(STEPS):
+        guess = _sigmoid(inputs @ weights)
+        slope = inputs.T @ (is_good - guess) - penalty @ weights
+        curvature = (inputs * (guess * (1 - guess) + 1e-6)[:, None]).T @ inputs + penalty
+        weights = weights + np.linalg.solve(curvature, slope)
+    *slopes, bias = weights.round(6).tolist()
+    return ConfidenceMap(
+        means=tuple(means.round(6).tolist()),
+        scales=tuple(scales.round(6).tolist()),
+        weights=tuple(slopes),
+        bias=bias,
+        table=(),
+    )
+
+
+def _predicted(map_: ConfidenceMap, rows: np.ndarray) -> np.ndarray:
+    return _sigmoid((rows - np.array(map_.means)) / np.array(map_.scales) @ np.array(map_.weights) + map_.bias)
+
+
+def _sigmoid(values: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-values.clip(-30, 30)))

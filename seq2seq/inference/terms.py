@@ -1,0 +1,195 @@
+"""Translations that keep to a glossary.
+
+A line is translated freely first, and most terms come out right: nothing is touched then. Where a term is missing, the
+words that stand for it are found by alignment, the translation is cut there, and the rest is searched again behind the
+term, as a forced prefix (Hokamp and Liu 2017 constrain the search itself; a second search behind a prefix needs no
+other search, and batches). `TermTranslator` serves `s2s translate --glossary` and the server.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from seq2seq.inference.aligner import Aligner
+from seq2seq.inference.details import Details, Status, Term
+from seq2seq.inference.translator import PartSpans, Translation, Translator
+from seq2seq.search.base import normalized_score
+from seq2seq.text.glossary import Glossary, Match, occurrences, places
+from seq2seq.text.words import Span, word_spans
+
+# So many words before the place of a term are also left out: articles and adjectives agree with what follows.
+WORDS_BEFORE = 1
+MOST_FORMS = 8
+# Missing terms of a sentence are put in one after another.
+MOST_ROUNDS = 4
+
+
+class TermTranslation(NamedTuple):
+    """A translation, and the terms of its line."""
+
+    translation: Translation
+    terms: tuple[Term, ...]
+
+
+@dataclass
+class _Part:
+    """A part of a line, and its translation so far."""
+
+    source: str
+    text: str
+    matches: list[Match]
+    forced: set[Span]
+    """Sources of terms that a second search put in."""
+    given_up: set[Span]
+
+    def missing(self) -> list[Match]:
+        """The terms that the translation lacks and that can still be tried; a form counts once for each match."""
+        return [
+            match
+            for match, place in zip(self.matches, places(self.matches, self.text), strict=True)
+            if place is None and match.span not in self.given_up
+        ]
+
+
+class TermTranslator:
+    """A translator, the aligner of the same model, and a glossary."""
+
+    def __init__(self, translator: Translator, aligner: Aligner, glossary: Glossary):
+        self.translator, self.aligner, self.glossary = translator, aligner, glossary
+
+    def translate(self, lines: Sequence[str], first_line: int = 0) -> list[TermTranslation]:
+        """Translate each line, whatever the others are; arguments as in `Translator.translate`."""
+        translations = self.translator.translate(lines, first_line=first_line)
+        parts = [[self._part(one, spans) for spans in one.parts] for one in translations]
+        flat = [part for line in parts for part in line]
+        for _ in range(MOST_ROUNDS):
+            waiting = [part for part in flat if part.missing()]
+            if not waiting:
+                break
+            self._force(waiting)
+        joined = [_joined(one, own) for one, own in zip(translations, parts, strict=True)]
+        changed = [index for index, one in enumerate(joined) if one.translation.text != translations[index].text]
+        pairs = [(joined[index].translation.source, joined[index].translation.text) for index in changed]
+        penalty = self.translator.config.length_penalty
+        for index, score in zip(changed, self.aligner.score(pairs), strict=True):
+            value = normalized_score(score.log_prob, score.tokens, penalty)
+            scored = replace(
+                joined[index].translation, score=score.log_prob, normalized_score=value, tokens=score.tokens
+            )
+            joined[index] = joined[index]._replace(translation=scored)
+        return joined
+
+    def translate_stream(self, batches: Iterable[Sequence[str]]) -> Iterator[list[TermTranslation]]:
+        """`translate` for each batch of a stream of lines as it comes."""
+        count = 0
+        for lines in batches:
+            yield self.translate(lines, first_line=count)
+            count += len(lines)
+
+    def _part(self, translation: Translation, spans: PartSpans) -> _Part:
+        source = translation.source[slice(*spans.source)]
+        return _Part(source, translation.text[slice(*spans.target)], self.glossary.matches(source), set(), set())
+
+    def _force(self, parts: Sequence[_Part]) -> None:
+        """Put the first missing term of each part in, all of them in one search.
+
+        A part has a candidate for each cut of its translation, searched behind the term, and one where the term simply
+        replaces the words that stand for it; the model says which is best.
+        """
+        details = self.aligner.align([(part.source, part.text) for part in parts])
+        tries = [(part, part.missing()[0]) for part in parts]
+        runs = [_run(match, details[index]) for index, (_, match) in enumerate(tries)]
+        prefixes = [_prefixes(part.text, match, run) for (part, match), run in zip(tries, runs, strict=True)]
+        asked = [one for one in self._likeliest(parts, prefixes) if self.translator.takes_prefix(one[1])]
+        found = self.translator.translate([parts[index].source for index, _ in asked], [prefix for _, prefix in asked])
+        candidates = [(index, one.text) for (index, _), one in zip(asked, found, strict=True) if not one.flags]
+        candidates += [
+            (index, prefix + parts[index].text[runs[index][-1][1] :])
+            for index, prefix in dict(reversed(asked)).items()  # the first cut of each part
+            if runs[index]
+        ]
+        scores = self.aligner.score([(parts[index].source, text) for index, text in candidates])
+        penalty = self.translator.config.length_penalty
+        values: list[dict[str, float]] = [{} for _ in parts]
+        for (index, text), score in zip(candidates, scores, strict=True):
+            if _is_better(*tries[index], text, runs[index]):
+                values[index][text] = normalized_score(score.log_prob, score.tokens, penalty)
+        for (part, match), own in zip(tries, values, strict=True):
+            if own:
+                part.text = max(own, key=own.__getitem__)
+                part.forced.add(match.span)
+            else:
+                part.given_up.add(match.span)
+
+    def _likeliest(self, parts: Sequence[_Part], prefixes: Sequence[Sequence[Sequence[str]]]) -> list[tuple[int, str]]:
+        """For each part and each cut of its translation, the prefix whose form of the term is the likeliest."""
+        choices = [(index, forms) for index, cuts in enumerate(prefixes) for forms in cuts]
+        several = [(parts[index].source, prefix) for index, forms in choices for prefix in forms]
+        values = iter(sum(word.log_prob for word in details.words) for details in self.aligner.align(several))
+        return [(index, max(forms, key=lambda _: next(values))) for index, forms in choices]
+
+
+def _joined(translation: Translation, parts: Sequence[_Part]) -> TermTranslation:
+    """The line again, with the parts that changed, and the terms in it."""
+    text, terms, spans, end = "", [], [], 0
+    for part, own in zip(parts, translation.parts, strict=True):
+        text += translation.text[end : own.target[0]]
+        begin, end = len(text), own.target[1]
+        text += part.text
+        spans.append(PartSpans(own.source, (begin, len(text))))
+        for match, place in zip(part.matches, places(part.matches, part.text), strict=True):
+            status: Status = "missing" if place is None else "forced" if match.span in part.forced else "kept"
+            target = place and (place[0] + begin, place[1] + begin)
+            source = match.span[0] + own.source[0], match.span[1] + own.source[0]
+            terms.append(Term(source, target, status, match.entry.source))
+    text += translation.text[end:]
+    return TermTranslation(replace(translation, text=text, parts=tuple(spans)), tuple(terms))
+
+
+def _is_better(part: _Part, match: Match, text: str, run: Sequence[Span]) -> bool:
+    """Whether a translation has the term, all the terms that were there, and no longer what stood for the term."""
+    before, after = (places(part.matches, one) for one in (part.text, text))
+    had = [place is not None for place in before]
+    has = [place is not None for place in after]
+    if not has[part.matches.index(match)] or not all(now for was, now in zip(had, has, strict=True) if was):
+        return False
+    old = part.text[run[0][0] : run[-1][1]] if run else ""
+    is_form = any(occurrences(form, old) for form in match.forms)
+    return not old or is_form or len(occurrences(old, text)) < len(occurrences(old, part.text))
+
+
+def _run(match: Match, details: Details) -> list[Span]:
+    """The target words that stand for a term: those without a gap around its most certain partner.
+
+    Where it has no partner, none, and the empty span before which the term belongs.
+    """
+    begin, end = match.span
+    words = [word.span for word in details.words]
+    links = [link for link in details.links if link.source[0] < end and link.source[1] > begin]
+    if not links:
+        before = sum(1 for span in details.source_words if span[1] <= begin)
+        place = words[before][0] if before < len(words) else details.target[1]
+        return [(place, place)]
+    partners = {words.index(link.target) for link in links}
+    first = last = words.index(max(links, key=lambda link: link.weight).target)
+    while first - 1 in partners:
+        first -= 1
+    while last + 1 in partners:
+        last += 1
+    return words[first : last + 1]
+
+
+def _prefixes(text: str, match: Match, run: Sequence[Span]) -> list[list[str]]:
+    """What translations with the term may begin with, for each cut: the words before it, and each form of the term."""
+    cuts = [run[0][0]]
+    for _ in range(WORDS_BEFORE):
+        earlier = [begin for begin, _ in word_spans(text[: cuts[-1]], ())]
+        cuts += earlier[-1:]
+    prefixes = []
+    for cut in cuts:
+        before = text[:cut]
+        begins = not before.strip() and text[:1].isupper() and not match.entry.as_written
+        forms = [form[0].upper() + form[1:] if begins else form for form in match.forms[:MOST_FORMS]]
+        gap = " " if cut == len(text) and before and not before[-1].isspace() else ""
+        prefixes.append([before + gap + form for form in forms])
+    return prefixes

@@ -1,0 +1,94 @@
+"""What a model's attention and probabilities say, measured on sentences whose translation is known.
+
+`inference.calibrating` measures it at the end of training or for `s2s align --calibrate`; it is kept beside the weights
+in details.json, and read by whoever explains translations.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, ValidationError
+
+from seq2seq import atomic
+from seq2seq.config_values import Section
+from seq2seq.errors import ModelError
+from seq2seq.files import DamagedFile, json_text, read_object
+
+FILE = "details.json"
+LARGEST_FILE = 2**20
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Count = Annotated[int, Field(ge=0)]
+
+
+class Reliability(Section):
+    """Sentences to which a model gave about the same confidence, none of them used for the map that gave it."""
+
+    predicted: Share
+    """Mean confidence."""
+    observed: Share
+    """Share that were good."""
+    sentences: Count
+
+
+class ConfidenceMap(Section):
+    """Logistic regression from the features of a translation to the probability that it is good."""
+
+    means: tuple[float, ...]
+    """Of each feature; with `scales` they become numbers of mean 0 and variance 1."""
+    scales: tuple[float, ...]
+    weights: tuple[float, ...]
+    bias: float
+    table: tuple[Reliability, ...]
+    """By confidence, the lowest first."""
+
+
+class Calibration(Section):
+    """Of one model."""
+
+    heads: dict[str, Share] = Field(default={})
+    """Weights of the attention heads that alignments are read from, by layer.head from 1; a trailing + reads a piece at
+    the step that it is put in instead of the one that predicts it. Empty: all heads of all layers alike."""
+    distance: Annotated[float, Field(ge=0.0, le=100.0)] = 0.0
+    """How much words prefer partners at their own place in the sentence (`aligner.distributions`)."""
+    accuracy: Share | None = None
+    """Share of the anchors of held-out sentences that were found: words, numbers and names whose partner is certain."""
+    anchors: Count = 0
+    confidence: ConfidenceMap | None = None
+
+
+def read_calibration(folder: Path) -> Calibration:
+    """That of a model folder; an empty one where it was never calibrated.
+
+    Raises:
+        ModelError: the file is damaged.
+    """
+    if not (folder / FILE).exists():
+        return Calibration()
+    try:
+        values = read_object(folder / FILE, LARGEST_FILE)
+        return Calibration.model_validate(values, strict=False)
+    except (DamagedFile, ValidationError) as error:
+        raise ModelError(f"{folder / FILE}: damaged; delete it, or write it anew with s2s align --calibrate") from error
+
+
+def summary(calibration: Calibration) -> list[str]:
+    """What was measured, for logs and model cards."""
+    if calibration.accuracy is None:
+        return ["Alignments are rough: there were too few words whose partner is certain to choose attention heads by."]
+    found, heads = f"{100 * calibration.accuracy:.1f} %", ", ".join(calibration.heads)
+    lines = [
+        f"Word alignments: of {calibration.anchors:,} words whose partner is certain, {found} are linked to it "
+        f"(held-out halves; heads {heads})."
+    ]
+    if calibration.confidence is not None:
+        bins = [
+            f"{100 * one.predicted:.0f} % of {one.sentences} were to be good, {100 * one.observed:.0f} % were"
+            for one in calibration.confidence.table
+        ]
+        lines.append(f"Confidence, by fifths of held-out sentences (good: chrF of 60 and more): {'; '.join(bins)}.")
+    return lines
+
+
+def write_calibration(folder: Path, calibration: Calibration) -> None:
+    """Keep it beside the weights of a model folder."""
+    atomic.write_file(folder / FILE, json_text(calibration.model_dump(mode="json")).encode())

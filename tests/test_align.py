@@ -1,0 +1,264 @@
+"""Alignments, probabilities and confidence: whatever is beside a pair, and as good as the figures say."""
+
+import json
+import math
+import random
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from foreign_models import make_marian
+from our_models import make_ours
+from test_line_contract import NASTY
+from test_train import CONFIG, WORDS, sentences
+
+from seq2seq import runtime
+from seq2seq.cli import main
+from seq2seq.errors import ModelError
+from seq2seq.inference.aligner import Aligner
+from seq2seq.inference.confidence import BINS, confidence, fit
+from seq2seq.inference.scorer import Scorer
+from seq2seq.inference.translator import Translator
+from seq2seq.store.calibration import FILE, Calibration, read_calibration, write_calibration
+from seq2seq.store.model_folder import load_model
+from seq2seq.text.tokenizer import META_SYMBOL
+from seq2seq.text.words import owners, spaced_words, word_spans
+
+TEXTS = [
+    *(line.decode(errors="replace") for line in NASTY),
+    "A man's T-shirt, (red).",
+    "日本語のテキスト です。",
+    "ภาษาไทย ok",
+    "x" * 50,
+    "don't stop 3.5 %",
+]
+
+
+def reversed_pairs(count: int, seed: int) -> list[tuple[str, str]]:
+    rows = sentences(count, seed)
+    return [(" ".join(row), " ".join(WORDS[word] for word in reversed(row))) for row in rows]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """A run that has learned to translate words in reverse order, with its calibration."""
+    folder = tmp_path_factory.mktemp("align")
+    for name, count, seed in (("train", 3000, 1), ("valid", 150, 2)):
+        pairs = reversed_pairs(count, seed)
+        for side, suffix in enumerate(("en", "de")):
+            (folder / f"{name}.{suffix}").write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
+    (folder / "toy.yaml").write_text(CONFIG, encoding="utf-8")
+    settings = ("max_steps=600", "validate_every=600", "batch_tokens=512", "learning_rate=8.0e-3", "warmup_steps=30")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.delenv("S2S_DATA", raising=False)
+        changes = [part for setting in settings for part in ("--set", f"training.{setting}")]
+        assert main(["train", "toy.yaml", *changes, "--set", "model.d_model=64", "--set", "model.dropout=0.0"]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def aligner(folder) -> Aligner:
+    return Aligner.load(folder / "runs" / "toy", device="cpu", threads=1)
+
+
+@pytest.fixture(scope="module")
+def random_model(tmp_path_factory) -> Path:
+    make_ours(tmp_path_factory.mktemp("random") / "model", ending=1.0)
+    return tmp_path_factory.getbasetemp() / "random0" / "model"
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_words_are_the_text_without_its_white_space(text):
+    for words in (word_spans(text, ()), spaced_words(text)):
+        assert "".join(text[begin:end] for begin, end in words) == "".join(text.split())
+        assert all(one[1] <= other[0] for one, other in pairwise(words))
+        assert all(begin < end for begin, end in words)
+
+
+def test_marks_are_words_and_scripts_without_spaces_are_cut_where_pieces_are():
+    text = "Peter's T-shirt (rot)!"
+    assert [text[b:e] for b, e in word_spans(text, ())] == ["Peter's", "T-shirt", "(", "rot", ")", "!"]
+    text = "犬が 走る。"
+    assert [text[b:e] for b, e in word_spans(text, [(0, 1), (1, 2), (2, 5), (5, 6)])] == ["犬", "が", "走る", "。"]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_pieces_belong_to_the_word_that_holds_most_of_them(seed):
+    draw = random.Random(seed)
+    text = "".join(draw.choice("ab  ,.日") for _ in range(30))
+    cuts = sorted({0, 30, *(draw.randrange(31) for _ in range(12))})
+    pieces = list(pairwise(cuts))
+    words = word_spans(text, pieces)
+    for piece, owner in zip(pieces, owners(pieces, words), strict=True):
+        shared = [max(0, min(piece[1], end) - max(piece[0], begin)) for begin, end in words]
+        assert (owner == -1 and not any(shared)) or shared[owner] == max(shared) > 0
+
+
+def test_a_model_that_reverses_is_aligned_in_reverse(folder, aligner):
+    pairs = reversed_pairs(100, 9)
+    hits = total = 0
+    for (source, target), details in zip(pairs, aligner.align(pairs), strict=True):
+        words = word_spans(source, ())
+        best = {}
+        for link in details.links:
+            best[link.target] = max(best.get(link.target, (0.0, None)), (link.weight, link.source))
+        for index, span in enumerate(reversed(word_spans(target, ()))):
+            hits += best[span][1] == words[index]
+            total += 1
+    found = read_calibration(folder / "runs" / "toy" / "best")
+    assert found.distance == 0.0
+    assert hits / total > 0.9
+    assert found.accuracy > 0.9
+    assert found.accuracy == pytest.approx(hits / total, abs=0.15)
+    card = (folder / "runs" / "toy" / "best" / "README.md").read_text(encoding="utf-8")
+    assert f"{100 * found.accuracy:.1f} % are linked" in card
+    assert "held out" in card  # the test set is still there
+
+
+def test_probabilities_are_those_of_the_scorer(random_model):
+    pairs = [(one, other) for one in TEXTS[::3] for other in TEXTS[::4]]
+    loaded, here = load_model(random_model), runtime.start("cpu", "float32", 1)
+    scores = Scorer(loaded, here).score(pairs)
+    matrices = Aligner(loaded, here).word_matrices(pairs)
+    for score, (_, target, _, log_probs) in zip(scores, matrices, strict=True):
+        assert score.tokens == len(target.ids) + 1 or META_SYMBOL in target.text
+        if score.parts == 1 and META_SYMBOL not in target.text:
+            assert score.log_prob <= log_probs.sum() + 1e-3  # without the end of the sentence
+    ended = Scorer(loaded, here).score([(source, "") for source, _ in pairs])
+    assert any(one.log_prob != other.log_prob for one, other in zip(scores, ended, strict=True))
+
+
+def test_details_do_not_depend_on_the_batch_and_fit_their_texts(random_model):
+    pairs = [(one, other) for one in TEXTS[::2] for other in TEXTS[::5]]
+    loaded, here = load_model(random_model), runtime.start("cpu", "float32", 1)
+    aligner = Aligner(loaded, here)
+    together = aligner.align(pairs)
+    for (source, target), details in zip(pairs, together, strict=True):
+        (alone,) = aligner.align([(source, target)])
+        assert [word.span for word in alone.words] == [word.span for word in details.words]
+        for one, other in zip(alone.words, details.words, strict=True):
+            assert one.log_prob == pytest.approx(other.log_prob, abs=1e-4)
+        assert "".join(target[slice(*word.span)] for word in details.words) == "".join(target.split())
+        assert all(math.isfinite(word.log_prob) and word.log_prob <= 1e-6 for word in details.words)
+        if details.source_words:
+            assert {link.target for link in details.links} == ({word.span for word in details.words})
+        for link in details.links:
+            assert link.source in details.source_words
+            assert 0 <= link.weight <= 1
+
+
+def test_equal_texts_are_aligned_word_by_word(aligner):
+    text = "one, two (three)"
+    (details,) = aligner.align([(text, text)])
+    assert [(link.source, link.target) for link in details.links] == [(span, span) for span in word_spans(text, ())]
+
+
+def test_a_long_line_is_explained_part_by_part(folder, aligner):
+    line = " " + "".join(" ".join(row) + ". " for row in sentences(30, 4))
+    (translation,) = Translator.load(folder / "runs" / "toy", threads=1).translate([line])
+    (parts,) = aligner.explain([translation])
+    assert len(parts) > 1
+    previous = 0
+    for details, spans in zip(parts, translation.parts, strict=True):
+        assert (details.source, details.target) == spans
+        assert details.source[0] >= previous
+        previous = details.source[1]
+        inside = [*details.source_words, *(link.source for link in details.links)]
+        assert all(details.source[0] <= begin < end <= details.source[1] for begin, end in inside)
+        assert all(details.target[0] <= b < e <= details.target[1] for b, e in (word.span for word in details.words))
+    covered = "".join(line[slice(*details.source)] for details in parts)
+    assert "".join(covered.split()) == "".join(line.split())
+    joined = "".join(translation.text[slice(*details.target)] for details in parts)
+    assert "".join(joined.split()) == "".join(translation.text.split())
+
+
+def test_confidence_is_a_probability_that_held_out_sentences_bear_out():
+    draw = np.random.default_rng(1)
+    rows = draw.normal(size=(2000, 4))
+    truth = 1 / (1 + np.exp(-(2 * rows[:, 0] - rows[:, 2] + 0.5)))
+    found = fit(rows, draw.random(2000) < truth)
+    assert len(found.table) == BINS
+    for one in found.table:
+        assert one.predicted == pytest.approx(one.observed, abs=0.1)
+    predicted = [one.predicted for one in found.table]
+    assert predicted == sorted(predicted)
+    assert fit(rows[:50], truth[:50] > 0.5) is None
+    assert fit(rows, np.ones(2000, bool)) is None
+    assert 0 <= confidence(fit(rows, rows[:, 0] > 0), (), (), 3) <= 1  # separable
+    assert confidence(found, (), (), 0) is confidence(None, (), (), 3) is None
+
+
+def test_a_calibration_is_kept_and_one_that_does_not_fit_is_refused(folder, tmp_path):
+    make_ours(tmp_path / "model")
+    assert read_calibration(tmp_path / "model") == Calibration()
+    kept = read_calibration(folder / "runs" / "toy" / "best")
+    write_calibration(tmp_path / "model", kept)
+    assert read_calibration(tmp_path / "model") == kept
+    write_calibration(tmp_path / "model", Calibration(heads={"9.1": 1.0}))
+    with pytest.raises(ModelError, match=r"no attention head 9\.1"):
+        Aligner.load(tmp_path / "model", device="cpu").align([("a", "b")])
+    for damage in ("", "[]", '{"heads": {"1.1": 2}}', '{"heads": {"1.1": "x"}}', '{"other": 1}'):
+        (tmp_path / "model" / FILE).write_text(damage)
+        with pytest.raises(ModelError, match="s2s align --calibrate"):
+            Aligner.load(tmp_path / "model", device="cpu")
+
+
+def test_the_command_answers_each_pair(folder, capsys, tmp_path):
+    pairs = [*reversed_pairs(5, 3), ("one two", ""), ("", "eins")]
+    for side, name in enumerate(("source", "target")):
+        (tmp_path / name).write_text("".join(f"{pair[side]}\n" for pair in pairs))
+    files = [str(folder / "runs/toy"), str(tmp_path / "source"), str(tmp_path / "target")]
+    capsys.readouterr()
+    assert main(["align", *files]) == 0
+    lines = capsys.readouterr().out.split("\n")[:-1]
+    assert len(lines) == len(pairs)
+    for (source, target), line in zip(pairs, lines, strict=True):
+        links = [tuple(map(int, link.split("-"))) for link in line.split()]
+        assert all(one < len(source.split()) and other < len(target.split()) for one, other in links)
+        assert {other for _, other in links} == set(range(len(target.split()) if source else 0))
+    assert main(["align", *files, "--format", "jsonl"]) == 0
+    shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [set(one) for one in shown] == [{"source", "target", "confidence", "alignment", "words"}] * len(pairs)
+
+
+def test_details_stand_beside_the_same_translation(folder, capsys, tmp_path):
+    (tmp_path / "in").write_text("one two three\n\n" + "four five. " * 40 + "\n")
+    typed = ["translate", str(folder / "runs/toy"), "-i", str(tmp_path / "in"), "--format", "jsonl"]
+    capsys.readouterr()
+    assert main(typed) == 0
+    plain = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert main([*typed, "--details", "alignment,confidence"]) == 0
+    explained = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    details = [one.pop("details") for one in explained]
+    assert explained == plain
+    assert [len(one) for one in details[:2]] == [1, 0]
+    assert len(details[2]) > 1
+    assert set(details[0][0]) == {"source", "target", "alignment", "confidence"}
+    for wrong, words in (("alignments", "did you mean 'alignment'"), ("", "none of")):
+        assert main([*typed, "--details", wrong]) == 2
+        assert words in capsys.readouterr().err
+    assert main([*typed[:4], "--details", "words"]) == 2
+    assert "--format jsonl" in capsys.readouterr().err
+    assert main([*typed[:2], *typed[1:], "--details", "words"]) == 2
+    assert "one MODEL" in capsys.readouterr().err
+
+
+def test_a_marian_folder_is_calibrated(tmp_path, capsys):
+    make_marian(tmp_path / "marian")
+    torch.manual_seed(0)
+    text = "".join(f"the house number {number}\n" for number in range(1000, 1200))
+    (tmp_path / "text").write_text(text)
+    typed = ["align", str(tmp_path / "marian"), str(tmp_path / "text"), str(tmp_path / "text")]
+    assert main(typed) == 0
+    assert "is not calibrated" in capsys.readouterr().err
+    assert main([*typed, "--calibrate"]) == 0
+    assert "of 600 words" in capsys.readouterr().err  # each line has three that stand once on both sides
+    assert read_calibration(tmp_path / "marian").heads
+    assert main(typed) == 0
+    assert "is not calibrated" not in capsys.readouterr().err
+    (tmp_path / "few").write_text("a house\n")
+    assert main(["align", str(tmp_path / "marian"), *[str(tmp_path / "few")] * 2, "--calibrate"]) == 2
+    assert "give more pairs" in capsys.readouterr().err
