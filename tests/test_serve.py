@@ -379,7 +379,7 @@ def test_the_page_translates_without_javascript(server, translator):
     assert known.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;") in shown
     hostile = "</textarea><script>alert(1)</script><!--answer--><!--text-->"
     shown = server.form("/", text=hostile, direction="0").body.decode()
-    assert "<script" not in shown
+    assert shown.count("<script") == 1  # the page's own
     assert shown.count("<form") == 1
     refused = server.form("/", text="a man", direction="7")
     assert refused.status == 400

@@ -1,0 +1,171 @@
+"""The page of `s2s serve` in a real Chromium, over a real server; skipped where there is none. About 30 s.
+
+`python -m pytest tests/browser`, with the extra `browser` and a Chromium of the system.
+"""
+
+import shutil
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install '.[browser]'")
+
+from serving import serving  # noqa: E402
+from test_align import folder  # noqa: E402, F401 (a fixture)
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs a Chromium on the path")
+ARGUMENTS = (
+    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync"
+)
+TEXT = "one four two! Three nine.\nsix."
+
+
+@pytest.fixture(scope="module")
+def server(folder):  # noqa: F811
+    with serving(folder / "runs" / "toy", "--beam-size", "5") as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as started:
+        chromium = started.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS.split())
+        yield chromium
+        chromium.close()
+
+
+class Shown:
+    """A page, and what went wrong in it."""
+
+    def __init__(self, browser, url, **options):
+        self.context = browser.new_context(**options)
+        self.page = self.context.new_page()
+        self.problems, self.asked = [], []
+        self.page.on("console", lambda message: self.problems.append(message.text) if message.type == "error" else None)
+        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.page.goto(url)
+
+    def until(self, true, seconds=20):
+        deadline = time.monotonic() + seconds
+        while not true():
+            assert time.monotonic() < deadline, (self.status, self.translation, self.problems)
+            self.page.wait_for_timeout(50)
+
+    def type(self, text):
+        self.page.fill("#text", text)
+        self.until(lambda: self.status.startswith(("Done", "A part", "Term")))
+
+    @property
+    def status(self):
+        return self.page.text_content("#status")
+
+    @property
+    def translation(self):
+        return self.page.text_content("#translation")
+
+
+@pytest.fixture
+def shown(server, browser):
+    opened = Shown(browser, server.url)
+    yield opened
+    opened.context.close()
+    assert opened.problems == []
+    assert all(url.startswith((server.url, "blob:")) for url in opened.asked)
+    assert all("four" not in url for url in opened.asked)
+
+
+def test_what_is_typed_is_translated_sentence_by_sentence(server, shown):
+    shown.type(TEXT)
+    answer = server.ask("/v1/translate", {"text": TEXT, "split": "sentences"}).json["translations"][0]["text"]
+    assert shown.translation == answer
+    assert shown.page.locator(".sentence").count() == 3
+    shown.type("two")
+    assert shown.translation == server.translations(["two"])[0]
+    shown.page.fill("#text", "")
+    shown.until(lambda: shown.translation == "")
+
+
+def test_hover_and_focus_mark_partners_on_both_sides(shown):
+    shown.type("one four two")  # the model reverses the words
+    words = shown.page.locator(".word")
+    words.nth(2).hover()
+    assert shown.page.locator("#mirror mark").all_text_contents() == ["one"]
+    assert shown.page.locator(".word.partner").all_text_contents() == ["eins"]
+    words.nth(0).focus()
+    assert shown.page.locator("#mirror mark").all_text_contents() == ["two"]
+    shown.page.keyboard.press("ArrowRight")
+    assert shown.page.locator("#mirror mark").all_text_contents() == ["four"]
+    shown.page.focus("#text")
+    shown.page.keyboard.press("Control+Home")
+    shown.until(lambda: shown.page.locator(".word.partner").all_text_contents() == ["eins"])
+
+
+def test_alternatives_begin_as_the_translation_does_up_to_the_word(shown):
+    shown.type("one four two")
+    shown.page.locator(".word").nth(1).focus()
+    shown.page.keyboard.press("Enter")
+    shown.until(lambda: shown.page.locator(".choices button").count() > 1)
+    choices = shown.page.locator(".choices button").all_text_contents()
+    assert all(choice.split()[0] == "zwei" for choice in choices)
+    shown.page.locator(".choices button").nth(1).focus()
+    shown.page.keyboard.press("Enter")
+    assert shown.translation == choices[1]
+    assert shown.page.locator(".choices").count() == 0
+
+
+def test_a_glossary_changes_the_translation_and_shows_a_status(shown):
+    shown.type("one four two")
+    shown.page.click("#glossary summary")
+    shown.page.fill("#paste-terms", "four\tneun\none\teins\n")
+    shown.until(lambda: "neun" in shown.translation)
+    shown.until(lambda: shown.page.locator(".chip").all_text_contents() == ["forced", "kept"])
+    shown.page.get_by_role("button", name="Remove").first.click()
+    shown.until(lambda: "neun" not in shown.translation)
+
+
+def test_hostile_text_is_text_and_other_scripts_have_their_direction(shown):
+    shown.type('<img src=x onerror="alert(1)"> one')
+    assert shown.page.locator("#translation img").count() == 0
+    shown.page.fill("#text", "שלום עולם")
+    shown.until(lambda: shown.page.evaluate("getComputedStyle(document.getElementById('text')).direction") == "rtl")
+    shown.until(lambda: shown.status != "Translating")
+
+
+@pytest.mark.parametrize("options", [{}, {"color_scheme": "dark"}, {"viewport": {"width": 360, "height": 700}}])
+def test_axe_finds_nothing(server, browser, options):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe: pip install '.[browser]'")
+    shown = Shown(browser, server.url, **options)
+    for state in (lambda: None, lambda: shown.type(TEXT), lambda: shown.page.click("#glossary summary")):
+        state()
+        found = axe.Axe().run(shown.page)
+        assert [problem["id"] for problem in found.response["violations"]] == []
+    width = shown.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    assert width <= 0
+    shown.context.close()
+
+
+def test_a_server_that_is_gone_is_said_and_found_again(folder, browser):  # noqa: F811
+    with serving(folder / "runs" / "toy") as served:
+        shown = Shown(browser, served.url)
+        shown.type("one")
+        port = served.port
+    shown.page.fill("#text", "two")
+    shown.until(lambda: "does not answer" in shown.status)
+    with serving(folder / "runs" / "toy", port=port) as served:
+        shown.until(lambda: shown.status.startswith("Done"))
+        assert shown.translation == served.translations(["two"])[0]
+    shown.context.close()
+
+
+def test_without_javascript_the_form_translates(server, browser):
+    shown = Shown(browser, server.url, java_script_enabled=False)
+    shown.page.fill("#text", "one two")
+    shown.page.click("#submit")
+    assert shown.page.text_content("output").split() == ["zwei", "eins"]
+    shown.context.close()
