@@ -154,6 +154,18 @@ def test_prefixes_are_kept_and_counted(ours, search, tmp_path):
         assert_alike(found, torch_engine(ours).translate(asked, search))
 
 
+def test_forbidden_sequences_are_those_of_each_sentence(ours, tmp_path):
+    engine, search = converted_engine(ours, tmp_path / "export"), SearchConfig(beam_size=4)
+    free = engine.translate(sentences(ours), search)
+    never = [(best[0].ids[:2], best[0].ids[-1:]) if index % 2 else () for index, best in enumerate(free)]
+    asked = [replace(one, forbidden=own) for one, own in zip(sentences(ours), never, strict=True)]
+    for own, before, hypotheses in zip(never, free, engine.translate(asked, search), strict=True):
+        assert own or [one.ids for one in hypotheses] == [one.ids for one in before]
+        for sequence in own:
+            runs = zip(*(hypotheses[0].ids[start:] for start in range(len(sequence))), strict=False)
+            assert sequence not in set(runs)
+
+
 def test_a_translation_may_end_right_behind_its_prefix(ours, tmp_path):
     engine, search = converted_engine(ours, tmp_path / "export"), SearchConfig(beam_size=4)
     free = engine.translate(sentences(ours), search)

@@ -65,7 +65,7 @@ def test_one_place_of_a_translation_is_that_of_one_term(tmp_path):
     [
         ("client Auftraggeber\n\tx\n", "line 2 has no source term"),
         ("a\tb\tcsae\n", "'csae' is no option"),
-        ("-\tKunde\n", "forbidden targets are not supported"),
+        ("-\t |\n", "line 1 forbids nothing"),
         (f"{'a' * 300}\tb\n", "more than 200 characters"),
     ],
 )
@@ -129,6 +129,27 @@ def test_a_translation_does_not_depend_on_the_lines_beside_it(parts, tmp_path):
     for line, alone in zip(lines, map(keeper.translate, ([line] for line in lines)), strict=True):
         (same,) = [one for one in together if one.translation.source == line][:1]
         assert (same.translation.text, same.terms) == (alone[0].translation.text, alone[0].terms)
+
+
+def test_what_is_forbidden_is_not_said(parts, tmp_path):
+    """Unless the model then talks nonsense; other lines stay as they are, and terms are put in all the same."""
+    translator, aligner = parts
+    glossary = read(tmp_path / "terms.tsv", "one\tneun\n-\tvier|Sechs\n-\tdrei\tcase\n")
+    assert Glossary.of(enumerate(glossary.rows, 1), "de", "again").rows == glossary.rows
+    lines = [source for source, _ in reversed_pairs(60, 12)]
+    free = [one.text for one in translator.translate(lines)]
+    answers = TermTranslator(translator, aligner, glossary).translate(lines)
+    statuses = [term.status for _, terms in answers for term in terms if term.source is None]
+    assert statuses.count("avoided") > 10
+    assert statuses.count("avoided") / len(statuses) > 0.7
+    for before, (translation, terms) in zip(free, answers, strict=True):
+        said = {one.words for one in glossary.forbidden if one.occurrences(translation.text)}
+        assert said == {term.entry for term in terms if term.status == "present"}
+        if not terms:
+            assert translation.text == before
+        for term in terms:
+            if term.status == "present":
+                assert translation.text[slice(*term.target)].casefold() == term.entry.casefold()
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -204,6 +204,27 @@ def test_minimum_length_holds_even_beyond_the_limit(how):
     assert all(len(hypothesis.ids) >= 20 for hypotheses in results for hypothesis in hypotheses)
 
 
+@pytest.mark.parametrize("how", [dict(beam_size=1), dict(beam_size=4, n_best=4), dict(sample=True, n_best=4)])
+def test_forbidden_sequences_are_those_of_each_sentence(how):
+    model = TableModel(3, vocab_size=12, spread=0.5)
+    free = search(model, sentences(6), config(**how))
+    # Of every second sentence a pair of ids that its best translation has, and one that stands alone.
+    found = [hypotheses[0].ids for hypotheses in free]
+    never = [(ids[:2], ids[-1:]) if index % 2 and len(ids) > 2 else () for index, ids in enumerate(found)]
+    assert sum(map(bool, never)) > 1
+    asked = [replace(one, forbidden=own) for one, own in zip(sentences(6), never, strict=True)]
+    results = search(model, asked, config(**how))
+    for own, before, hypotheses in zip(never, free, results, strict=True):
+        if not own:
+            assert texts([hypotheses]) == texts([before])
+        for hypothesis in hypotheses:
+            for sequence in own:
+                runs = zip(*(hypothesis.ids[start:] for start in range(len(sequence))), strict=False)
+                assert sequence not in set(runs)
+    for one, hypotheses in zip(asked, results, strict=True):
+        assert texts(search(model, [one], config(**how))) == texts([hypotheses])
+
+
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.parametrize("how", [dict(beam_size=1), dict(beam_size=4, n_best=4), dict(sample=True, n_best=4)])
 def test_no_ngram_repeats(how, size):

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from seq2seq.cli import options
+from seq2seq.errors import shown
 from seq2seq.lines import aligned, read_lines
 
 if TYPE_CHECKING:
-    from seq2seq.inference.translator import Translator
+    from seq2seq.inference.translator import Translation
     from seq2seq.text.glossary import Glossary
 
 
@@ -45,8 +46,9 @@ def check(
     """Check GLOSSARY, and count its terms in a corpus and in a model's own translations of it.
 
     A line of a glossary is source, tab, target. Targets may be several forms with | between them, the preferred one
-    first; = is a copy. A source that ends in * may go on (invoice*). A third column 'case' is for terms that match as
-    they are written. A file whose name ends in .csv is read as DeepL exports it.
+    first; = is a copy. A source that ends in * may go on (invoice*). The source - is for words that no translation may
+    say. A third column 'case' is for terms that match as they are written. A file whose name ends in .csv is read as
+    DeepL exports it.
     """
     from seq2seq.text.glossary import Glossary
 
@@ -59,22 +61,31 @@ def check(
         translator = Translator.load(model, **{key: value for key, value in loading.items() if value is not None})
         target_language = target_language or (translator.description and translator.description.target_language)
     entries = Glossary.read(glossary, target_language)
-    report: dict[str, Any] = {"entries": len(entries.entries), "problems": list(entries.problems)}
+    count = len(entries.entries) + len(entries.forbidden)
+    report: dict[str, Any] = {"entries": count, "problems": list(entries.problems)}
     if corpus is not None:
-        lines = [line for line in read_lines(corpus, options.warn_invalid(corpus)) if entries.matches(line)]
-        report["terms"] = [asdict(count) for count in _counts(entries, lines, translator)]
+        lines = list(read_lines(corpus, options.warn_invalid(corpus)))
+        if not entries.forbidden:
+            lines = [line for line in lines if entries.matches(line)]
+        translations = translator.translate(lines) if translator is not None else None
+        report["terms"] = [asdict(count) for count in _counts(entries, lines, translations)]
+        report["forbidden"] = {
+            one.words: sum(bool(one.occurrences(translation.text)) for translation in translations or ())
+            for one in entries.forbidden
+        }
     if form == "json":
         click.echo(json.dumps(report, ensure_ascii=False, indent=1))
         return
     click.echo(f"{report['entries']:,} entries")
     for line in (*report["problems"], *_table(report.get("terms", ()))):
         click.echo(line)
+    for words, times in report.get("forbidden", {}).items() if model is not None else ():
+        click.echo(f"{shown(words)} is forbidden, and said in {times:,} translations")
 
 
-def _counts(glossary: "Glossary", lines: Sequence[str], translator: "Translator | None") -> list[Count]:
+def _counts(glossary: "Glossary", lines: Sequence[str], translations: Sequence["Translation"] | None) -> list[Count]:
     from seq2seq.text.glossary import places
 
-    translations = translator.translate(lines) if translator is not None else None
     occurs: Counter[str] = Counter()
     translated: Counter[str] = Counter()
     for index, line in enumerate(lines):

@@ -96,7 +96,11 @@ class CTranslate2Engine:
             results |= self._search(sentences, late, limits, config)
             cut = set()
         ruled = difference(vars(config))  # its scores are not the model's
-        unscored = [index for index, sentence in enumerate(sentences) if ruled or sentence.prefix or index in cut]
+        unscored = [
+            index
+            for index, sentence in enumerate(sentences)
+            if ruled or sentence.prefix or sentence.forbidden or index in cut
+        ]
         for index, found in zip(unscored, self._scored(sentences, results, unscored, config), strict=True):
             results[index] = found
         return [
@@ -127,14 +131,18 @@ class CTranslate2Engine:
     def _groups(
         self, sentences: Sequence[Sentence], indices: Sequence[int], limits: Sequence[int], config: SearchConfig
     ) -> Iterator[list[int]]:
-        """Groups of indices, each of one limit and similar lengths, the longest first."""
+        """Groups of indices, each of one limit, the same forbidden sequences and similar lengths, the longest first."""
         budget = config.batch_tokens // rows_per_sentence(config)
         if self._translator.device == "cpu":
             num_tokens = sum(len(sentences[index].source_ids) + 1 for index in indices)
             share = num_tokens // (self._translator.num_translators * GROUPS_PER_WORKER)
             budget = min(budget, max(share, SMALLEST_GROUP), LARGEST_GROUP)
-        for _, same in groupby(sorted(indices, key=lambda index: -limits[index]), key=lambda index: limits[index]):
-            same = list(same)
+
+        def kind(index: int) -> tuple[int, tuple[tuple[int, ...], ...]]:
+            return -limits[index], sentences[index].forbidden
+
+        for _, members in groupby(sorted(indices, key=kind), key=kind):
+            same = list(members)
             for group in token_groups([len(sentences[index].source_ids) + 1 for index in same], budget):
                 yield [same[number] for number in group]
 
@@ -144,6 +152,7 @@ class CTranslate2Engine:
             [self._to_source(sentence) for sentence in sentences],
             prefixes if any(prefixes) else None,
             max_decoding_length=limit,
+            suppress_sequences=[self._to_target(ids) for ids in sentences[0].forbidden] or None,
             asynchronous=True,
             **options,
         )

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from seq2seq.text.words import Span
 
 KINDS = ("alignment", "words", "confidence")
-Status = Literal["kept", "forced", "missing"]
+Status = Literal["kept", "forced", "missing", "avoided", "present"]
 
 
 @dataclass(frozen=True)
@@ -83,16 +83,17 @@ class Details:
 class Term:
     """A term of a line, and what became of it."""
 
-    source: Span
+    source: Span | None
+    """None for words that no translation may say, which are avoided or still present."""
     target: Span | None
     status: Status
     entry: str
-    """The source term of the glossary."""
+    """The source term of the glossary, or the forbidden words."""
 
     def shifted(self, source: int, target: int) -> "Term":
         """As `Details.shifted`."""
-        target_span = None if self.target is None else _moved(self.target, target)
-        return replace(self, source=_moved(self.source, source), target=target_span)
+        source_span = self.source and _moved(self.source, source)
+        return replace(self, source=source_span, target=self.target and _moved(self.target, target))
 
     def as_json(self) -> dict[str, Any]:
         """The form of JSON lines and of the server."""

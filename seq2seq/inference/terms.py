@@ -14,7 +14,7 @@ from seq2seq.inference.aligner import Aligner
 from seq2seq.inference.details import Details, Status, Term
 from seq2seq.inference.translator import PartSpans, Translation, Translator
 from seq2seq.search.base import normalized_score
-from seq2seq.text.glossary import Glossary, Match, occurrences, places
+from seq2seq.text.glossary import Forbidden, Glossary, Match, occurrences, places
 from seq2seq.text.words import Span, word_spans
 
 # So many words before the place of a term are also left out: articles and adjectives agree with what follows.
@@ -41,6 +41,13 @@ class _Part:
     forced: set[Span]
     """Sources of terms that a second search put in."""
     given_up: set[Span]
+    avoided: set[Forbidden]
+    """What a search was told not to say."""
+
+    @property
+    def words_avoided(self) -> list[str]:
+        """The words of `avoided`."""
+        return sorted(one.words for one in self.avoided)
 
     def missing(self) -> list[Match]:
         """The terms that the translation lacks and that can still be tried; a form counts once for each match."""
@@ -63,11 +70,15 @@ class TermTranslator:
         parts = [[self._part(one, spans) for spans in one.parts] for one in translations]
         flat = [part for line in parts for part in line]
         for _ in range(MOST_ROUNDS):
+            if not (saying := [part for part in flat if self._said(part.text) - part.avoided]):
+                break
+            self._avoid(saying)
+        for _ in range(MOST_ROUNDS):
             waiting = [part for part in flat if part.missing()]
             if not waiting:
                 break
             self._force(waiting)
-        joined = [_joined(one, own) for one, own in zip(translations, parts, strict=True)]
+        joined = [self._joined(one, own) for one, own in zip(translations, parts, strict=True)]
         changed = [index for index, one in enumerate(joined) if one.translation.text != translations[index].text]
         pairs = [(joined[index].translation.source, joined[index].translation.text) for index in changed]
         penalty = self.translator.config.length_penalty
@@ -88,7 +99,22 @@ class TermTranslator:
 
     def _part(self, translation: Translation, spans: PartSpans) -> _Part:
         source = translation.source[slice(*spans.source)]
-        return _Part(source, translation.text[slice(*spans.target)], self.glossary.matches(source), set(), set())
+        return _Part(source, translation.text[slice(*spans.target)], self.glossary.matches(source), set(), set(), set())
+
+    def _said(self, text: str) -> set[Forbidden]:
+        """What a translation says and may not."""
+        return {one for one in self.glossary.forbidden if one.occurrences(text)}
+
+    def _avoid(self, parts: Sequence[_Part]) -> None:
+        """Search these parts again without what they may not say; one that says no less of it stays as it was."""
+        for part in parts:
+            part.avoided |= self._said(part.text)
+        found = self.translator.translate(
+            [part.source for part in parts], forbidden=[part.words_avoided for part in parts]
+        )
+        for part, one in zip(parts, found, strict=True):
+            if not one.flags and len(self._said(one.text)) <= len(self._said(part.text)) and one.text != part.text:
+                part.text = one.text
 
     def _force(self, parts: Sequence[_Part]) -> None:
         """Put the first missing term of each part in, all of them in one search.
@@ -101,10 +127,14 @@ class TermTranslator:
         runs = [_run(match, details[index]) for index, (_, match) in enumerate(tries)]
         prefixes = [_prefixes(part.text, match, run) for (part, match), run in zip(tries, runs, strict=True)]
         asked = [one for one in self._likeliest(parts, prefixes) if self.translator.takes_prefix(one[1])]
-        found = self.translator.translate([parts[index].source for index, _ in asked], [prefix for _, prefix in asked])
+        found = self.translator.translate(
+            [parts[index].source for index, _ in asked],
+            [prefix for _, prefix in asked],
+            forbidden=[parts[index].words_avoided for index, _ in asked],
+        )
         candidates = [(index, one.text) for (index, _), one in zip(asked, found, strict=True) if not one.flags]
         candidates += [
-            (index, prefix + parts[index].text[runs[index][-1][1] :])
+            (index, prefix + _behind(parts[index].text, runs[index]))
             for index, prefix in dict(reversed(asked)).items()  # the first cut of each part
             if runs[index]
         ]
@@ -112,7 +142,8 @@ class TermTranslator:
         penalty = self.translator.config.length_penalty
         values: list[dict[str, float]] = [{} for _ in parts]
         for (index, text), score in zip(candidates, scores, strict=True):
-            if _is_better(*tries[index], text, runs[index]):
+            part, match = tries[index]
+            if self._said(text) <= self._said(part.text) and _is_better(part, match, text, runs[index]):
                 values[index][text] = normalized_score(score.log_prob, score.tokens, penalty)
         for (part, match), own in zip(tries, values, strict=True):
             if own:
@@ -128,22 +159,26 @@ class TermTranslator:
         values = iter(sum(word.log_prob for word in details.words) for details in self.aligner.align(several))
         return [(index, max(forms, key=lambda _: next(values))) for index, forms in choices]
 
-
-def _joined(translation: Translation, parts: Sequence[_Part]) -> TermTranslation:
-    """The line again, with the parts that changed, and the terms in it."""
-    text, terms, spans, end = "", [], [], 0
-    for part, own in zip(parts, translation.parts, strict=True):
-        text += translation.text[end : own.target[0]]
-        begin, end = len(text), own.target[1]
-        text += part.text
-        spans.append(PartSpans(own.source, (begin, len(text))))
-        for match, place in zip(part.matches, places(part.matches, part.text), strict=True):
-            status: Status = "missing" if place is None else "forced" if match.span in part.forced else "kept"
-            target = place and (place[0] + begin, place[1] + begin)
-            source = match.span[0] + own.source[0], match.span[1] + own.source[0]
-            terms.append(Term(source, target, status, match.entry.source))
-    text += translation.text[end:]
-    return TermTranslation(replace(translation, text=text, parts=tuple(spans)), tuple(terms))
+    def _joined(self, translation: Translation, parts: Sequence[_Part]) -> TermTranslation:
+        """The line again, with the parts that changed, and the terms in it."""
+        text, terms, spans, end = "", [], [], 0
+        for part, own in zip(parts, translation.parts, strict=True):
+            text += translation.text[end : own.target[0]]
+            begin, end = len(text), own.target[1]
+            text += part.text
+            spans.append(PartSpans(own.source, (begin, len(text))))
+            for match, place in zip(part.matches, places(part.matches, part.text), strict=True):
+                status: Status = "missing" if place is None else "forced" if match.span in part.forced else "kept"
+                target = place and (place[0] + begin, place[1] + begin)
+                source = match.span[0] + own.source[0], match.span[1] + own.source[0]
+                terms.append(Term(source, target, status, match.entry.source))
+            for one in sorted(part.avoided | self._said(part.text), key=lambda one: one.words):
+                if left := one.occurrences(part.text):
+                    terms += [Term(None, (first + begin, last + begin), "present", one.words) for first, last in left]
+                else:
+                    terms.append(Term(None, None, "avoided", one.words))
+        text += translation.text[end:]
+        return TermTranslation(replace(translation, text=text, parts=tuple(spans)), tuple(terms))
 
 
 def _is_better(part: _Part, match: Match, text: str, run: Sequence[Span]) -> bool:
@@ -177,6 +212,12 @@ def _run(match: Match, details: Details) -> list[Span]:
     while last + 1 in partners:
         last += 1
     return words[first : last + 1]
+
+
+def _behind(text: str, run: Sequence[Span]) -> str:
+    """What follows a run of words; a term that is put before a word is followed by white space."""
+    begin, end = run[0][0], run[-1][1]
+    return (" " if begin == end and text[end : end + 1].isalnum() and " " in text else "") + text[end:]
 
 
 def _prefixes(text: str, match: Match, run: Sequence[Span]) -> list[list[str]]:

@@ -4,7 +4,7 @@ Commands, library users and validation in training share `Translator`, so all se
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
@@ -141,7 +141,11 @@ class Translator:
         return Translator(self._engine, self._tokenizers, config, self._repair, self.engine_note, self.description)
 
     def translate(
-        self, lines: Sequence[str], prefixes: Sequence[str] | None = None, first_line: int = 0
+        self,
+        lines: Sequence[str],
+        prefixes: Sequence[str] | None = None,
+        first_line: int = 0,
+        forbidden: Sequence[Collection[str]] = (),
     ) -> list[Translation]:
         """Translate each line, whatever the others are.
 
@@ -153,6 +157,8 @@ class Translator:
             lines: texts; a line feed within one becomes a space.
             prefixes: the text each translation begins with, empty for none; in a line in parts, the first part.
             first_line: number of the first line, from 0; the random draws of a sample are keyed by line number.
+            forbidden: for each line words that its translation does not have, unless its prefix does or the model
+                spells them in other pieces than the tokenizer.
 
         Raises:
             DataError: there is not one prefix for each line, or one is too long for the model.
@@ -161,7 +167,7 @@ class Translator:
             raise TypeError("translate takes a list of lines; put a single line into a list")
         if prefixes is not None and len(prefixes) != len(lines):
             raise _unequal(len(prefixes), f"{len(lines):,}")
-        parts = list(self._parts(lines, prefixes, first_line))
+        parts = list(self._parts(lines, prefixes, first_line, forbidden))
         translations = [Translation("", 0.0, 0.0, 0, (EMPTY,) if line.strip() else (), (), line) for line in lines]
         answered = zip(parts, self._answers(parts), strict=True)
         for number, group in groupby(answered, key=lambda pair: pair[0].line):
@@ -186,13 +192,20 @@ class Translator:
         if prefixes is not None and (extra := sum(1 for _ in prefixes)):
             raise _unequal(count + extra, f"{count:,}")
 
-    def _parts(self, lines: Sequence[str], prefixes: Sequence[str] | None, first_line: int) -> Iterator[_Part]:
+    def _parts(
+        self,
+        lines: Sequence[str],
+        prefixes: Sequence[str] | None,
+        first_line: int,
+        forbidden: Sequence[Collection[str]],
+    ) -> Iterator[_Part]:
         encode, encode_all = self._tokenizers.source.encode, self._tokenizers.source.encode_all
         stripped = [encodable(as_one_line(line)).strip() for line in lines]
         for number, (text, ids) in enumerate(zip(stripped, encode_all(stripped), strict=True)):
             if not text:
                 continue
             prefix = self._prefix(prefixes[number], first_line + number) if prefixes is not None else ()
+            never = self._sequences(forbidden[number]) if forbidden else ()
             may_copy = len(ids) >= FEWEST_PIECES and not prefix
             tag, texts = self._cut(text, may_copy) if may_copy or len(ids) > self._part_length else ("", [text])
             line, before = lines[number], ""
@@ -205,7 +218,8 @@ class Translator:
                     key = (first_line + number) * MOST_PARTS + index
                     copied = may_copy and self._is_verbatim(core, part_ids)
                     first = begin + part.index(core)
-                    yield _Part(number, first, before, core, Sentence(tuple(part_ids), prefix, key), copied)
+                    sentence = Sentence(tuple(part_ids), prefix, key, never)
+                    yield _Part(number, first, before, core, sentence, copied)
                     prefix, before = (), ""
                 before += part[len(part.rstrip()) :] if core else ""
                 begin += len(part)
@@ -224,6 +238,11 @@ class Translator:
     def _is_verbatim(self, text: str, ids: Sequence[int]) -> bool:
         source = self._tokenizers.source
         return is_verbatim(text, source.pieces(ids), *source.pieces([source.unk_id]))
+
+    def _sequences(self, words: Collection[str]) -> tuple[tuple[int, ...], ...]:
+        """The target ids of these words, as they are and with a small or capital first letter."""
+        cases = {one for word in words for one in (word, word[:1].lower() + word[1:], word[:1].upper() + word[1:])}
+        return tuple(tuple(self._tokenizers.target.encode(one)) for one in sorted(cases))
 
     def takes_prefix(self, text: str) -> bool:
         """Whether the model has room for a translation that begins with this text."""
@@ -262,7 +281,9 @@ class Translator:
         So a line of 20,000 equal words, whose parts never end, takes no longer than two parts.
         """
         keys: list[Hashable] = [
-            part.sentence.key if config.sample else (part.text, part.sentence.source_ids, part.sentence.prefix)
+            part.sentence.key
+            if config.sample
+            else (part.text, part.sentence.source_ids, part.sentence.prefix, part.sentence.forbidden)
             for part in parts
         ]
         distinct = {key: part for key, part in zip(keys, parts, strict=True) if not part.is_verbatim}

@@ -53,6 +53,8 @@ class Sentence:
     """Target ids that the translation begins with."""
     key: int = 0
     """Random draws are keyed by it and the seed, so that they do not depend on the batch."""
+    forbidden: tuple[tuple[int, ...], ...] = ()
+    """Sequences of target ids that the translation does not have, unless the prefix does."""
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,10 @@ class Rules:
             self._rules.append(partial(forbid_early_end, model.eos_id, config.min_length))
         if config.no_repeat_ngram:
             self._rules.append(partial(forbid_repeated_ngrams, config.no_repeat_ngram))
+        of_sentences = [one.forbidden for one in sentences]
+        self._sequences = sorted({sequence for own in of_sentences for sequence in own if sequence})
+        is_forbidden = [[sequence in own for own in of_sentences] for sequence in self._sequences]
+        self._is_forbidden = torch.tensor(is_forbidden, dtype=torch.bool, device=model.device)  # (S, B)
         self._renormalize = config.renormalize
         self._num_rows = num_rows
         width = max(len(sentence.prefix) for sentence in sentences)
@@ -45,6 +49,8 @@ class Rules:
         given = None if forced is None else log_probs.gather(1, forced.clamp(min=0)[:, None])  # (R, 1)
         for rule in self._rules:
             rule(log_probs, history)
+        for sequence, where in zip(self._sequences, self._is_forbidden, strict=True):
+            forbid_sequence(sequence, where.repeat_interleave(self._num_rows), log_probs, history)
         if self._renormalize:
             total = log_probs.logsumexp(-1, keepdim=True)  # (R, 1)
             total.nan_to_num_(neginf=0.0)  # where everything is forbidden
@@ -57,6 +63,8 @@ class Rules:
     def select(self, sentences: Tensor) -> None:
         """Keep these sentences (B',)."""
         self._prefixes = self._prefixes[sentences]
+        if self._sequences:
+            self._is_forbidden = self._is_forbidden[:, sentences]
 
     def _forced_at(self, position: int) -> Tensor | None:
         if position >= self._prefixes.shape[1]:
@@ -85,6 +93,16 @@ def forbid_repeated_ngrams(size: int, scores: Tensor, history: Tensor) -> None:
     # The minimum: an id that one n-gram forbids stays forbidden where another one allows it.
     limit = torch.where(repeats, -torch.inf, torch.inf).to(scores.dtype)
     scores.scatter_reduce_(1, ngrams[:, :, -1], limit, "amin")
+
+
+def forbid_sequence(sequence: Sequence[int], where: Tensor, scores: Tensor, history: Tensor) -> None:
+    """No id that completes the sequence, in rows where `where` (R,) says so."""
+    before = len(sequence) - 1
+    if history.shape[1] < before:
+        return
+    begun = history.new_tensor(sequence[:-1])  # (L - 1,)
+    completes = where & (history[:, history.shape[1] - before :] == begun).all(-1)  # (R,)
+    scores[:, sequence[-1]].masked_fill_(completes, -torch.inf)
 
 
 def force_ids(scores: Tensor, forced: Tensor, given: Tensor) -> None:

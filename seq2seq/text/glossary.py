@@ -5,6 +5,7 @@ glossary check` reports on it. Spans are in code points.
 """
 
 import csv
+import functools
 import re
 import unicodedata
 from collections import defaultdict
@@ -43,6 +44,19 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Forbidden:
+    """A word or words that no translation may say."""
+
+    words: str
+    as_written: bool = False
+    """In this spelling alone; others are forbidden in any case."""
+
+    def occurrences(self, text: str) -> list[Span]:
+        """Where a translation says it."""
+        return occurrences(self.words, text, not self.as_written)
+
+
+@dataclass(frozen=True)
 class Match:
     """An entry at a place of a source text."""
 
@@ -60,12 +74,18 @@ class Glossary:
     Args:
         entries: the terms.
         target_language: whether terms are found in compounds depends on it.
-        target_language: whether terms are found in compounds depends on it.
         problems: what was left out when the file was read, a line each.
+        forbidden: what no translation may say.
     """
 
-    def __init__(self, entries: Sequence[Entry], target_language: str | None = None, problems: Sequence[str] = ()):
-        self.entries, self.problems = tuple(entries), tuple(problems)
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        target_language: str | None = None,
+        problems: Sequence[str] = (),
+        forbidden: Sequence["Forbidden"] = (),
+    ):
+        self.entries, self.problems, self.forbidden = tuple(entries), tuple(problems), tuple(forbidden)
         self._in_compounds = target_language is not None and language_code(target_language) in COMPOUNDING
         self._first_words: dict[str, list[tuple[Entry, list[str]]]] = defaultdict(list)
         self._beginnings: list[tuple[Entry, str]] = []
@@ -84,9 +104,9 @@ class Glossary:
         """Read a glossary.
 
         A line is source, tab, target, and perhaps a tab and options. Targets are forms with | between them, `=` or
-        nothing for a copy of the source; a source that ends in * may go on. The option `case` is for terms that match
-        as they are written, as those with capitals do. Empty lines and those that begin with # are left out; so is a
-        header `source`, tab, `target`.
+        nothing for a copy of the source; a source that ends in * may go on. The source `-` is for targets that no
+        translation may say. The option `case` is for terms that match as they are written, as sources with capitals do.
+        Empty lines and those that begin with # are left out; so is a header `source`, tab, `target`.
 
         Raises:
             DataError: the file cannot be read, or a line is not as described.
@@ -97,7 +117,8 @@ class Glossary:
     def of(rows: Iterable[tuple[int, Sequence[str]]], target_language: str | None, name: str) -> "Glossary":
         """From numbered lines of two or three columns; raises as `read`, with `name` for the file."""
         entries: dict[tuple[str, bool], Entry] = {}
-        problems = []
+        problems: list[str] = []
+        forbidden: list[Forbidden] = []
         for number, columns in rows:
             source, target, options = (*columns, "", "", "")[:3]
             where = f"{name}: line {number}"
@@ -108,7 +129,11 @@ class Glossary:
             if max(map(len, (source, *target.split("|")))) > LONGEST_TERM:
                 raise DataError(f"{where}: a term has more than {LONGEST_TERM} characters; a glossary has short ones")
             if source == NEVER:
-                raise DataError(f"{where}: forbidden targets are not supported; remove the line")
+                words = [form.strip() for form in target.split("|") if word_spans(form, ())]
+                if not words:
+                    raise DataError(f"{where} forbids nothing; a line is -, tab, the words that no translation may say")
+                forbidden += [Forbidden(one, "case" in options) for one in words]
+                continue
             entry = _entry(source, target, number, "case" in options)
             if not word_spans(entry.source, ()):
                 raise DataError(f"{where} has no source term; a line is source, tab, target")
@@ -116,17 +141,18 @@ class Glossary:
             if key in entries:
                 problems.append(f"line {number}: {shown(source)} stands in line {entries[key].line}, which counts")
             entries.setdefault(key, entry)
-            if len(entries) > MOST_ENTRIES:
-                raise DataError(f"{name}: more than {MOST_ENTRIES:,} entries; split the glossary by subject")
-        return Glossary(list(entries.values()), target_language, problems)
+        if len(entries) + len(forbidden) > MOST_ENTRIES:
+            raise DataError(f"{name}: more than {MOST_ENTRIES:,} entries; split the glossary by subject")
+        return Glossary(list(entries.values()), target_language, problems, list(dict.fromkeys(forbidden)))
 
     @property
     def rows(self) -> tuple[tuple[str, ...], ...]:
         """Source, target and options of each entry, as `of` takes them."""
-        return tuple(
+        terms = (
             (entry.source + "*" * entry.goes_on, "|".join(entry.forms), "case" if entry.as_written else "")
             for entry in self.entries
         )
+        return (*terms, *((NEVER, one.words, "case" if one.as_written else "") for one in self.forbidden))
 
     def matches(self, text: str) -> list[Match]:
         """The terms in a text: whole words, the longest from the left, none over another."""
@@ -167,11 +193,16 @@ class Glossary:
 
 def occurrences(form: str, text: str, any_case: bool = True, in_compounds: bool = False) -> list[Span]:
     """Where a translation has a form: as whole words where the script has spaces, or at the end of a compound."""
+    return [found.span() for found in _pattern(form, any_case, in_compounds).finditer(text)]
+
+
+@functools.lru_cache(maxsize=MOST_ENTRIES)
+def _pattern(form: str, any_case: bool, in_compounds: bool) -> re.Pattern[str]:
     first, last = ("" if _IS_UNSPACED.match(end) or not end.isalnum() else r"\b" for end in (form[0], form[-1]))
     if in_compounds and len(form) >= SHORTEST_IN_COMPOUND:
         first = ""
     pattern = first + r"\s+".join(map(re.escape, form.split())) + last
-    return [found.span() for found in re.finditer(pattern, text, re.IGNORECASE if any_case else 0)]
+    return re.compile(pattern, re.IGNORECASE if any_case else 0)
 
 
 def places(matches: Sequence[Match], text: str) -> list[Span | None]:

@@ -238,7 +238,8 @@ function addTerm(source = "", target = "") {
 function showStatuses() {
   const all = parts.flatMap((part) => part.terms ?? []);
   for (const row of rows()) {
-    const entry = row.querySelector("input").value.trim().replace(/\*$/, "").toLowerCase();
+    const [source, target] = [...row.querySelectorAll("input")].map((input) => input.value.trim());
+    const entry = (source === "-" ? target : source.replace(/\*$/, "")).toLowerCase();
     const found = [...new Set(all.filter((term) => term.entry.toLowerCase() === entry).map((term) => term.status))];
     row.cells[2].replaceChildren(...found.map((name) => element("span", { className: "chip", textContent: name })));
   }
