@@ -112,7 +112,7 @@ def whole(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("pages", [0, 1, 8, 40])
+@pytest.mark.parametrize("pages", [0, 1, 40])
 def test_a_disk_that_fills_up_costs_nothing(whole, tmp_path, pages):
     folder = corpus(tmp_path / "short")
     (folder / "runs").mkdir()
