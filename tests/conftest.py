@@ -1,6 +1,8 @@
-"""What several test files share: deterministic torch, and where the optional real corpora are."""
+"""What several test files share: deterministic torch, a run that was trained once, and where the optional real corpora
+are."""
 
 import os
+import shutil
 import signal
 import threading
 from pathlib import Path
@@ -10,6 +12,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # the processes share the CPUs; what to
 
 import pytest
 import torch
+from filelock import FileLock  # torch brings it
 from tqdm import tqdm
 
 # tqdm's lock is shared with forked processes: one that is killed while it holds it would make this one wait for ever.
@@ -43,3 +46,23 @@ def real_data() -> Path:
     if not (folder / "multi30k" / "train.en.gz").exists():
         pytest.skip("needs Multi30k under $S2S_DATA/multi30k")
     return folder
+
+
+@pytest.fixture(scope="session")
+def trained_in_reverse(tmp_path_factory) -> Path:
+    """The folder of a run that has learned to translate words in reverse order, trained once for all processes."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "reversed"
+    with FileLock(f"{folder}.lock"):
+        if not folder.exists():
+            from toy_reversal import train
+
+            train(folder.with_suffix(".part"))
+            folder.with_suffix(".part").rename(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def reversed_run(trained_in_reverse, tmp_path_factory) -> Path:
+    """A copy of it for the tests of one file, which may change it."""
+    return Path(shutil.copytree(trained_in_reverse, tmp_path_factory.mktemp("reversed") / "copy", symlinks=True))

@@ -12,7 +12,8 @@ import torch
 from foreign_models import make_marian
 from our_models import make_ours
 from test_line_contract import NASTY
-from test_train import CONFIG, WORDS, sentences
+from test_train import sentences
+from toy_reversal import reversed_pairs
 
 from seq2seq import runtime
 from seq2seq.cli import main
@@ -36,27 +37,10 @@ TEXTS = [
 ]
 
 
-def reversed_pairs(count: int, seed: int) -> list[tuple[str, str]]:
-    rows = sentences(count, seed)
-    return [(" ".join(row), " ".join(WORDS[word] for word in reversed(row))) for row in rows]
-
-
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
+def folder(reversed_run) -> Path:
     """A run that has learned to translate words in reverse order, with its calibration."""
-    folder = tmp_path_factory.mktemp("align")
-    for name, count, seed in (("train", 3000, 1), ("valid", 150, 2)):
-        pairs = reversed_pairs(count, seed)
-        for side, suffix in enumerate(("en", "de")):
-            (folder / f"{name}.{suffix}").write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
-    (folder / "toy.yaml").write_text(CONFIG, encoding="utf-8")
-    settings = ("max_steps=600", "validate_every=600", "batch_tokens=512", "learning_rate=8.0e-3", "warmup_steps=30")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.delenv("S2S_DATA", raising=False)
-        changes = [part for setting in settings for part in ("--set", f"training.{setting}")]
-        assert main(["train", "toy.yaml", *changes, "--set", "model.d_model=64", "--set", "model.dropout=0.0"]) == 0
-    return folder
+    return reversed_run
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +138,26 @@ def test_equal_texts_are_aligned_word_by_word(aligner):
     text = "one, two (three)"
     (details,) = aligner.align([(text, text)])
     assert [(link.source, link.target) for link in details.links] == [(span, span) for span in word_spans(text, ())]
+
+
+def test_links_alone_are_the_same_links(aligner):
+    pairs = reversed_pairs(30, 8)
+    for whole, links in zip(aligner.align(pairs), aligner.align(pairs, probabilities=False), strict=True):
+        assert whole.links == links.links
+        assert links.confidence is None
+        assert all(math.isnan(word.log_prob) for word in links.words)
+
+
+def test_products_in_bfloat16_change_few_links(folder):
+    """On a CPU that has them they are the default; on another one it computes them slowly."""
+    exact, fast = (Aligner.load(folder / "runs/toy", device="cpu", precision="float32", threads=1) for _ in range(2))
+    fast._has_fast_products = True
+    pairs = reversed_pairs(60, 9)
+    links = [
+        [{(one.source, one.target) for one in details.links} for details in one.align(pairs)] for one in (exact, fast)
+    ]
+    same = sum(len(one & other) for one, other in zip(*links, strict=True))
+    assert same / sum(len(one | other) for one, other in zip(*links, strict=True)) > 0.97
 
 
 def test_a_long_line_is_explained_part_by_part(folder, aligner):

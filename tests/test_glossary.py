@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from our_models import make_ours
-from test_align import folder, reversed_pairs  # noqa: F401 (a fixture)
+from test_align import folder  # noqa: F401 (a fixture)
+from toy_reversal import reversed_pairs
 
 from seq2seq.cli import main
 from seq2seq.errors import DataError

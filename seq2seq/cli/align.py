@@ -67,10 +67,10 @@ def command(
         aligner = Aligner.load(folder, **loading)
         if not aligner.calibration.heads:
             logger.warning("%s is not calibrated, so alignments are rough; s2s align --calibrate does it", folder)
-        sink = stack.enter_context(options.open_output(output))
+        sink, is_plain = stack.enter_context(options.open_output(output)), form == "pharaoh"
         while batch := list(islice(pairs, BATCH_LINES)):
-            for details in aligner.align(batch, spaced=form == "pharaoh"):
-                shown = pharaoh(details) if form == "pharaoh" else json.dumps(details.as_json(), ensure_ascii=False)
+            for details in aligner.align(batch, spaced=is_plain, probabilities=not is_plain):
+                shown = pharaoh(details) if is_plain else json.dumps(details.as_json(), ensure_ascii=False)
                 sink.write(f"{shown}\n".encode())
             sink.flush()
 

@@ -215,7 +215,8 @@ def _answerer(
 
     def explained(batches: "Iterable[list[str]]", prefixes: "Iterator[str] | None") -> "Iterator[list[Answer]]":
         for answers in with_terms(batches, prefixes):
-            details = aligner.explain([translation for translation, _ in answers]) if kinds else ()
+            found = [translation for translation, _ in answers] if kinds else []
+            details = aligner.explain(found, probabilities=kinds != ["alignment"])
             for (_, more), parts in zip(answers, details, strict=bool(kinds)):
                 more["details"] = [part.as_json(kinds) for part in parts]
             yield answers

