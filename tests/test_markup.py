@@ -13,8 +13,8 @@ from markdown_it import MarkdownIt
 from test_markup_parsing import ODD_MARKDOWN
 
 from seq2seq.errors import DataError
-from seq2seq.markup.standins import CLASSES, MOST, StandIns, probe
-from seq2seq.markup.translation import PLACEHOLDER, Translated, translate_documents
+from seq2seq.markup.standins import CLASSES, MOST, StandIns, probe, ranked
+from seq2seq.markup.translation import PLACEHOLDER, Marked, Translated, translate_documents
 from seq2seq.text.words import word_spans
 
 WORDS = ["a", "man", "rides", "his", "red", "bicycle", "through", "the", "old", "town", "and", "she", "waves", "Peter"]
@@ -30,6 +30,10 @@ def upper(texts):
         words = word_spans(text, ())
         answers.append(Translated(text.upper().replace("ß", "ß"), words, words, [(word, word, 0.9) for word in words]))
     return answers
+
+
+def unlinked(texts):
+    return [Translated(one.text, one.source_words, one.words) for one in upper(texts)]
 
 
 class Nonsense:
@@ -161,16 +165,36 @@ def test_the_batch_is_one_call_and_one_for_each_class_that_was_lost():
     texts = ["<p>One {a}.</p><p>Two.</p>", "Three %s and four"]
     marked = translate_documents(texts, "html", losing)
     assert [one.text for one in marked] == ["<p>ONE {a}.</p><p>TWO.</p>", "THREE %s AND FOUR"]
-    assert calls == [3, 2]
+    assert calls == [3, 2]  # two of three sentences have pieces
 
 
 def test_a_model_that_loses_every_stand_in_gets_the_text_between():
     def losing(texts):
-        return upper([" ".join(word for word in text.split() if word.isalpha() and word.islower()) for text in texts])
+        return unlinked(
+            [" ".join(word for word in text.split() if word.isalpha() and word.islower()) for text in texts]
+        )
 
     (marked,) = translate_documents(["hello {name}, you have %d new letters"], "html", losing)
     assert marked.text.split() == ["HELLO", "{name},", "YOU", "HAVE", "%d", "NEW", "LETTERS"]
     assert marked.flags == (PLACEHOLDER,)
+
+
+def test_a_stand_in_that_is_translated_is_found_by_its_link():
+    """The model says something else for it each time, but its attention knows."""
+
+    def translate(texts):
+        return [
+            Translated(
+                " ".join(word if word in WORDS else "Ding" for word in text.split()),
+                words := word_spans(text, ()),
+                places := word_spans(" ".join(word if word in WORDS else "Ding" for word in text.split()), ()),
+                [(one, other, 0.5) for one, other in zip(words, places, strict=True)],
+            )
+            for text in texts
+        ]
+
+    (marked,) = translate_documents(["<p>a man rides {x} through <i>the</i> town</p>"], "html", translate, CLASSES[:1])
+    assert marked == Marked("<p>a man rides {x} through <i>the</i> town</p>", 1, ())
 
 
 def test_more_pieces_than_stand_ins_are_kept():
@@ -276,6 +300,28 @@ def test_the_class_that_a_model_keeps_is_found():
     ranking = probe(translate, ["A man sees {}.", "the old town is near the river"], [lost, kept])
     assert [one.stand_ins.name for one in ranking] == ["kept", "lost"]
     assert [one.share for one in ranking] == [1.0, 0.0]
+
+
+def test_a_model_that_copies_nothing_has_words_that_it_knows():
+    """It says "etwas" for what it never saw."""
+    dictionary = {"guitar": "Gitarre", "piano": "Klavier", "a": "ein", "man": "Mann", "sees": "sieht", "the": "das"}
+
+    def answer(text):
+        return " ".join(dictionary.get(word.strip(".,").casefold(), "etwas") for word in text.split())
+
+    sentences = ["the man sees the piano", "a man sees the long guitar"] * 3
+    ranking = ranked(
+        lambda texts: [*map(answer, texts)], sentences, [("guitar", "Gitarre"), ("big", "groß"), ("piano", "Klavier")]
+    )
+    best = ranking[0].stand_ins
+    assert set(best.pairs) == {("guitar", "Gitarre"), ("piano", "Klavier")}
+
+    def translate(texts):
+        return [Translated(answer(text), word_spans(text, ()), word_spans(answer(text), ()), ()) for text in texts]
+
+    (marked,) = translate_documents(["<p>the man sees {name}</p>"], "html", translate, [best])
+    assert marked.text == "<p>das Mann sieht {name}</p>"
+    assert marked.flags == ()
 
 
 def shape(text: str) -> list[str]:

@@ -104,7 +104,7 @@ class Projection:
     def _chosen(self, node: Node, words: Region, free: list[Region]) -> list[Region]:
         found = self._windows(words, free)
         if not found:
-            return []
+            return self._partner(words, free)
         found.sort(key=lambda one: (-one[0], one[1]))
         (most, window), *others = found
         chosen = [window]
@@ -112,6 +112,14 @@ class Projection:
             least = max(LEAST_REPEATED, LEAST_SHARE * most)
             chosen += [other for score, other in others if score >= least]
         return _merged(sorted(chosen))
+
+    def _partner(self, words: Region, free: list[Region]) -> list[Region]:
+        """The word that stands for them most, where none does so more than for others."""
+        inside = self._weights[:, words[0] : words[1]].sum(1)
+        rows = [row for begin, end in free for row in range(begin, end) if inside[row] > 0]
+        best = max(rows, key=lambda row: float(inside[row]), default=None)
+        window = None if best is None else self._without_marks((best, best + 1), words)
+        return [window] if window else []
 
     def _windows(self, words: Region, free: list[Region]) -> list[tuple[float, Region]]:
         """Windows of target words that stand for source words, with their weights: in each region the best one, and

@@ -5,6 +5,7 @@ repeated), and it is well-formed, because it is written from a tree. `inference.
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
@@ -18,8 +19,9 @@ from seq2seq.text.words import Span, word_spans
 
 FORMATS = {"html": html.segments, "xml": xml.segments, "markdown": markdown.segments}
 PLACEHOLDER = "placeholder"
-# Classes of stand-ins that a sentence is tried with before it is cut at its pieces.
-MOST_TRIES = 2
+# Classes of stand-ins that a sentence is tried with. Then the words that are linked to them count, whatever they are;
+# where there are none, the sentence is cut at its pieces.
+MOST_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -109,17 +111,25 @@ def _answers(texts: Sequence[str], translate: Translate, classes: Sequence[Stand
     answers: dict[int, Answer] = {
         index: _copied(text) for index, text in enumerate(texts) if not any(map(str.isalpha, text))
     }
+    lost: dict[int, list[tuple[_Filled, Translated]]] = defaultdict(list)
     for stand_ins in classes[:MOST_TRIES]:
         asked = {}
         for index, text in enumerate(texts):
             pieces = text.count(OBJECT)
-            words = choose(stand_ins, pieces, text) if pieces <= MOST else None
-            if index not in answers and words is not None:
-                asked[index] = _Filled(text, words)
+            pairs = choose(stand_ins, pieces, text) if pieces <= MOST else None
+            if index not in answers and pairs is not None:
+                asked[index] = _Filled(text, pairs)
         found = translate([filled.text for filled in asked.values()]) if asked else ()
         for (index, filled), translated in zip(asked.items(), found, strict=True):
-            if (answer := filled.restored(translated)) is not None:
+            if (answer := filled.restored(translated, filled.said(translated))) is not None:
                 answers[index] = answer
+            else:
+                lost[index].append((filled, translated))
+    for index, tries in lost.items():
+        linked = (filled.restored(translated, filled.linked(translated)) for filled, translated in tries)
+        answer = None if index in answers else next(filter(None, linked), None)
+        if answer is not None:
+            answers[index] = answer
     left = [index for index in range(len(texts)) if index not in answers]
     cut = [[part for part in _MARKS_AND_PIECES.split(texts[index]) if part] for index in left]
     parts = iter(
@@ -128,7 +138,7 @@ def _answers(texts: Sequence[str], translate: Translate, classes: Sequence[Stand
         else ()
     )
     for index, own in zip(left, cut, strict=True):
-        whole = _concatenated([(part, _copied(part) if OBJECT in part else next(parts)) for part in own])
+        whole = _concatenated([(part, _copied(part.strip()) if OBJECT in part else next(parts)) for part in own])
         answers[index] = replace(whole, flags=whole.flags | {PLACEHOLDER})
     return [answers[index] for index in range(len(texts))]
 
@@ -141,8 +151,9 @@ def _copied(text: str) -> Answer:
 class _Filled:
     """A text with a word in place of each OBJECT."""
 
-    def __init__(self, text: str, words: Sequence[str]):
-        self._source, self._words = text, words
+    def __init__(self, text: str, pairs: Sequence[tuple[str, str]]):
+        words = [word for word, _ in pairs]
+        self._answers = [said for _, said in pairs]
         parts = text.split(OBJECT)
         self.text = "".join(chain.from_iterable(zip(parts, [*words, ""], strict=True)))
         self._spans, position = [], 0
@@ -152,16 +163,26 @@ class _Filled:
         neighbours = [(text[:place][-1:], text[place + 1 :][:1]) for place, char in enumerate(text) if char == OBJECT]
         self._glued = [(before.isalnum(), behind.isalnum()) for before, behind in neighbours]
 
-    def restored(self, translated: Translated) -> Answer | None:
-        """The answer, or None if a word is not in the translation exactly once."""
-        text = translated.text.replace(OBJECT, " ")
-        places = []
-        for number, (word, glued) in enumerate(zip(self._words, self._glued, strict=True)):
-            found = find(word, text, glued)
-            if len(found) != 1:
-                return None
-            places.append((found[0], number))
-        places.sort()
+    def said(self, translated: Translated) -> list[Span]:
+        """Where the translation says each word, of those that it says exactly once."""
+        text = _without_objects(translated)
+        found = [find(word, text, glued) for word, glued in zip(self._answers, self._glued, strict=True)]
+        return [spans[0] for spans in found if len(spans) == 1]
+
+    def linked(self, translated: Translated) -> list[Span]:
+        """The word of the translation that stands for each word most, of those that have one."""
+        found = []
+        for begin, end in self._spans:
+            links = [link for link in translated.links if link[0][0] < end and link[0][1] > begin]
+            found += [max(links, key=lambda link: link[2])[1]] if links else []
+        return found
+
+    def restored(self, translated: Translated, found: Sequence[Span]) -> Answer | None:
+        """The answer with pieces at these places, or None if there is not one for each."""
+        text = _without_objects(translated)
+        if len(found) < len(self._spans):
+            return None
+        places = sorted((span, number) for number, span in enumerate(found))
         spans = [span for span, _ in places]
         if any(one[1] > other[0] for one, other in pairwise(spans)):
             return None
@@ -179,6 +200,10 @@ class _Filled:
             target_at.words(translated.words),
             tuple(links),
         )
+
+
+def _without_objects(translated: Translated) -> str:
+    return translated.text.replace(OBJECT, " ")
 
 
 class _Objects:
