@@ -2,7 +2,6 @@
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -13,8 +12,7 @@ from seq2seq.errors import DataError
 from seq2seq.lines import DAMAGE, text_bytes
 
 if TYPE_CHECKING:
-    from seq2seq.inference.aligner import Aligner
-    from seq2seq.inference.translator import Translation, Translator
+    from seq2seq.inference.translator import Translator
     from seq2seq.text.glossary import Glossary
 
 logger = logging.getLogger("seq2seq.cli")
@@ -42,8 +40,9 @@ def translate(
 ) -> None:  # fmt: skip
     """Translate a document, or those on the lines of the input."""
     from seq2seq.inference.aligner import Aligner
-    from seq2seq.inference.marked import MarkupTranslator
+    from seq2seq.inference.marked import MarkupTranslator, WithTerms
     from seq2seq.inference.streaming import open_input, read_idle_batches
+    from seq2seq.inference.terms import TermTranslator
     from seq2seq.inference.translator import Translator
 
     source = open_input(input_path, keeps_bom=not each_line)
@@ -51,9 +50,10 @@ def translate(
     translator = Translator.load(model, **given)
     computing = ("device", "precision", "threads")
     aligner = Aligner.load(model, **{key: given[key] for key in computing if key in given})
-    statuses: Counter[str] = Counter()
-    plain = translator if glossary is None else _WithTerms(translator, aligner, glossary, statuses)
-    marker = MarkupTranslator(plain, aligner)
+    kept = None
+    if glossary is not None:
+        kept = WithTerms(TermTranslator(translator, aligner, read_glossary(glossary, translator)))
+    marker = MarkupTranslator(kept or translator, aligner)
     flags: Counter[str] = Counter()
     lines = () if text is not None else read_idle_batches(source, on_invalid=options.warn_invalid(input_path))
     with options.open_output(output_path) as sink:
@@ -63,7 +63,7 @@ def translate(
                 sink.write(one.text.encode("utf-8", errors="surrogateescape") + (b"\n" if each_line else b""))
                 flags.update(one.flags)
             sink.flush()
-    tell_terms(statuses)
+    tell_terms(kept.statuses if kept else Counter())
     for flag, count in flags.items():
         logger.info("%s %s", "1 segment was" if count == 1 else f"{count:,} segments were", WORDS[flag])
 
@@ -83,22 +83,6 @@ def read_glossary(path: Path, translator: "Translator") -> "Glossary":
     for problem in glossary.problems:
         logger.warning("%s: %s", path, problem)
     return glossary
-
-
-class _WithTerms:
-    """A translator that keeps to a glossary."""
-
-    def __init__(self, translator: "Translator", aligner: "Aligner", glossary: Path, statuses: Counter[str]):
-        from seq2seq.inference.terms import TermTranslator
-
-        self._keeper = TermTranslator(translator, aligner, read_glossary(glossary, translator))
-        self._statuses = statuses
-
-    def translate(self, lines: Sequence[str]) -> list["Translation"]:
-        """As `Translator.translate`."""
-        found = self._keeper.translate(lines)
-        self._statuses.update(term.status for one in found for term in one.terms)
-        return [one.translation for one in found]
 
 
 def _document(source: BinaryIO, path: Path | None) -> str:

@@ -3,11 +3,13 @@
 `MarkupTranslator` serves `s2s translate --input-format` and the server; `markup` knows what tags and documents are.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 from typing import Protocol
 
 from seq2seq.inference.aligner import Aligner
+from seq2seq.inference.terms import TermTranslator
 from seq2seq.inference.translator import Translation
 from seq2seq.markup.standins import CLASSES, StandIns
 from seq2seq.markup.translation import Marked, Translated, translate_documents
@@ -18,6 +20,20 @@ class PlainTranslator(Protocol):
 
     def translate(self, lines: Sequence[str]) -> Sequence[Translation]:
         """A translation for each line."""
+
+
+class WithTerms:
+    """A translator that keeps to a glossary; `statuses` counts what became of its terms."""
+
+    def __init__(self, keeper: TermTranslator):
+        self._keeper = keeper
+        self.statuses: Counter[str] = Counter()
+
+    def translate(self, lines: Sequence[str]) -> list[Translation]:
+        """As `Translator.translate`."""
+        found = self._keeper.translate(lines)
+        self.statuses.update(term.status for one in found for term in one.terms)
+        return [one.translation for one in found]
 
 
 class MarkupTranslator:
