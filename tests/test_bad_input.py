@@ -100,6 +100,11 @@ TABLE = {
         ("exported -i text --glossary text", "CTranslate2"),
         ("model -i text --glossary text --sample", "--sample"),
         ("model -i text --details words", "--format jsonl"),
+        ("model -i text --input-format docx", "markdown"),
+        ("model -i missing --input-format html", "missing"),
+        ("model model -i text --input-format html", "one MODEL"),
+        ("exported -i text --input-format html", "CTranslate2"),
+        ("model -i text --each-line", "--input-format"),
     ],
     "bleu": [
         ("", "REFERENCE"),

@@ -20,6 +20,7 @@ FLOORS = {
     "processes": 0,
     "runtime": 1, "tensors": 1, "memory": 1, "plots": 1,
     "model": 2, "search": 2, "text": 2, "evaluation": 2,
+    "markup": 3,
     "data": 3, "inspection": 4,
     "interop": 4,
     "store": 5,

@@ -163,7 +163,7 @@ def test_what_else_an_answer_says(server, folder):
     assert [one["name"] for one in models["models"]] == ["one", "two", "labels"]
     assert models["models"][0]["fingerprint"] == body["model"]["fingerprint"] != models["models"][1]["fingerprint"]
     assert models["limits"]["texts"] == 100
-    assert models["abilities"]["formats"] == ["text"]
+    assert models["abilities"]["formats"] == ["text", "html", "markdown", "xml"]
 
 
 # -- what is refused -------------------------------------------------------------------------------
@@ -172,7 +172,10 @@ def test_what_else_an_answer_says(server, folder):
 @pytest.mark.parametrize(
     ("fields", "status", "code", "field"),
     [
-        ({"format": "html"}, 400, "unsupported", "format"),
+        ({"format": "html", "alternatives": 1}, 400, "bad_request", "alternatives"),
+        ({"format": "html", "prefix": "x"}, 400, "bad_request", "prefix"),
+        ({"format": "html", "details": ["words"]}, 400, "unsupported", "details"),
+        ({"format": "xml", "text": "<a>"}, 400, "bad_request", "text"),
         ({"format": "doc"}, 400, "bad_request", "format"),
         ({"details": ["word"]}, 400, "bad_request", "details.0"),
         ({"glossary": "g"}, 400, "bad_request", "glossary"),
@@ -339,7 +342,7 @@ def test_libretranslates_fields(server, translator):
         ({"source": "en", "target": "de"}, "missing q"),
         ({"q": "a", "target": "de"}, "missing source"),
         ({"q": "a", "source": "en"}, "missing target"),
-        ({"q": "a", **fields, "format": "html"}, "html"),
+        ({"q": "a", **fields, "format": "html", "alternatives": 1}, "alternatives"),
         ({"q": "a", **fields, "alternatives": 99}, "alternatives"),
         ({"q": "a", "source": "en", "target": "xx"}, "en to de"),
         ({"q": {"a": 1}, **fields}, "q"),
@@ -390,7 +393,7 @@ def test_metrics_add_up(server):
     before = server.metrics()
     asked(server, text="a man\ntwo dogs")
     asked(server, text=["a man"] * 5, stream=True)
-    asked(server, text="a", format="xml")
+    asked(server, text="a", glossary_mode="soft")
     after = server.metrics()
 
     def more(name: str) -> float:

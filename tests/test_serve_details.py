@@ -7,6 +7,7 @@ from serving import serving
 from test_align import folder  # noqa: F401 (a fixture)
 
 from seq2seq.inference.aligner import Aligner
+from seq2seq.inference.marked import MarkupTranslator
 from seq2seq.inference.terms import TermTranslator
 from seq2seq.inference.translator import Translator
 from seq2seq.text.glossary import Glossary
@@ -97,3 +98,25 @@ def test_a_wrong_field_is_named(server, fields, field):
     answer = server.ask("/v1/translate", {"text": TEXT, **fields})
     assert answer.status in (400, 413)
     assert answer.json["error"]["field"] == field
+
+
+PAGE = "<p>one <b>four</b> two {x}</p>\n<ul><li>nine <a href='/'>three</a></ul>"
+
+
+@pytest.mark.parametrize("form", ["html", "markdown"])
+def test_documents_are_those_of_the_command(server, folder, form):  # noqa: F811
+    run = folder / "runs" / "toy"
+    translator = Translator.load(run, threads=1), Aligner.load(run, device="cpu", threads=1)
+    (expected,) = MarkupTranslator(*translator).translate([PAGE], form)
+    shown = asked(server, text=PAGE, format=form)
+    assert (shown["text"], shown["score"]) == (expected.text, None)
+    assert asked(server, text=PAGE, format=form, glossary="numbers")["text"].count("neun") > 0
+    if form == "html":
+        libre = {"q": [PAGE, "six"], "source": "en", "target": "de", "format": "html"}
+        assert server.ask("/translate", libre).json["translatedText"][0] == expected.text
+
+
+def test_a_document_that_is_none_fails_alone(server):
+    answer = server.ask("/v1/translate", {"text": "<a>one</b>", "format": "xml"})
+    assert (answer.status, answer.json["error"]["field"]) == (400, "text")
+    assert "line 1, column" in answer.json["error"]["message"]

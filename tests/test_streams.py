@@ -36,6 +36,8 @@ COMMANDS = {
     "align model lines lines": {1},
     "glossary check terms.tsv": set(),
     "translate model -i few --glossary terms.tsv": {1},
+    "translate model -i few --input-format html": {1},
+    "translate model --input-format markdown --each-line -o out": {0},
     "align model lines lines -o out": set(),
     "score model lines lines -o out": set(),
     "bleu lines lines": set(),

@@ -77,7 +77,7 @@ def command(
 
 def _calibrate(folder: Path, pairs: list[tuple[str, str]], source: Path, loading: dict[str, Any]) -> None:
     from seq2seq import runtime
-    from seq2seq.inference.calibrating import LEAST_ANCHORS, TRANSLATED, calibrate
+    from seq2seq.inference.calibrating import LEAST_ANCHORS, calibrate
     from seq2seq.inference.scorer import Scorer
     from seq2seq.inference.translator import Translator
     from seq2seq.store.calibration import FILE, summary, write_calibration
@@ -89,9 +89,8 @@ def _calibrate(folder: Path, pairs: list[tuple[str, str]], source: Path, loading
     computing = {key: value for key, value in loading.items() if key != "batch_tokens"}
     here, loaded = runtime.start(**computing), load_model(folder)
     Scorer(loaded, here)  # refuses a classifier
-    sources = [one for one, _ in pairs[:TRANSLATED]]
-    translations = [one.text for one in Translator.load(folder, **computing).translate(sources)]
-    found = calibrate(loaded, here, pairs, translations)
+    translator = Translator.load(folder, **computing)
+    found = calibrate(loaded, here, pairs, lambda texts: [one.text for one in translator.translate(texts)])
     if found.accuracy is None:
         needed = f"{found.anchors} words have a partner that is certain, {LEAST_ANCHORS} are needed"
         raise DataError(f"{source}: {needed}; give more pairs")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from seq2seq import ranges
-from seq2seq.cli import options
+from seq2seq.cli import marked, options
 from seq2seq.errors import did_you_mean, shown
 
 if TYPE_CHECKING:
@@ -56,6 +56,15 @@ logger = logging.getLogger("seq2seq.cli")
     help="Terms that translations are to have: source, tab, target (s2s glossary check --help). What the model does "
     "not say by itself is searched for again, with the term put in.",
 )
+@click.option(
+    "--input-format",
+    "kind",
+    type=click.Choice(["text", "html", "xml", "markdown"]),
+    default="text",
+    help="text: each line by itself. Others: the whole input is one document, because a sentence of it may go on over "
+    "several lines; tags go where their words go, and variables, addresses and code stay as they are.",
+)
+@click.option("--each-line", is_flag=True, help="With another --input-format: each line is a document.")
 @options.search_options
 @click.option(
     "--max-length-ratio", type=options.Number(ranges.MAX_LENGTH_RATIO), help="Target pieces per source piece, at most."
@@ -84,6 +93,8 @@ def command(
     form: str,
     details: str | None,
     glossary: Path | None,
+    kind: str,
+    each_line: bool,
     **loading: Any,
 ) -> None:
     """Translate each line of the input: N lines in, N lines out, in order. A blank line gives an empty line;
@@ -98,6 +109,20 @@ def command(
     if glossary is not None:
         _check_glossary(models, prefix_file, loading)
     options.check_output(output_path)
+    if kind != "text":
+        marked.check(models, prefix_file, form, details, loading)
+        marked.translate(
+            models[0] if models else options.chosen_model(None),
+            input_path,
+            output_path,
+            kind,
+            each_line,
+            glossary,
+            given,
+        )
+        return
+    if each_line:
+        raise click.UsageError("--each-line needs --input-format html, xml or markdown; lines of text are its default")
     from seq2seq.inference.degeneration import SPLIT, SYMPTOMS, VERBATIM, summary
     from seq2seq.inference.streaming import count_ahead, open_input, read_idle_batches
     from seq2seq.inference.translator import Translator
@@ -129,8 +154,7 @@ def command(
             sink.flush()
             flags.update(translation.flags for translation, _ in answers)
             bar.update(len(answers))
-    if statuses:
-        logger.info("terms: %s", ", ".join(f"{count:,} {status}" for status, count in sorted(statuses.items())))
+    marked.tell_terms(statuses)
     for flag, what in (
         (SPLIT, "too long for the model and translated in parts"),
         (VERBATIM, "copied, at least in part, because there was no text"),
@@ -203,12 +227,8 @@ def _answerer(
                 yield [(translation, {}) for translation in batch]
             return
         from seq2seq.inference.terms import TermTranslator
-        from seq2seq.text.glossary import Glossary
 
-        language = translator.description.target_language if translator.description else None
-        entries = Glossary.read(glossary, language)
-        for problem in entries.problems:
-            logger.warning("%s: %s", glossary, problem)
+        entries = marked.read_glossary(glossary, translator)
         for batch in TermTranslator(translator, aligner, entries).translate_stream(batches):
             statuses.update(term.status for one in batch for term in one.terms)
             yield [(one.translation, {"terms": [term.as_json() for term in one.terms]}) for one in batch]

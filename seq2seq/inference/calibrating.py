@@ -5,7 +5,7 @@ partner is certain, because both stand once in their sentences and are equal (nu
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -15,14 +15,16 @@ from torch import Tensor
 from seq2seq.evaluation.text import sentence_chrf
 from seq2seq.inference.aligner import Aligner, distributions, normalized
 from seq2seq.inference.confidence import GOOD, features, fit
+from seq2seq.markup.standins import ranked
 from seq2seq.runtime import Runtime
-from seq2seq.store.calibration import Calibration
+from seq2seq.store.calibration import Calibration, StandInClass
 from seq2seq.store.model_folder import LoadedModel
 from seq2seq.text.words import Span, word_spans
 
 MOST_PAIRS = 1000
 TRANSLATED = 500  # sentences that the confidence is measured on
 LEAST_ANCHORS = 50
+MOST_CLASSES = 3  # of stand-ins that are kept
 # Two words are partners where they occur together in so many pairs, and in so large a share of the pairs with either.
 LEAST_TOGETHER, LEAST_DICE = 4, 0.7
 SHORTEST_COPY = 4  # letters; shorter equal words, such as "in" or "die", may be chance
@@ -42,25 +44,38 @@ class _EachHead(Aligner):
 
 
 def calibrate(
-    loaded: LoadedModel, runtime: Runtime, pairs: Sequence[tuple[str, str]], translations: Sequence[str] = ()
+    loaded: LoadedModel,
+    runtime: Runtime,
+    pairs: Sequence[tuple[str, str]],
+    translate: Callable[[Sequence[str]], Sequence[str]],
 ) -> Calibration:
-    """Measure a model.
+    """Measure a model. Stand-ins are tried where there are enough anchors.
 
     Args:
         loaded: the model.
         runtime: where it computes.
         pairs: sentences and their translations by people; the first `MOST_PAIRS` are read.
-        translations: the model's own, of the first sentences, for the confidence.
+        translate: the model's own translations.
     """
     found = _best_heads(_EachHead(loaded, runtime, calibration=Calibration()), pairs[:MOST_PAIRS])
-    answered = list(zip(pairs, translations, strict=False))
-    if not answered:
+    if not pairs:
         return found
+    answered = list(zip(pairs, translate([source for source, _ in pairs[:TRANSLATED]]), strict=False))
     aligner = Aligner(loaded, runtime, calibration=found)
     details = aligner.align([(source, translation) for (source, _), translation in answered])
     rows = np.array([features(one.words, one.links, len(one.source_words)) for one in details])
     is_good = np.array([sentence_chrf(translation, target) >= GOOD for (_, target), translation in answered])
-    return found.model_copy(update={"confidence": fit(rows, is_good)})
+    classes = _stand_ins(pairs[:MOST_PAIRS], translate) if found.accuracy is not None else ()
+    return found.model_copy(update={"confidence": fit(rows, is_good), "stand_ins": tuple(classes)})
+
+
+def _stand_ins(
+    pairs: Sequence[tuple[str, str]], translate: Callable[[Sequence[str]], Sequence[str]]
+) -> Iterator[StandInClass]:
+    for one in ranked(translate, [source for source, _ in pairs], _known_words(pairs))[:MOST_CLASSES]:
+        if one.kept:
+            words, answers = zip(*one.stand_ins.pairs, strict=True)
+            yield StandInClass(name=one.stand_ins.name, words=words, answers=answers, kept=round(one.share, 4))
 
 
 def _best_heads(aligner: Aligner, pairs: Sequence[tuple[str, str]]) -> Calibration:
@@ -125,6 +140,18 @@ def _mixture(likelihoods: np.ndarray) -> np.ndarray:
 def _anchors(pairs: Sequence[tuple[str, str]]) -> Iterator[list[tuple[Span, Span]]]:
     """For each pair, the words of both sides whose partners are certain."""
     sides = [[_single_words(text) for text in pair] for pair in pairs]
+    partners = _partners(sides)
+    for source, target in sides:
+        yield [
+            (source[one], target[other])
+            for one in source
+            for other in target
+            if (one == other and (len(one) >= SHORTEST_COPY or one.isdecimal())) or (one, other) in partners
+        ]
+
+
+def _partners(sides: Sequence[Sequence[dict[str, Span]]]) -> dict[tuple[str, str], int]:
+    """Words that occur together nearly always, and in how many pairs they do."""
     counts: tuple[Counter, Counter] = Counter(), Counter()
     together: Counter[tuple[str, str]] = Counter()
     for source, target in sides:
@@ -146,14 +173,28 @@ def _anchors(pairs: Sequence[tuple[str, str]]) -> Iterator[list[tuple[Span, Span
         if value >= LEAST_DICE and value == best[0][one] == best[1][other]
     ]
     rivals = [Counter(words) for words in zip(*mutual, strict=True)]  # words that always come together have several
-    partners = {pair for pair in mutual if all(side[word] == 1 for side, word in zip(rivals, pair, strict=True))}
-    for source, target in sides:
-        yield [
-            (source[one], target[other])
-            for one in source
-            for other in target
-            if (one == other and (len(one) >= SHORTEST_COPY or one.isdecimal())) or (one, other) in partners
-        ]
+    return {
+        pair: together[pair] for pair in mutual if all(side[word] == 1 for side, word in zip(rivals, pair, strict=True))
+    }
+
+
+def _known_words(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Words of letters with their partners, as they are written most often, the most frequent first."""
+    partners = _partners([[_single_words(text) for text in pair] for pair in pairs])
+    spellings: tuple[Counter[str], Counter[str]] = Counter(), Counter()
+    for pair in pairs:
+        for side, text in zip(spellings, pair, strict=True):
+            side.update(text[begin:end] for begin, end in word_spans(text, ()))
+    written: list[dict[str, str]] = [{}, {}]
+    for side, found in zip(spellings, written, strict=True):
+        for word, _ in side.most_common():
+            found.setdefault(word.casefold(), word)
+    frequent = sorted(partners, key=lambda pair: (-partners[pair], pair))
+    return [
+        (written[0][one], written[1][other])
+        for one, other in frequent
+        if one.isalpha() and other.isalpha() and one != other and min(len(one), len(other)) >= SHORTEST_COPY
+    ]
 
 
 def _single_words(text: str) -> dict[str, Span]:

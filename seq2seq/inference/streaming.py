@@ -21,14 +21,14 @@ from seq2seq.lines import DAMAGE, OnInvalid, decode_line, open_bytes, text_bytes
 MAX_LINE_BYTES = 1 << 24
 
 
-def open_input(path: Path | None) -> BinaryIO:
+def open_input(path: Path | None, keeps_bom: bool = False) -> BinaryIO:
     """The bytes of a file (plain or gzip), or of standard input for None and `-`.
 
     Raises:
         DataError: the file cannot be read, or standard input is closed.
     """
     if path is not None and str(path) != "-":
-        return open_bytes(path)
+        return open_bytes(path, keeps_bom=keeps_bom)
     if sys.stdin is None:
         raise DataError("standard input is closed; name a file to read")
     try:

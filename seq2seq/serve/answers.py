@@ -34,6 +34,8 @@ class Answers:
                 loop.call_soon_threadsafe(self._changed.set)
 
         self.model, self.job = model, Job(settings, texts, tell)
+        self.is_text = getattr(settings, "form", "text") == "text"
+        """And no document."""
 
     async def results(self) -> AsyncIterator[Any]:
         """Each result.
@@ -45,7 +47,8 @@ class Answers:
         for index in range(len(self.job.results)):
             while self.job.results[index] is None:
                 if (failure := self.job.failure) is not None:
-                    raise bad(str(failure), "prefix") if isinstance(failure, DataError) else failure
+                    field = "prefix" if any(text.prefix for text in self.job.texts) else "text"
+                    raise bad(str(failure), field) if isinstance(failure, DataError) else failure
                 try:
                     async with asyncio.timeout_at(self._ends):
                         await self._changed.wait()

@@ -125,7 +125,7 @@ class Api:
         explains = bool({"sentences", *KINDS}.intersection(body.details))
         return Asked(
             body.texts, body.source, body.target, body.split, body.alternatives, body.beam_size, prefixes, explains,
-            self._terms(body),
+            self._terms(body), body.format,
         )  # fmt: skip
 
     def _terms(self, body: TranslateRequest) -> Terms:

@@ -89,7 +89,7 @@ class LibreTranslate:
         is_list = isinstance(body.q, list)
         texts = body.q if is_list else [body.q]
         source, target = (ALIASES.get(code.lower(), code) for code in (body.source, body.target))
-        asked = Asked(texts, source, target, "sentences", body.alternatives)
+        asked = Asked(texts, source, target, "sentences", body.alternatives, form=body.format)
         answers = self._service.translating(asked)
         try:
             found = await unless_gone(request, answers.joined())

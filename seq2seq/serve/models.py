@@ -6,6 +6,7 @@
 import functools
 import hashlib
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -45,6 +46,8 @@ class Settings:
     """Whether alignments, probabilities and confidence are computed."""
     terms: tuple[tuple[str, ...], ...] = ()
     """The rows of a glossary (`Glossary.of`)."""
+    form: str = "text"
+    """Of the texts; they are documents in the others."""
 
 
 class ServedModel:
@@ -102,6 +105,8 @@ class ServedTranslator(ServedModel):
     def compute(self, texts: Sequence[Text], settings: Settings) -> list[Explained]:
         """The translation of each text, as `s2s translate` gives it under these settings."""
         prefixes, lines = [text.prefix for text in texts], [text.text for text in texts]
+        if settings.form != "text":
+            return self._documents(lines, settings)
         if settings.terms:
             keeper = self._with_terms(settings.beam_size, settings.n_best, settings.terms)
             found = [Explained(**vars(one.translation), terms=one.terms) for one in keeper.translate(lines)]
@@ -113,6 +118,18 @@ class ServedTranslator(ServedModel):
             details = self.aligner.explain(found)
             found = [replace(one, details=tuple(parts)) for one, parts in zip(found, details, strict=True)]
         return found
+
+    def _documents(self, texts: Sequence[str], settings: Settings) -> list[Explained]:
+        from seq2seq.inference.marked import MarkupTranslator, WithTerms
+
+        plain: Any = self.under(settings.beam_size, settings.n_best)
+        if settings.terms:
+            plain = WithTerms(self._with_terms(settings.beam_size, settings.n_best, settings.terms))
+        found = MarkupTranslator(plain, self.aligner).translate(texts, settings.form)
+        return [
+            Explained(one.text, math.nan, math.nan, 0, tuple(dict.fromkeys(one.flags)), (), text)
+            for text, one in zip(texts, found, strict=True)
+        ]
 
     def facts(self) -> dict[str, Any]:
         """What `/v1/models` says of it."""

@@ -36,7 +36,9 @@ class TranslateRequest(Body):
 
     source: str | None = Field(None, description="Language of the text; may be left out where one model fits.")
     target: str | None = Field(None, description="Language to translate into; may be left out where one model fits.")
-    format: Literal["text", "html", "xml", "markdown"] = "text"
+    format: Literal["text", "html", "xml", "markdown"] = Field(
+        "text", description="In the others each text is a document: tags go with their words, variables and code stay."
+    )
     split: Literal["lines", "sentences", "none"] = Field(
         "lines", description="What is translated on its own. Lines give what s2s translate gives for a file."
     )
@@ -71,8 +73,8 @@ class Scored(BaseModel):
     """A translation, its log-probability, and that divided by length^a, which ranks alternatives."""
 
     text: str
-    score: float
-    normalized_score: float
+    score: float | None = Field(description="null for a document.")
+    normalized_score: float | None
 
 
 class Translated(Scored):

@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 
 from seq2seq.errors import UserError
 from seq2seq.inference.details import KINDS
+from seq2seq.markup.translation import FORMATS
 from seq2seq.serve.answers import Answers, Translating
 from seq2seq.serve.cutting import Split, cut
 from seq2seq.serve.limits import Limits, Refusal, bad, unsupported
 from seq2seq.serve.metrics import Metrics
-from seq2seq.serve.models import Models, Settings
+from seq2seq.serve.models import Models, ServedTranslator, Settings
 from seq2seq.serve.queue import Full, Job, Queue, Text
 from seq2seq.serve.worker import Worker
 from seq2seq.text.glossary import Glossary
@@ -46,6 +47,8 @@ class Asked:
     """Whether alignments, probabilities or confidence are asked for."""
     terms: Terms = ()
     """The rows of a glossary (`Glossary.of`)."""
+    form: str = "text"
+    """Others are those of `markup.translation.FORMATS`; each text is a document then."""
 
 
 class Service:
@@ -87,7 +90,7 @@ class Service:
     def abilities(self) -> dict[str, Any]:
         """What the fields of a request may hold here. What is not in it is refused."""
         return {
-            "formats": ["text"],
+            "formats": ["text", *(sorted(FORMATS) if self._can_explain else [])],
             "split": ["lines", "sentences", "none"],
             "details": ["timing", *(["sentences", *KINDS, "terms"] if self._can_explain else [])],
             "glossary": self._can_explain,
@@ -115,7 +118,11 @@ class Service:
             raise unsupported("details" if asked.explains else "glossary", "the model has no weights to read them from")
         if asked.terms:
             self._check_terms(asked)
-        settings = Settings(model.name, asked.beam_size, asked.alternatives + 1, asked.explains, asked.terms)
+        if asked.form != "text":
+            self._check_document(asked, model)
+        settings = Settings(
+            model.name, asked.beam_size, asked.alternatives + 1, asked.explains, asked.terms, asked.form
+        )
         try:
             model.under(settings.beam_size, settings.n_best)
         except UserError as error:
@@ -123,7 +130,7 @@ class Service:
             message = f"a beam of {beam} has {beam - 1} alternatives at most; ask for a larger beam_size"
             raise bad(message, "alternatives" if asked.alternatives else "beam_size") from error
         self._check_texts(asked.texts)
-        pieces = [cut(text, asked.split) for text in asked.texts]
+        pieces = [cut(text, asked.split if asked.form == "text" else "none") for text in asked.texts]
         prefixes = asked.prefixes or [""] * len(pieces)
         return self._enter(Translating(model, settings, pieces, prefixes, limits.deadline_seconds))
 
@@ -181,6 +188,16 @@ class Service:
         except UserError as error:
             raise bad(str(error), "glossary") from error
 
+    def _check_document(self, asked: Asked, model: ServedTranslator) -> None:
+        if not model.can_explain:
+            raise unsupported("format", "the model has no weights to read alignments from")
+        if asked.alternatives:
+            raise bad("a document has one translation; leave out alternatives", "alternatives")
+        if asked.explains:
+            raise unsupported("details", "they are for text; a document has none")
+        if any(asked.prefixes):
+            raise bad("a document has no prefix; leave it out", "prefix")
+
     def _too_large(self) -> Refusal:
         most = f"{self.limits.queue_sentences:,} lines and {self.limits.queue_characters:,} characters"
         return Refusal(413, "too_large", f"at most {most} in a request; send it in parts", "text")
@@ -189,7 +206,8 @@ class Service:
         texts = answers.job.texts
         if max((len(text.text) for text in texts), default=0) > self.limits.line_characters:
             most = f"{self.limits.line_characters:,} characters"
-            raise Refusal(413, "too_large", f"a line has more than {most}; break it into lines", "text")
+            what = "a line has more than {}; break it into lines" if answers.is_text else "a document has more than {}"
+            raise Refusal(413, "too_large", what.format(most), "text")
         try:
             self.queue.put(answers.job)
         except Full as full:

@@ -42,6 +42,17 @@ class ConfidenceMap(Section):
     """By confidence, the lowest first."""
 
 
+class StandInClass(Section):
+    """Words that may stand for what is not translated (`markup.standins`)."""
+
+    name: str
+    words: tuple[str, ...]
+    answers: tuple[str, ...]
+    """What the model says for each."""
+    kept: Share
+    """Share that it kept in the sentences that it was tried with."""
+
+
 class Calibration(Section):
     """Of one model."""
 
@@ -54,6 +65,8 @@ class Calibration(Section):
     """Share of the anchors of held-out sentences that were found: words, numbers and names whose partner is certain."""
     anchors: Count = 0
     confidence: ConfidenceMap | None = None
+    stand_ins: tuple[StandInClass, ...] = ()
+    """The best first."""
 
 
 def read_calibration(folder: Path) -> Calibration:
@@ -86,6 +99,9 @@ def summary(calibration: Calibration) -> list[str]:
             for one in calibration.confidence.table
         ]
         lines.append(f"Confidence, by fifths of held-out sentences (good: chrF of 60 and more): {'; '.join(bins)}.")
+    if calibration.stand_ins:
+        shares = ", ".join(f"{one.name} {100 * one.kept:.0f} %" for one in calibration.stand_ins)
+        lines.append(f"Variables and addresses, kept where these stand for them: {shares}.")
     return lines
 
 

@@ -4,6 +4,7 @@ import copy
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from logging import getLogger
 from pathlib import Path
@@ -14,7 +15,7 @@ from torch import nn
 from seq2seq.data.collate import TranslationBatch
 from seq2seq.data.examples import Pair, Source
 from seq2seq.evaluation.text import Score, score_texts
-from seq2seq.inference.calibrating import MOST_PAIRS, TRANSLATED, calibrate
+from seq2seq.inference.calibrating import MOST_PAIRS, calibrate
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.inference.translator import Translator
@@ -44,11 +45,14 @@ class TranslationTask(Task):
         return translation_loss(model, batch, smoothing, r_drop)
 
     def _answers(self, model: nn.Module, examples: Sequence[Pair]) -> list[str]:
+        return self._translations(model, [pair.source for pair in examples])
+
+    def _translations(self, model: nn.Module, sources: Sequence[str]) -> list[str]:
         if self.answer_precision != torch.float32 and not self.config.training.shard:  # sharded weights have no copy
             model = copy.deepcopy(model).to(self.answer_precision)
         engine = TorchEngine(TransformerSteps(model, self.tokenizers, self._runtime.device))
         translator = Translator(engine, self.tokenizers, self.config.search)
-        return [translation.text for translation in translator.translate([pair.source for pair in examples])]
+        return [translation.text for translation in translator.translate(sources)]
 
     def _scores(self, answers: Sequence[str], examples: Sequence[Pair]) -> dict[str, float]:
         return {score.metric: score.score for score in self._score(answers, [pair.target for pair in examples])}
@@ -67,8 +71,7 @@ class TranslationTask(Task):
         loaded, pairs = load_model(folder), [(pair.source, pair.target) for pair in self._valid[:MOST_PAIRS]]
         here = replace(self._runtime, precision=self.answer_precision)
         loaded.model.to(here.device)
-        translations = self._answers(loaded.model, self._valid[:TRANSLATED])
-        return calibrate(loaded, here, pairs, translations)
+        return calibrate(loaded, here, pairs, partial(self._translations, loaded.model))
 
     def _new_model(self) -> Transformer:
         return Transformer(self.config.model, self.tokenizers.source.vocab_size, self.tokenizers.target.vocab_size)

@@ -1,0 +1,95 @@
+"""Documents for `s2s translate --input-format`: the whole input at once, or a document on each line."""
+
+import logging
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from seq2seq.cli import options
+from seq2seq.errors import DataError
+from seq2seq.lines import DAMAGE, text_bytes
+
+if TYPE_CHECKING:
+    from seq2seq.inference.translator import Translator
+    from seq2seq.text.glossary import Glossary
+
+logger = logging.getLogger("seq2seq.cli")
+
+WORDS = {
+    "placeholder": "cut at variables or addresses, because the model lost what stood for them",
+    "markup": "written without their emphasis, or left as they were, because Markdown would have read them otherwise",
+    "empty": "left as they were, because their translation was empty",
+}
+
+
+def check(models: tuple[Path, ...], prefix_file: Path | None, form: str, details: str | None, loading: Any) -> None:
+    """Refuse what documents cannot have."""
+    if len(models) > 1:
+        raise click.UsageError("--input-format needs one MODEL, whose attention is read; an ensemble has several")
+    if prefix_file is not None or loading["sample"] or (loading["n_best"] or 1) > 1:
+        raise click.UsageError("--input-format: leave out --prefix-file, --sample and --n-best, which are for lines")
+    if form != "text" or details is not None:
+        raise click.UsageError("--input-format: leave out --format and --details; the output is a document again")
+
+
+def translate(
+    model: Path, input_path: Path | None, output_path: Path | None, kind: str, each_line: bool, glossary: Path | None,
+    given: dict[str, Any],
+) -> None:  # fmt: skip
+    """Translate a document, or those on the lines of the input."""
+    from seq2seq.inference.aligner import Aligner
+    from seq2seq.inference.marked import MarkupTranslator, WithTerms
+    from seq2seq.inference.streaming import open_input, read_idle_batches
+    from seq2seq.inference.terms import TermTranslator
+    from seq2seq.inference.translator import Translator
+
+    source = open_input(input_path, keeps_bom=not each_line)
+    text = None if each_line else _document(source, input_path)
+    translator = Translator.load(model, **given)
+    computing = ("device", "precision", "threads")
+    aligner = Aligner.load(model, **{key: given[key] for key in computing if key in given})
+    kept = None
+    if glossary is not None:
+        kept = WithTerms(TermTranslator(translator, aligner, read_glossary(glossary, translator)))
+    marker = MarkupTranslator(kept or translator, aligner)
+    flags: Counter[str] = Counter()
+    lines = () if text is not None else read_idle_batches(source, on_invalid=options.warn_invalid(input_path))
+    with options.open_output(output_path) as sink:
+        logger.info("engine: %s", translator.engine_note)
+        for batch in lines if text is None else [[text]]:
+            for one in marker.translate(batch, kind):
+                sink.write(one.text.encode("utf-8", errors="surrogateescape") + (b"\n" if each_line else b""))
+                flags.update(one.flags)
+            sink.flush()
+    tell_terms(kept.statuses if kept else Counter())
+    for flag, count in flags.items():
+        logger.info("%s %s", "1 segment was" if count == 1 else f"{count:,} segments were", WORDS[flag])
+
+
+def tell_terms(statuses: Counter[str]) -> None:
+    """Say how many terms of a glossary have which status."""
+    if statuses:
+        logger.info("terms: %s", ", ".join(f"{count:,} {status}" for status, count in sorted(statuses.items())))
+
+
+def read_glossary(path: Path, translator: "Translator") -> "Glossary":
+    """The glossary of a file, with a warning for each line that was left out."""
+    from seq2seq.text.glossary import Glossary
+
+    language = translator.description.target_language if translator.description else None
+    glossary = Glossary.read(path, language)
+    for problem in glossary.problems:
+        logger.warning("%s: %s", path, problem)
+    return glossary
+
+
+def _document(source: BinaryIO, path: Path | None) -> str:
+    name = path or "standard input"
+    try:
+        return text_bytes(source, str(name), keeps_bom=True).read().decode("utf-8")
+    except DAMAGE as error:
+        raise DataError(f"{name}: cannot be read ({error})") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{name}: not UTF-8 (byte {error.start:,}); convert it to UTF-8") from error

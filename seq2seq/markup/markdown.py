@@ -1,0 +1,316 @@
+"""Markdown: markdown-it-py finds what is text and what is markup in it; the source itself is edited.
+
+CommonMark with tables and strikethrough. Code, addresses, HTML blocks in quotes and lists, and the front matter are
+copied. A paragraph of several lines becomes one line.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from html import unescape
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from markdown_it import MarkdownIt, rules_inline
+from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
+
+from seq2seq.markup.building import Builder, Item, text_item
+from seq2seq.markup.document import Document, Template
+from seq2seq.markup.html import segments as html_segments
+from seq2seq.markup.pieces import EMOJI, Found, find
+from seq2seq.markup.tags import EMPTY, FORMATTING, SEPARATING
+
+_FRONT_MATTER = re.compile(r"\ufeff?---[ \t]*\r?\n(?:.*\n)*?(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)")
+_LINE_END = re.compile(r"\r\n?|\n")
+_ESCAPES = re.compile(r"\\[!-/:-@\[-`{-~]|&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
+# A footnote's mark, and the box of a task, stand at their place in the text.
+_MARKS = re.compile(r"\[\^[^\]\s]+\]:?|^\[[ xX]\](?=\s)")
+_TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*)")
+_SPECIAL = re.compile(
+    r"\\(?=[!-/:-@\[-`{-~])|(?<!\s)[*]|[*](?!\s)|(?<![^\W_])_|_(?![^\W_])|[`\[\]]|<(?=[A-Za-z/!?])|~(?=~)"
+    r"|&(?=#?\w+;)|!(?=\[)"
+)
+_BLOCK_BEGINS = re.compile(r"(#{1,6}(?=\s|$)|[-+*](?=\s|$)|>|=+\s*$|-{2,}\s*$|~{3,}|\d{1,9}(?=[.)](?:\s|$)))")
+LONGEST_NESTING = 100
+_EMPHASIS = ("em_open", "em_close", "strong_open", "strong_close", "s_open", "s_close")
+
+
+class _Mark(NamedTuple):
+    """Markup in the text of a block."""
+
+    begin: int
+    end: int
+    token: Token
+    """Its type may change after it was made."""
+
+
+def segments(text: str) -> Document:
+    """The segments of a document."""
+    environment: dict[str, Any] = {}
+    builder = Builder(escape, _find, block_start, partial(_holds, environment))
+    front = _FRONT_MATTER.match(text)
+    position = front.end() if front else int(text.startswith("\ufeff"))
+    body = text[position:]
+    builder.cut((text[:position],))
+    lines = [0, *(match.end() for match in _LINE_END.finditer(body)), len(body)]
+    done = 0
+    for token in _parser().parse(body, environment):
+        if token.type == "html_block" and token.level == 0 and token.map:
+            begin, end = lines[token.map[0]], lines[min(token.map[1], len(lines) - 1)]
+            if begin >= done:
+                builder.cut((body[done:begin],))
+                builder.insert(html_segments_of_part(body[begin:end]))
+                done = end
+        elif token.type == "inline" and token.map and token.content:
+            table = body[lines[token.map[0]] : lines[token.map[0] + 1]]
+            in_table = token.map[1] - token.map[0] == 1 and "|" in table
+            if places := _places(token, body, lines, done, in_table):
+                builder.cut((body[done : places[0]],))
+                _Block(builder, token.content, body, places, environment, in_table).read()
+                done = places[-1]
+    builder.cut((body[done:],))
+    return builder.finish()
+
+
+def html_segments_of_part(text: str) -> Document:
+    """A block of HTML; what it says of encodings is not about this file."""
+    return html_segments(text) if "charset" not in text.lower() else Document((text,), ())
+
+
+def escape(text: str, in_table: bool = False) -> str:
+    """Plain text, so that nothing in it is markup."""
+    escaped = _SPECIAL.sub(lambda match: "\\" + match.group(), text)
+    return escaped.replace("|", "\\|") if in_table else escaped
+
+
+def block_start(text: str) -> str:
+    """The first text of a block, so that it does not become a list, a heading or a quotation."""
+    match = _BLOCK_BEGINS.match(text)
+    if match is None:
+        return text
+    cut = match.end() if match.group().isdigit() else 0
+    return f"{text[:cut]}\\{text[cut:]}"
+
+
+def _find(text: str) -> list[Found]:
+    marks = [Found(*match.span(), EMOJI) for match in _MARKS.finditer(text)]
+    others = [one for one in find(text) if all(one.end <= mark.begin or mark.end <= one.begin for mark in marks)]
+    return sorted([*marks, *others])
+
+
+def _places(token: Token, body: str, lines: list[int], done: int, in_table: bool) -> list[int]:
+    """Where each code point of a block's content, and its end, is in the source; empty where it is not found there."""
+    places: list[int] = []
+    assert token.map
+    for number, content in enumerate(token.content.split("\n"), start=token.map[0]):
+        if number + 1 >= len(lines):
+            return []
+        begin, end = max(lines[number], done), lines[number + 1]
+        if in_table:
+            return _places_in_cell(body, content, begin, end)
+        found = body.rfind(content, begin, end) if content else begin
+        if found < 0:
+            return []
+        if places:
+            places.append(max(places[-1] + 1, lines[number] - 1))  # the line feed
+        places += range(found, found + len(content))
+    places.append(places[-1] + 1 if places else done)
+    return places if all(one < other for one, other in pairwise(places)) else []
+
+
+def _places_in_cell(body: str, content: str, begin: int, end: int) -> list[int]:
+    """A bar in a cell is written with a backslash."""
+    written = content.replace("|", "\\|")
+    found = body.find(written, begin, end)
+    if found < 0:
+        return []
+    places, position = [], found
+    for char in content:
+        places.append(position)
+        position += 1 + (char == "|")
+    return [*places, position]
+
+
+class _Block:
+    """The text of a paragraph, a heading or a cell."""
+
+    def __init__(
+        self,
+        builder: Builder,
+        content: str,
+        body: str,
+        places: list[int],
+        environment: dict[str, Any],
+        in_table: bool,
+    ):
+        self._builder, self._content, self._in_table = builder, content, in_table
+        self._body, self._places = body, places
+        self._marks = inline_marks(content, environment)
+        self._escape = partial(escape, in_table=in_table)
+
+    def read(self) -> None:
+        """Give the items of the block to the builder."""
+        position = 0
+        for mark in self._marks:
+            if mark.begin < position:
+                continue  # within an image
+            self._text(position, mark.begin)
+            self._put(mark)
+            position = mark.end
+        self._text(position, len(self._content))
+        self._builder.cut(escape=self._escape)
+
+    def _raw(self, begin: int, end: int) -> str:
+        """As it stands in the source."""
+        return self._body[self._places[begin] : self._places[end]]
+
+    def _text(self, begin: int, end: int) -> None:
+        if begin < end:
+            text = text_item(self._content[begin:end], _ESCAPES, _unescaped)
+            offsets = text.offsets or range(len(text.text) + 1)
+            first = self._places[begin]
+            moved = [self._places[begin + offset] - first for offset in offsets]
+            self._builder.add(Item("text", (self._raw(begin, end),), text.text, moved))
+
+    def _put(self, mark: _Mark) -> None:
+        token, builder = mark.token, self._builder
+        raw: Template = (self._raw(mark.begin, mark.end),)
+        match token.type:
+            case "softbreak":
+                builder.add(Item("text", raw, " ", [0, len(str(raw[0]))]))
+            case "hardbreak":
+                builder.cut(raw, self._escape)
+            case "code_inline" | "autolink" | "reference":
+                builder.add(Item("piece", raw, name=token.type))
+            case "image":
+                builder.add(Item("point", self._image(mark, str(raw[0])), separates=True))
+            case "html_inline":
+                self._put_tag(str(raw[0]))
+            case _ if token.nesting:
+                kind = "open" if token.nesting > 0 else "close"
+                name = token.type.removesuffix("_open").removesuffix("_close")
+                builder.add(Item(kind, raw, name=name, repeats=name != "link", vanishes=name != "link"))
+            case _:
+                builder.add(Item("point", raw))
+
+    def _put_tag(self, raw: str) -> None:
+        found = _TAG.match(raw)
+        name = found[2].lower() if found else ""
+        if not found or name in EMPTY or raw.endswith("/>"):
+            self._builder.add(Item("point", (raw,), separates=name in SEPARATING))
+            return
+        kind = "close" if found[1] else "open"
+        self._builder.add(Item(kind, (raw,), name=f"<{name}>", repeats=name in FORMATTING))  # type: ignore[arg-type]
+
+    def _image(self, mark: _Mark, raw: str) -> Template:
+        """An image with its alternative text, unless that is what names the image, or has markup of its own."""
+        end = mark.token.meta["label_end"]
+        begin, label = mark.begin + 2, self._content[mark.begin + 2 : end]
+        is_inline = self._content[end + 1 : end + 2] == "(" or (
+            self._content[end + 1 : end + 2] == "[" and self._content[end + 2 : end + 3] != "]"
+        )
+        if not label or not is_inline or re.search(r"[\\`*_\[\]<&\n|]", label):
+            return (raw,)
+        inner = self._builder.within(text_item(label), self._escape)
+        return (self._raw(mark.begin, begin), *inner, self._raw(end, mark.end))
+
+
+def _unescaped(raw: str) -> str:
+    return raw[1:] if raw.startswith("\\") else unescape(raw)
+
+
+def inline_marks(content: str, environment: dict[str, Any]) -> list[_Mark]:
+    """The markup in the text of a block, in order; that of an image includes what is in it."""
+    state_environment = {**environment, "marks": []}
+    _parser().parseInline(content, state_environment)
+    found = []
+    for begin, end, token in state_environment["marks"]:
+        if token.type.startswith("strong_"):  # made of two marks, of which the other one has become empty
+            begin, end = (begin - 1, end) if token.nesting > 0 else (begin, end + 1)
+        if token.type not in ("text", "text_special"):
+            found.append(_Mark(begin, end, token))
+    return sorted(found, key=lambda mark: (mark.begin, -mark.end))
+
+
+def _holds(environment: dict[str, Any], raw: str, output: str) -> bool:
+    """Whether an output has the markup of its source; emphasis may have been repeated or have vanished."""
+    before, now = (_kinds(text, environment) for text in (raw, output))
+    return now.keys() <= before.keys() and all(now[kind] == before[kind] for kind in before if kind[0] not in _EMPHASIS)
+
+
+def _kinds(text: str, environment: dict[str, Any]) -> Counter[tuple[str, str]]:
+    return Counter(
+        (mark.token.type, "" if mark.token.type.startswith(_EMPHASIS) else text[mark.begin : mark.end])
+        for mark in inline_marks(text, environment)
+        if mark.token.type != "softbreak"
+    )
+
+
+@cache
+def _parser() -> MarkdownIt:
+    """One parser, whose rules note in `environment["marks"]` where in the text they found what."""
+    parser = MarkdownIt("commonmark", {"maxNesting": LONGEST_NESTING}).enable(["table", "strikethrough"])
+    parser.disable("fragments_join")
+    parser.core.ruler.disable("text_join")
+    for name, rule in (
+        ("newline", rules_inline.newline),
+        ("escape", rules_inline.escape),
+        ("backticks", rules_inline.backtick),
+        ("strikethrough", rules_inline.strikethrough.tokenize),
+        ("emphasis", rules_inline.emphasis.tokenize),
+        ("link", rules_inline.link),
+        ("image", rules_inline.image),
+        ("autolink", rules_inline.autolink),
+        ("html_inline", rules_inline.html_inline),
+    ):
+        parser.inline.ruler.at(name, partial(_noting, rule, name))
+    return parser
+
+
+def _noting(rule: Callable[[StateInline, bool], bool], name: str, state: StateInline, silent: bool) -> bool:
+    marks = state.env.get("marks")
+    if silent or marks is None:
+        return rule(state, silent)
+    begin, first, known = state.pos, len(state.tokens), len(marks)
+    bracket = state.src.startswith("![", begin) if name == "image" else state.src.startswith("[", begin)
+    label_end = -1
+    if name in ("link", "image") and bracket:
+        label_end = state.md.helpers.parseLinkLabel(state, begin + (name == "image"), name == "link")
+    if not rule(state, silent):
+        return False
+    marks += _noted(name, state, begin, first, label_end) if len(state.tokens) > first else []
+    if name == "image":
+        del marks[known:-1]  # those within are of another text
+    elif name == "link" and state.src[label_end : state.pos] in ("]", "][]"):
+        marks[known:] = [(begin, state.pos, marks[known][2])]  # its text is the name that it refers to
+        marks[known][2].type = "reference"
+    return True
+
+
+def _noted(name: str, state: StateInline, begin: int, first: int, label_end: int) -> Iterator[tuple[int, int, Token]]:
+    """Begin, end and token of each mark that a rule has just made."""
+    new, last = state.tokens[first:], state.tokens[-1]
+    match name:
+        case "emphasis" | "strikethrough":
+            end = state.pos
+            for token in reversed(new):
+                if end > begin:
+                    yield end - len(token.content), end, token
+                    end -= len(token.content)
+        case "link":
+            opening = next(token for token in new if token.type == "link_open")
+            yield begin, begin + 1, opening
+            yield label_end, state.pos, last
+        case "autolink":
+            opening = next(token for token in new if token.type == "link_open")
+            opening.type = "autolink"
+            yield begin, state.pos, opening
+        case "image":
+            last.meta["label_end"] = label_end
+            yield begin, state.pos, last
+        case "backticks" if last.type != "code_inline":
+            return
+        case _:
+            yield begin, state.pos, last

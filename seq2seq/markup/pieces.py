@@ -1,0 +1,115 @@
+"""What in a text is not to be translated: variables, addresses, code, names of users; and emoji.
+
+Variables are those of printf, Python, Java, ICU, Ruby, mustache, shells and templates. What is glued to a piece without
+a mark between them belongs to it: `{hours}h`, `v{version}`.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from seq2seq.text.words import UNSPACED
+
+EMOJI = "emoji"
+
+
+class Found(NamedTuple):
+    """A piece of a text, in code points."""
+
+    begin: int
+    end: int
+    kind: str
+    """variable, address, code, object or emoji."""
+
+
+_PICTURE = "[\U0001f000-\U0001faff\u2600-\u27bf\u2b00-\u2bff\u2190-\u21ff\u2300-\u23ff\u3030\u303d\u3297\u3299]"
+_EMOJI = (
+    "(?:[\U0001f1e6-\U0001f1ff]{2}|[0-9#*]\ufe0f?\u20e3"
+    f"|{_PICTURE}[\ufe0f\U0001f3fb-\U0001f3ff]*(?:\u200d{_PICTURE}[\ufe0f\U0001f3fb-\U0001f3ff]*)*"
+    r"|(?<![\w:]):[a-z][a-z0-9_+-]*:(?![\w:]))"
+)
+_ADDRESS_CHARACTER = rf"[^\s<>\"'`“”„«»‘’，。！？、；：「」『』（）\ufffc{UNSPACED}]"
+_DOMAINS = "com|org|net|edu|gov|io|dev|app|info|eu|de|at|ch|uk|fr|es|it|nl|pl|se|ca|au|jp|cn|in|br"
+_ADDRESS = (
+    rf"(?:(?:https?|ftps?|sftp|file|ssh|git|wss?)://|(?:mailto|tel):|www\.){_ADDRESS_CHARACTER}+"
+    r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+"
+    rf"|(?<![\w.@/-])(?:[A-Za-z0-9-]{{1,63}}\.){{1,8}}(?:{_DOMAINS})\b(?![.-]?\w)(?:/{_ADDRESS_CHARACTER}*)?"
+)
+_VARIABLE = (
+    r"\{\{\{[^{}]*\}\}\}|\{\{[^{}]*\}\}|\{%[^%]*%\}|\{#[^#{}]*#\}|<%[^%]*%>"
+    r"|[$#%@]\{[^{}]*\}|\$\([\w.]+\)"
+    r"|\{[\w.$\[\]:!<>^+#,%-]*\}"
+    r"|%\([\w.]+\)[-+#0]*\d*(?:\.\d+)?[a-zA-Z]"
+    r"|(?<!\d)%(?:\d+\$)?[-+#0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|ll|[hlLzjtq])?[diouxXeEfFgGaAcCsSp@](?:%%)?"
+    r"|%%\w+%%|(?<!\d)%\w+%|\d+(?:[.,]\d+)?%%|(?<!\d)%\d+"
+    r"|(?<![\w$])\$[A-Za-z_]\w*(?:\.\w+)*"
+)
+_CODE = (
+    r"`[^`\n]+`"
+    r"|(?<![\w@])[@#][A-Za-z_][\w-]*"
+    r"|(?<![\w.-])--?[A-Za-z][\w-]*(?:=\S*[^\s.,;:!?)])?"
+    r"|(?<![\w/.])(?:~|\.{1,2})?(?:/[\w.+-]*\w){2,}/?"
+    r"|\b[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+(?:\(\))?|\b[A-Za-z]\w*(?:\.\w+)*\(\)"
+)
+_ICU = r"\{\s*\w+\s*,\s*(?:plural|selectordinal|select|number|date|time|duration|spellout|ordinal|choice)\b"
+_PIECE = re.compile(
+    f"(?P<object>\ufffc)|(?P<icu>{_ICU})|(?P<variable>{_VARIABLE})|(?P<address>{_ADDRESS})|(?P<code>{_CODE})"
+    f"|(?P<emoji>{_EMOJI})"
+)
+_GLUED = rf"(?:(?![{UNSPACED}])[^\W_])"
+_GLUED_BEFORE = re.compile(rf"{_GLUED}+\Z")
+_GLUED_BEHIND = re.compile(rf"(?!\w+://|www\.){_GLUED}+")
+LONGEST_GLUE = 40
+# Marks between two pieces that make one of them, as in %d/%d and {host}:{port}.
+_JOINT = re.compile(r"[/:.@_=+×x-]?")
+
+
+def find(text: str) -> list[Found]:
+    """The pieces of a text, in order, without overlaps."""
+    found: list[Found] = []
+    for piece in _pieces(text):
+        last = found[-1] if found else None
+        if last is not None and EMOJI not in (last.kind, piece.kind) and _JOINT.fullmatch(text[last.end : piece.begin]):
+            found[-1] = Found(last.begin, piece.end, last.kind)
+        else:
+            found.append(piece)
+    return found
+
+
+def _pieces(text: str) -> Iterator[Found]:
+    position = 0
+    while match := _PIECE.search(text, position):
+        begin, end, kind = match.start(), match.end(), match.lastgroup or ""
+        if kind == "icu":
+            closing = _closing(text, begin)
+            if closing is None:
+                position = end
+                continue
+            end, kind = closing, "variable"
+        elif kind == "address":
+            end = begin + len(_trimmed(match.group()))
+        if kind == "variable":
+            before = _GLUED_BEFORE.search(text, max(position, begin - LONGEST_GLUE), begin)
+            behind = _GLUED_BEHIND.match(text, end, end + LONGEST_GLUE)
+            begin, end = (before.start() if before else begin), (behind.end() if behind else end)
+        yield Found(begin, end, kind)
+        position = end
+
+
+def _closing(text: str, begin: int) -> int | None:
+    """Behind the brace that closes the one at `begin`."""
+    depth = 0
+    for match in re.compile("[{}]").finditer(text, begin):
+        depth += 1 if match.group() == "{" else -1
+        if not depth:
+            return match.end()
+    return None
+
+
+def _trimmed(address: str) -> str:
+    """Without the marks that end the sentence; a bracket stays where the address opened it."""
+    while address[-1:] in tuple(".,;:!?)]}*_…"):
+        if address[-1] == ")" and address.count("(") >= address.count(")"):
+            break
+        address = address[:-1]
+    return address

@@ -1,0 +1,195 @@
+"""What tags of HTML and XML mean for translation: which end a segment, which format, which hold text of their own.
+
+`build` turns what a tokenizer of either format has read into a document.
+"""
+
+import html
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Literal
+
+from seq2seq.markup.building import SPACE, Builder, Item, text_item
+from seq2seq.markup.document import Document, Template
+
+# Elements that stand in a line of text are all others: the standard shows unknown ones so.
+
+
+def _names(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+BLOCKS = _names(
+    "address article aside base blockquote body button caption center col colgroup datalist dd details dialog dir div "
+    "dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html legend "
+    "li link main menu meta nav noscript ol optgroup option p param search section select source summary table tbody "
+    "td template tfoot th thead title tr track ul "
+    "para simpara listitem item note entry row sect1 sect2 sect3 trans-unit"
+)
+# They enclose words, name nothing, and may be written again where a translation takes the words apart.
+FORMATTING = _names(
+    "b i u s em strong span small big sub sup font mark ins del strike cite q dfn bdi bdo abbr acronym "
+    "bold italic emph emphasis hi"
+)
+COPIED_BLOCKS = _names("pre textarea xmp listing plaintext programlisting screen")
+COPIED_POINTS = _names("script style svg iframe object video audio canvas map applet noembed noframes")
+COPIED_WORDS = _names("code kbd samp tt var math")
+# Of these names, those that mean the same in most kinds of XML.
+COPIED_IN_XML = _names("code kbd samp tt pre programlisting screen script style math svg")
+EMPTY = _names("area base br col embed hr img input link meta param source track wbr")
+SEPARATING = frozenset({"br", "img", "input", "embed", "hr"})
+TEXT_ATTRIBUTES = frozenset({"title", "alt", "placeholder", "aria-label", "aria-description"})
+DESCRIPTIONS = frozenset({"description", "og:title", "og:description", "twitter:title", "twitter:description"})
+BUTTONS = frozenset({"submit", "button", "reset"})
+
+ENTITY = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)")
+_ATTRIBUTE = re.compile(r"""([^\s/>="']+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"']+))""")
+
+
+@dataclass(frozen=True)
+class Lexeme:
+    """A tag, a stretch of text, or anything else, as it stands in the source."""
+
+    kind: Literal["text", "open", "close", "empty", "other", "literal"]
+    """literal: text without escapes, as in a CDATA section."""
+    raw: str
+    name: str = ""
+    """Of tags; in HTML in lower case."""
+
+
+def escape_text(text: str) -> str:
+    """For text between tags."""
+    return html.escape(text, quote=False)
+
+
+def escape_attribute(text: str) -> str:
+    """For a quoted value, in quotes of either kind."""
+    return html.escape(text)
+
+
+def attributes(tag: str) -> dict[str, str]:
+    """Attributes of a raw tag by their names in lower case, unescaped; the first of a name counts."""
+    found: dict[str, str] = {}
+    for match in _ATTRIBUTE.finditer(tag):
+        value = next((value for value in match.groups()[1:] if value is not None), "")
+        found.setdefault(match[1].lower(), html.unescape(value))
+    return found
+
+
+def build(lexemes: Sequence[Lexeme], is_html: bool) -> Document:
+    """The document of what was read; in HTML, attributes that hold text are segments."""
+    return _Reader(lexemes, is_html).document()
+
+
+class _Reader:
+    def __init__(self, lexemes: Sequence[Lexeme], is_html: bool):
+        self._lexemes, self._is_html = lexemes, is_html
+        self._builder = Builder(escape_text)
+        self._ends = ends(lexemes)
+
+    def document(self) -> Document:
+        index = 0
+        while index < len(self._lexemes):
+            index = self._read(index)
+        return self._builder.finish()
+
+    def _read(self, index: int) -> int:
+        """Read a lexeme, or an element that is copied; returns where to go on."""
+        lexeme, builder = self._lexemes[index], self._builder
+        if lexeme.kind == "text":
+            builder.add(text_item(lexeme.raw, ENTITY, html.unescape))
+        elif lexeme.kind in ("other", "literal"):
+            builder.add(Item("piece" if lexeme.kind == "literal" else "point", (lexeme.raw,), name="code"))
+        elif lexeme.kind == "close":
+            self._put_tag(lexeme, (lexeme.raw,))
+        elif (end := self._ends.get(index)) is not None and (how := copied(lexeme, self._is_html)):
+            raw = "".join(one.raw for one in self._lexemes[index : end + 1])
+            if how == "block":
+                builder.cut((raw,))
+            else:
+                builder.add(Item("piece" if how == "word" else "point", (raw,), name="code"))
+            return end + 1
+        elif lexeme.name == "br" and self._ends_line(index):
+            builder.cut((lexeme.raw,))
+        else:
+            self._put_tag(lexeme, self._with_texts(lexeme) if self._is_html else (lexeme.raw,))
+        return index + 1
+
+    def _put_tag(self, lexeme: Lexeme, raw: Template) -> None:
+        name = lexeme.name.lower()
+        if name in BLOCKS:
+            self._builder.cut(raw)
+            return
+        if lexeme.kind == "empty":
+            self._builder.add(Item("point", raw, name=name, separates=name in SEPARATING))
+            return
+        repeats = name in FORMATTING and "id" not in attributes(lexeme.raw)
+        self._builder.add(Item("open" if lexeme.kind == "open" else "close", raw, name=lexeme.name, repeats=repeats))
+
+    def _ends_line(self, index: int) -> bool:
+        """Whether a line break ends a sentence too: the text behind it does not go on in lower case."""
+        for lexeme in self._lexemes[index + 1 :]:
+            if lexeme.kind == "text":
+                text = html.unescape(lexeme.raw).lstrip(SPACE)
+                if text:
+                    return not text[0].islower()
+            elif lexeme.name.lower() == "br" or lexeme.name.lower() in BLOCKS:
+                return True
+        return True
+
+    def _with_texts(self, lexeme: Lexeme) -> Template:
+        """A tag, with its texts as segments."""
+        names = set(TEXT_ATTRIBUTES)
+        if lexeme.name in ("meta", "input"):
+            values = attributes(lexeme.raw)
+            if {values.get("name", "").lower(), values.get("property", "").lower()} & DESCRIPTIONS:
+                names.add("content")
+            if lexeme.name == "input" and values.get("type", "").lower() in BUTTONS:
+                names.add("value")
+        parts: list[Template] = []
+        position = 0
+        for match in _ATTRIBUTE.finditer(lexeme.raw):
+            group = next((group for group in (2, 3) if match[group]), None)
+            if match[1].lower() in names and group is not None:
+                begin, end = match.span(group)
+                value = text_item(lexeme.raw[begin:end], ENTITY, html.unescape)
+                parts += [(lexeme.raw[position:begin],), self._builder.within(value, escape_attribute)]
+                position = end
+        return (*chain.from_iterable(parts), lexeme.raw[position:])
+
+
+def ends(lexemes: Sequence[Lexeme]) -> dict[int, int]:
+    """Where each element that has an end ends; elements of other names do not matter."""
+    opened: dict[str, list[int]] = {}
+    found = {}
+    for index, lexeme in enumerate(lexemes):
+        if lexeme.kind == "open":
+            opened.setdefault(lexeme.name, []).append(index)
+        elif lexeme.kind == "close" and opened.get(lexeme.name):
+            found[opened[lexeme.name].pop()] = index
+    return found
+
+
+def copied(lexeme: Lexeme, is_html: bool) -> Literal["block", "point", "word", ""]:
+    """How an element that is not translated stands in its text; empty for what is translated."""
+    if lexeme.kind != "open":
+        return ""
+    name = lexeme.name.lower()
+    if is_html or name in COPIED_IN_XML:
+        if name in COPIED_BLOCKS:
+            return "block"
+        if name in COPIED_POINTS:
+            return "point"
+        if name in COPIED_WORDS:
+            return "word"
+    if not _is_protected(lexeme.raw):
+        return ""
+    return "block" if name in BLOCKS else "word"
+
+
+def _is_protected(tag: str) -> bool:
+    if "translate" not in tag.lower():
+        return False
+    values = attributes(tag)
+    return values.get("translate", "").lower() == "no" or "notranslate" in values.get("class", "").split()

@@ -1,0 +1,243 @@
+"""Documents with markup are translated: sentences go out as plain text, and come back with their tags and pieces.
+
+What goes in comes out, whatever the model says: every tag and every piece is in the output once (formatting may be
+repeated), and it is well-formed, because it is written from a tree. `inference.marked` gives a model's translations.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
+
+from seq2seq.markup import html, markdown, xml
+from seq2seq.markup.document import OBJECT, Document, Template, join
+from seq2seq.markup.standins import CLASSES, MOST, StandIns, choose, find
+from seq2seq.markup.writing import Answer, written
+from seq2seq.text.splitting import split_sentences
+from seq2seq.text.words import Span, word_spans
+
+FORMATS = {"html": html.segments, "xml": xml.segments, "markdown": markdown.segments}
+PLACEHOLDER = "placeholder"
+# Classes of stand-ins that a sentence is tried with. Then the words that are linked to them count, whatever they are;
+# where there are none, the sentence is cut at its pieces.
+MOST_TRIES = 3
+
+
+@dataclass(frozen=True)
+class Translated:
+    """A plain text's translation, with words and links of both texts in code points."""
+
+    text: str
+    source_words: Sequence[Span] = ()
+    words: Sequence[Span] = ()
+    links: Sequence[tuple[Span, Span, float]] = ()
+    """(source word, target word, weight)"""
+
+
+# A piece, with the marks beside it.
+_MARKS_AND_PIECES = re.compile(rf"((?:[^\w\s]|\s)*{OBJECT}(?:[^\w\s]|\s)*)")
+
+Translate = Callable[[Sequence[str]], Sequence[Translated]]
+"""Translates plain texts of one line each."""
+
+
+@dataclass(frozen=True)
+class Marked:
+    """The translation of a document."""
+
+    text: str
+    segments: int
+    flags: tuple[str, ...]
+    """For each segment that was not translated in one go: `placeholder` where a sentence was cut at its pieces because
+    the model lost one, `markup` where emphasis was left out, or the text left as it was, because it could not be
+    written in the format, `empty` where the text was left as it was because its translation is empty."""
+
+
+def translate_documents(
+    texts: Sequence[str], form: str, translate: Translate, classes: Sequence[StandIns] = CLASSES
+) -> list[Marked]:
+    """Translate documents of a format; `translate` is called once for all their sentences, and once more for each class
+    of stand-ins that some of them lost.
+
+    Raises:
+        DataError: a document is not of the format (`html.segments`, `xml.segments`).
+    """
+    documents = [FORMATS[form](text) for text in texts]
+    segments = [segment for document in documents for segment in document.segments]
+    answers = _of_segments([segment.text for segment in segments], translate, classes)
+    outputs = iter([written(segment, answer) for segment, answer in zip(segments, answers, strict=True)])
+    return [_joined(document, [next(outputs) for _ in document.segments]) for document in documents]
+
+
+def _joined(document: Document, outputs: Sequence[tuple[Template | None, frozenset[str]]]) -> Marked:
+    text = join(document, [output for output, _ in outputs])
+    flags = chain.from_iterable(sorted(flags) for _, flags in outputs)
+    return Marked(text, len(outputs), tuple(flags))
+
+
+# -- plain text ------------------------------------------------------------------------------------
+
+
+def _of_segments(texts: Sequence[str], translate: Translate, classes: Sequence[StandIns]) -> list[Answer]:
+    """Segments as sentences, with the white space between them as it is."""
+    sentences = [split_sentences(text) or [text] for text in texts]
+    answers = iter(_answers([one.strip() for one in chain.from_iterable(sentences)], translate, classes))
+    return [_concatenated([(one, next(answers)) for one in group]) for group in sentences]
+
+
+def _concatenated(parts: Iterable[tuple[str, Answer]]) -> Answer:
+    """Source texts, with white space around them, and the answers to their cores."""
+    text, source, pieces = "", 0, 0
+    moved = []
+    for part, answer in parts:
+        core = part.strip()
+        before, behind = (part[: part.index(core)], part[part.index(core) + len(core) :]) if core else (part, "")
+        moved.append(answer.shifted(source + len(before), len(text) + len(before), pieces))
+        text += before + answer.text + behind
+        source, pieces = source + len(part), pieces + part.count(OBJECT)
+    return Answer(
+        text,
+        tuple(chain.from_iterable(one.order for one in moved)),
+        tuple(chain.from_iterable(one.source_words for one in moved)),
+        tuple(chain.from_iterable(one.words for one in moved)),
+        tuple(chain.from_iterable(one.links for one in moved)),
+        frozenset(chain.from_iterable(one.flags for one in moved)),
+    )
+
+
+def _answers(texts: Sequence[str], translate: Translate, classes: Sequence[StandIns]) -> list[Answer]:
+    """The answer to each text, whose pieces are OBJECTs; one that no stand-in got through is cut at its pieces."""
+    answers: dict[int, Answer] = {
+        index: _copied(text) for index, text in enumerate(texts) if not any(map(str.isalpha, text))
+    }
+    lost: dict[int, list[tuple[_Filled, Translated]]] = defaultdict(list)
+    for stand_ins in classes[:MOST_TRIES]:
+        asked = {}
+        for index, text in enumerate(texts):
+            pieces = text.count(OBJECT)
+            pairs = choose(stand_ins, pieces, text) if pieces <= MOST else None
+            if index not in answers and pairs is not None:
+                asked[index] = _Filled(text, pairs)
+        found = translate([filled.text for filled in asked.values()]) if asked else ()
+        for (index, filled), translated in zip(asked.items(), found, strict=True):
+            if (answer := filled.restored(translated, filled.said(translated))) is not None:
+                answers[index] = answer
+            else:
+                lost[index].append((filled, translated))
+    for index, tries in lost.items():
+        linked = (filled.restored(translated, filled.linked(translated)) for filled, translated in tries)
+        answer = None if index in answers else next(filter(None, linked), None)
+        if answer is not None:
+            answers[index] = answer
+    left = [index for index in range(len(texts)) if index not in answers]
+    cut = [[part for part in _MARKS_AND_PIECES.split(texts[index]) if part] for index in left]
+    parts = iter(
+        _answers([part.strip() for part in chain.from_iterable(cut) if OBJECT not in part], translate, classes)
+        if left
+        else ()
+    )
+    for index, own in zip(left, cut, strict=True):
+        whole = _concatenated([(part, _copied(part.strip()) if OBJECT in part else next(parts)) for part in own])
+        answers[index] = replace(whole, flags=whole.flags | {PLACEHOLDER})
+    return [answers[index] for index in range(len(texts))]
+
+
+def _copied(text: str) -> Answer:
+    words = tuple(word_spans(text, ()))
+    return Answer(text, tuple(range(text.count(OBJECT))), words, words, tuple((word, word, 1.0) for word in words))
+
+
+class _Filled:
+    """A text with a word in place of each OBJECT."""
+
+    def __init__(self, text: str, pairs: Sequence[tuple[str, str]]):
+        words = [word for word, _ in pairs]
+        self._answers = [said for _, said in pairs]
+        parts = text.split(OBJECT)
+        self.text = "".join(chain.from_iterable(zip(parts, [*words, ""], strict=True)))
+        self._spans, position = [], 0
+        for part, word in zip(parts, words, strict=False):
+            self._spans.append((position + len(part), position + len(part) + len(word)))
+            position = self._spans[-1][1]
+        neighbours = [(text[:place][-1:], text[place + 1 :][:1]) for place, char in enumerate(text) if char == OBJECT]
+        self._glued = [(before.isalnum(), behind.isalnum()) for before, behind in neighbours]
+
+    def said(self, translated: Translated) -> list[Span]:
+        """Where the translation says each word, of those that it says exactly once."""
+        text = _without_objects(translated)
+        found = [find(word, text, glued) for word, glued in zip(self._answers, self._glued, strict=True)]
+        return [spans[0] for spans in found if len(spans) == 1]
+
+    def linked(self, translated: Translated) -> list[Span]:
+        """The word of the translation that stands for each word most, of those that have one."""
+        found = []
+        for begin, end in self._spans:
+            links = [link for link in translated.links if link[0][0] < end and link[0][1] > begin]
+            found += [max(links, key=lambda link: link[2])[1]] if links else []
+        return found
+
+    def restored(self, translated: Translated, found: Sequence[Span]) -> Answer | None:
+        """The answer with pieces at these places, or None if there is not one for each."""
+        text = _without_objects(translated)
+        if len(found) < len(self._spans):
+            return None
+        places = sorted((span, number) for number, span in enumerate(found))
+        spans = [span for span, _ in places]
+        if any(one[1] > other[0] for one, other in pairwise(spans)):
+            return None
+        source_at, target_at = _Objects(self.text, self._spans), _Objects(text, spans)
+        links = [
+            (moved_source, moved_target, weight)
+            for source, target, weight in translated.links
+            if (moved_source := source_at.span(source)) and (moved_target := target_at.span(target))
+        ]
+        links += [(source_at.span(self._spans[number]), target_at.span(span), 1.0) for span, number in places]
+        return Answer(
+            target_at.text,
+            tuple(number for _, number in places),
+            source_at.words(translated.source_words),
+            target_at.words(translated.words),
+            tuple(links),
+        )
+
+
+def _without_objects(translated: Translated) -> str:
+    return translated.text.replace(OBJECT, " ")
+
+
+class _Objects:
+    """A text in which an OBJECT replaces some spans, and where its words are then."""
+
+    def __init__(self, text: str, spans: Sequence[Span]):
+        self._places: list[int] = []
+        parts, end = [], 0
+        for begin, stop in spans:
+            parts += [text[end:begin], OBJECT]
+            end = stop
+        self.text = "".join([*parts, text[end:]])
+        self._spans, self._text = list(spans), text
+
+    def span(self, span: Span) -> Span:
+        """Where a span of the text is; within a replaced one, all of that."""
+        begin, end = (self._place(place, is_end) for place, is_end in zip(span, (False, True), strict=True))
+        return begin, end
+
+    def _place(self, place: int, is_end: bool) -> int:
+        shift = 0
+        for begin, end in self._spans:
+            if end <= place:
+                shift += end - begin - 1
+            elif begin < place:
+                return begin - shift + is_end
+        return place - shift
+
+    def words(self, words: Sequence[Span]) -> tuple[Span, ...]:
+        """Words, in order and without overlaps; each replaced span is one, or in one."""
+        found: list[Span] = []
+        for begin, end in sorted({self.span(word) for word in [*words, *self._spans]}):
+            if found and begin < found[-1][1]:
+                found[-1] = (found[-1][0], max(end, found[-1][1]))
+            elif begin < end:
+                found.append((begin, end))
+        return tuple(found)

@@ -1,0 +1,206 @@
+"""A translation is written in the format of its source, with the tags and pieces of that."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, takewhile
+
+import numpy as np
+
+from seq2seq.markup.document import OBJECT, Node, Segment, Template
+from seq2seq.markup.projection import Placed, Projection
+from seq2seq.text.words import Span
+
+EMPTY, MARKUP = "empty", "markup"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A translation in which each piece is an OBJECT again."""
+
+    text: str
+    order: tuple[int, ...]
+    """Which of the source's pieces each OBJECT is."""
+    source_words: tuple[Span, ...]
+    words: tuple[Span, ...]
+    links: tuple[tuple[Span, Span, float], ...]
+    flags: frozenset[str] = frozenset()
+
+    def shifted(self, source: int, target: int, pieces: int) -> "Answer":
+        """The same as a part of larger texts, which begins at these code points, behind so many pieces."""
+        return replace(
+            self,
+            order=tuple(number + pieces for number in self.order),
+            source_words=tuple((begin + source, end + source) for begin, end in self.source_words),
+            words=tuple((begin + target, end + target) for begin, end in self.words),
+            links=tuple(
+                ((one[0] + source, one[1] + source), (other[0] + target, other[1] + target), weight)
+                for one, other, weight in self.links
+            ),
+        )
+
+
+def written(segment: Segment, answer: Answer) -> tuple[Template | None, frozenset[str]]:
+    """The output for a segment, None where it stays as it was, and its flags."""
+    if not answer.text.strip():
+        return None, answer.flags | {EMPTY}
+    if answer.text == segment.text:
+        return None, answer.flags
+    output = _output(segment, answer, segment.nodes)
+    if segment.holds is None or segment.holds("".join(map(str, output))):
+        return output, answer.flags
+    output = _output(segment, answer, tuple(_without_emphasis(segment.nodes)))
+    if segment.holds("".join(map(str, output))):
+        return output, answer.flags | {MARKUP}
+    return None, answer.flags | {MARKUP}
+
+
+def _without_emphasis(nodes: Sequence[Node]) -> Iterator[Node]:
+    for node in nodes:
+        children = tuple(_without_emphasis(node.children))
+        if node.vanishes:
+            yield from children
+        else:
+            yield replace(node, children=children)
+
+
+def _output(segment: Segment, answer: Answer, nodes: Sequence[Node]) -> Template:
+    source, target = list(answer.source_words), list(answer.words)
+    rows, columns = ({span: number for number, span in enumerate(words)} for words in (target, source))
+    weights = np.zeros((len(target), len(source)))
+    for one, other, weight in answer.links:
+        row, column = _index(rows, target, other), _index(columns, source, one)
+        if row is not None and column is not None:
+            weights[row, column] += weight
+    marks = tuple(
+        [not any(char.isalnum() or char == OBJECT for char in text[begin:end]) for begin, end in words]
+        for text, words in ((segment.text, source), (answer.text, target))
+    )
+    placed = Projection(source, target, weights, (marks[0], marks[1])).place(nodes)
+    return _Writer(segment, answer).write(placed)
+
+
+def _index(known: dict[Span, int], words: Sequence[Span], span: Span) -> int | None:
+    """The word that has this span, or holds its beginning."""
+    if span in known:
+        return known[span]
+    return next((number for number, (begin, end) in enumerate(words) if begin <= span[0] < end), None)
+
+
+class _Writer:
+    """Writes a translation with its markup.
+
+    At each gap between words the tags of the word before it are closed that the next word does not have, and those of
+    the next word opened; what stands at one place is written where the tags around it are open.
+    """
+
+    def __init__(self, segment: Segment, answer: Answer):
+        self._segment, self._answer = segment, answer
+        self._pieces = (segment.pieces[number].raw for number in answer.order)
+        self._tokens: list[str | Template] = []
+
+    def write(self, placed: Sequence[Placed]) -> Template:
+        """The output."""
+        words, text = self._answer.words, self._answer.text
+        stacks: list[list[Placed]] = [[] for _ in words]
+        gaps: dict[int, list[tuple[tuple[Placed, ...], Placed]]] = {}
+        self._collect(placed, (), stacks, gaps)
+        before: list[Placed] = []
+        end = 0
+        for gap in range(len(words) + 1):
+            begin, stop = words[gap] if gap < len(words) else (len(text), len(text))
+            behind = stacks[gap] if gap < len(words) else []
+            self._gap(before, behind, text[end:begin], sorted(gaps.get(gap, []), key=lambda one: one[1].order))
+            self._text(text[begin:stop])
+            before, end = behind, stop
+        return self._template()
+
+    def _collect(
+        self,
+        placed: Sequence[Placed],
+        around: tuple[Placed, ...],
+        stacks: list[list[Placed]],
+        gaps: dict[int, list[tuple[tuple[Placed, ...], Placed]]],
+    ) -> None:
+        for one in placed:
+            if not one.windows:
+                gaps.setdefault(one.gap, []).append((around, one))
+                continue
+            for begin, end in one.windows:
+                for word in range(begin, end):
+                    stacks[word].append(one)
+            self._collect(one.children, (*around, one), stacks, gaps)
+
+    def _gap(
+        self,
+        before: Sequence[Placed],
+        behind: Sequence[Placed],
+        space: str,
+        points: Sequence[tuple[tuple[Placed, ...], Placed]],
+    ) -> None:
+        shared = _shared(before, behind)
+        left: dict[int, list[Placed]] = defaultdict(list)
+        right: dict[int, list[Placed]] = defaultdict(list)
+        for around, point in points:
+            depths = [_shared(around, stack) for stack in (before, behind)]
+            on_left = depths[0] > depths[1] or (depths[0] == depths[1] and _is_left(point.node, point.after_word))
+            (left if on_left else right)[max(depths[not on_left], shared)].append(point)
+        for depth in range(len(before), shared - 1, -1):
+            if depth < len(before):
+                self._raw(before[depth].node.close or ())
+            for point in left[depth]:
+                between = point.node.space_before and point.node.space_behind and space
+                self._point(point, " " if between else "")
+        is_replaced = any(point.node.is_space for _, point in points) and space.isspace()
+        self._text("" if is_replaced else space)
+        for depth in range(shared, len(behind) + 1):
+            if depth > shared:
+                self._raw(behind[depth - 1].node.open)
+            for point in right[depth]:
+                self._point(point, "")
+
+    def _point(self, placed: Placed, space: str) -> None:
+        self._text(space)
+        node = placed.node
+        is_written = node.close is None or not node.vanishes
+        if is_written:
+            self._raw(node.open)
+        for child in placed.children:
+            self._point(child, "")
+        if is_written:
+            self._raw(node.close or ())
+
+    def _text(self, text: str) -> None:
+        for number, part in enumerate(text.split(OBJECT)):
+            if number:
+                self._raw(next(self._pieces))
+            if part and self._tokens and isinstance(self._tokens[-1], str):
+                self._tokens[-1] += part
+            elif part:
+                self._tokens.append(part)
+
+    def _raw(self, raw: Template) -> None:
+        if raw:
+            self._tokens.append(raw)
+
+    def _template(self) -> Template:
+        found: list[Template] = []
+        for number, token in enumerate(self._tokens):
+            if isinstance(token, str):
+                escaped = self._segment.escape(token)
+                found.append((escaped if number else self._segment.opening(escaped),))
+            else:
+                found.append(token)
+        return tuple(chain.from_iterable(found))
+
+
+def _shared(one: Sequence[Placed], other: Sequence[Placed]) -> int:
+    """How many tags two stacks have in common, from the outermost."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], zip(one, other, strict=False)))
+
+
+def _is_left(node: Node, after_word: bool) -> bool:
+    """Whether what stands at one place is written before the white space of its gap."""
+    if node.space_before == node.space_behind:
+        return after_word or node.space_before
+    return node.space_behind

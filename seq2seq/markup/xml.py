@@ -1,0 +1,145 @@
+"""XML: an element that has text of its own is a segment, with the elements in it; others are structure.
+
+expat decides whether it is well-formed. Nothing is read from elsewhere; documents that declare entities are refused.
+"""
+
+import html
+import re
+from collections.abc import Iterator, Sequence
+from xml.parsers import expat
+
+from seq2seq.errors import DataError
+from seq2seq.markup.building import SPACE, Builder, text_item
+from seq2seq.markup.document import Document
+from seq2seq.markup.html import segments as html_segments
+from seq2seq.markup.tags import Lexeme, build, copied, ends
+
+_TOKEN = re.compile(
+    r"(?P<comment><!--.*?-->)|(?P<cdata><!\[CDATA\[.*?\]\]>)|(?P<other><\?.*?\?>|<![^>\"']*(?:\"[^\"]*\"[^>\"']*|"
+    r"'[^']*'[^>\"']*)*>)|(?P<close></[^>]*>)|(?P<open><[^>\"']*(?:\"[^\"]*\"[^>\"']*|'[^']*'[^>\"']*)*>)"
+    r"|(?P<text>(?:[^<&]|&#|&(?:amp|lt|gt|quot|apos);)+)|(?P<entity>&[^;<&]*;)",
+    re.DOTALL,
+)
+_NAME = re.compile(r"</?\s*([^\s/>]+)")
+_HAS_PROLOG = re.compile(r"\ufeff?(?:\s*<!--.*?-->|\s*<\?(?!xml\s).*?\?>)*\s*<(?:\?xml\s|!DOCTYPE)", re.DOTALL)
+_CDATA_BEGIN, _CDATA_END = "<![CDATA[", "]]>"
+_HAS_TAGS = re.compile(r"</?[A-Za-z]|&#?\w+;")
+
+
+def segments(text: str) -> Document:
+    """The segments of a document, or of a part of one: text and any number of elements.
+
+    Raises:
+        DataError: it is not well-formed (with line and column), not in UTF-8, or declares entities.
+    """
+    _check(text)
+    lexemes = list(_lexemes(text))
+    closing = ends(lexemes)
+    inside = _inside_text(lexemes)
+    builder = Builder(_as_cdata)
+    waiting: list[Lexeme] = []  # the content of an element that has text
+    index = 0
+    while index < len(lexemes):
+        if inside[index]:
+            waiting.append(lexemes[index])
+            index += 1
+            continue
+        builder.insert(build(waiting, is_html=False))
+        waiting = []
+        end = closing.get(index, index) if copied(lexemes[index], is_html=False) else index
+        if lexemes[index].kind == "literal":
+            _insert_cdata(builder, lexemes[index].raw)
+        else:
+            builder.cut(tuple(lexeme.raw for lexeme in lexemes[index : end + 1]))
+        index = end + 1
+    builder.insert(build(waiting, is_html=False))
+    return builder.finish()
+
+
+def _lexemes(text: str) -> Iterator[Lexeme]:
+    for match in _TOKEN.finditer(text):
+        raw, kind = match.group(), match.lastgroup
+        if kind == "text":
+            yield Lexeme("text", raw)
+        elif kind == "entity":  # those of HTML have a meaning without their declaration
+            yield Lexeme("text" if html.unescape(raw) != raw else "other", raw)
+        elif kind == "cdata":
+            yield Lexeme("literal", raw)
+        elif kind == "open":
+            yield Lexeme("empty" if raw.endswith("/>") else "open", raw, _NAME.match(raw)[1])  # type: ignore[index]
+        elif kind == "close":
+            yield Lexeme("close", raw, _NAME.match(raw)[1])  # type: ignore[index]
+        else:
+            yield Lexeme("other", raw)
+
+
+def _inside_text(lexemes: Sequence[Lexeme]) -> list[bool]:
+    """Whether each lexeme is in an element that has text of its own, at any depth."""
+    owners, parent, parents = [], -1, [-1]
+    for index, lexeme in enumerate(lexemes):
+        if lexeme.kind == "close" and len(parents) > 1:
+            parents.pop()
+            parent = parents[-1]
+        owners.append(parent)
+        if lexeme.kind == "open":
+            parents.append(index)
+            parent = index
+    with_text = {
+        owner
+        for owner, lexeme in zip(owners, lexemes, strict=True)
+        if lexeme.kind == "text" and lexeme.raw.strip(SPACE + "\ufeff")
+    }
+    inside: list[bool] = []
+    for owner in owners:
+        inside.append(owner in with_text or (owner >= 0 and inside[owner]))
+    return inside
+
+
+def _insert_cdata(builder: Builder, raw: str) -> None:
+    """A CDATA section that is all the text of its element; feeds keep HTML in such."""
+    inner = raw[len(_CDATA_BEGIN) : -len(_CDATA_END)]
+    builder.cut((_CDATA_BEGIN,))
+    if _HAS_TAGS.search(inner):
+        builder.insert(html_segments(inner))
+    else:
+        builder.add(text_item(inner))
+    builder.cut((_CDATA_END,))
+
+
+def _as_cdata(text: str) -> str:
+    return text.replace(_CDATA_END, f"]]{_CDATA_END}{_CDATA_BEGIN}>")
+
+
+def _check(text: str) -> None:
+    root = "" if _HAS_PROLOG.match(text) else _unused(text)
+    begin, end = (f"<{root}>", f"</{root}>") if root else ("", "")
+    parser = expat.ParserCreate("utf-8")
+    problems: list[str] = []
+
+    def declaration(version: str, encoding: str | None, standalone: int) -> None:
+        if encoding and encoding.lower() not in ("utf-8", "utf8"):
+            problems.append(f"XML in {encoding}; convert it to UTF-8, and its declaration too")
+
+    def doctype(name: str, system: str | None, public: str | None, has_internal_subset: int) -> None:
+        if has_internal_subset:
+            problems.append("XML that declares entities or elements of its own; remove what stands in [] of <!DOCTYPE>")
+
+    parser.XmlDeclHandler, parser.StartDoctypeDeclHandler = declaration, doctype
+    body = text.removeprefix("\ufeff")
+    try:
+        parser.Parse((begin + body + end).encode("utf-8", "surrogateescape"), True)
+    except expat.ExpatError as error:
+        if not problems:
+            column = error.offset + 1 - (len(begin) if error.lineno == 1 else 0)
+            words = expat.ErrorString(error.code)
+            raise DataError(f"not well-formed XML: {words}, line {error.lineno}, column {max(column, 1)}") from error
+    if problems:
+        raise DataError(problems[0])
+
+
+def _unused(text: str) -> str:
+    """A name that no element of the text has."""
+    name = "part"
+    while name in text:
+        name += "_"
+    return name

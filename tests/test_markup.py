@@ -1,0 +1,344 @@
+"""Translated documents: what goes in comes out, well-formed, whatever the model says. About 20 s."""
+
+import random
+import re
+from collections import Counter
+from html.parser import HTMLParser
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from test_markup_parsing import ODD_MARKDOWN
+
+from seq2seq.errors import DataError
+from seq2seq.markup.standins import CLASSES, MOST, StandIns, probe, ranked
+from seq2seq.markup.translation import PLACEHOLDER, Marked, Translated, translate_documents
+from seq2seq.text.words import word_spans
+
+WORDS = ["a", "man", "rides", "his", "red", "bicycle", "through", "the", "old", "town", "and", "she", "waves", "Peter"]
+PIECES = ("{name}", "%s", "https://a.example/x?y=1", "me@a.example", "<code>x &lt; 1</code>", "{{ user.name }}", "v{n}")
+REPEATED, UNIQUE = ("b", "i", "em", "strong"), ("a", "g")
+VOID = ("<br>", "<img src='x'>", "<!-- note -->", "😀")
+
+
+def upper(texts):
+    """Every word in capitals, one by one: an identity that is seen."""
+    answers = []
+    for text in texts:
+        words = word_spans(text, ())
+        answers.append(Translated(text.upper().replace("ß", "ß"), words, words, [(word, word, 0.9) for word in words]))
+    return answers
+
+
+def unlinked(texts):
+    return [Translated(one.text, one.source_words, one.words) for one in upper(texts)]
+
+
+class Nonsense:
+    """Answers that have nothing to do with the text, with some of its words, and any links."""
+
+    def __init__(self, seed: int, keeps: float):
+        self._draw, self._keeps = random.Random(seed), keeps
+
+    def __call__(self, texts):
+        return [self._answer(text) for text in texts]
+
+    def _answer(self, text: str) -> Translated:
+        draw = self._draw
+        own = [word for word in text.split() if draw.random() < self._keeps]
+        words = [*own, *draw.choices([*WORDS, "<b>", "&amp;", "\ufffc", "*", "]]>", "{"], k=draw.randrange(8))]
+        draw.shuffle(words)
+        answer = " ".join(words)
+        source, target = word_spans(text, ()), word_spans(answer, ())
+        links = [
+            (draw.choice(source), draw.choice(target), draw.random())
+            for _ in range(draw.randrange(12))
+            if source and target
+        ]
+        return Translated(answer, source, target, links)
+
+
+@st.composite
+def fragments(draw, depth=3, gap=""):
+    """A sentence with markup, with a gap around pairs of tags."""
+    parts = []
+    for _ in range(draw(st.integers(0, 4))):
+        kind = draw(st.integers(0, 5))
+        if kind == 0 and depth:
+            name = draw(st.sampled_from((*REPEATED, *UNIQUE)))
+            inside = draw(fragments(depth - 1, gap))
+            parts.append(f"{gap}<{name} n='{draw(st.integers(0, 99))}'>{inside}</{name}>{gap}")
+        elif kind == 1:
+            parts.append(draw(st.sampled_from(VOID)))
+        elif kind == 2:
+            parts.append(f" {draw(st.sampled_from(PIECES))} ")
+        else:
+            parts.append(draw(st.sampled_from([*WORDS, ",", "town. The", "&amp; more"])))
+        parts.append(draw(st.sampled_from([" ", " ", "", "\n"])))
+    return "".join(parts)
+
+
+def tags(text: str) -> Counter[str]:
+    return Counter(re.findall(r"<[^<>]+>", text))
+
+
+class Balanced(HTMLParser):
+    """Raises where tags are not closed in their order."""
+
+    def __init__(self):
+        super().__init__()
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in ("br", "img"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def assert_kept(before: str, after: str) -> None:
+    parser = Balanced()
+    parser.feed(after)
+    parser.close()
+    assert parser.open == []
+    old, new = tags(before), tags(after)
+    assert old.keys() == new.keys()
+    for tag, count in old.items():
+        repeats = re.match(rf"</?({'|'.join(REPEATED)})\b", tag)
+        assert new[tag] >= count if repeats else new[tag] == count
+    for piece in (*PIECES, "😀"):
+        assert after.count(piece) == before.count(piece), piece
+
+
+@settings(deadline=None, max_examples=300)
+@given(text=fragments(), seed=st.integers(0, 10**6), keeps=st.sampled_from([0.0, 0.5, 0.9, 1.0]))
+def test_whatever_the_model_says_nothing_is_lost(text, seed, keeps):
+    (marked,) = translate_documents([text], "html", Nonsense(seed, keeps))
+    assert_kept(text, marked.text)
+
+
+@settings(deadline=None, max_examples=200)
+@given(text=fragments())
+def test_an_identity_changes_nothing(text):
+    def same(texts):
+        return [
+            Translated(text, words := word_spans(text, ()), words, [(one, one, 1.0) for one in words]) for text in texts
+        ]
+
+    assert translate_documents([text], "html", same)[0].text == text
+
+
+@settings(deadline=None, max_examples=300)
+@given(text=fragments(gap=" "))
+def test_words_in_their_places_have_their_tags(text):
+    """With capitals for a translation, taking tags and white space out of both leaves the same text."""
+    (marked,) = translate_documents([text], "html", upper)
+    assert_kept(text, marked.text)
+    bare = [re.sub(r"<code>.*?</code>|<[^<>]+>|\s|😀", "", one) for one in (text, marked.text)]
+    assert bare[0].casefold() == bare[1].casefold()
+    for tag in (*REPEATED, *UNIQUE):
+        ours, theirs = (sorted(inner(tag, one)) for one in (text, marked.text))
+        if tag in UNIQUE:
+            assert ours == theirs
+
+
+def inner(tag: str, text: str) -> list[str]:
+    """The letters in each pair of a name, innermost first, capitals or not, without marks."""
+    found = []
+    pattern = re.compile(rf"<{tag} n='\d+'>((?:(?!<{tag}\b).)*?)</{tag}>", re.DOTALL)
+    while match := pattern.search(text):
+        found.append("".join(filter(str.isalpha, re.sub("<code>.*?</code>|<[^<>]+>", "", match[1]).casefold())))
+        text = text[: match.start()] + match[1] + text[match.end() :]
+    return found
+
+
+def test_the_batch_is_one_call_and_one_for_each_class_that_was_lost():
+    calls = []
+
+    def losing(texts):
+        calls.append(len(texts))
+        return upper([re.sub("|".join(CLASSES[0].words), "", text) for text in texts])
+
+    texts = ["<p>One {a}.</p><p>Two.</p>", "Three %s and four"]
+    marked = translate_documents(texts, "html", losing)
+    assert [one.text for one in marked] == ["<p>ONE {a}.</p><p>TWO.</p>", "THREE %s AND FOUR"]
+    assert calls == [3, 2]  # two of three sentences have pieces
+
+
+def test_a_model_that_loses_every_stand_in_gets_the_text_between():
+    def losing(texts):
+        return unlinked(
+            [" ".join(word for word in text.split() if word.isalpha() and word.islower()) for text in texts]
+        )
+
+    (marked,) = translate_documents(["hello {name}, you have %d new letters"], "html", losing)
+    assert marked.text.split() == ["HELLO", "{name},", "YOU", "HAVE", "%d", "NEW", "LETTERS"]
+    assert marked.flags == (PLACEHOLDER,)
+
+
+def test_a_stand_in_that_is_translated_is_found_by_its_link():
+    """The model says something else for it each time, but its attention knows."""
+
+    def translate(texts):
+        return [
+            Translated(
+                " ".join(word if word in WORDS else "Ding" for word in text.split()),
+                words := word_spans(text, ()),
+                places := word_spans(" ".join(word if word in WORDS else "Ding" for word in text.split()), ()),
+                [(one, other, 0.5) for one, other in zip(words, places, strict=True)],
+            )
+            for text in texts
+        ]
+
+    (marked,) = translate_documents(["<p>a man rides {x} through <i>the</i> town</p>"], "html", translate, CLASSES[:1])
+    assert marked == Marked("<p>a man rides {x} through <i>the</i> town</p>", 1, ())
+
+
+def test_more_pieces_than_stand_ins_are_kept():
+    text = " and ".join(f"{{p{number}}}" for number in range(3 * MOST))
+    (marked,) = translate_documents([text], "html", Nonsense(1, 0.9))
+    assert all(marked.text.count(f"{{p{number}}}") == 1 for number in range(3 * MOST))
+
+
+GERMAN = {
+    "the red bicycle": ("das rote Fahrrad", "0-0 1-1 2-2"),
+    "he gave it up": ("er gab es auf", "0-0 1-1 2-2 3-3"),
+    "the red bicycle he gave it up": ("das rote Fahrrad er gab es auf", "0-0 1-1 2-2 3-3 4-4 5-5 6-6"),
+    "a man in a red shirt rides": ("ein Mann fährt in einem roten Hemd", "0-0 1-1 6-2 2-3 3-4 4-5 5-6"),
+}
+
+
+def known(texts):
+    answers = []
+    for text in texts:
+        plain = text.rstrip(".")
+        target, links = GERMAN[plain]
+        target += text[len(plain) :]
+        source, words = word_spans(text, ()), word_spans(target, ())
+        pairs = [tuple(map(int, link.split("-"))) for link in links.split()]
+        pairs += [(len(source) - 1, len(words) - 1)] if text.endswith(".") else []
+        answers.append(Translated(target, source, words, [(source[i], words[j], 0.9) for i, j in pairs]))
+    return answers
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<p>the <b>red</b> bicycle.</p>", "<p>das <b>rote</b> Fahrrad.</p>"),
+        ("he <em>gave</em> it <em>up</em>", "er <em>gab</em> es <em>auf</em>"),
+        ("he <em>gave it up</em>", "er <em>gab es auf</em>"),
+        ("a man in a <a href='x'>red shirt</a> rides", "ein Mann fährt in einem <a href='x'>roten Hemd</a>"),
+        ("a man <b>in a red shirt rides</b>", "ein Mann <b>fährt in einem roten Hemd</b>"),
+        ("a <i>man</i> in a red shirt <b>rides</b>.", "ein <i>Mann</i> <b>fährt</b> in einem roten Hemd."),
+        ("<b>the red bicycle.</b>", "<b>das rote Fahrrad.</b>"),
+        ("<b>the</b> red bicycle<br>he gave it up", "<b>das</b> rote Fahrrad<br>er gab es auf"),
+        ("the red<img src=x> bicycle", "das rote<img src=x> Fahrrad"),
+        ("the red <img src=x> bicycle", "das rote <img src=x> Fahrrad"),
+    ],
+)
+def test_tags_stand_where_their_words_stand(text, expected):
+    assert translate_documents([text], "html", known)[0].text == expected
+
+
+REAL = {
+    "html": [
+        ("<p>Hi <strong>{{ name }}</strong>,</p>\n<p>see <a href='/x' title='Go'>our page</a>.</p>",
+         "<p>HI <strong>{{ name }}</strong>,</p>\n<p>SEE <a href='/x' title='GO'>OUR PAGE</a>.</p>"),
+        ("You have %(n)d new <b>messages</b>&nbsp;&ndash; yes", "YOU HAVE %(n)d NEW <b>MESSAGES</b>\u00a0– YES"),
+        ("<!-- wp:paragraph -->\n<p>A <em>post</em></p>\n<!-- /wp:paragraph -->",
+         "<!-- wp:paragraph -->\n<p>A <em>POST</em></p>\n<!-- /wp:paragraph -->"),
+        ("<p translate='no'>Brand</p><p>x &lt; y &amp; z</p>", "<p translate='no'>Brand</p><p>X &lt; Y &amp; Z</p>"),
+    ],
+    "xml": [
+        ("<source>Press <ph id=\"1\"/> to <g id=\"2\">start</g></source>",
+         "<source>PRESS <ph id=\"1\"/> TO <g id=\"2\">START</g></source>"),
+        ("<string name='hello'>Hello, %1$s &amp; all</string>", "<string name='hello'>HELLO, %1$s &amp; ALL</string>"),
+    ],
+    "markdown": [
+        ("# Getting *started*\n\nRun `pip install x` and see [the docs](https://a.b/c).\n",
+         "# GETTING *STARTED*\n\nRUN `pip install x` AND SEE [THE DOCS](https://a.b/c).\n"),
+        ("* one\n* two **and** three\n\n| a | b |\n|---|---|\n| x1 | y_z |\n",
+         "* ONE\n* TWO **AND** THREE\n\n| A | B |\n|---|---|\n| X1 | y_z |\n"),
+        ("```\ncode\n```\n\n> quoted text\n", "```\ncode\n```\n\n> QUOTED TEXT\n"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "expected"), [(form, *pair) for form, pairs in REAL.items() for pair in pairs]
+)
+def test_what_people_write(form, text, expected):
+    assert translate_documents([text], form, upper)[0].text == expected
+
+
+@settings(deadline=None, max_examples=150)
+@given(text=fragments(), seed=st.integers(0, 10**6))
+def test_xml_stays_well_formed(text, seed):
+    whole = "<r>" + re.sub(r"<br>|<img [^>]*>", "<x/>", text) + "</r>"
+    (marked,) = translate_documents([whole], "xml", Nonsense(seed, 0.7))
+    ElementTree.fromstring(marked.text)
+
+
+@pytest.mark.parametrize(
+    ("text", "where"), [("<a><b></a>", "line 1, column 9"), ("one\n<b", "line 2"), ("a & b", "line 1")]
+)
+def test_xml_that_is_not_well_formed_is_one_clear_line(text, where):
+    with pytest.raises(DataError, match=where):
+        translate_documents([text], "xml", upper)
+
+
+def test_the_class_that_a_model_keeps_is_found():
+    kept = StandIns("kept", tuple(f"Q{number}" for number in range(MOST + 4)))
+    lost = StandIns("lost", tuple(f"[{number}]" for number in range(MOST + 4)))
+
+    def translate(texts):
+        return [re.sub(r"[\[\]]", "", text) for text in texts]
+
+    ranking = probe(translate, ["A man sees {}.", "the old town is near the river"], [lost, kept])
+    assert [one.stand_ins.name for one in ranking] == ["kept", "lost"]
+    assert [one.share for one in ranking] == [1.0, 0.0]
+
+
+def test_a_model_that_copies_nothing_has_words_that_it_knows():
+    """It says "etwas" for what it never saw."""
+    dictionary = {"guitar": "Gitarre", "piano": "Klavier", "a": "ein", "man": "Mann", "sees": "sieht", "the": "das"}
+
+    def answer(text):
+        return " ".join(dictionary.get(word.strip(".,").casefold(), "etwas") for word in text.split())
+
+    sentences = ["the man sees the piano", "a man sees the long guitar"] * 3
+    ranking = ranked(
+        lambda texts: [*map(answer, texts)], sentences, [("guitar", "Gitarre"), ("big", "groß"), ("piano", "Klavier")]
+    )
+    best = ranking[0].stand_ins
+    assert set(best.pairs) == {("guitar", "Gitarre"), ("piano", "Klavier")}
+
+    def translate(texts):
+        return [Translated(answer(text), word_spans(text, ()), word_spans(answer(text), ()), ()) for text in texts]
+
+    (marked,) = translate_documents(["<p>the man sees {name}</p>"], "html", translate, [best])
+    assert marked.text == "<p>das Mann sieht {name}</p>"
+    assert marked.flags == ()
+
+
+def shape(text: str) -> list[str]:
+    """The blocks of a document and, in each, its links, images, code and tags."""
+    found = []
+    for token in MarkdownIt("commonmark").enable(["table", "strikethrough"]).parse(text):
+        found.append(token.type)
+        for child in token.children or ():
+            if child.type in ("link_open", "image", "code_inline", "html_inline"):
+                is_raw = child.type in ("code_inline", "html_inline")
+                found.append(f"{child.type} {child.attrs} {child.content if is_raw else ''}")
+    return sorted(found)
+
+
+@pytest.mark.parametrize("keeps", [0.0, 0.6, 1.0])
+@pytest.mark.parametrize("text", [text for text in ODD_MARKDOWN if "[^1]:" not in text])  # a note may look like a link
+def test_markdown_keeps_its_blocks_links_and_code(text, keeps):
+    for seed in range(20):
+        (marked,) = translate_documents([text], "markdown", Nonsense(seed, keeps))
+        assert shape(marked.text) == shape(text), marked.text
