@@ -12,7 +12,9 @@ from seq2seq.errors import DataError
 from seq2seq.lines import DAMAGE, text_bytes
 
 if TYPE_CHECKING:
+    from seq2seq.inference.marked import MarkupTranslator
     from seq2seq.inference.translator import Translator
+    from seq2seq.markup.translation import Marked
     from seq2seq.text.glossary import Glossary
 
 logger = logging.getLogger("seq2seq.cli")
@@ -59,13 +61,20 @@ def translate(
     with options.open_output(output_path) as sink:
         logger.info("engine: %s", translator.engine_note)
         for batch in lines if text is None else [[text]]:
-            for one in marker.translate(batch, kind):
+            for one in _named(marker, batch, kind, input_path):
                 sink.write(one.text.encode("utf-8", errors="surrogateescape") + (b"\n" if each_line else b""))
                 flags.update(one.flags)
             sink.flush()
     tell_terms(kept.statuses if kept else Counter())
     for flag, count in flags.items():
         logger.info("%s %s", "1 segment was" if count == 1 else f"{count:,} segments were", WORDS[flag])
+
+
+def _named(marker: "MarkupTranslator", batch: list[str], kind: str, path: Path | None) -> "list[Marked]":
+    try:
+        return marker.translate(batch, kind)
+    except DataError as error:
+        raise DataError(f"{path or 'standard input'}: {error}") from error
 
 
 def tell_terms(statuses: Counter[str]) -> None:

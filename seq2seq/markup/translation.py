@@ -127,16 +127,12 @@ def _answers(texts: Sequence[str], translate: Translate, classes: Sequence[Stand
                 lost[index].append((filled, translated))
     for index, tries in lost.items():
         linked = (filled.restored(translated, filled.linked(translated)) for filled, translated in tries)
-        answer = None if index in answers else next(filter(None, linked), None)
-        if answer is not None:
+        if index not in answers and (answer := next(filter(None, linked), None)) is not None:
             answers[index] = answer
     left = [index for index in range(len(texts)) if index not in answers]
     cut = [[part for part in _MARKS_AND_PIECES.split(texts[index]) if part] for index in left]
-    parts = iter(
-        _answers([part.strip() for part in chain.from_iterable(cut) if OBJECT not in part], translate, classes)
-        if left
-        else ()
-    )
+    cores = [part.strip() for part in chain.from_iterable(cut) if OBJECT not in part]
+    parts = iter(_answers(cores, translate, classes) if cores else ())
     for index, own in zip(left, cut, strict=True):
         whole = _concatenated([(part, _copied(part.strip()) if OBJECT in part else next(parts)) for part in own])
         answers[index] = replace(whole, flags=whole.flags | {PLACEHOLDER})
@@ -187,11 +183,7 @@ class _Filled:
         if any(one[1] > other[0] for one, other in pairwise(spans)):
             return None
         source_at, target_at = _Objects(self.text, self._spans), _Objects(text, spans)
-        links = [
-            (moved_source, moved_target, weight)
-            for source, target, weight in translated.links
-            if (moved_source := source_at.span(source)) and (moved_target := target_at.span(target))
-        ]
+        links = [(source_at.span(one), target_at.span(other), weight) for one, other, weight in translated.links]
         links += [(source_at.span(self._spans[number]), target_at.span(span), 1.0) for span, number in places]
         return Answer(
             target_at.text,
@@ -210,13 +202,12 @@ class _Objects:
     """A text in which an OBJECT replaces some spans, and where its words are then."""
 
     def __init__(self, text: str, spans: Sequence[Span]):
-        self._places: list[int] = []
         parts, end = [], 0
         for begin, stop in spans:
             parts += [text[end:begin], OBJECT]
             end = stop
         self.text = "".join([*parts, text[end:]])
-        self._spans, self._text = list(spans), text
+        self._spans = list(spans)
 
     def span(self, span: Span) -> Span:
         """Where a span of the text is; within a replaced one, all of that."""
