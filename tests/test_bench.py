@@ -16,7 +16,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from seq2seq import config_file, runtime
-from seq2seq.bench import decoding, startup, training
+from seq2seq.bench import decoding, serve, startup, training
 from seq2seq.bench.measure import Entrant, figures, forward_flops, peak_memory
 from seq2seq.bench.training_peers import HandLoop, MarianLogits, TorchLogits
 from seq2seq.cli import main
@@ -323,21 +323,31 @@ def test_processes_are_timed_from_start_to_end(model, capfd):
         startup._run(["translate", "nothing-there"], Path(__file__))
 
 
-def test_a_server_is_measured_beside_the_translator(model, folder, capfd, monkeypatch):
-    """Every answer is compared, and every request is counted."""
+def test_a_server_is_measured_beside_the_translator_and_another_server(model, folder, capfd, monkeypatch):
+    """Every answer is compared, and every request is counted. The other server is one of this toolkit's."""
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent))
     (folder / "lines").write_text("\n".join(SOURCE) + "\n")
-    typed = f"bench serve {model} -i {folder / 'lines'} --clients 2 --clients 5 --seconds 0.5 --threads 1 --format json"
-    assert main(typed.split()) == 0
+    typed = f"bench serve {model} -i {folder / 'lines'} --clients 2 --clients 5 --texts 3 --seconds 0.5 --threads 1"
+    with serve._server(model, {"threads": 1}, 20) as ((host, port), _):
+        assert main([*typed.split(), "--beside", f"http://{host}:{port}", "--format", "json"]) == 0
     first, *others = json.loads(capfd.readouterr().out)["systems"]
     assert first["answers"] == len(SOURCE)
-    for system, count in zip(others, (2, 5), strict=True):
-        assert system["name"] == f"{count} clients"
+    names = [f"{name}, {count} clients" for count in (2, 5) for name in ("seq2seq", f"http://{host}:{port}")]
+    assert [system["name"] for system in others] == names
+    for system, count in zip(others, (2, 2, 5, 5), strict=True):
         assert (system["wrong"], system["lost"], system["refused"]) == (0, 0, 0)
         assert system["answers"] >= count
         assert 0 < system["p50_ms"] <= system["p95_ms"]
         ratio = system["sentences_per_second"]["median"] / first["sentences_per_second"]["median"]
         assert system["share"]["median"] == pytest.approx(ratio, rel=0.01)
+
+
+@pytest.mark.parametrize("url", ["nonsense", "https://127.0.0.1", "http://127.0.0.1:port"])
+def test_the_server_beside_has_an_address(model, folder, url, capfd, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent.parent))
+    (folder / "lines").write_text("\n".join(SOURCE) + "\n")
+    assert main(["bench", "serve", str(model), "-i", str(folder / "lines"), "--beside", url, "--threads", "1"]) == 2
+    assert f"{url}: no address of a server" in capfd.readouterr().err
 
 
 def test_the_commands_print_one_document(folder, model, monkeypatch, capfd):

@@ -4,7 +4,9 @@ import asyncio
 import json
 import logging
 import threading
+import time
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -98,6 +100,49 @@ def test_all_or_nothing_is_taken():
     assert (later.value.excess, larger.value.excess, never.value.excess) == (10, 1, None)
     assert (queue.sentences, queue.characters) == (6, 60)
     queue.put(job("x", ["a" * 10] * 4))
+
+
+def taken_after(queue: Queue, *steps: Callable[[], object]) -> list[int]:
+    """The sizes of the batches that a thread takes until the queue is closed, while the steps are done."""
+    sizes: list[int] = []
+
+    def take() -> None:
+        while (batch := queue.take(lambda: 1000)) is not None:
+            sizes.append(len(batch.members))
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    for step in steps:
+        time.sleep(0.05)  # the thread would take what it does not wait for
+        step()
+    thread.join(timeout=30)
+    assert not thread.is_alive()
+    return sizes
+
+
+def put(queue: Queue, count: int) -> Callable[[], object]:
+    return lambda: queue.put(job("x", ["a"] * count))
+
+
+def test_a_batch_waits_for_as_many_as_the_one_before_had():
+    """Not for ever: for a part of the time that one took, and not once the queue is closed. 1 s."""
+    queue = Queue(1000, 10**6)
+    put(queue, 4)()
+    queue.deliver(queue.take(lambda: 1000), ["a"] * 4, seconds=1000)
+    assert taken_after(queue, put(queue, 1), put(queue, 2), put(queue, 2), queue.close) == [5]
+    for seconds, sizes in ((1000, [3]), (0, [1, 2])):
+        queue = Queue(1000, 10**6)
+        put(queue, 4)()
+        queue.deliver(queue.take(lambda: 1000), ["a"] * 4, seconds)
+        assert taken_after(queue, put(queue, 1), put(queue, 2), queue.close) == sizes
+
+
+def test_those_that_leave_meanwhile_are_not_waited_for():
+    queue = Queue(1000, 10**6)
+    put(queue, 4)()
+    queue.deliver(queue.take(lambda: 1000), ["a"] * 4, seconds=1000)
+    left = job("x", ["a"])
+    assert taken_after(queue, lambda: queue.put(left), lambda: queue.withdraw(left), put(queue, 5), queue.close) == [5]
 
 
 # -- worker ----------------------------------------------------------------------------------------

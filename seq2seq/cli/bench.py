@@ -189,6 +189,8 @@ def startup(model: Path | None, line: str, rounds: int, form: str) -> None:
 )
 @click.option("--seconds", type=options.Number(Range(0.1, 1e6)), default=10.0, help="Seconds per round.")
 @click.option("--rounds", type=options.Number(ranges.COUNT), default=1, help="Rounds of each number of clients.")
+@click.option("--texts", type=options.Number(Range(1, 100)), default=1, help="Lines of a request.")
+@click.option("--beside", metavar="URL", help="Measure this server in turn; it speaks LibreTranslate's dialect.")
 @options.search_options
 @options.engine_options
 @options.computing_options
@@ -200,12 +202,15 @@ def serve(
     clients: tuple[int, ...],
     seconds: float,
     rounds: int,
+    texts: int,
+    beside: str | None,
     form: str,
     **loading: Any,
 ) -> None:
     """Measure `s2s serve` under load, beside `s2s translate` on the same lines.
 
-    Clients send one line at a time. Their answers are compared with the translator's: wrong and lost ones are counted.
+    Each client sends one request at a time. The answers are compared with the translator's: wrong and lost ones are
+    counted.
 
     MODEL is a model folder or a run folder [default: the newest run]."""
     from seq2seq.bench.serve import bench_serve
@@ -214,7 +219,7 @@ def serve(
     probe, counts = Probe.read(input_path, None), tuple(dict.fromkeys(clients))
     with _progress() as progress:
         folder = options.chosen_model(model)
-        report = bench_serve(folder, probe, sentences, counts, seconds, rounds, loading, progress)
+        report = bench_serve(folder, probe, sentences, counts, seconds, rounds, texts, beside, loading, progress)
     _show(report, form)
 
 

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 # What a sentence costs besides its characters, in characters.
 PER_SENTENCE = 8
+# Of the time of a batch: so long the next one waits for those that the batch has answered to ask again.
+PATIENCE = 0.1
 
 
 class Text(NamedTuple):
@@ -74,8 +76,10 @@ class Batch:
 class Queue:
     """A bounded queue that is fair to jobs: of those that wait each gives one sentence in turn.
 
-    There is no timer: a worker that is idle takes what has come. So a sentence that is alone never waits, and under
-    load batches fill while the one before is computed.
+    A worker that is idle takes what has come, and under load batches fill while the one before is computed. Clients
+    that ask again once they are answered would be divided by this: the first to come back are a small batch, and all
+    others wait for it. So after a batch the next one waits until as many sentences have come, for `PATIENCE` of the
+    time that the batch took at most; a sentence that comes later never waits.
     """
 
     def __init__(self, sentences: int, characters: int):
@@ -84,6 +88,7 @@ class Queue:
         """That wait now."""
         self._jobs: deque[Job] = deque()  # that have sentences which wait
         self._is_open = True
+        self._answered, self._patient_until = 0, 0.0
         self._changed = threading.Condition()
 
     def put(self, job: Job) -> None:
@@ -111,10 +116,10 @@ class Queue:
         It has at most `room()` characters, or one sentence; each sentence counts `PER_SENTENCE` more.
         """
         with self._changed:
-            while not self._jobs:
-                if not self._is_open:
-                    return None
-                self._changed.wait()
+            while (patience := self._patience()) != 0:
+                self._changed.wait(patience)
+            if not self._jobs:
+                return None
             batch, left = Batch(self._jobs[0].settings), room()
             turns = deque(job for job in self._jobs if job.settings == batch.settings)
             while turns:
@@ -136,9 +141,10 @@ class Queue:
             job.begun = job.begun or now
         return batch
 
-    def deliver(self, batch: Batch, results: Sequence[Any]) -> None:
-        """Give the sentences of a batch what came of them; an exception fails its whole job."""
+    def deliver(self, batch: Batch, results: Sequence[Any], seconds: float) -> None:
+        """Give the sentences of a batch, which took so long, what came of them; an exception fails its whole job."""
         now = time.monotonic()
+        self._answered, self._patient_until = len(batch.members), now + PATIENCE * seconds
         for (job, index), result in zip(batch.members, results, strict=True):
             if isinstance(result, Exception):
                 self.fail(job, result)
@@ -169,6 +175,14 @@ class Queue:
         with self._changed:
             self._is_open = False
             self._changed.notify_all()
+
+    def _patience(self) -> float | None:
+        """Seconds to wait for more; None is until something comes, and 0 not any longer."""
+        if not self._jobs:
+            return None if self._is_open else 0
+        if self.sentences >= self._answered or not self._is_open:
+            return 0
+        return max(self._patient_until - time.monotonic(), 0)
 
     def _count(self, sentences: int, characters: int) -> None:
         self.sentences += sentences

@@ -53,7 +53,7 @@ class Worker(threading.Thread):
         self._characters += batch.characters - FORGOTTEN * self._characters
         self._seconds += seconds - FORGOTTEN * self._seconds
         self._metrics.batch(len(results), seconds, [begun - job.entered for job, _ in batch.members])
-        self._queue.deliver(batch, results)
+        self._queue.deliver(batch, results, seconds)
 
     def _room(self) -> float:
         """Characters of the next batch."""
