@@ -148,6 +148,7 @@ print(used() - before)
     unbounded = held("")
     if unbounded > 150 * 2**20:
         assert held("runtime.keep_few_kernels()") < unbounded / 2
+        assert held("runtime.keep_many_kernels()") > unbounded / 2
 
 
 def main(kind: str, models: Path) -> None:

@@ -160,6 +160,7 @@ def bench_training(
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UserError("bench train measures one process; start it without torchrun")
     training = config.training
+    runtimes.keep_many_kernels()
     here = runtimes.start(training.device, training.precision, training.threads)
     with contextlib.closing(here), contextlib.ExitStack() as stack:
         runtimes.seed_everything(config.seed)

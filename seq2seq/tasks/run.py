@@ -258,6 +258,7 @@ class _Run:
 
 
 def _started(config: Config) -> Runtime:
+    runtime.keep_many_kernels()
     return runtime.start(config.training.device, config.training.precision, config.training.threads)
 
 
