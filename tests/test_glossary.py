@@ -121,6 +121,21 @@ def test_what_is_right_is_left_alone_and_what_is_missing_is_put_in_its_place(par
     assert statuses.count("forced") / len(statuses) > 0.9
 
 
+def test_next_words_are_those_with_the_highest_scores(parts):
+    """In the order of the scorer's probabilities, whatever the other pairs are; none behind what is too long."""
+    _, aligner = parts
+    pairs = [(source, " ".join(target.split()[:2]) + " ") for source, target in reversed_pairs(5, 9)]
+    pairs += [("four", ""), ("four " * 2000, ""), ("four", "neun " * 2000)]
+    every = aligner.next_words(pairs, 10_000)
+    assert every[-2:] == [[], []]
+    assert len(every[0]) > 5
+    for pair, words in zip(pairs[:-2], every[:-2], strict=True):
+        details = aligner.align([(pair[0], pair[1] + word) for word in words])
+        scores = [one.words[-1].log_prob for one in details]
+        assert scores == pytest.approx(sorted(scores, reverse=True), abs=0.05)
+        assert aligner.next_words([pair], 3) == [words[:3]]
+
+
 def test_a_translation_does_not_depend_on_the_lines_beside_it(parts, tmp_path):
     translator, aligner = parts
     keeper = TermTranslator(translator, aligner, read(tmp_path / "terms.tsv", "four\tneun\nsix\tzehn\n"))

@@ -5,9 +5,11 @@ order. Shapes: B pairs, T target length, N tokens, V vocabulary.
 """
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import chain, count
 from typing import NamedTuple
 
@@ -24,10 +26,12 @@ from seq2seq.memory import in_parts
 from seq2seq.runtime import Runtime
 from seq2seq.store.model_folder import LoadedModel
 from seq2seq.text.splitting import language_tag
-from seq2seq.text.tokenizer import encodable
+from seq2seq.text.tokenizer import META_SYMBOL, encodable
+from seq2seq.text.words import UNSPACED
 
 # Logits are computed for this many tokens at a time.
 TOKENS_AT_ONCE = 1024
+_WORD = re.compile(rf"{META_SYMBOL}[^\W\d_{UNSPACED}]+")
 
 
 @dataclass(frozen=True)
@@ -35,9 +39,9 @@ class PairScore:
     """The answer for one pair."""
 
     log_prob: float
-    """Sum of the log-probabilities of all target tokens, the end included: never positive."""
+    """Sum of the log-probabilities of these tokens: never positive."""
     tokens: int
-    """Target tokens, the end included; 1 for an empty target, which is its end alone."""
+    """Target tokens, the end included if it counts; 1 for an empty target, which is its end alone."""
     parts: int
     """1, or more for a pair that is too long for the model."""
 
@@ -70,10 +74,11 @@ class Scorer(OneModel):
         self._left_out = list(loaded.tokenizers.never_generated) if loaded.description.search.renormalize else []
         self._part_length = self._model.config.max_length - 1  # the end of the source, the start of the target
 
-    def score(self, pairs: Sequence[Pair | tuple[str, str]]) -> list[PairScore]:
+    def score(self, pairs: Sequence[Pair | tuple[str, str]], ended: bool = True) -> list[PairScore]:
         """Score each pair, whatever the others are.
 
-        White space around a source is left out, as translation does; a target is scored as it stands.
+        White space around a source is left out, as translation does; a target is scored as it stands. Unless it is
+        `ended`, it is the beginning of one, and its end does not count.
 
         Raises:
             RuntimeError: there is no memory even for one pair.
@@ -84,13 +89,14 @@ class Scorer(OneModel):
         targets = self._tokenizers.target.encode_all([encodable(as_one_line(target)) for _, target in sides])
         parts = list(chain.from_iterable(map(self._parts, count(), texts, sources, targets)))
         log_probs = torch.zeros(len(sides), dtype=torch.float64)
+        parts = parts if ended else [part._replace(is_last=False) for part in parts]
         lengths = [max(len(part.source), len(part.target)) + 1 for part in parts]
         for indices in token_groups(lengths, self.batch_tokens):
             group = [parts[index] for index in indices]
             log_probs.index_add_(0, torch.tensor([part.pair for part in group]), self._score_parts(group))
         num_parts = Counter(part.pair for part in parts)
         return [
-            PairScore(log_prob, len(target) + 1, num_parts[pair])
+            PairScore(log_prob, len(target) + ended, num_parts[pair])
             for pair, (log_prob, target) in enumerate(zip(log_probs.tolist(), targets, strict=True))
         ]
 
@@ -116,6 +122,41 @@ class Scorer(OneModel):
             if not part.is_last:
                 batch.target_mask[row, len(part.target)] = False
         return torch.cat([scores.sum(1) for scores in in_parts(self.token_scores, batch)])
+
+    @torch.inference_mode()
+    def next_words(self, pairs: Sequence[tuple[str, str]], most: int) -> list[list[str]]:
+        """The `most` likeliest words of one piece behind each (source, beginning of its translation), the best first.
+
+        Words are of letters, in scripts with spaces. A pair that is too long for the model has none.
+        """
+        target = self._tokenizers.target
+        sources = self._tokenizers.source.encode_all([encodable(as_one_line(source)).strip() for source, _ in pairs])
+        begun = target.encode_all([encodable(as_one_line(begin)).rstrip() for _, begin in pairs])
+        lengths = [max(map(len, sides)) for sides in zip(sources, begun, strict=True)]
+        fitting = [index for index, length in enumerate(lengths) if length <= self._part_length]
+        words: list[list[str]] = [[] for _ in pairs]
+        for group in token_groups([lengths[index] + 1 for index in fitting], self.batch_tokens):
+            rows = [fitting[number] for number in group]
+            batch = collate_translation(
+                [sources[row] for row in rows], [begun[row] for row in rows], self._tokenizers, range(len(rows))
+            )
+            for row, ids in zip(rows, chain.from_iterable(in_parts(partial(self._next_ids, most), batch)), strict=True):
+                words[row] = [piece.removeprefix(META_SYMBOL) for piece in target.pieces(ids)]
+        return words
+
+    def _next_ids(self, most: int, batch: TranslationBatch) -> list[list[int]]:
+        batch = batch.to(self._runtime.device)
+        hidden = self._model(batch.source_ids, batch.source_mask, batch.target_input)  # (B, T, D)
+        last = batch.target_mask.sum(1) - 1
+        logits = float32_logits(self._model, hidden[torch.arange(len(hidden), device=hidden.device), last])  # (B, V)
+        best = logits[:, self._word_ids].topk(min(most, len(self._word_ids))).indices.cpu()
+        return self._word_ids[best].tolist()
+
+    @cached_property
+    def _word_ids(self) -> Tensor:
+        """The target pieces that are whole words."""
+        vocabulary = self._tokenizers.target.vocabulary
+        return torch.tensor([id_ for piece, id_ in vocabulary.items() if _WORD.fullmatch(piece)], dtype=torch.long)
 
     def token_scores(self, batch: TranslationBatch) -> Tensor:
         """(B, T) in float64 on the CPU: the log-probability of each target token, 0 where `target_mask` is False."""

@@ -3,11 +3,14 @@
 A line is translated freely first, and most terms come out right: nothing is touched then. Where a term is missing, the
 words that stand for it are found by alignment, the translation is cut there, and the rest is searched again behind the
 term, as a forced prefix (Hokamp and Liu 2017 constrain the search itself; a second search behind a prefix needs no
-other search, and batches). `TermTranslator` serves `s2s translate --glossary` and the server.
+other search, and batches). One word, such as an article or a preposition, may come between: the model says which.
+`TermTranslator` serves `s2s translate --glossary` and the server.
 """
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import NamedTuple
 
 from seq2seq.inference.aligner import Aligner
@@ -20,6 +23,8 @@ from seq2seq.text.words import Span, word_spans
 # So many words before the place of a term are also left out: articles and adjectives agree with what follows.
 WORDS_BEFORE = 1
 MOST_FORMS = 8
+# So many words are tried between a cut and the term.
+LEADING_WORDS = 5
 # Missing terms of a sentence are put in one after another.
 MOST_ROUNDS = 4
 
@@ -119,14 +124,24 @@ class TermTranslator:
     def _force(self, parts: Sequence[_Part]) -> None:
         """Put the first missing term of each part in, all of them in one search.
 
-        A part has a candidate for each cut of its translation, searched behind the term, and one where the term simply
-        replaces the words that stand for it; the model says which is best.
+        A part has a candidate for each cut of its translation, searched behind the term, another one where the term is
+        likelier behind a leading word, and one where the term simply replaces the words that stand for it; the model
+        says which is best.
         """
         details = self.aligner.align([(part.source, part.text) for part in parts])
         tries = [(part, part.missing()[0]) for part in parts]
         runs = [_run(match, details[index]) for index, (_, match) in enumerate(tries)]
-        prefixes = [_prefixes(part.text, match, run) for (part, match), run in zip(tries, runs, strict=True)]
-        asked = [one for one in self._likeliest(parts, prefixes) if self.translator.takes_prefix(one[1])]
+        cuts = [
+            (index, match, before)
+            for index, ((part, match), run) in enumerate(zip(tries, runs, strict=True))
+            for before in _cuts(part.text, run)
+        ]
+        leading = self.aligner.next_words([(parts[index].source, before) for index, _, before in cuts], LEADING_WORDS)
+        choices = [
+            (index, _prefixes(before, match, parts[index].text[:1].isupper()), _led_prefixes(before, match, words))
+            for (index, match, before), words in zip(cuts, leading, strict=True)
+        ]
+        asked = [one for one in self._likeliest(parts, choices) if self.translator.takes_prefix(one[1])]
         found = self.translator.translate(
             [parts[index].source for index, _ in asked],
             [prefix for _, prefix in asked],
@@ -152,12 +167,18 @@ class TermTranslator:
             else:
                 part.given_up.add(match.span)
 
-    def _likeliest(self, parts: Sequence[_Part], prefixes: Sequence[Sequence[Sequence[str]]]) -> list[tuple[int, str]]:
-        """For each part and each cut of its translation, the prefix whose form of the term is the likeliest."""
-        choices = [(index, forms) for index, cuts in enumerate(prefixes) for forms in cuts]
-        several = [(parts[index].source, prefix) for index, forms in choices for prefix in forms]
-        values = iter(sum(word.log_prob for word in details.words) for details in self.aligner.align(several))
-        return [(index, max(forms, key=lambda _: next(values))) for index, forms in choices]
+    def _likeliest(
+        self, parts: Sequence[_Part], choices: Sequence[tuple[int, Sequence[str], Sequence[str]]]
+    ) -> list[tuple[int, str]]:
+        """The likeliest prefix with a term of each choice for a part, and the likeliest led one if it is likelier."""
+        pairs = [(parts[index].source, prefix) for index, *both in choices for prefix in chain(*both)]
+        values = (score.log_prob for score in self.aligner.score(pairs, ended=False))
+        likeliest = []
+        for index, plain, led in choices:
+            scored = [[(next(values), prefix) for prefix in own] for own in (plain, led)]
+            best, best_led = (max(own, default=(-math.inf, "")) for own in scored)
+            likeliest += [(index, best[1]), *[(index, best_led[1])] * (best_led[0] > best[0])]
+        return likeliest
 
     def _joined(self, translation: Translation, parts: Sequence[_Part]) -> TermTranslation:
         """The line again, with the parts that changed, and the terms in it."""
@@ -182,11 +203,14 @@ class TermTranslator:
 
 
 def _is_better(part: _Part, match: Match, text: str, run: Sequence[Span]) -> bool:
-    """Whether a translation has the term, all the terms that were there, and no longer what stood for the term."""
+    """Whether a translation has the term, not twice in a row, all the terms that were there, and no longer what stood
+    for the term."""
     before, after = (places(part.matches, one) for one in (part.text, text))
     had = [place is not None for place in before]
     has = [place is not None for place in after]
     if not has[part.matches.index(match)] or not all(now for was, now in zip(had, has, strict=True) if was):
+        return False
+    if any(occurrences(f"{form} {form}", text) for form in match.forms):
         return False
     old = part.text[run[0][0] : run[-1][1]] if run else ""
     is_form = any(occurrences(form, old) for form in match.forms)
@@ -220,17 +244,24 @@ def _behind(text: str, run: Sequence[Span]) -> str:
     return (" " if begin == end and text[end : end + 1].isalnum() and " " in text else "") + text[end:]
 
 
-def _prefixes(text: str, match: Match, run: Sequence[Span]) -> list[list[str]]:
-    """What translations with the term may begin with, for each cut: the words before it, and each form of the term."""
-    cuts = [run[0][0]]
+def _cuts(text: str, run: Sequence[Span]) -> list[str]:
+    """What a translation may keep before a term: all that stands before the run, and less."""
+    cuts = [text[: run[0][0]]]
     for _ in range(WORDS_BEFORE):
-        earlier = [begin for begin, _ in word_spans(text[: cuts[-1]], ())]
-        cuts += earlier[-1:]
-    prefixes = []
-    for cut in cuts:
-        before = text[:cut]
-        begins = not before.strip() and text[:1].isupper() and not match.entry.as_written
-        forms = [form[0].upper() + form[1:] if begins else form for form in match.forms[:MOST_FORMS]]
-        gap = " " if cut == len(text) and before and not before[-1].isspace() else ""
-        prefixes.append([before + gap + form for form in forms])
-    return prefixes
+        cuts += [cuts[-1][:begin] for begin, _ in word_spans(cuts[-1], ())[-1:]]
+    if cuts[0] == text and text and not text[-1].isspace():
+        cuts[0] += " "
+    return cuts
+
+
+def _prefixes(before: str, match: Match, begins_upper: bool) -> list[str]:
+    """What a translation with the term may begin with: the words before it, and each form of the term."""
+    begins = begins_upper and not before.strip() and not match.entry.as_written
+    return [before + (form[0].upper() + form[1:] if begins else form) for form in match.forms[:MOST_FORMS]]
+
+
+def _led_prefixes(before: str, match: Match, leading: Sequence[str]) -> list[str]:
+    """`_prefixes` with one of these words before the term; none where the term follows a mark without white space."""
+    if before and not before[-1].isspace():
+        return []
+    return [f"{before}{word} {form}" for word in leading for form in match.forms[:MOST_FORMS]]
