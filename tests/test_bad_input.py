@@ -123,6 +123,8 @@ TABLE = {
         ("--model classifier --source text --reference text", "classif"),
         ("--model cut --source text --reference text", "model.safetensors"),
         ("--model model --source text --reference shorter", "240"),
+        ("--model model --source text --reference text --test-set one", "--test-set"),
+        ("text text empty --score-only", "--score-only"),
         ("--model model --source empty --reference empty", "no lines"),
         ("--model model --source text --reference text --device abacus", "abacus"),
         ("--model model --source text --reference text -o missing/out", "missing"),

@@ -57,7 +57,7 @@ class TestSet:
     "--tokenize", help="sacrebleu's tokenizer for BLEU: 13a, intl, zh, char, none, ... [default: by language]."
 )
 @click.option("--lowercase", is_flag=True, help="Ignore case in BLEU and chrF; TER always does.")
-@click.option("--confidence", is_flag=True, help="Add 95 % intervals from 1,000 bootstrap resamples.")
+@click.option("--confidence", is_flag=True, help="Add 95 % bootstrap intervals; several systems always have them.")
 @options.format_option
 @click.option("-w", "--width", type=options.Number(Range(0, 10)), default=1, help="Decimals.")
 @click.option("-b", "--score-only", is_flag=True, help="Print the figures alone.")
@@ -91,6 +91,8 @@ def command(
     from seq2seq.evaluation.text import check_settings
 
     _check_usage(reference, modelling)
+    if score_only and max(len(hypotheses), len(modelling["models"])) > 1:
+        raise click.UsageError("--score-only prints the figures of one system; several are a table, or --format json")
     scoring: dict[str, Any] = {"lowercase": lowercase} | ({} if tokenize is None else {"tokenize": tokenize})
     if metrics is not None:
         scoring["metrics"] = [metric.strip().lower() for metric in metrics.split(",") if metric.strip()]
@@ -135,6 +137,8 @@ def _check_usage(reference: Path | None, modelling: Mapping[str, Any]) -> None:
         raise click.UsageError(
             "--source and --reference belong together; give both, or neither for the run's test sets"
         )
+    elif modelling["source"] is not None and modelling["names"]:
+        raise click.UsageError("--test-set names a test set of the run; leave out --source and --reference")
     elif len(modelling["models"]) > 1 and modelling["output"] is not None:
         raise click.UsageError("-o keeps the translations of one model; give one --model")
     options.check_output(modelling["output"])
