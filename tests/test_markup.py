@@ -179,6 +179,27 @@ def test_a_model_that_loses_every_stand_in_gets_the_text_between():
     assert marked.flags == (PLACEHOLDER,)
 
 
+@pytest.mark.parametrize(
+    ("source", "said", "expected"),
+    [
+        ("<h1>My <b>town</b></h1>", "Meine Stadt.", "<h1>Meine <b>Stadt</b></h1>"),
+        ("<p>My town.</p>", "Meine Stadt.", "<p>Meine Stadt.</p>"),
+        ("<p>My town</p>", "Meine Stadt!", "<p>Meine Stadt!</p>"),
+        ("<td>Road no</td>", "Straße Nr.", "<td>Straße Nr.</td>"),
+        ("<td>my town</td>", "私の町。", "<td>私の町</td>"),
+        ("<li>Hello {name}</li>", f"Hallo {CLASSES[0].words[0]}.", "<li>Hallo {name}</li>"),
+    ],
+)
+def test_what_is_no_sentence_gets_no_full_stop(source, said, expected):
+    def translate(texts):
+        return [
+            Translated(said, *(word_spans(one, ()) for one in (text, said)), [((3, 7), (6, 11), 0.9)]) for text in texts
+        ]
+
+    (marked,) = translate_documents([source], "html", translate)
+    assert marked.text == expected
+
+
 def test_a_stand_in_that_is_translated_is_found_by_its_link():
     """The model says something else for it each time, but its attention knows."""
 

@@ -14,7 +14,7 @@ from seq2seq.markup import html, markdown, xml
 from seq2seq.markup.document import OBJECT, Document, Template, join
 from seq2seq.markup.standins import CLASSES, MOST, StandIns, choose, find
 from seq2seq.markup.writing import Answer, written
-from seq2seq.text.splitting import split_sentences
+from seq2seq.text.splitting import ABBREVIATED, LONGEST_ABBREVIATION, split_sentences
 from seq2seq.text.words import Span, word_spans
 
 FORMATS = {"html": html.segments, "xml": xml.segments, "markdown": markdown.segments}
@@ -22,6 +22,7 @@ PLACEHOLDER = "placeholder"
 # Classes of stand-ins that a sentence is tried with. Then the words that are linked to them count, whatever they are;
 # where there are none, the sentence is cut at its pieces.
 MOST_TRIES = 3
+STOPS = (".", "。")
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,8 @@ def _answers(texts: Sequence[str], translate: Translate, classes: Sequence[Stand
             if index not in answers and pairs is not None:
                 asked[index] = _Filled(text, pairs)
         found = translate([filled.text for filled in asked.values()]) if asked else ()
-        for (index, filled), translated in zip(asked.items(), found, strict=True):
+        for (index, filled), said in zip(asked.items(), found, strict=True):
+            translated = _without_added_stop(filled.text, said)
             if (answer := filled.restored(translated, filled.said(translated))) is not None:
                 answers[index] = answer
             else:
@@ -192,6 +194,17 @@ class _Filled:
             target_at.words(translated.words),
             tuple(links),
         )
+
+
+def _without_added_stop(source: str, translated: Translated) -> Translated:
+    """Without the full stop that models of sentences add to a title or a cell of a table."""
+    text, end = translated.text, len(translated.text) - 1
+    is_added = source[-1:].isalnum() and text[-1:] in STOPS and text[-2:-1].isalnum()
+    if not is_added or ABBREVIATED.search(text[max(0, end - LONGEST_ABBREVIATION) : end]):
+        return translated
+    words = [word for word in translated.words if word[1] <= end]
+    links = [link for link in translated.links if link[1][1] <= end]
+    return Translated(text[:end], translated.source_words, words, links)
 
 
 def _without_objects(translated: Translated) -> str:
