@@ -117,10 +117,10 @@ def _find(path: Path, kind: str, own_folder: Path) -> Path:
     if any(candidate.is_fifo() for candidate in candidates):
         raise ValueError(f"{path} is a pipe, which can be read only once; write what it gives to a file first")
     parents = list(dict.fromkeys(candidate.parent for candidate in candidates))
-    if len(path.parts) > 1 and path.parts[0] in PUBLIC_CORPORA:
+    entries = [entry for parent in parents if parent.is_dir() for entry in parent.iterdir()]
+    if not entries and len(path.parts) > 1 and path.parts[0] in PUBLIC_CORPORA:
         hint = f"; get it with s2s fetch {path.parts[0]}"
     else:
-        entries = [entry for parent in parents if parent.is_dir() for entry in parent.iterdir()]
         hint = did_you_mean(path.name, [entry.name for entry in entries if entry.is_dir() == (kind == "folder")])
     raise ValueError(f"{kind} {path} not found (looked in {', '.join(map(str, parents))}){hint}")
 

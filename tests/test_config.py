@@ -176,6 +176,11 @@ def test_a_missing_public_corpus_names_the_command_that_brings_it(folder, monkey
     for name in CORPORA:
         assert f"; get it with s2s fetch {name}" in problems(folder, MINIMAL, f"data.train.source={name}/train.en")
     assert "s2s fetch" not in problems(folder, MINIMAL, "data.train.source=mine/train.en")
+    (folder / "sst2").mkdir()
+    (folder / "sst2/dev.tsv").write_text("x\n")
+    other = problems(folder, MINIMAL, "data.train.source=sst2/def.tsv")
+    assert "s2s fetch" not in other
+    assert "did you mean 'dev.tsv'?" in other
 
 
 def test_a_missing_validation_set_says_how_to_make_one(folder):
