@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import wrong_files
+from deep_translator import LibreTranslator
+from deep_translator.exceptions import AuthorizationException
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from libretranslatepy import LibreTranslateAPI
@@ -230,7 +232,7 @@ def test_bad_json_is_one_line(server, path):
 
 def test_other_types_and_methods_and_places(server):
     assert error(server.ask("/v1/translate", b"text=a", Content_Type="text/plain")) == (415, "bad_type", None)
-    assert server.ask("/translate", b"--x", Content_Type="multipart/form-data; boundary=x").status == 415
+    assert server.ask("/translate", b"q=a", Content_Type="text/plain").status == 415
     assert error(server.ask("/nowhere")) == (404, "not_found", None)
     assert error(server.ask("/%2e%2e/%2e%2e/etc/passwd")) == (404, "not_found", None)
     assert error(server.ask("/v1/translate/")) == (404, "not_found", None)
@@ -319,6 +321,44 @@ def test_libretranslates_own_client_works(alone, translator):
     assert {"code": "en", "name": "English", "targets": ["de"]} in client.languages()
 
 
+def test_another_client_of_libretranslate_works(alone, translator):
+    client = LibreTranslator("en", "de", "first-key", custom_url=f"{alone.url}/")
+    texts = ["A man rides.", "100 % of two dogs & a cat"]
+    assert client.translate_batch(texts) == [one.text for one in translator.translate(texts)]
+    with pytest.raises(AuthorizationException):
+        LibreTranslator("en", "de", "none", custom_url=f"{alone.url}/").translate("A man rides.")
+
+
+def test_libretranslates_own_page_sends_parts(server, translator):
+    """What a browser makes of the FormData of its page, which always asks for three alternatives."""
+
+    def parts(kind="multipart/form-data; boundary=x-y", file="", **fields):
+        body = "".join(
+            f'--x-y\r\nContent-Disposition: form-data; name="{name}"{file}\r\n\r\n{value}\r\n'
+            for name, value in fields.items()
+        )
+        return server.ask("/translate", f"{body}--x-y--\r\n".encode(), Content_Type=kind)
+
+    fields = {"q": "a man\r\ntwo dogs “ü”", "source": "en", "target": "de", "format": "text", "api_key": ""}
+    known = server.ask("/translate", {**fields, "alternatives": 2}).json
+    assert parts(**fields, alternatives=3).json == known
+    assert len(known["alternatives"]) == 2  # the model's beam is of 3
+    assert known["translatedText"].split("\r\n")[0] == translator.translate(["a man"])[0].text
+    document = parts(**{**fields, "q": "<b>a man</b>", "format": "html"}, alternatives=3)
+    assert document.status == 200
+    assert document.json["alternatives"] == []
+    for wrong in (
+        parts(**fields, kind="multipart/form-data"),
+        parts(**fields, kind="multipart/form-data; boundary=other"),
+        parts(**fields, kind='multipart/form-data; boundary="; charset=punycode'),
+        parts(**fields, file='; filename="a.txt"'),
+        parts(**{f"field{number}": "" for number in range(201)}),
+        server.ask("/translate", b"--x-y", Content_Type="multipart/form-data; boundary=x-y"),
+    ):
+        assert wrong.status == 400
+        assert "form" in wrong.json["error"] or "missing q" in wrong.json["error"]
+
+
 def test_libretranslates_fields(server, translator):
     best = translator.with_search(n_best=3).translate(["a man", "two dogs"])
     fields = {"source": "en", "target": "de"}
@@ -342,8 +382,7 @@ def test_libretranslates_fields(server, translator):
         ({"source": "en", "target": "de"}, "missing q"),
         ({"q": "a", "target": "de"}, "missing source"),
         ({"q": "a", "source": "en"}, "missing target"),
-        ({"q": "a", **fields, "format": "html", "alternatives": 1}, "alternatives"),
-        ({"q": "a", **fields, "alternatives": 99}, "alternatives"),
+        ({"q": "a", **fields, "alternatives": -1}, "alternatives"),
         ({"q": "a", "source": "en", "target": "xx"}, "en to de"),
         ({"q": {"a": 1}, **fields}, "q"),
         ({"q": ["a"] * 101, **fields}, "100 texts"),

@@ -48,10 +48,10 @@ class TrainingSystem(ABC):
         self.module = module.to(runtime.device).train()
         self._config, self._runtime, self._count = config, runtime, 0
 
-    def update(self, batches: Sequence[TranslationBatch]) -> None:
-        """One optimiser step over batches on the CPU."""
+    def update(self, batches: Sequence[TranslationBatch], progress: float = 0.0) -> None:
+        """One optimiser step over batches on the CPU; `progress` is the share of training that is done."""
         self._count += 1
-        self._update(batches, learning_rate(self._count, 0.0, self._config))
+        self._update(batches, learning_rate(self._count, progress, self._config))
 
     @abstractmethod
     def _update(self, batches: Sequence[TranslationBatch], rate: float) -> None: ...

@@ -1,8 +1,9 @@
 """The dialect of LibreTranslate, which many programs speak: `/translate`, `/languages`, `/detect`, `/frontend/settings`
 and `/spec`.
 
-Bodies are JSON or forms, and fields may stand in the address; errors are `{"error": message}`. Texts are translated
-sentence by sentence, as LibreTranslate does. Fields that cannot be honoured are refused rather than ignored.
+Bodies are JSON or forms of either kind, and fields may stand in the address; errors are `{"error": message}`. Texts are
+translated sentence by sentence, as LibreTranslate does. Its clients ask for a fixed number of alternatives: they get as
+many as there are, of a document none. Other fields that cannot be honoured are refused rather than ignored.
 """
 
 import json
@@ -15,13 +16,13 @@ from starlette.routing import Route
 
 from seq2seq.languages import language_code
 from seq2seq.serve.guard import Keys
-from seq2seq.serve.http import fields_of_form, json_answer, media_type, read_body, unless_gone
+from seq2seq.serve.http import fields_of_form, fields_of_parts, json_answer, media_type, read_body, unless_gone
 from seq2seq.serve.limits import Refusal, bad, unsupported
 from seq2seq.serve.models import AUTO, language_name
 from seq2seq.serve.service import Asked, Service
 
 PATHS = ("/translate", "/languages", "/detect", "/frontend/settings", "/spec")
-FORM = "application/x-www-form-urlencoded"
+FORM, PARTS = "application/x-www-form-urlencoded", "multipart/form-data"
 # Names of its own for languages.
 ALIASES = {"pb": "pt-BR", "zt": "zh-Hant"}
 # It has no detector, so nothing is known about the one language that there is.
@@ -89,7 +90,9 @@ class LibreTranslate:
         is_list = isinstance(body.q, list)
         texts = body.q if is_list else [body.q]
         source, target = (ALIASES.get(code.lower(), code) for code in (body.source, body.target))
-        asked = Asked(texts, source, target, "sentences", body.alternatives, form=body.format)
+        beam = self._service.models.translator(source, target).translator.config.beam_size
+        most = beam - 1 if body.format == "text" else 0
+        asked = Asked(texts, source, target, "sentences", min(body.alternatives, most), form=body.format)
         answers = self._service.translating(asked)
         try:
             found = await unless_gone(request, answers.joined())
@@ -153,6 +156,8 @@ class LibreTranslate:
         match media_type(request):
             case "" | "application/x-www-form-urlencoded":
                 fields |= fields_of_form(raw)
+            case "multipart/form-data":
+                fields |= await fields_of_parts(raw, request.headers["content-type"])
             case "application/json":
                 try:
                     fields = json.loads(raw)
@@ -161,7 +166,7 @@ class LibreTranslate:
                 if not isinstance(fields, dict):
                     raise bad("the body is no JSON object")
             case _:
-                raise Refusal(415, "bad_type", f"send application/json or {FORM}")
+                raise Refusal(415, "bad_type", f"send application/json, {FORM} or {PARTS}")
         self._keys.admit(request, fields.get("api_key"))
         try:
             return kind.model_validate(fields)

@@ -51,9 +51,8 @@ def description() -> dict[str, Any]:
     posted["/v1/translate"]["post"]["responses"]["200"]["content"]["application/x-ndjson"] = {
         "schema": {"anyOf": [_ref(model) for model in streamed]}
     }
-    posted["/translate"]["post"]["requestBody"]["content"][libretranslate.FORM] = {
-        "schema": _ref(libretranslate.TranslateBody)
-    }
+    for form in (libretranslate.FORM, libretranslate.PARTS):
+        posted["/translate"]["post"]["requestBody"]["content"][form] = {"schema": _ref(libretranslate.TranslateBody)}
     return {
         "openapi": "3.1.0",
         "info": {"title": "seq2seq", "version": __version__},
