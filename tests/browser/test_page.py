@@ -106,6 +106,18 @@ def test_hover_and_focus_mark_partners_on_both_sides(shown):
     shown.until(lambda: shown.page.locator(".word.partner").all_text_contents() == ["eins"])
 
 
+def test_the_box_grows_with_a_long_text(shown):
+    shown.type("one four two\n" * 60)
+    box, answer = (shown.page.locator(name).bounding_box() for name in ("#text", "#translation"))
+    assert box["height"] > 1000
+    assert abs(box["height"] - answer["height"]) < 50
+    inside = shown.page.evaluate("[text.scrollHeight, text.clientHeight]")
+    assert inside[0] <= inside[1]
+    shown.page.locator(".word").last.hover()
+    marked, word = (shown.page.locator(name).bounding_box() for name in ("#mirror mark", ".word.partner"))
+    assert abs(marked["y"] - word["y"]) < 5
+
+
 def test_alternatives_begin_as_the_translation_does_up_to_the_word(shown):
     shown.type("one four two")
     shown.page.locator(".word").nth(1).focus()
@@ -157,6 +169,8 @@ def test_a_server_that_is_gone_is_said_and_found_again(folder, browser):  # noqa
         port = served.port
     shown.page.fill("#text", "two")
     shown.until(lambda: "does not answer" in shown.status)
+    shown.page.locator(".word").first.hover()  # of the translation of what stood there before
+    assert shown.page.locator("mark, .partner").count() == 0
     with serving(folder / "runs" / "toy", port=port) as served:
         shown.until(lambda: shown.status.startswith("Done"))
         assert shown.translation == served.translations(["two"])[0]

@@ -46,7 +46,11 @@ function request() {
 
 // -- translation ----------------------------------------------------------------------------------
 
+// The translation is of what stood in the box before.
+const isStale = () => translation.classList.contains("stale");
+
 function later() {
+  translation.classList.add("stale");
   mark([]);
   say("");
   clearTimeout(timer);
@@ -57,7 +61,7 @@ async function translate() {
   controller?.abort();
   const own = (controller = new AbortController()), typed = text.value;
   if (!typed.trim() || !models.length) {
-    translation.replaceChildren();
+    clear();
     parts = [];
     say("");
     return;
@@ -71,7 +75,7 @@ async function translate() {
     for await (const line of lines(answer.body)) {
       if (line.error) throw new Error(line.error.message);
       if (line.done) break;
-      if (!found.length) translation.replaceChildren();
+      if (!found.length) clear();
       found.push(line);
       parts = found;
       show(line);
@@ -82,6 +86,11 @@ async function translate() {
     if (error.name === "AbortError") return;
     failed(error);
   }
+}
+
+function clear() {
+  translation.replaceChildren();
+  translation.classList.remove("stale");
 }
 
 async function* lines(stream) {
@@ -159,7 +168,8 @@ function wordOf(part, points, word, links, sentence) {
 }
 
 // Marks words of the text (spans), and the words of the translation that stand for them.
-function mark(spans) {
+function mark(chosen) {
+  const spans = isStale() ? [] : chosen;
   const points = Array.from(text.value), sorted = spans.toSorted((one, other) => one[0] - other[0]);
   mirror.replaceChildren();
   let end = 0;
@@ -168,7 +178,6 @@ function mark(spans) {
     end = to;
   }
   mirror.append(points.slice(end).join("") + "\n");
-  mirror.scrollTop = text.scrollTop;
   const starts = new Set(spans.map(([from]) => from));
   for (const word of translation.querySelectorAll(".word")) {
     word.classList.toggle("partner", word.sources.some(([from]) => starts.has(from)));
@@ -186,6 +195,7 @@ function markAtCursor() {
 // Other translations of a sentence that begin with `prefix`.
 async function offer(part, prefix, sentence) {
   document.querySelector(".choices")?.remove();
+  if (isStale()) return;
   const source = Array.from(text.value).slice(...part.source).join("");
   say("Looking for alternatives");
   try {
@@ -295,7 +305,6 @@ $("result").hidden = false;
 $("submit").hidden = true;
 document.querySelector("form").addEventListener("submit", (event) => (event.preventDefault(), translate()));
 text.addEventListener("input", later);
-text.addEventListener("scroll", () => (mirror.scrollTop = text.scrollTop));
 document.addEventListener("selectionchange", markAtCursor);
 $("direction").addEventListener("change", () => ((text.lang = model().source ?? ""), showFacts(), later()));
 $("api_key")?.addEventListener("change", begin);
