@@ -235,9 +235,8 @@ GERMAN = {
 def known(texts):
     answers = []
     for text in texts:
-        plain = text.rstrip(".")
-        target, links = GERMAN[plain]
-        target += text[len(plain) :]
+        target, links = GERMAN[text.rstrip(" .")]
+        target += "." if text.endswith(".") else ""
         source, words = word_spans(text, ()), word_spans(target, ())
         pairs = [tuple(map(int, link.split("-"))) for link in links.split()]
         pairs += [(len(source) - 1, len(words) - 1)] if text.endswith(".") else []
@@ -258,6 +257,8 @@ def known(texts):
         ("<b>the</b> red bicycle<br>he gave it up", "<b>das</b> rote Fahrrad<br>er gab es auf"),
         ("the red<img src=x> bicycle", "das rote<img src=x> Fahrrad"),
         ("the red <img src=x> bicycle", "das rote <img src=x> Fahrrad"),
+        ("the red bicycle 😀.", "das rote Fahrrad 😀."),
+        ("the red bicycle😀.", "das rote Fahrrad😀."),
     ],
 )
 def test_tags_stand_where_their_words_stand(text, expected):

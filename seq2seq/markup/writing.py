@@ -157,7 +157,8 @@ class _Writer:
             if depth > shared:
                 self._raw(behind[depth - 1].node.open)
             for point in right[depth]:
-                self._point(point, "")
+                stood_apart = point.node.space_before and not point.node.space_behind and not space and self._tokens
+                self._point(point, " " if stood_apart else "")
 
     def _point(self, placed: Placed, space: str) -> None:
         self._text(space)
