@@ -1,6 +1,8 @@
 """Alignments, confidence and glossaries over HTTP are those of the command, for whole texts. About 10 s."""
 
 import json
+import time
+from pathlib import Path
 
 import pytest
 from serving import serving
@@ -120,3 +122,20 @@ def test_a_document_that_is_none_fails_alone(server):
     answer = server.ask("/v1/translate", {"text": "<a>one</b>", "format": "xml"})
     assert (answer.status, answer.json["error"]["field"]) == (400, "text")
     assert "line 1, column" in answer.json["error"]["message"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc")
+def test_whoever_opens_the_page_does_not_wait_for_torch_with_the_first_text(folder):  # noqa: F811
+    with serving(folder / "runs" / "toy") as served:
+
+        def has_torch():
+            return "libtorch" in Path(f"/proc/{served.process.pid}/maps").read_text()
+
+        served.ask("/v1/translate", {"text": "one"})
+        assert not has_torch()
+        served.ask("/")
+        deadline = time.monotonic() + 30
+        while not has_torch():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert served.stop() == 0  # in the midst of loading

@@ -7,6 +7,7 @@ import functools
 import hashlib
 import itertools
 import math
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -98,6 +99,8 @@ class ServedTranslator(ServedModel):
         self.under = functools.lru_cache(maxsize=64)(self._under)
         self._with_terms = functools.lru_cache(maxsize=8)(self._term_translator)
         self._folder, self._computing = folder, computing
+        self._aligner: Aligner | None = None
+        self._loading = threading.Lock()
 
     def __str__(self) -> str:
         return f"{self.name}: {self.source or '?'} to {self.target or '?'}, {self.engine}"
@@ -137,12 +140,15 @@ class ServedTranslator(ServedModel):
         shown = {"beam_size": search.beam_size, "length_penalty": search.length_penalty}
         return {**super().facts(), "source": self.source, "target": self.target, "search": shown}
 
-    @functools.cached_property
+    @property
     def aligner(self) -> "Aligner":
         """Loaded when it is first needed: it needs torch, and the weights again."""
-        from seq2seq.inference.aligner import Aligner
+        with self._loading:
+            if self._aligner is None:
+                from seq2seq.inference.aligner import Aligner
 
-        return Aligner.load(self._folder, **self._computing)
+                self._aligner = Aligner.load(self._folder, **self._computing)
+            return self._aligner
 
     def _term_translator(
         self, beam_size: int | None, n_best: int, terms: tuple[tuple[str, ...], ...]

@@ -36,6 +36,7 @@ class Page:
 
     async def show(self, request: Request) -> Response:
         """The empty form."""
+        self._service.prepare_details()
         return self._filled("", 0, "")
 
     async def translate(self, request: Request) -> Response:

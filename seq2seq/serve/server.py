@@ -116,7 +116,7 @@ def serve(
     service.worker.join(LAST_SECONDS)
     answered = counted(int(service.metrics.value("s2s_sentences_total", 'state="done"')), "sentence")
     logger.info("stopped; %s done", answered)
-    if service.worker.is_alive():  # in the midst of a batch that nobody waits for; it cannot be interrupted
+    if service.is_computing:  # what nobody waits for; it cannot be interrupted
         sys.stderr.flush()
         os._exit(0)
 

@@ -4,7 +4,9 @@
 what the worker made of them.
 """
 
+import contextlib
 import math
+import threading
 import time
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -66,6 +68,7 @@ class Service:
         self.queue = Queue(limits.queue_sentences, limits.queue_characters)
         self.worker = Worker(self.queue, self._compute, self.metrics, limits.batch_seconds, limits.batch_characters)
         self._jobs: set[Job] = set()
+        self._preparing = threading.Thread(target=self._load_aligners, name="s2s-prepare", daemon=True)
         self.metrics.gauge("s2s_queue_sentences", lambda: self.queue.sentences)
         self.metrics.gauge("s2s_queue_characters", lambda: self.queue.characters)
 
@@ -79,6 +82,23 @@ class Service:
         for model in self.models:
             model.compute([Text(WARM_UP)], Settings(model.name))
         self.worker.start()
+
+    def prepare_details(self) -> None:
+        """Load what alignments and glossaries need, in a thread of its own: the page asks for them with its first text,
+        and loading takes seconds."""
+        if self._preparing.ident is None:
+            self._preparing.start()
+
+    def _load_aligners(self) -> None:
+        for model in self.models.translators:
+            if model.can_explain:
+                with contextlib.suppress(UserError, OSError):  # the requests that need it are told
+                    _ = model.aligner
+
+    @property
+    def is_computing(self) -> bool:
+        """Whether a thread is in the midst of something."""
+        return self.worker.is_alive() or self._preparing.is_alive()
 
     @property
     def is_ready(self) -> bool:
