@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from seq2seq.cli import options
-from seq2seq.errors import shown
+from seq2seq.errors import counted, shown
 from seq2seq.lines import aligned, read_lines
 
 if TYPE_CHECKING:
@@ -76,11 +76,11 @@ def check(
     if form == "json":
         click.echo(json.dumps(report, ensure_ascii=False, indent=1))
         return
-    click.echo(f"{report['entries']:,} entries")
+    click.echo(f"entries: {report['entries']:,}")
     for line in (*report["problems"], *_table(report.get("terms", ()))):
         click.echo(line)
     for words, times in report.get("forbidden", {}).items() if model is not None else ():
-        click.echo(f"{shown(words)} is forbidden, and said in {times:,} translations")
+        click.echo(f"{shown(words)} is forbidden, and said in {counted(times, 'translation')}")
 
 
 def _counts(glossary: "Glossary", lines: Sequence[str], translations: Sequence["Translation"] | None) -> list[Count]:
