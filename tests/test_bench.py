@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 import torch
 from foreign_models import SOURCE, TARGET, train_marian
+from marian_beside import train as train_beside
 from our_models import make_ours, our_tokenizers
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from seq2seq import config_file, runtime
+from seq2seq import Translator, config_file, runtime
 from seq2seq.bench import decoding, serve, startup, training
 from seq2seq.bench.measure import Entrant, figures, forward_flops, peak_memory
 from seq2seq.bench.training_peers import HandLoop, MarianLogits, TorchLogits
@@ -93,6 +94,13 @@ def measure_decoding(model, threads=1, **options):
 @pytest.fixture(scope="module")
 def decoded(model):
     return measure_decoding(model)
+
+
+def test_the_model_that_is_trained_beside_ours_is_a_marian_folder(folder, tmp_path):
+    steps = train_beside(folder / "tiny.yaml", 0.02, tmp_path / "marian")
+    assert steps > 1
+    translations = Translator.load(tmp_path / "marian", device="cpu", threads=1).translate(SOURCE)
+    assert len(translations) == len(SOURCE)
 
 
 # -- what is counted -------------------------------------------------------------------------------
