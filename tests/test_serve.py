@@ -351,6 +351,7 @@ def test_libretranslates_own_page_sends_parts(server, translator):
         parts(**fields, kind="multipart/form-data"),
         parts(**fields, kind="multipart/form-data; boundary=other"),
         parts(**fields, kind='multipart/form-data; boundary="; charset=punycode'),
+        parts(**fields, kind="multipart/form-data; boundary*=utf-8''%E2%82%AC"),
         parts(**fields, file='; filename="a.txt"'),
         parts(**{f"field{number}": "" for number in range(201)}),
         server.ask("/translate", b"--x-y", Content_Type="multipart/form-data; boundary=x-y"),

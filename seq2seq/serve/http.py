@@ -79,13 +79,13 @@ async def fields_of_parts(raw: bytes, content_type: str) -> dict[str, Any]:
     """
     message = Message()
     message["Content-Type"] = content_type
-    headers = Headers({"content-type": f'multipart/form-data; boundary="{message.get_boundary("")}"'})
 
     async def body() -> AsyncGenerator[bytes, None]:
         yield raw
 
-    parser = MultiPartParser(headers, body(), max_files=0, max_fields=MOST_FIELDS, max_part_size=len(raw) + 1)
     try:
+        headers = Headers({"content-type": f'multipart/form-data; boundary="{message.get_boundary("")}"'})
+        parser = MultiPartParser(headers, body(), max_files=0, max_fields=MOST_FIELDS, max_part_size=len(raw) + 1)
         form = await parser.parse()
     except (MultiPartException, ValueError) as error:
         raise bad(f"the form cannot be read; send at most {MOST_FIELDS} fields, and no files") from error
