@@ -358,6 +358,7 @@ def test_libretranslates_own_page_sends_parts(server, translator):
     ):
         assert wrong.status == 400
         assert "form" in wrong.json["error"] or "missing q" in wrong.json["error"]
+    assert "boundary" not in "".join(server.log)
 
 
 def test_libretranslates_fields(server, translator):

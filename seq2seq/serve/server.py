@@ -100,7 +100,8 @@ def serve(
     """
     service = Service(models, limits, glossaries)
     service.start()
-    logging.getLogger("uvicorn").setLevel(logging.CRITICAL)  # its lines hold addresses, which may hold text
+    for name in ("uvicorn", "python_multipart"):  # their lines hold addresses, and what was wrong with a body
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     config = uvicorn.Config(
         application(service, access), http=bounded(limits), ws="none", loop="asyncio", lifespan="off", log_config=None,
         access_log=False, proxy_headers=False, server_header=False, h11_max_incomplete_event_size=limits.header_bytes,
