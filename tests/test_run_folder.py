@@ -180,6 +180,17 @@ def test_what_is_no_place_for_a_run_is_one_line(folder, path, word, capfd):
     assert sorted(os.listdir("runs")) == before
 
 
+def test_what_a_cpu_refuses_is_told_before_a_folder_is_made(folder, capfd):
+    before = sorted(os.listdir("runs"))
+    capfd.readouterr()
+    assert train("runs/two", "training.compile=true", "training.device=cpu") == 2
+    said = capfd.readouterr().err.splitlines()
+    assert [line for line in said if "warning" not in line] == [
+        "s2s: training.compile: true makes training slower on a CPU; leave it out"
+    ]
+    assert sorted(os.listdir("runs")) == before
+
+
 def test_a_link_to_itself_from_before_is_mended(folder):
     Path("runs/latest").unlink()
     Path("runs/latest").symlink_to("latest")

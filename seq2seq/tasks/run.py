@@ -35,6 +35,7 @@ from seq2seq.tasks.task import Task, prepare_tokenizers
 from seq2seq.training.progress import estimate, waiting_for
 from seq2seq.training.signals import leaving_at_once
 from seq2seq.training.state import TrainingResult
+from seq2seq.training.step import is_compiled
 from seq2seq.training.trainer import Trainer
 
 logger = getLogger(__name__)
@@ -259,7 +260,9 @@ class _Run:
 
 def _started(config: Config) -> Runtime:
     runtime.keep_many_kernels()
-    return runtime.start(config.training.device, config.training.precision, config.training.threads)
+    here = runtime.start(config.training.device, config.training.precision, config.training.threads)
+    is_compiled(config.training, here.device)  # what a CPU refuses, it refuses before a folder is made
+    return here
 
 
 def _on_main(here: Runtime, action: Callable[[], object]) -> None:
