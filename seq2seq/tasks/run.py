@@ -247,13 +247,13 @@ class _Run:
         corpora = ", ".join(f"{record.role} {record.name} {record.examples:,}" for record in task.data)
         side = "target" if task.config.task == "translation" else "source"
         per_rank = " and rank" if here.world_size > 1 else ""
-        growing = " before random segmentations" if task.config.tokenizer.sampling else ""
+        planned = " before random segmentations" if task.config.tokenizer.sampling else ""
         return [
             f"model: {self.num_parameters:,} parameters, "
             f"vocabulary {' + '.join(f'{size:,}' for size in sorted(vocabularies))}",
             f"data: {corpora}; training corpus: {task.corpus.counts}",
             f"batches: {'about ' if sections > 1 else ''}{sections * batches:,} per epoch{per_rank}, each up to "
-            f"{task.config.training.batch_tokens:,} {side} tokens, {100 * sampler.padding(0):.1f} % padding{growing}",
+            f"{task.config.training.batch_tokens:,} {side} tokens, {100 * sampler.padding(0):.1f} % padding{planned}",
             f"device: {here.device}, {str(here.precision).removeprefix('torch.')}, "
             f"{counted(torch.get_num_threads(), 'thread')}, {counted(here.world_size, 'rank')}",
         ]
