@@ -250,3 +250,20 @@ def test_a_warning_does_not_break_a_progress_bar(capsys):
         logging.getLogger("seq2seq.test").warning("in the middle")
         bar.update()
     assert "\rs2s: warning: in the middle\n" in re.sub(r" +\r", "\r", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("given", "iterations"),
+    [({}, "5000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "PASSIVE"}, "0")],
+    ids=["none", "iterations", "policy"],
+)
+def test_idle_threads_leave_the_cpus_to_others_soon_unless_the_user_says_how_long(given, iterations, monkeypatch):
+    for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in (given | {"OMP_DISPLAY_ENV": "verbose"}).items():
+        monkeypatch.setenv(name, value)
+    code = "from seq2seq import cli; cli.main(['--help']); import torch"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr
+    if "GOMP_SPINCOUNT" not in shown:
+        pytest.skip("torch is not built with GNU OpenMP here")
+    assert f"GOMP_SPINCOUNT = '{iterations}'" in shown

@@ -94,6 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments[:end] = [argument for argument in arguments[:end] if argument != "--debug"]
     _fill_closed_streams()
     _set_up_streams(debug)
+    _wait_briefly()
     if "_S2S_COMPLETE" in os.environ:
         from click.shell_completion import shell_complete
 
@@ -209,6 +210,17 @@ def _set_up_streams(debug: bool) -> None:
     logging.getLogger("seq2seq").setLevel(logging.INFO)
     if not debug and not sys.warnoptions:
         warnings.simplefilter("ignore")  # of libraries; ours go through logging
+
+
+def _wait_briefly() -> None:
+    """Have torch's threads sleep after a short wait for the next operation; call it before torch is imported.
+
+    By default they spin for milliseconds (GNU OpenMP, Linux), and hold CPUs that other processes could use: a training
+    beside a translation loses two thirds of its share. A wait of about 0.1 ms is as fast alone: the next operation is
+    there sooner. Values that the user set stay.
+    """
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "5000")
 
 
 class _StderrHandler(logging.Handler):
