@@ -47,7 +47,7 @@ class MissingDependency(UserError):
     """An optional package is not installed; the message names the extra that installs it."""
 
     def __init__(self, package: str, extra: str, purpose: str):
-        super().__init__(f"{purpose} needs the package {package}: pip install 'seq2seq[{extra}]'")
+        super().__init__(f"{purpose} needs the package {package}: pip install 'seq2seq-toolkit[{extra}]'")
 
 
 class RunError(UserError):

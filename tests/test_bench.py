@@ -315,8 +315,8 @@ def test_a_missing_peer_is_reported(measure, folder, model, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     report = measure(folder if measure is measure_training else model)
     (reason,) = report.left_out.values()
-    assert "pip install 'seq2seq[bench]'" in reason
-    assert any(line.startswith("not measured: ") and "seq2seq[bench]" in line for line in report.lines())
+    assert "pip install 'seq2seq-toolkit[bench]'" in reason
+    assert any(line.startswith("not measured: ") and "seq2seq-toolkit[bench]" in line for line in report.lines())
     assert report.systems[0]["name"] == "seq2seq"
 
 

@@ -90,6 +90,17 @@ def test_version():
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == seq2seq.__version__
 
 
+def test_the_name_to_install_is_that_of_the_project_everywhere():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = [
+        (path.relative_to(ROOT), name)
+        for path in [*ROOT.glob("*.md"), *(ROOT / "seq2seq").rglob("*.py"), *(ROOT / "seq2seq").rglob("*.md")]
+        for name in re.findall(r"pip install (?:-\S+ )*['\"]?([\w.-]+)\[", path.read_text(encoding="utf-8"))
+    ]
+    assert {name for _, name in named} <= {project["name"], "sacrebleu", "."}
+    assert (Path("seq2seq/errors.py"), project["name"]) in named
+
+
 def test_the_names_of_the_library_come_on_first_use():
     assert {"Translator", "Classifier"} <= set(dir(seq2seq))
     with pytest.raises(AttributeError, match="Translater"):

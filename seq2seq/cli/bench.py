@@ -40,7 +40,7 @@ def command(context: click.Context) -> None:
     """Measure the speed of training and decoding on this machine, beside other toolkits that are installed.
 
     All do the same work in one process, in alternating rounds; ratios are of adjacent rounds. pip install
-    'seq2seq[bench]' brings the others."""
+    'seq2seq-toolkit[bench]' brings the others."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
