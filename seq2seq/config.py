@@ -166,7 +166,7 @@ class TrainingConfig(PresetSection):
     """At the end, average the last or best checkpoints and keep the result if it validates better."""
     average_count: Annotated[int, Range(2, 1000)] = 5
     """How many checkpoints are averaged."""
-    best_metric: Literal["auto", "loss", "bleu", "chrf", "accuracy", "f1"] = "auto"
+    best_metric: Literal["auto", "loss", "bleu", "chrf", "chrf++", "accuracy", "f1"] = "auto"
     """Metric for `best/` and early stopping; auto is bleu, or accuracy in classification."""
     patience: Positive | None = None
     """Validations without a better best_metric before training stops."""
@@ -251,7 +251,7 @@ class SearchConfig(Section):
 class EvaluationConfig(Section):
     """How translations are scored."""
 
-    metrics: Annotated[tuple[Literal["bleu", "chrf", "ter"], ...], one_or_more] = ("bleu", "chrf")
+    metrics: Annotated[tuple[Literal["bleu", "chrf", "chrf++", "ter"], ...], one_or_more] = ("bleu", "chrf")
     tokenize: str | None = None
     """sacrebleu's BLEU tokenizer; default: by the target language (zh, ja-mecab, ko-mecab, else 13a)."""
 

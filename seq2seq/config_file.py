@@ -153,7 +153,7 @@ def _apply_override(values: dict[str, Any], override: str) -> list[str]:
 
 def _cross_check(config: Config) -> list[str]:
     problems, training = [], config.training
-    metrics = {"translation": ("bleu", "chrf"), "classification": ("accuracy", "f1")}[config.task]
+    metrics = {"translation": ("bleu", "chrf", "chrf++"), "classification": ("accuracy", "f1")}[config.task]
     if config.task == "translation":
         for key in ("source_language", "target_language"):
             if getattr(config, key) is None:
@@ -162,7 +162,7 @@ def _cross_check(config: Config) -> list[str]:
             problems.append(
                 "model.tied_embeddings: all needs tokenizer.shared: true; use decoder, or share the vocabulary"
             )
-        if training.best_metric in {"bleu", "chrf"} - set(config.evaluation.metrics):
+        if training.best_metric in {"bleu", "chrf", "chrf++"} - set(config.evaluation.metrics):
             problems.append(f"training.best_metric: {training.best_metric} is not in evaluation.metrics; add it there")
     if training.best_metric not in ("auto", "loss", *metrics):
         allowed = f"use one of auto, loss, {', '.join(metrics)}"

@@ -23,7 +23,7 @@ from seq2seq.lines import shown_name
 # Panels of the curves: title, and the keys of a record that belong in it. A panel without values is left out.
 PANELS = (
     ("loss", {"loss": "training", "valid_loss": "validation"}),
-    ("score", {"bleu": "BLEU", "chrf": "chrF", "ter": "TER"}),
+    ("score", {"bleu": "BLEU", "chrf": "chrF", "chrf++": "chrF++", "ter": "TER"}),
     ("share", {"accuracy": "accuracy", "precision": "precision", "recall": "recall", "f1": "macro F1"}),
     ("learning rate", {"learning_rate": "learning rate"}),
 )

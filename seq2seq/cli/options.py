@@ -5,6 +5,7 @@ import functools
 import gzip
 import logging
 import os
+import select
 import stat
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +25,7 @@ logger = logging.getLogger("seq2seq.cli")
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 ANY_PATH = click.Path(path_type=Path)
+WAIT_MILLISECONDS = 100  # for the first line of a pipe
 
 
 class _Named(click.Path):
@@ -108,6 +110,18 @@ def only_for(purpose: str, *names: str) -> None:
             raise click.UsageError(f"{option.opts[0]} is for {purpose}")
 
 
+def refuse_standard_input(reason: str) -> None:
+    """Refuse a standard input that has something to read, where the running command reads none."""
+    if _is_waiting(sys.stdin):
+        raise click.UsageError(f"there is text on standard input, but {reason} (or give < /dev/null)")
+
+
+def name_unread_input(reason: str) -> None:
+    """Warn of a standard input that has something to read, where the running command reads none."""
+    if _is_waiting(sys.stdin):
+        logger.warning("what is on standard input is not read, because %s", reason)
+
+
 def warn_invalid(path: Path | None) -> OnInvalid:
     """A function that warns of line n, which is not UTF-8, of a file or of standard input (None or `-`)."""
     name = "standard input" if _is_standard(path) else str(path)
@@ -181,6 +195,20 @@ def _paths_given() -> Iterator[tuple[str, Path | None]]:
 
 def _is_standard(path: Path | None) -> bool:
     return path is None or str(path) == "-"
+
+
+def _is_waiting(stream: TextIO | None) -> bool:
+    """Whether a stream that is a file or a pipe has something to read; a terminal does not count."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        descriptor = stream.fileno()
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode):
+            return status.st_size > os.lseek(descriptor, 0, os.SEEK_CUR)
+        if stat.S_ISFIFO(status.st_mode):
+            poll = select.poll()
+            poll.register(descriptor, select.POLLIN)
+            return any(events & select.POLLIN for _, events in poll.poll(WAIT_MILLISECONDS))
+    return False
 
 
 def _status(file: Path | TextIO | None) -> os.stat_result | None:

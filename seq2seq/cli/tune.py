@@ -29,7 +29,7 @@ logger = logging.getLogger("seq2seq.cli")
 @click.argument("model", required=False, type=options.ANY_PATH)
 @click.option("--source", type=options.FILE, help="Text to tune on [default: the validation set of the run].")
 @click.option("--reference", type=options.FILE, help="Its reference translation.")
-@click.option("-m", "--metric", type=click.Choice(["bleu", "chrf"]), default="bleu", help="What decides.")
+@click.option("-m", "--metric", type=click.Choice(["bleu", "chrf", "chrf++"]), default="bleu", help="What decides.")
 @click.option(
     "-o",
     "--output",
@@ -56,6 +56,7 @@ def command(
 
     A run that trains on writes the search settings of its configuration again; with -o the tuned model stays.
     """
+    from seq2seq.evaluation.text import check_settings
     from seq2seq.inference.conversion_cache import forget
     from seq2seq.workflows.tune import Scoring, Tuner, translated
 
@@ -72,9 +73,10 @@ def command(
     changed = folder if output is None else output.resolve().parent
     if not os.access(changed, os.W_OK):
         raise ModelError(f"{changed}: permission denied; name a folder that you may write to with -o")
-    config = _run_config(folder)
+    language, config = _check_tunable(folder), _run_config(folder)
+    scoring = Scoring(metric, config.evaluation.tokenize if config else None, language)
+    check_settings((metric,), scoring.tokenize)
     pairs, tests = _pairs(folder, config, source, reference), _test_sets(config)
-    scoring = Scoring(metric, config.evaluation.tokenize if config else None, _check_tunable(folder))
     loading = {key: value for key, value in loading.items() if value is not None}
     with contextlib.ExitStack() as stack:
         means = {}

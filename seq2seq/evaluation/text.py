@@ -1,4 +1,4 @@
-"""BLEU, chrF and TER of translations, by sacrebleu, each with its signature.
+"""BLEU, chrF, chrF++ and TER of translations, by sacrebleu, each with its signature.
 
 A `Score` is made here and nowhere else: validation in training and `s2s bleu` call `score_texts`, so that their figures
 agree with each other and, to the last digit, with those of the command `sacrebleu`.
@@ -6,8 +6,10 @@ agree with each other and, to the last digit, with those of the command `sacrebl
 
 import functools
 import logging
+import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.errors import DataError, UserError, did_you_mean
@@ -19,8 +21,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-METRICS = ("bleu", "chrf", "ter")
+METRICS = ("bleu", "chrf", "chrf++", "ter")
 BOOTSTRAP_SAMPLES = 1000
+DOWNLOAD_SECONDS = 20.0  # without an answer
 
 # BLEU counts words; these languages are written without spaces between words, or with few.
 _TOKENIZER_OF_LANGUAGE = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
@@ -31,7 +34,7 @@ class Score:
     """One metric of one set of translations."""
 
     metric: str
-    """`bleu`, `chrf` or `ter`."""
+    """One of `METRICS`."""
     result: "sacrebleu.metrics.base.Score"
     signature: str
     """Everything that the figure depends on, in sacrebleu's form."""
@@ -61,9 +64,11 @@ def score_texts(
     target_language: str | None = None,
     confidence: bool = False,
     lowercase: bool = False,
+    other_references: Sequence[Sequence[str]] = (),
 ) -> list[Score]:
-    """Score detokenised translations, line by line beside their references, in the order bleu, chrf, ter.
+    """Score detokenised translations, line by line beside their references, in the order of `METRICS`.
 
+    `other_references` are further references of the same lines; the signature has their number.
     `tokenize` is BLEU's tokenizer by sacrebleu's name; None chooses by `target_language` (see `default_tokenizer`).
     `confidence` adds a 95 % interval from 1,000 bootstrap resamples (Koehn 2004). `lowercase` ignores case in BLEU and
     chrF, as much of the literature does; TER always ignores it.
@@ -73,12 +78,43 @@ def score_texts(
         UserError: a metric or tokenizer that does not exist or is not installed.
     """
     check_settings(metrics, tokenize)
-    hypotheses, references = _checked(hypotheses, references)
+    lines, all_references = _checked(hypotheses, [references, *other_references])
     scores = []
-    for metric, scorer in _scorers(metrics, tokenize, target_language, lowercase, references).items():
-        result = scorer.corpus_score(hypotheses, None, n_bootstrap=BOOTSTRAP_SAMPLES if confidence else 1)
+    for metric, scorer in _scorers(metrics, tokenize, target_language, lowercase, all_references).items():
+        result = scorer.corpus_score(lines, None, n_bootstrap=BOOTSTRAP_SAMPLES if confidence else 1)
         scores.append(Score(metric, result, scorer.get_signature().format()))
     return scores
+
+
+def score_sentences(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    metrics: Sequence[str] = ("bleu", "chrf"),
+    tokenize: str | None = None,
+    target_language: str | None = None,
+    lowercase: bool = False,
+    other_references: Sequence[Sequence[str]] = (),
+) -> tuple[dict[str, list[float]], dict[str, str]]:
+    """Score each line alone, as `sacrebleu --sentence-level` does: BLEU counts only the orders that a line has.
+
+    Returns:
+        By sacrebleu's name of the metric, in the order of `METRICS`, the score of each line, and the signature.
+
+    Raises:
+        DataError, UserError: as `score_texts`.
+    """
+    check_settings(metrics, tokenize)
+    lines, all_references = _checked(hypotheses, [references, *other_references])
+    scorers = _scorers(metrics, tokenize, target_language, lowercase)
+    if "bleu" in scorers:
+        scorers["bleu"].effective_order = True
+    rows = list(zip(lines, zip(*all_references, strict=True), strict=True))
+    scores, signatures = {}, {}
+    for scorer in scorers.values():
+        results = [scorer.sentence_score(line, list(own)) for line, own in rows]
+        scores[results[0].name] = [result.score for result in results]
+        signatures[results[0].name] = scorer.get_signature().format()
+    return scores, signatures
 
 
 def compare_systems(
@@ -88,6 +124,7 @@ def compare_systems(
     tokenize: str | None = None,
     target_language: str | None = None,
     lowercase: bool = False,
+    other_references: Sequence[Sequence[str]] = (),
 ) -> "tuple[dict[str, list[Result]], dict[str, str]]":
     """Score several systems and test each against the first by paired bootstrap resampling (Koehn 2004).
 
@@ -104,8 +141,10 @@ def compare_systems(
     from sacrebleu.significance import PairedTest
 
     check_settings(metrics, tokenize)
-    named = [(name, _checked(hypotheses, references, name)[0]) for name, hypotheses in systems.items()]
-    scorers = _scorers(metrics, tokenize, target_language, lowercase, [line.rstrip() for line in references])
+    given = [references, *other_references]
+    named = [(name, _checked(hypotheses, given, name)[0]) for name, hypotheses in systems.items()]
+    _, all_references = _checked(references, given)
+    scorers = _scorers(metrics, tokenize, target_language, lowercase, all_references)
     signatures, results = PairedTest(named, scorers, None, test_type="bs", n_samples=BOOTSTRAP_SAMPLES)()
     del results["System"]
     for column in results.values():
@@ -116,10 +155,12 @@ def compare_systems(
 
 
 def check_settings(metrics: Sequence[str], tokenize: str | None) -> None:
-    """Refuse a metric or tokenizer that does not exist or is not installed, before anything is translated for it.
+    """Refuse a metric or tokenizer that does not exist or cannot be used here, before any work is done for it.
+
+    The model of a tokenizer (spm, flores101, flores200, spBLEU-1K) is downloaded where it is not there yet.
 
     Raises:
-        UserError: naming it and what there is.
+        UserError: naming it and the remedy.
     """
     from sacrebleu.metrics import BLEU
 
@@ -131,9 +172,7 @@ def check_settings(metrics: Sequence[str], tokenize: str | None) -> None:
     if tokenize not in BLEU.TOKENIZERS:
         known = ", ".join(BLEU.TOKENIZERS)
         raise UserError(f"tokenizer {tokenize!r}: not one of {known}{did_you_mean(tokenize, BLEU.TOKENIZERS)}")
-    if not _is_installed(tokenize):
-        extra = tokenize.removesuffix("-mecab")
-        raise UserError(f"tokenizer {tokenize!r}: not installed; pip install 'sacrebleu[{extra}]', or use char")
+    _try_tokenizer(tokenize)
 
 
 @functools.lru_cache  # a training run warns once, not at every validation
@@ -152,17 +191,44 @@ def default_tokenizer(target_language: str | None) -> str:
     return "char"
 
 
-@functools.lru_cache
 def _is_installed(tokenizer: str) -> bool:
-    from sacrebleu.metrics.bleu import _get_tokenizer
-
-    if not tokenizer.endswith("-mecab"):
-        return True
     try:
-        _get_tokenizer(tokenizer)()
-    except (RuntimeError, ImportError):
+        _try_tokenizer(tokenizer)
+    except UserError:
         return False
     return True
+
+
+@functools.lru_cache  # of success; an error is tried again
+def _try_tokenizer(name: str) -> None:
+    """Make a tokenizer once, which downloads its model where that is not there yet.
+
+    Raises:
+        UserError: it needs a package that is not installed, or its model cannot be fetched or read.
+    """
+    from sacrebleu.metrics.bleu import _get_tokenizer
+    from sacrebleu.tokenizers.tokenizer_spm import SPM_MODELS
+    from sacrebleu.utils import SACREBLEU_DIR
+
+    waited = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(DOWNLOAD_SECONDS)  # sacrebleu sets none
+    try:
+        _get_tokenizer(name)()
+    except (Exception, SystemExit) as error:  # of urllib, ssl, MeCab, SentencePiece and the file system
+        if name.endswith("-mecab"):
+            remedy = f"not installed; pip install 'sacrebleu[{name.removesuffix('-mecab')}]', or use char"
+        elif name in SPM_MODELS:
+            url = SPM_MODELS[name]["url"]
+            path = Path(SACREBLEU_DIR) / "models" / Path(url).name  # where sacrebleu keeps it
+            if path.exists():
+                remedy = f"{path} is not its model; remove the file, or use char"
+            else:
+                remedy = f"its model could not be downloaded; put {url} at {path}, or use char"
+        else:
+            raise
+        raise UserError(f"tokenizer {name!r}: {remedy}") from error
+    finally:
+        socket.setdefaulttimeout(waited)
 
 
 def _scorers(
@@ -170,30 +236,33 @@ def _scorers(
     tokenize: str | None,
     target_language: str | None,
     lowercase: bool,
-    references: Sequence[str],
+    references: Sequence[Sequence[str]] | None = None,
 ) -> dict[str, Any]:
     from sacrebleu.metrics import BLEU, CHRF, TER
 
     scorers: dict[str, Any] = {}
     if "bleu" in metrics:
         tokenizer = tokenize or default_tokenizer(target_language)
-        scorers["bleu"] = BLEU(lowercase=lowercase, tokenize=tokenizer, references=[references])
+        scorers["bleu"] = BLEU(lowercase=lowercase, tokenize=tokenizer, references=references)
     if "chrf" in metrics:
-        scorers["chrf"] = CHRF(lowercase=lowercase, references=[references])
+        scorers["chrf"] = CHRF(lowercase=lowercase, references=references)
+    if "chrf++" in metrics:
+        scorers["chrf++"] = CHRF(word_order=2, lowercase=lowercase, references=references)
     if "ter" in metrics:
-        scorers["ter"] = TER(references=[references])
+        scorers["ter"] = TER(references=references)
     return scorers
 
 
 def _checked(
-    hypotheses: Sequence[str], references: Sequence[str], name: str | None = None
-) -> tuple[list[str], list[str]]:
-    """Both sides without white space at the line ends, which is how the command `sacrebleu` reads files."""
-    if len(hypotheses) != len(references):
-        who = f"{name} has" if name else "there are"
-        raise DataError(
-            f"{who} {len(hypotheses):,} translations for {len(references):,} references; give one line for each"
-        )
-    if not references:
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], name: str | None = None
+) -> tuple[list[str], list[list[str]]]:
+    """All sides without white space at the line ends, which is how the command `sacrebleu` reads files."""
+    for lines in references:
+        if len(hypotheses) != len(lines):
+            who = f"{name} has" if name else "there are"
+            raise DataError(
+                f"{who} {len(hypotheses):,} translations for {len(lines):,} references; give one line for each"
+            )
+    if not references[0]:
         raise DataError(f"{name or 'the reference'} has no lines; there is nothing to score")
-    return [line.rstrip() for line in hypotheses], [line.rstrip() for line in references]
+    return [line.rstrip() for line in hypotheses], [[line.rstrip() for line in lines] for lines in references]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from seq2seq import atomic
 from seq2seq.errors import ModelError, UserError, did_you_mean
+from seq2seq.files import DamagedFile, read_object
 
 CONFIG = "config.json"
 RUNS, LATEST, BEST, RUN_CONFIG, RUN_METRICS = Path("runs"), "latest", "best", "config.yaml", "metrics.jsonl"
@@ -45,6 +46,18 @@ def find_model(path: str | Path | None) -> Path:
     if (folder / RUN_CONFIG).is_file() or (folder / "checkpoints").is_dir():
         raise ModelError(f"{path}: this run has no best model yet; it comes with {_first_validation(folder)}")
     raise ModelError(f"{path}: not a model folder ({CONFIG} is missing) nor a run folder (best/ is missing)")
+
+
+def task_of(folder: Path) -> str:
+    """`translation` or `classification`, by the config.json of a model folder; other folders translate.
+
+    What is wrong with the file is found when the model is loaded.
+    """
+    try:
+        task = read_object(folder / CONFIG).get("task")
+    except DamagedFile:
+        task = None
+    return "classification" if task == "classification" else "translation"
 
 
 def _first_validation(run: Path) -> str:

@@ -14,7 +14,9 @@ from seq2seq.errors import RunError, counted
 
 DEFAULT_STEPS = 20_000
 # The values of training.best_metric but `auto`, which is the first of them that was measured; their validation keys.
-METRIC_KEYS = {"bleu": "bleu", "accuracy": "accuracy", "chrf": "chrf", "f1": "f1", "loss": "valid_loss"}
+METRIC_KEYS = {
+    "bleu": "bleu", "accuracy": "accuracy", "chrf": "chrf", "chrf++": "chrf++", "f1": "f1", "loss": "valid_loss",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

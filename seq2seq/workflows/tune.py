@@ -43,19 +43,23 @@ class Scoring:
     """How translations are measured."""
 
     metric: str
-    """What decides: bleu or chrf."""
+    """What decides: bleu, chrf or chrf++."""
     tokenize: str | None
     target_language: str | None
 
     def scores(self, texts: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-        """BLEU and chrF."""
-        found = score_texts(texts, references, ("bleu", "chrf"), self.tokenize, self.target_language)
+        """BLEU, chrF and what decides."""
+        found = score_texts(texts, references, self._metrics, self.tokenize, self.target_language)
         return {score.metric: score.score for score in found}
 
     def signatures(self) -> dict[str, str]:
         """By metric; they depend on the settings alone."""
-        found = score_texts(["."], ["."], ("bleu", "chrf"), self.tokenize, self.target_language)
+        found = score_texts(["."], ["."], self._metrics, self.tokenize, self.target_language)
         return {score.metric: score.signature for score in found}
+
+    @property
+    def _metrics(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(("bleu", "chrf", self.metric)))
 
 
 class Tuner:

@@ -1,0 +1,180 @@
+"""Test sets for `s2s bleu`: given as files, or those of a run, and the translations of each system.
+
+`cli.bleu` opens them, has models translate them, and scores them.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from seq2seq.cli import options
+from seq2seq.errors import DataError, ModelError, did_you_mean
+from seq2seq.lines import check_counts, read_lines
+
+if TYPE_CHECKING:
+    from seq2seq.config import Config
+
+logger = logging.getLogger("seq2seq.cli")
+
+
+@dataclass
+class TestSet:
+    """References, and the translations of each system."""
+
+    name: str | None
+    """None for files given on the command line."""
+    references: list[list[str]]
+    """One list of lines, or several for the same sources."""
+    sources: list[str] = field(default_factory=list)
+    translations: dict[str, list[str]] = field(default_factory=dict)
+    """By system."""
+    degenerate: dict[str, Any] = field(default_factory=dict)
+    """How many lines a model translated into something degenerate."""
+
+
+def given_files(references: Sequence[Path], hypotheses: Sequence[Path]) -> TestSet:
+    """References and translations from files; without hypotheses, from standard input."""
+    if len(set(hypotheses)) < len(hypotheses):
+        raise click.UsageError("a system is given twice; name each file once")
+    found = TestSet(None, _references(references))
+    found.translations = {str(path): _read(path) for path in hypotheses or (None,)}
+    return found
+
+
+@dataclass(frozen=True)
+class Models:
+    """Models that translate test sets before these are scored."""
+
+    folders: Mapping[str, Path]
+    """By the name that the user gave."""
+    config: "Config | None"
+    """Of the first model's run, whose test sets and settings of evaluation count."""
+
+    @classmethod
+    def find(cls, names: Sequence[Path]) -> "Models":
+        """The model folders of MODELs, each a translation model."""
+        from seq2seq.config_file import load
+        from seq2seq.store.finding import find_model, task_of
+
+        folders = {str(name): find_model(name) for name in names}
+        if len({folder.resolve() for folder in folders.values()}) < len(names):
+            raise click.UsageError("a model is given twice; name each once")
+        for name, folder in folders.items():
+            if task_of(folder) == "classification":
+                raise ModelError(f"{name}: a classification model; s2s classify --gold FILE scores it")
+        run_config = next(iter(folders.values())).resolve().parent / "config.yaml"
+        return cls(folders, load(run_config, check_files=False) if run_config.is_file() else None)
+
+    @property
+    def scoring(self) -> dict[str, Any]:
+        """The options of `score_texts` that hold where the user gives no others."""
+        if self.config is None:
+            return {"target_language": _target_language(next(iter(self.folders.values())))}
+        evaluation = self.config.evaluation
+        return {
+            "metrics": evaluation.metrics,
+            "tokenize": evaluation.tokenize,
+            "target_language": self.config.target_language,
+        }
+
+    def test_sets(self, source: Path | None, references: Sequence[Path], names: Sequence[str]) -> list[TestSet]:
+        """The given files, or the test sets of the run, all or those that are named."""
+        if source is None:
+            test_sets = self._of_the_run(names)
+        else:
+            sources = list(read_lines(source, options.warn_invalid(source)))
+            test_sets = [TestSet(None, _references(references), sources)]
+            check_counts(source, len(sources), references[0], len(test_sets[0].references[0]))
+        if empty := [test_set.name or references[0] for test_set in test_sets if not test_set.references[0]]:
+            raise DataError(f"{empty[0]} has no lines; there is nothing to score")
+        return test_sets
+
+    def _of_the_run(self, names: Sequence[str]) -> list[TestSet]:
+        from seq2seq.data.sources import open_pairs
+
+        config, folder = self.config, next(iter(self.folders.values()))
+        give = "give --source FILE and --reference FILE"
+        if config is None:
+            raise DataError(f"{folder}: a model without its run has no test sets; {give}")
+        if not config.data.test:
+            raise DataError(f"{folder}: its config names no test sets (data.test); {give}")
+        for name in names:
+            if name not in config.data.test:
+                known = ", ".join(config.data.test)
+                raise DataError(f"--test-set {name}: the run has {known}{did_you_mean(name, config.data.test)}")
+        test_sets = []
+        for name in dict.fromkeys(names or config.data.test):
+            pairs = list(open_pairs(config.data.test[name], config.source_language, config.target_language))
+            test_sets.append(TestSet(name, [[pair.target for pair in pairs]], [pair.source for pair in pairs]))
+        return test_sets
+
+    def outputs(self, test_sets: Sequence[TestSet], output: Path | None) -> list[Path | None]:
+        """Where the translations of each test set go: one file, or a file for each."""
+        outputs = [output] * len(test_sets)
+        if output is not None and len(test_sets) > 1:
+            outputs = [output.with_stem(f"{output.stem}.{test_set.name}") for test_set in test_sets]
+        inputs = self.config.data.test.items() if self.config is not None else ()
+        also = {f"data.test.{name}.{side}": path for name, files in inputs for side, path in files.files()}
+        for path in outputs:
+            options.check_output(path, also)
+        return outputs
+
+    def translate(
+        self, test_sets: Sequence[TestSet], outputs: Sequence[Path | None], loading: Mapping[str, Any]
+    ) -> None:
+        """Let each model translate all test sets, and keep the translations in `outputs`."""
+        from seq2seq.inference.degeneration import summary, symptom_counts
+        from seq2seq.inference.translator import Translator
+
+        for model, folder in self.folders.items():
+            translator = Translator.load(folder, **{key: value for key, value in loading.items() if value is not None})
+            logger.info("%s: engine: %s", folder, translator.engine_note)
+            for test_set, path in zip(test_sets, outputs, strict=True):
+                translations = translator.translate(test_set.sources)
+                texts = test_set.translations[model] = [translation.text for translation in translations]
+                if path is not None:
+                    with options.open_output(path) as sink:
+                        sink.writelines(f"{text}\n".encode("utf-8", errors="replace") for text in texts)
+                flags = [translation.flags for translation in translations]
+                num_lines, counts = symptom_counts(flags)
+                test_set.degenerate = {"lines": num_lines, "rate": num_lines / len(flags), **counts}
+                about = [model] * (len(self.folders) > 1) + [test_set.name] * (test_set.name is not None)
+                logger.info("%s", ": ".join([*about, summary(Counter(flags))]))
+
+
+def _references(paths: Sequence[Path]) -> list[list[str]]:
+    if len(set(paths)) < len(paths):
+        raise click.UsageError("a reference is given twice; name each file once")
+    references = [_read(path) for path in paths]
+    for path, lines in zip(paths, references, strict=True):
+        check_counts(paths[0], len(references[0]), path, len(lines))
+    return references
+
+
+def _read(path: Path | None) -> list[str]:
+    """The lines of a file, or of standard input; a byte order mark stays, because sacrebleu counts it as text."""
+    if path is None:
+        from seq2seq.inference.streaming import open_input, read_idle_batches
+
+        batches = read_idle_batches(open_input(None), on_invalid=options.warn_invalid(None), keeps_bom=True)
+        lines = list(chain.from_iterable(batches))
+    else:
+        lines = list(read_lines(path, options.warn_invalid(path), keeps_bom=True))
+    if lines and lines[0].startswith("\ufeff"):
+        name = path or "standard input"
+        logger.warning("%s: begins with a byte order mark, which sacrebleu counts as text; remove it", name)
+    return lines
+
+
+def _target_language(folder: Path) -> str | None:
+    from seq2seq.interop.ctranslate2 import is_ctranslate2, read_description
+    from seq2seq.store.model_folder import load_model
+
+    description = read_description(folder)[0] if is_ctranslate2(folder) else load_model(folder).description
+    return description.target_language
