@@ -485,6 +485,7 @@ def test_ready_and_health(server):
         ("one --key-file missing", "missing"),
         ("one --key-file empty", "no key"),
         ("one --key-file spaced", "space"),
+        ("one --key-file none", "missing value"),
         ("one --port 70000", "--port"),
         ("one --deadline 0", "--deadline"),
         ("missing", "missing"),
@@ -494,6 +495,7 @@ def test_what_keeps_it_from_starting_is_one_line(folder, server, typed, words, m
     monkeypatch.chdir(folder)
     (folder / "empty").write_text("# no key\n\n")
     (folder / "spaced").write_text("two words\n")
+    (folder / "none").write_text("None\n")
     assert (
         main(["serve", *typed.format(taken=server.port).split(), *([] if "--port" in typed else ["--port", "0"])]) == 2
     )

@@ -17,7 +17,7 @@ from seq2seq.inference.aligner import Aligner, distributions, normalized
 from seq2seq.inference.confidence import GOOD, features, fit
 from seq2seq.markup.standins import ranked
 from seq2seq.runtime import Runtime
-from seq2seq.store.calibration import Calibration, StandInClass
+from seq2seq.store.calibration import LONGEST_WORD, Calibration, StandInClass
 from seq2seq.store.model_folder import LoadedModel
 from seq2seq.text.words import Span, word_spans
 
@@ -193,7 +193,10 @@ def _known_words(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     return [
         (written[0][one], written[1][other])
         for one, other in frequent
-        if one.isalpha() and other.isalpha() and one != other and min(len(one), len(other)) >= SHORTEST_COPY
+        if one.isalpha()
+        and other.isalpha()
+        and one != other
+        and SHORTEST_COPY <= min(len(one), len(other)) <= max(len(one), len(other)) <= LONGEST_WORD
     ]
 
 

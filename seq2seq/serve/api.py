@@ -1,5 +1,6 @@
 """The toolkit's own dialect: `/v1`, health, metrics and the description of it all."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Any
 
@@ -159,6 +160,7 @@ async def _streamed(answers: Translating, kinds: Collection[str]) -> AsyncIterat
             span = [piece.begin, piece.begin + len(piece.text)]
             line = shown(translation.shifted(piece.begin), kinds)
             yield to_json({"index": index, "source": span, "before": piece.before, **line}) + b"\n"
+            await asyncio.sleep(0)  # the loop notices here that the client has left; otherwise each write is logged
     except Exception as error:  # the status has been sent; the last line says what went wrong
         yield to_json({"error": explained(error)}) + b"\n"
     else:

@@ -12,6 +12,7 @@ import re
 import secrets
 import time
 import traceback
+import unicodedata
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from seq2seq.errors import UserError
+from seq2seq.errors import UserError, shown
+from seq2seq.lines import read_lines
 from seq2seq.serve.http import GONE, json_answer
 from seq2seq.serve.limits import Refusal
 from seq2seq.serve.service import Service
@@ -30,6 +32,8 @@ logger = logging.getLogger(__name__)
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]/@\s]+)(?::\d{1,5})?", re.IGNORECASE)
+# What programs write for a value that is missing.
+NO_VALUES = ("", "none", "null", "nil", "nan", "undefined", "[]", "{}")
 _BEARER = re.compile(r"\s*(?:bearer|deepl-auth-key)\s+(\S+)\s*", re.IGNORECASE)
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -43,24 +47,29 @@ class Keys:
     """The keys that clients may have; without any, everybody may ask."""
 
     def __init__(self, keys: Collection[str] = ()):
-        self._digests = [hashlib.sha256(key.encode()).digest() for key in keys]
+        self._digests = [_digest(key) for key in keys]
 
     @classmethod
     def read(cls, path: Path) -> "Keys":
-        """Those of a file: one on a line, and comments that begin with #.
+        """The keys of a file: one on each line; lines that begin with # are comments.
 
         Raises:
-            UserError: it cannot be read, or has none.
+            UserError: the file cannot be read, has no key, or has a line that cannot be a key.
         """
-        try:
-            lines = path.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or 'not UTF-8'})") from error
-        keys = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+        def refuse(number: int) -> None:
+            raise UserError(f"{path}, line {number}: not UTF-8; save the file as UTF-8")
+
+        keys = []
+        for number, line in enumerate(read_lines(path, refuse), start=1):
+            key = line.strip()
+            if not key or key.startswith("#"):
+                continue
+            if problem := _no_key(key):
+                raise UserError(f"{path}, line {number}: {problem}; write one key on each line")
+            keys.append(key)
         if not keys:
             raise UserError(f"{path}: no key in it; write one on each line")
-        if any(re.search(r"\s", key) for key in keys):
-            raise UserError(f"{path}: a key has a space in it; write one on each line")
         return cls(keys)
 
     def __bool__(self) -> bool:
@@ -70,16 +79,18 @@ class Keys:
         """Let a request pass that has a key, as a Bearer token or `given` in its body or address.
 
         Raises:
-            Refusal: it has none that is known.
+            Refusal: it has none, or one that is not known.
         """
         if not self._digests:
             return
         found = _BEARER.fullmatch(request.headers.get("authorization", ""))
-        shown = found.group(1) if found else given
-        digest = hashlib.sha256(str(shown).encode("utf-8", "replace")).digest()
+        key = _sent(found.group(1)) if found else given
+        if not isinstance(key, str) or not key:
+            raise Refusal(403, "key", "this server needs a key: Authorization: Bearer KEY, or api_key")
+        digest = _digest(key)
         known = [hmac.compare_digest(digest, one) for one in self._digests]  # all, so that the time tells nothing
         if not any(known):
-            raise Refusal(403, "key", "this server wants a key: Authorization: Bearer KEY, or api_key")
+            raise Refusal(403, "key", "this key is not one of this server's; check it")
 
 
 class Guard:
@@ -170,6 +181,29 @@ def explained(error: Exception) -> dict[str, Any]:
             return {"code": error.detail.lower().replace(" ", "_"), "message": error.detail.lower(), "field": None}
     message = "something went wrong here; the X-Request-Id of this answer finds it in the server's log"
     return {"code": INTERNAL, "message": message, "field": None}
+
+
+def _no_key(line: str) -> str | None:
+    """Why a line of a key file cannot be a key, or None."""
+    if re.search(r"\s", line):
+        return "a key has a space in it"
+    if not line.isprintable():
+        return "a key has a character that cannot be seen"
+    if line.strip("\"'").casefold() in NO_VALUES:
+        return f"{shown(line)} is what programs write for a missing value"
+    return None
+
+
+def _digest(key: str) -> bytes:
+    return hashlib.sha256(unicodedata.normalize("NFC", key).encode("utf-8", "replace")).digest()
+
+
+def _sent(token: str) -> str:
+    """A key from a header, whose bytes are UTF-8 or else Latin-1."""
+    try:
+        return token.encode("latin-1").decode("utf-8")
+    except UnicodeError:
+        return token
 
 
 def is_loopback(host: str) -> bool:

@@ -1,10 +1,11 @@
 """What the dialects share: reading a body within its limits, JSON answers, and clients that leave."""
 
 import asyncio
+import ipaddress
 import json
 import math
 import re
-from collections.abc import AsyncGenerator, Awaitable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -102,6 +103,18 @@ def _gathered(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
 
 def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
+
+
+def client_of(address: Sequence[Any] | None) -> str:
+    """The client at an address (host, port): its host, or in IPv6 the network of 64 bits, which one subscriber has."""
+    host = str(address[0]) if address else ""
+    try:
+        ip = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(ip, ipaddress.IPv6Address):
+        return str(ip.ipv4_mapped or ipaddress.ip_network((ip, 64), strict=False).network_address)
+    return str(ip)
 
 
 def media_type(request: Request) -> str:

@@ -34,7 +34,11 @@ class Limits:
     drain_seconds: float = 10.0
     """For the answers to what was accepted before the server was told to stop."""
     connections: int = 512
+    """At the same time. Above it, the client that has the most loses its oldest one that waits."""
+    headers: int = 100
+    """Of a request."""
     header_bytes: int = 2**14
+    """Of all headers of a request together, with its address."""
     batch_seconds: float = 2.0
     """That a batch takes to compute, about, by the measured rate: where many wait, so long does one that comes."""
     batch_characters: int = 512
