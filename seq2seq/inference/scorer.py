@@ -25,9 +25,9 @@ from seq2seq.lines import as_one_line
 from seq2seq.memory import in_parts
 from seq2seq.runtime import Runtime
 from seq2seq.store.model_folder import LoadedModel
+from seq2seq.text.scripts import UNSPACED
 from seq2seq.text.splitting import language_tag
 from seq2seq.text.tokenizer import META_SYMBOL, encodable
-from seq2seq.text.words import UNSPACED
 
 # Logits are computed for this many tokens at a time.
 TOKENS_AT_ONCE = 1024

@@ -7,14 +7,12 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+from seq2seq.text.scripts import UNSPACED, has_unspaced
+
 Span = tuple[int, int]
 
-# Letters of scripts that are written without spaces: Thai, Lao, Burmese, Khmer, kana, Han with its extensions.
-UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f"
-UNSPACED += "\U00020000-\U0003ffff"
 _WORD = re.compile(rf"[{UNSPACED}]+|(?:(?![{UNSPACED}])\w)+(?:['’-](?:(?![{UNSPACED}])\w)+)*|[^\w\s]")
 _SPACED = re.compile(r"\S+")
-_IS_UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
 def word_spans(text: str, pieces: Iterable[Span]) -> list[Span]:
@@ -26,7 +24,7 @@ def word_spans(text: str, pieces: Iterable[Span]) -> list[Span]:
     words: list[Span] = []
     for found in _WORD.finditer(text):
         begin, end = found.span()
-        if _IS_UNSPACED.match(found.group()):
+        if has_unspaced(found.group()[0]):
             cuts = [begin, *(start for start in starts if begin < start < end), end]
             words += pairwise(cuts)
         else:
