@@ -65,9 +65,8 @@ format_option = click.option("-f", "--format", "form", type=click.Choice(["text"
 set_option = click.option(
     "--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override one key of CONFIG; repeatable."
 )
-ON_GPU = "On a GPU the default means 65,536."
 batch_tokens_option = click.option(
-    "--batch-tokens", type=Number(ranges.COUNT), default=4096, help=f"Tokens per batch. {ON_GPU}"
+    "--batch-tokens", type=Number(ranges.COUNT), help="Tokens per batch [default: 4096; 65536 on a GPU]."
 )
 computing_options = _all(
     click.option("--device", default="auto", help="auto, cpu, cuda, cuda:1 or mps."),
@@ -98,7 +97,11 @@ search_options = _all(
     click.option(
         "--length-penalty", type=Number(ranges.LENGTH_PENALTY), help="a in score = log-probability / length^a."
     ),
-    click.option("--batch-tokens", type=Number(ranges.COUNT), help=f"Source tokens decoded together. {ON_GPU}"),
+    click.option(
+        "--batch-tokens",
+        type=Number(ranges.COUNT),
+        help="Source tokens decoded together [default: 8192; 65536 on a GPU].",
+    ),
 )
 
 

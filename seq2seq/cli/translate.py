@@ -220,6 +220,9 @@ def _answerer(
 
     computing = ("device", "precision", "threads")
     aligner = Aligner.load(model, **{key: given[key] for key in computing if key in given})
+    if "confidence" in kinds and aligner.calibration.confidence is None:
+        why = aligner.calibration.no_confidence or "the model was never calibrated; s2s align --calibrate does it"
+        logger.warning("confidence is null: %s", why)
 
     def with_terms(batches: "Iterable[list[str]]", prefixes: "Iterator[str] | None") -> "Iterator[list[Answer]]":
         if glossary is None:

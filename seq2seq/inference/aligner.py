@@ -25,7 +25,6 @@ from seq2seq.errors import ModelError
 from seq2seq.inference.batching import equal_parts, token_groups
 from seq2seq.inference.confidence import confidence
 from seq2seq.inference.details import Details, Link, Word
-from seq2seq.inference.one_model import BATCH_TOKENS
 from seq2seq.inference.scorer import Scorer
 from seq2seq.inference.translator import Translation
 from seq2seq.lines import as_one_line
@@ -78,7 +77,7 @@ class Aligner(Scorer):
         self,
         loaded: LoadedModel,
         runtime: Runtime,
-        batch_tokens: int = BATCH_TOKENS,
+        batch_tokens: int | None = None,
         calibration: Calibration | None = None,
     ):
         super().__init__(loaded, runtime, batch_tokens)

@@ -19,7 +19,7 @@ from torch import Tensor
 from seq2seq.data.collate import ClassificationBatch, collate_classification
 from seq2seq.errors import ModelError, some_of
 from seq2seq.inference.batching import equal_parts, token_groups
-from seq2seq.inference.one_model import BATCH_TOKENS, OneModel
+from seq2seq.inference.one_model import OneModel
 from seq2seq.memory import in_parts
 from seq2seq.runtime import Runtime
 from seq2seq.store.model_folder import LoadedModel
@@ -46,7 +46,7 @@ class ClassifierModel(OneModel):
     task = "classification"
     other_command = "s2s classify needs one of task: classification"
 
-    def __init__(self, loaded: LoadedModel, runtime: Runtime, batch_tokens: int = BATCH_TOKENS):
+    def __init__(self, loaded: LoadedModel, runtime: Runtime, batch_tokens: int | None = None):
         super().__init__(loaded, runtime, batch_tokens)
         self.folder = loaded.folder
         self._num_labels = len(loaded.description.labels)
@@ -116,7 +116,7 @@ class Classifier:
         device: str = "auto",
         precision: str | None = None,
         threads: int | None = None,
-        batch_tokens: int = BATCH_TOKENS,
+        batch_tokens: int | None = None,
     ) -> Self:
         """Load a model folder or a run folder (then its best model); several are an ensemble; none is the newest run.
 

@@ -19,7 +19,7 @@ from torch import Tensor
 from seq2seq.data.collate import TranslationBatch, collate_translation
 from seq2seq.data.examples import Pair
 from seq2seq.inference.batching import equal_parts, token_groups
-from seq2seq.inference.one_model import BATCH_TOKENS, OneModel
+from seq2seq.inference.one_model import OneModel
 from seq2seq.inference.steps import float32_logits
 from seq2seq.lines import as_one_line
 from seq2seq.memory import in_parts
@@ -67,7 +67,7 @@ class Scorer(OneModel):
     task = "translation"
     other_command = "s2s classify --gold scores those"
 
-    def __init__(self, loaded: LoadedModel, runtime: Runtime, batch_tokens: int = BATCH_TOKENS):
+    def __init__(self, loaded: LoadedModel, runtime: Runtime, batch_tokens: int | None = None):
         super().__init__(loaded, runtime, batch_tokens)
         self._model.to(runtime.precision)
         self._tokenizers = loaded.tokenizers
