@@ -12,6 +12,7 @@ import click
 
 from seq2seq import ranges
 from seq2seq.cli import marked, options
+from seq2seq.cli.commands import Command
 from seq2seq.errors import did_you_mean, shown
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("seq2seq.cli")
 
 
-@click.command(epilog="Example: s2s translate runs/demo < input.txt > output.txt")
+@click.command(cls=Command, epilog="Example: s2s translate runs/demo < input.txt > output.txt")
 @click.argument("models", nargs=-1, type=options.ANY_PATH, metavar="[MODEL]...")
 @click.option("-i", "--input", "input_path", type=options.FILE, help="Text to translate [default: standard input].")
 @click.option(
@@ -105,10 +106,14 @@ def command(
     given = {key: value for key, value in loading.items() if value is not None}
     if not loading["sample"]:
         options.only_for("random draws; add --sample", "temperature", "top_k", "top_p", "seed")
+    else:
+        options.only_for("a search; leave out --sample", "beam_size")
     kinds = _kinds(details, form, models)
     if glossary is not None:
         _check_glossary(models, prefix_file, loading)
     options.check_output(output_path)
+    if input_path is not None:
+        options.name_unread_input("-i names a file", input_path)
     if kind != "text":
         marked.check(models, prefix_file, form, details, loading)
         marked.translate(
