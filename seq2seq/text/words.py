@@ -7,11 +7,10 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from seq2seq.text.scripts import UNSPACED, has_unspaced
+from seq2seq.text.scripts import ASCII_WORD, WORD, has_unspaced
 
 Span = tuple[int, int]
 
-_WORD = re.compile(rf"[{UNSPACED}]+|(?:(?![{UNSPACED}])\w)+(?:['’-](?:(?![{UNSPACED}])\w)+)*|[^\w\s]")
 _SPACED = re.compile(r"\S+")
 
 
@@ -22,7 +21,7 @@ def word_spans(text: str, pieces: Iterable[Span]) -> list[Span]:
     """
     starts = sorted({begin for begin, _ in pieces})
     words: list[Span] = []
-    for found in _WORD.finditer(text):
+    for found in (ASCII_WORD if text.isascii() else WORD).finditer(text):
         begin, end = found.span()
         if has_unspaced(found.group()[0]):
             cuts = [begin, *(start for start in starts if begin < start < end), end]
