@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from seq2seq.cli import options
-from seq2seq.errors import DataError, reason
+from seq2seq.errors import DataError
 from seq2seq.lines import DAMAGE, text_bytes
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ logger = logging.getLogger("seq2seq.cli")
 WORDS = {
     "placeholder": "cut at variables or addresses, because the model lost what stood for them",
     "markup": "written without their emphasis, or left as they were, because Markdown would have read them otherwise",
+    "verbatim": "copied, at least in part, because no translation is possible",
+    "lost": "translated without words or signs that the model does not know",
     "empty": "left as they were, because their translation was empty",
 }
 
@@ -99,6 +101,6 @@ def _document(source: BinaryIO, path: Path | None) -> str:
     try:
         return text_bytes(source, str(name), keeps_bom=True).read().decode("utf-8")
     except DAMAGE as error:
-        raise DataError(f"{name}: cannot be read ({reason(error)})") from error
+        raise DataError(f"{name}: cannot be read ({error})") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{name}: not UTF-8 (byte {error.start:,}); convert it to UTF-8") from error

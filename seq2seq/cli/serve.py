@@ -1,7 +1,6 @@
 """`s2s serve`: translation and classification over HTTP."""
 
 import dataclasses
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +10,6 @@ from seq2seq import ranges
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
 from seq2seq.ranges import Range
-
-logger = logging.getLogger("seq2seq.cli")
-
-# Ports that browsers connect to for no page (https://fetch.spec.whatwg.org/#port-blocking).
-REFUSED_PORTS = frozenset(
-    (1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109,
-     110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526, 530, 531,
-     532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060,
-     5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080)
-)  # fmt: skip
 
 
 @click.command(cls=Command, epilog="Example: s2s serve runs/demo --port 5000")
@@ -80,8 +69,7 @@ def command(
 ) -> None:
     """Translate and classify over HTTP: the API /v1, that of LibreTranslate, and a page.
 
-    MODEL is a model folder or a run folder [default: the newest translation run and the newest classification run].
-    Several MODELs serve several directions or classifiers.
+    MODEL is a model folder or a run folder [default: the newest run]; several are several directions or classifiers.
     GET /v1/models says what is served; /openapi.json describes requests. SIGTERM ends it once all is answered.
     """
     if is_open and key_file:
@@ -101,11 +89,9 @@ def command(
         Limits(), queue_sentences=max_queue, texts=max_texts, body_bytes=max_body, beam_size=max_beam,
         deadline_seconds=deadline,
     )  # fmt: skip
-    if port in REFUSED_PORTS and not no_page:
-        logger.warning("browsers refuse port %d, so the page cannot be opened; choose another --port", port)
     access = Access(host, keys, names, origins, page=not no_page)
     bound = bind(host, port)
     translating = {key: value for key, value in loading.items() if value is not None}
     computing = {key: loading[key] for key in ("device", "precision", "threads")}
     named = {path.name.partition(".")[0]: Glossary.read(path).rows for path in glossaries}
-    serve(served.load(models or options.newest_models(), translating, computing), limits, access, bound, named)
+    serve(served.load(models or [options.chosen_model(None)], translating, computing), limits, access, bound, named)

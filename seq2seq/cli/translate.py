@@ -101,8 +101,7 @@ def command(
     """Translate each line of the input: N lines in, N lines out, in order. A blank line gives an empty line;
     what is no text, such as a long URL or a table of numbers, is copied.
 
-    MODEL is a model folder or a run folder [default: the newest translation run]; several with one vocabulary are an
-    ensemble.
+    MODEL is a model folder or a run folder [default: the newest run]; several with one vocabulary are an ensemble.
     """
     given = {key: value for key, value in loading.items() if value is not None}
     if not loading["sample"]:
@@ -118,7 +117,7 @@ def command(
     if kind != "text":
         marked.check(models, prefix_file, form, details, loading)
         marked.translate(
-            models[0] if models else options.chosen_model(None, "translation"),
+            models[0] if models else options.chosen_model(None),
             input_path,
             output_path,
             kind,
@@ -129,10 +128,11 @@ def command(
         return
     if each_line:
         raise click.UsageError("--each-line needs --input-format html, xml or markdown; lines of text are its default")
-    from seq2seq.inference.degeneration import SPLIT, SYMPTOMS, VERBATIM, summary
+    from seq2seq.inference.degeneration import LOST, SPLIT, SYMPTOMS, summary
     from seq2seq.inference.streaming import count_ahead, open_input, read_idle_batches
     from seq2seq.inference.translator import Translator
     from seq2seq.lines import check_counts, read_lines
+    from seq2seq.text.untranslatable import VERBATIM
 
     source = open_input(input_path)
     total = count_ahead(source) if prefix_file is not None or _is_terminal(sys.stderr) else None
@@ -142,7 +142,7 @@ def command(
             num_prefixes = sum(1 for _ in read_lines(prefix_file))
             check_counts(input_path or "standard input", total, prefix_file, num_prefixes)
         prefixes = read_lines(prefix_file, options.warn_invalid(prefix_file))
-    chosen = models or (options.chosen_model(None, "translation"),)
+    chosen = models or (options.chosen_model(None),)
     translator = Translator.load(*chosen, **given)
     statuses: Counter[str] = Counter()
     answer = _answerer(translator, chosen[0], kinds, glossary, given, statuses)
@@ -162,8 +162,9 @@ def command(
             bar.update(len(answers))
     marked.tell_terms(statuses)
     for flag, what in (
-        (SPLIT, "too long for the model and translated in parts"),
-        (VERBATIM, "copied, at least in part, because there was no text"),
+        (SPLIT, "translated in parts"),
+        (VERBATIM, "copied, at least in part, because no translation is possible"),
+        (LOST, "translated without words or signs that the model does not know"),
     ):
         if count := sum(count for names, count in flags.items() if flag in names):
             logger.info("%s %s", "1 line was" if count == 1 else f"{count:,} lines were", what)

@@ -59,7 +59,7 @@ class ClassifierModel(OneModel):
         A line longer than the model's positions is read in parts, and its probabilities are the mean over the parts by
         length: nothing is dropped.
         """
-        cuts = [equal_parts(ids, math.ceil(len(ids) / self._part_length)) for ids in self._tokenizer.encode_all(lines)]
+        cuts = [equal_parts(ids, math.ceil(len(ids) / self._part_length)) for ids in self._tokenizer.read_all(lines)]
         parts = self._of_parts([part for cut in cuts for part in cut])
         found = []
         for cut, rows in zip(cuts, parts.split(list(map(len, cuts))), strict=True):
@@ -118,8 +118,7 @@ class Classifier:
         threads: int | None = None,
         batch_tokens: int | None = None,
     ) -> Self:
-        """Load a model folder or a run folder (then its best model); several are an ensemble; none is the
-        newest classification run.
+        """Load a model folder or a run folder (then its best model); several are an ensemble; none is the newest run.
 
         The options are those of `OneModel.load`.
 

@@ -9,14 +9,19 @@ from itertools import chain
 from typing import Protocol
 
 from seq2seq.inference.aligner import Aligner
+from seq2seq.inference.degeneration import LOST
 from seq2seq.inference.terms import TermTranslator
 from seq2seq.inference.translator import Translation
 from seq2seq.markup.standins import CLASSES, StandIns
 from seq2seq.markup.translation import Marked, Translated, translate_documents
+from seq2seq.text.untranslatable import VERBATIM
 
 
 class PlainTranslator(Protocol):
     """A `Translator`, or what keeps to a glossary with one."""
+
+    def is_untranslatable(self, text: str) -> bool:
+        """Whether a text is copied."""
 
     def translate(self, lines: Sequence[str]) -> Sequence[Translation]:
         """A translation for each line."""
@@ -28,6 +33,10 @@ class WithTerms:
     def __init__(self, keeper: TermTranslator):
         self._keeper = keeper
         self.statuses: Counter[str] = Counter()
+
+    def is_untranslatable(self, text: str) -> bool:
+        """Whether a text is copied: it cannot be translated and has no term."""
+        return self._keeper.translator.is_untranslatable(text) and not self._keeper.glossary.matches(text)
 
     def translate(self, lines: Sequence[str]) -> list[Translation]:
         """As `Translator.translate`."""
@@ -51,7 +60,7 @@ class MarkupTranslator:
         Raises:
             DataError: a document is not of the format.
         """
-        return translate_documents(texts, form, self._plain, self._classes)
+        return translate_documents(texts, form, self._plain, self._classes, self._translator.is_untranslatable)
 
     def _plain(self, texts: Sequence[str]) -> list[Translated]:
         found = self._translator.translate(texts)
@@ -62,6 +71,7 @@ class MarkupTranslator:
                 list(chain.from_iterable(part.source_words for part in parts)),
                 [word.span for part in parts for word in part.words],
                 [(link.source, link.target, link.weight) for part in parts for link in part.links],
+                [flag for flag in one.flags if flag in (VERBATIM, LOST)],
             )
             for one, parts in zip(found, explained, strict=True)
         ]

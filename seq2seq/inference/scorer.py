@@ -85,7 +85,7 @@ class Scorer(OneModel):
         """
         sides = [(pair.source, pair.target) if isinstance(pair, Pair) else pair for pair in pairs]
         texts = [encodable(as_one_line(source)).strip() for source, _ in sides]
-        sources = self._tokenizers.source.encode_all(texts)
+        sources = self._tokenizers.source.read_all(texts)
         targets = self._tokenizers.target.encode_all([encodable(as_one_line(target)) for _, target in sides])
         parts = list(chain.from_iterable(map(self._parts, count(), texts, sources, targets)))
         log_probs = torch.zeros(len(sides), dtype=torch.float64)
@@ -102,11 +102,11 @@ class Scorer(OneModel):
 
     def _parts(self, pair: int, text: str, source: list[int], target: list[int]) -> Iterator[_Part]:
         """The pair, or equal parts of both sides that fit; each source begins with the language tag of `text`."""
-        encode, tag = self._tokenizers.source.encode, []
+        read, tag = self._tokenizers.source.read, []
         if max(len(source), len(target)) > self._part_length:
-            begin, rest = language_tag(text, lambda begin: len(encode(begin)) <= self._part_length // 2)
+            begin, rest = language_tag(text, lambda begin: len(read(begin)) <= self._part_length // 2)
             if begin:
-                tag, source = encode(begin), encode(rest)
+                tag, source = read(begin), read(rest)
         most = self._part_length
         num_parts = max(1, math.ceil(len(source) / (most - len(tag))), math.ceil(len(target) / most))
         cut = zip(equal_parts(source, num_parts), equal_parts(target, num_parts), strict=True)
@@ -130,7 +130,7 @@ class Scorer(OneModel):
         Words are of letters, in scripts with spaces. A pair that is too long for the model has none.
         """
         target = self._tokenizers.target
-        sources = self._tokenizers.source.encode_all([encodable(as_one_line(source)).strip() for source, _ in pairs])
+        sources = self._tokenizers.source.read_all([encodable(as_one_line(source)) for source, _ in pairs])
         begun = target.encode_all([encodable(as_one_line(begin)).rstrip() for _, begin in pairs])
         lengths = [max(map(len, sides)) for sides in zip(sources, begun, strict=True)]
         fitting = [index for index, length in enumerate(lengths) if length <= self._part_length]

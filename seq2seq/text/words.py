@@ -31,6 +31,17 @@ def word_spans(text: str, pieces: Iterable[Span]) -> list[Span]:
     return words
 
 
+def without_overlaps(spans: Iterable[Span]) -> list[Span]:
+    """Spans in order; those that share characters become one, as where one sign is read as several marks."""
+    found: list[Span] = []
+    for begin, end in spans:
+        if found and begin < found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((begin, end))
+    return found
+
+
 def spaced_words(text: str) -> list[Span]:
     """What stands between white space, as text is given that was split into words before."""
     return [found.span() for found in _SPACED.finditer(text)]
