@@ -101,7 +101,8 @@ def repeats(text: str) -> bool:
     """Whether up to 8 words with a letter or digit, or up to 8 characters with a letter, come 4 times in a row."""
     if any(map(str.isalpha, chain.from_iterable(run.group() for run in _RUN.finditer(text)))):
         return True
-    words = [text[begin:end] for begin, end in word_spans(text.casefold(), ())]
+    text = text.casefold()
+    words = [text[begin:end] for begin, end in word_spans(text, ())]
     for period in range(1, min(LONGEST_PERIOD, len(words) // MIN_REPETITIONS) + 1):
         run = 0
         for place, (one, other) in enumerate(zip(words, words[period:], strict=False)):

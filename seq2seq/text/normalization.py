@@ -34,7 +34,7 @@ _HAS_CHANGED = re.compile(f"[{re.escape(''.join(sorted(_SPACES - {' '} | _INVISI
 # They choose one of several forms of the character before them.
 _VARIATIONS = {*_characters("\ufe00-\ufe0f", "\U000e0100-\U000e01ef")}
 # Characters that stand for one another where a vocabulary lacks one; the first that it has is taken, or else the first.
-_ALIKE = ("'’‘ʼʹ′‚‛´`‹›", '"“”„‟″«»「」『』', "-‐‑‒–—―−", ".。｡", ",、､")
+_ALIKE = ("'’‘ʼʹ′‚‛´‹›", '"“”„‟″«»「」『』', "-‐‑‒–—―−", ".。｡", ",、､")
 # Kinds of Unicode's compatibility forms that look like what they stand for: full width, ligatures, letters of formulas.
 _KINDS = ("<wide>", "<narrow>", "<compat>", "<font>", "<noBreak>", "<initial>", "<medial>", "<final>", "<isolated>")
 _MOST_KNOWN = 20_000  # characters whose changes are remembered
@@ -120,11 +120,11 @@ class Normalizer:
         self._known = {*characters, " "}
         self._plain = functools.lru_cache(_MOST_KNOWN)(self._plain_form)
         self._apart = functools.lru_cache(_MOST_KNOWN)(self._in_parts)
-        self._keeps_ascii = all(self._plain(char) == char for char in _characters(" -~"))
+        self._changed_ascii = {char for char in _characters(" -~") if self._plain(char) != char}
 
     def __call__(self, text: str) -> str:
         """The normalised text; normalising it again changes nothing."""
-        if self._keeps_ascii and text.isascii() and text.isprintable():
+        if text.isascii() and text.isprintable() and self._changed_ascii.isdisjoint(text):
             return text
         text = normalized(text)
         if self._known.issuperset(text):
