@@ -10,7 +10,6 @@ import click
 
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
-from seq2seq.errors import UserError
 
 if TYPE_CHECKING:
     from seq2seq.config import Config
@@ -39,17 +38,11 @@ def command(
     """
     if dry_run:
         options.only_for("training; leave out --dry-run", "overwrite")
-    from seq2seq import config_file
-    from seq2seq.files import shipped_folder
+    from seq2seq.workflows.train import resolve
 
-    config = config or shipped_folder() / "configs" / "demo.yaml"
-    settings = config_file.load(config, overrides)
+    settings, folder = resolve(config, overrides, run_dir)
     from seq2seq.tasks import run
-    from seq2seq.tasks.run_folder import LATEST, RUNS, RunFolder
 
-    if run_dir is None and config.stem == LATEST:
-        raise UserError(f"{config}: name a --run-dir; {RUNS / LATEST} is the link to the newest run")
-    folder = RunFolder.at(run_dir or RUNS / config.stem).path
     if dry_run:
         click.echo(run.describe(settings, folder))
         return

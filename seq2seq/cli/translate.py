@@ -224,9 +224,9 @@ def _answerer(
             [(translation, {}) for translation in batch] for batch in translator.translate_stream(batches, prefixes)
         )
     from seq2seq.inference.aligner import Aligner
+    from seq2seq.inference.one_model import computing
 
-    computing = ("device", "precision", "threads")
-    aligner = Aligner.load(model, **{key: given[key] for key in computing if key in given})
+    aligner = Aligner.load(model, **computing(given))
     if "confidence" in kinds and aligner.calibration.confidence is None:
         why = aligner.calibration.no_confidence or "the model was never calibrated; s2s align --calibrate does it"
         logger.warning("confidence is null: %s", why)
@@ -236,9 +236,9 @@ def _answerer(
             for batch in translator.translate_stream(batches, prefixes):
                 yield [(translation, {}) for translation in batch]
             return
-        from seq2seq.inference.terms import TermTranslator
+        from seq2seq.inference.terms import TermTranslator, read_glossary
 
-        entries = marked.read_glossary(glossary, translator)
+        entries = read_glossary(glossary, translator)
         for batch in TermTranslator(translator, aligner, entries).translate_stream(batches):
             statuses.update(term.status for one in batch for term in one.terms)
             yield [(one.translation, {"terms": [term.as_json() for term in one.terms]}) for one in batch]

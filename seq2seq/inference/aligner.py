@@ -27,7 +27,7 @@ from seq2seq.inference.confidence import confidence
 from seq2seq.inference.details import Details, Link, Word, copied
 from seq2seq.inference.scorer import Scorer
 from seq2seq.inference.translator import Translation
-from seq2seq.lines import as_one_line
+from seq2seq.lines import as_one_line, checked_pairs
 from seq2seq.memory import in_parts
 from seq2seq.model.attention import CrossAttention, capture_attention
 from seq2seq.runtime import Runtime, multiplies_bfloat16
@@ -135,6 +135,7 @@ class Aligner(Scorer):
         Raises:
             RuntimeError: there is no memory even for one pair.
         """
+        pairs = checked_pairs(pairs, "align")
         return [
             self._details(*sides, matrix[0], log_probs)
             for *sides, matrix, log_probs in self.word_matrices(pairs, spaced, probabilities)

@@ -20,6 +20,7 @@ from seq2seq.data.collate import ClassificationBatch, collate_classification
 from seq2seq.errors import ModelError, some_of
 from seq2seq.inference.batching import equal_parts, token_groups
 from seq2seq.inference.one_model import OneModel
+from seq2seq.lines import checked_texts
 from seq2seq.memory import in_parts
 from seq2seq.runtime import Runtime
 from seq2seq.store.model_folder import LoadedModel
@@ -134,7 +135,7 @@ class Classifier:
 
     def classify(self, lines: Iterable[str]) -> list[Classification]:
         """Label each line; a blank line never reaches a model."""
-        lines = [line.strip() for line in lines]
+        lines = [line.strip() for line in checked_texts(lines, "classify")]
         return list(map(self._answer, *(member.probabilities(lines) for member in self._members)))
 
     def _answer(self, *rows: Tensor | None) -> Classification:

@@ -6,14 +6,19 @@
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol, Self
 
+from seq2seq.errors import UserError, did_you_mean
 from seq2seq.inference.aligner import Aligner
 from seq2seq.inference.degeneration import LOST
+from seq2seq.inference.one_model import computing
 from seq2seq.inference.terms import TermTranslator
-from seq2seq.inference.translator import Translation
+from seq2seq.inference.translator import Translation, Translator
+from seq2seq.lines import checked_texts
 from seq2seq.markup.standins import CLASSES, StandIns
-from seq2seq.markup.translation import Marked, Translated, translate_documents
+from seq2seq.markup.translation import FORMATS, Marked, Translated, translate_documents
+from seq2seq.text.glossary import Glossary
 from seq2seq.text.untranslatable import VERBATIM
 
 
@@ -54,13 +59,35 @@ class MarkupTranslator:
         # Where one word of the best class was lost, another one may not be.
         self._classes = [known[0], known[0].turned(), *known[1:]]
 
+    @classmethod
+    def load(cls, path: str | Path | None, glossary: str | Path | Glossary | None = None, **options: Any) -> Self:
+        """Load a model folder or a run folder; None is the newest translation run.
+
+        Args:
+            path: the MODEL.
+            glossary: a file, as `Glossary.read` takes it, or a glossary; None is none.
+            options: those of `Translator.load`.
+
+        Raises:
+            DataError: the glossary cannot be read.
+            ModelError, UserError: as `Translator.load`.
+        """
+        if glossary is None:
+            return cls(Translator.load(path, **options), Aligner.load(path, **computing(options)))
+        keeper = TermTranslator.load(path, glossary, **options)
+        return cls(WithTerms(keeper), keeper.aligner)
+
     def translate(self, texts: Sequence[str], form: str) -> list[Marked]:
         """Translate each document of a format (`markup.translation.FORMATS`), whatever the others are.
 
         Raises:
             DataError: a document is not of the format.
+            UserError: there is no such format.
         """
-        return translate_documents(texts, form, self._plain, self._classes, self._translator.is_untranslatable)
+        if form not in FORMATS:
+            raise UserError(f"format {form!r}: not one of {', '.join(FORMATS)}{did_you_mean(form, FORMATS)}")
+        texts, is_untranslatable = checked_texts(texts, "translate"), self._translator.is_untranslatable
+        return translate_documents(texts, form, self._plain, self._classes, is_untranslatable)
 
     def _plain(self, texts: Sequence[str]) -> list[Translated]:
         found = self._translator.translate(texts)

@@ -1,13 +1,19 @@
 """Base of `ClassifierModel` and `Scorer`: load one model folder, and refuse a model of the other task."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from seq2seq.errors import ModelError
 from seq2seq.inference.batching import BATCH_TOKENS, token_budget
 from seq2seq.runtime import Runtime, keep_few_kernels, start
 from seq2seq.store.finding import find_model
 from seq2seq.store.model_folder import LoadedModel, load_model
+
+
+def computing(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the options of `Translator.load` that say where and how a model computes, for a model beside it."""
+    return {key: options[key] for key in ("device", "precision", "threads") if key in options}
 
 
 class OneModel:

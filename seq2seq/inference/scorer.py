@@ -21,7 +21,7 @@ from seq2seq.data.examples import Pair
 from seq2seq.inference.batching import equal_parts, token_groups
 from seq2seq.inference.one_model import OneModel
 from seq2seq.inference.steps import float32_logits
-from seq2seq.lines import as_one_line
+from seq2seq.lines import as_one_line, checked_pairs
 from seq2seq.memory import in_parts
 from seq2seq.runtime import Runtime
 from seq2seq.store.model_folder import LoadedModel
@@ -83,7 +83,8 @@ class Scorer(OneModel):
         Raises:
             RuntimeError: there is no memory even for one pair.
         """
-        sides = [(pair.source, pair.target) if isinstance(pair, Pair) else pair for pair in pairs]
+        given = [(pair.source, pair.target) if isinstance(pair, Pair) else pair for pair in pairs]
+        sides = checked_pairs(given, "score")
         texts = [encodable(as_one_line(source)).strip() for source, _ in sides]
         sources = self._tokenizers.source.read_all(texts)
         targets = self._tokenizers.target.encode_all([encodable(as_one_line(target)) for _, target in sides])

@@ -7,20 +7,25 @@ other search, and batches). One word, such as an article or a preposition, may c
 `TermTranslator` serves `s2s translate --glossary` and the server.
 """
 
+import logging
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 from seq2seq.inference.aligner import Aligner
 from seq2seq.inference.degeneration import LOST
 from seq2seq.inference.details import Details, Status, Term
+from seq2seq.inference.one_model import computing
 from seq2seq.inference.translator import PartSpans, Translation, Translator
 from seq2seq.search.base import normalized_score
 from seq2seq.text.glossary import Forbidden, Glossary, Match, occurrences, places
 from seq2seq.text.normalization import mapped
 from seq2seq.text.words import Span, word_spans
+
+logger = logging.getLogger(__name__)
 
 # So many words before the place of a term are also left out: articles and adjectives agree with what follows.
 WORDS_BEFORE = 1
@@ -71,6 +76,24 @@ class TermTranslator:
 
     def __init__(self, translator: Translator, aligner: Aligner, glossary: Glossary):
         self.translator, self.aligner, self.glossary = translator, aligner, glossary
+
+    @classmethod
+    def load(cls, path: str | Path | None, glossary: str | Path | Glossary, **options: Any) -> Self:
+        """Load a model folder or a run folder; None is the newest translation run.
+
+        Args:
+            path: the MODEL.
+            glossary: a file, as `Glossary.read` takes it, or a glossary.
+            options: those of `Translator.load`.
+
+        Raises:
+            DataError: the glossary cannot be read.
+            ModelError, UserError: as `Translator.load`.
+        """
+        translator, aligner = Translator.load(path, **options), Aligner.load(path, **computing(options))
+        if not isinstance(glossary, Glossary):
+            glossary = read_glossary(Path(glossary), translator)
+        return cls(translator, aligner, glossary)
 
     def translate(self, lines: Sequence[str], first_line: int = 0) -> list[TermTranslation]:
         """Translate each line, whatever the others are; arguments as in `Translator.translate`."""
@@ -219,6 +242,15 @@ def _replaced(source: str, matches: Sequence[Match]) -> str:
         begin, stop = match.span
         text, end = text + source[end:begin] + match.forms[0], stop
     return text + source[end:]
+
+
+def read_glossary(path: Path, translator: Translator) -> Glossary:
+    """The glossary of a file, with a warning for each line that was left out."""
+    language = translator.description.target_language if translator.description else None
+    glossary = Glossary.read(path, language)
+    for problem in glossary.problems:
+        logger.warning("%s: %s", path, problem)
+    return glossary
 
 
 def _is_better(part: _Part, match: Match, text: str, run: Sequence[Span]) -> bool:

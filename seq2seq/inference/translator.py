@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 from seq2seq.config import SearchConfig
 from seq2seq.description import ModelDescription
-from seq2seq.errors import DataError
+from seq2seq.errors import DataError, UserError
 from seq2seq.inference.batching import Engine
 from seq2seq.inference.degeneration import EMPTY, LOST, REPAIRED, SYMPTOMS, line_flags, remedy, symptoms
 from seq2seq.inference.loading import EngineName, load_engine, override_search
-from seq2seq.lines import as_one_line
+from seq2seq.lines import as_one_line, checked_texts
 from seq2seq.search.base import Hypothesis, Sentence, normalized_score
 from seq2seq.text.splitting import language_tag, split_text
 from seq2seq.text.tokenizer import TokenizerPair, encodable
@@ -25,6 +25,15 @@ from seq2seq.text.untranslatable import VERBATIM, Untranslatable
 
 MOST_PARTS, MANY_PARTS = 2**20, 8
 LINE_ENDS = re.compile("[\n-\r\x1c-\x1e\x85\u2028\u2029]")
+# Options of `s2s translate` that `Translator.load` does not have, and where the library has them.
+ELSEWHERE = {
+    "glossary": "TermTranslator.load",
+    "input_format": "MarkupTranslator.load",
+    "each_line": "MarkupTranslator.load",
+    "details": "Aligner.load, whose `explain` takes translations",
+    "prefix_file": "the argument `prefixes` of translate",
+    "format": "the fields of Translation",
+}
 
 
 @dataclass(frozen=True)
@@ -133,6 +142,8 @@ class Translator:
             ModelError: there is no model, it is damaged, is no translation model, or does not fit the others.
             UserError: an engine, device, precision or search setting that does not exist or is not possible.
         """
+        if given := [key for key in search if key in ELSEWHERE]:
+            raise UserError(f"{given[0]}: not an option of Translator.load; use {ELSEWHERE[given[0]]}")
         loaded = load_engine(paths or (None,), engine, quantization, device, precision, threads, search)
         return cls(loaded.engine, loaded.tokenizers, loaded.search, note=loaded.note, description=loaded.description)
 
@@ -169,8 +180,8 @@ class Translator:
         Raises:
             DataError: there is not one prefix for each line, or one is too long for the model.
         """
-        if isinstance(lines, str):
-            raise TypeError("translate takes a list of lines; put a single line into a list")
+        lines = checked_texts(lines, "translate")
+        prefixes = prefixes if prefixes is None else checked_texts(prefixes, "prefixes")
         if prefixes is not None and len(prefixes) != len(lines):
             raise _unequal(len(prefixes), f"{len(lines):,}")
         parts = list(self._parts(lines, prefixes, first_line, forbidden))
