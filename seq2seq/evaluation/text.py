@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from seq2seq.errors import DataError, UserError, did_you_mean
 from seq2seq.languages import language_code
-from seq2seq.lines import checked_texts
 
 if TYPE_CHECKING:
     import sacrebleu.metrics.base
@@ -258,8 +257,6 @@ def _checked(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], name: str | None = None
 ) -> tuple[list[str], list[list[str]]]:
     """All sides without white space at the line ends, which is how the command `sacrebleu` reads files."""
-    hypotheses = checked_texts(hypotheses, "a score")
-    references = [checked_texts(lines, "a score") for lines in references]
     for lines in references:
         if len(hypotheses) != len(lines):
             who = f"{name} has" if name else "there are"

@@ -1,9 +1,11 @@
 """From what parsers read to segments: pieces found, tags paired, ends peeled off, white space folded."""
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
+from itertools import accumulate, chain
 from re import Pattern
 from typing import Literal
 
@@ -12,6 +14,10 @@ from seq2seq.markup.pieces import EMOJI, Found, find
 
 # White space that formats fold; a no-break space is none.
 SPACE = " \t\n\r\f"
+# Pairs of tags in a segment that are nested more deeply keep their order, and stay near the words beside them.
+MOST_LEVELS = 64
+# A name of a thing, such as AB-12, which is no word of a language.
+_IDENTIFIER = re.compile(r"(?=.*[0-9])[A-Z0-9.,:;#/+_()-]*+")
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,8 @@ class Item:
     separates: bool = False
     """Words before and behind it are two words, though there is no white space."""
     vanishes: bool = False
+    is_loose: bool = False
+    """A tag that is written for itself; the builder finds out which."""
 
     def part(self, begin: int, end: int) -> "Item":
         """Code points of a text."""
@@ -90,23 +98,14 @@ class Builder:
         """A text inside a tag, as a template with a segment of its own."""
         return tuple(self._built([item], escape))
 
-    def insert(self, document: Document) -> None:
-        """A part that another parser has read."""
+    def insert(self, escape: Escape, read: Callable[["Builder"], None]) -> None:
+        """A part in another format, which `read` gives to a builder of its own."""
         self.cut()
-        first = len(self._segments)
-
-        def moved(template: Template) -> Template:
-            return tuple(part if isinstance(part, str) else part + first for part in template)
-
-        def moved_node(node: Node) -> Node:
-            close = None if node.close is None else moved(node.close)
-            return replace(node, open=moved(node.open), close=close, children=tuple(map(moved_node, node.children)))
-
-        for segment in document.segments:
-            pieces = tuple(replace(piece, raw=moved(piece.raw)) for piece in segment.pieces)
-            nodes = tuple(map(moved_node, segment.nodes))
-            self._segments.append(replace(segment, raw=moved(segment.raw), pieces=pieces, nodes=nodes))
-        self._template += moved(document.template)
+        inner = Builder(escape)
+        inner._segments = self._segments
+        read(inner)
+        inner.cut()
+        self._template += inner._template
 
     def finish(self) -> Document:
         """The document of everything that was given."""
@@ -114,25 +113,19 @@ class Builder:
         return Document(tuple(self._template), tuple(self._segments))
 
     def _built(self, items: Sequence[Item], escape: Escape) -> Iterator[str | int]:
-        """The items as a template; a tag without a partner ends a segment, since its place among the others counts."""
+        """The items as a template; a tag without a partner is no boundary: browsers read on, too."""
         items = list(chain.from_iterable(map(self._divided, items)))
-        begins = True
-        for group in _whole(items):
-            yield from self._built_group(group, escape, begins)
-            begins = False
-
-    def _built_group(self, items: Sequence[Item], escape: Escape, begins: bool) -> Iterator[str | int]:
         partner = _partners(items)
+        items = [_loosened(item) if index not in partner else item for index, item in enumerate(items)]
         first, last = _peeled(items, partner)
         core = items[first:last]
-        if not any(char.isalpha() for item in core if item.kind == "text" for char in item.text):
+        if not _is_language(core):
             yield from _raw(items)
             return
         before, core, behind = _trimmed(core)
-        pairs = {begin - first: end - first for begin, end in partner.items()}
-        segment = _segment(core, pairs, escape)
+        segment = _segment(core, escape)
         before = (*_raw(items[:first]), *before)
-        if begins and all(isinstance(part, str) and not part.strip(SPACE) for part in before):
+        if all(isinstance(part, str) and not part.strip(SPACE) for part in before):
             segment = replace(segment, opening=self._opening)
         if self._holds is not None and segment.nodes:
             segment = replace(segment, holds=partial(self._holds, "".join(map(str, segment.raw))))
@@ -162,31 +155,32 @@ def _raw(items: Sequence[Item]) -> Template:
 
 def _partners(items: Sequence[Item]) -> dict[int, int]:
     """The indices of pairs of tags, in both directions; pairs do not overlap."""
-    partner, opened = {}, []
+    partner: dict[int, int] = {}
+    opened: list[int] = []
+    names: Counter[str] = Counter()  # of those that are open
     for index, item in enumerate(items):
         if item.kind == "open":
             opened.append(index)
-        elif item.kind == "close":
-            match = next((place for place in reversed(opened) if items[place].name == item.name), None)
-            if match is not None:
-                partner[match], partner[index] = index, match
-                del opened[opened.index(match) :]
+            names[item.name] += 1
+        elif item.kind == "close" and names[item.name]:
+            match = opened.pop()
+            while items[match].name != item.name:
+                names[items[match].name] -= 1
+                match = opened.pop()
+            names[item.name] -= 1
+            partner[match], partner[index] = index, match
     return partner
 
 
-def _whole(items: list[Item]) -> Iterator[list[Item]]:
-    """The items in groups: each tag without a partner is one, and so is what stands between such."""
-    partner = _partners(items)
-    alone = [index for index, item in enumerate(items) if item.kind in ("open", "close") and index not in partner]
-    if not alone:
-        yield items
-        return
-    begin = 0
-    for index in alone:
-        yield from _whole(items[begin:index])
-        yield items[index : index + 1]
-        begin = index + 1
-    yield from _whole(items[begin:])
+def _loosened(item: Item) -> Item:
+    """A tag without its partner stands at one place."""
+    return replace(item, kind="point", is_loose=True) if item.kind in ("open", "close") else item
+
+
+def _is_language(items: Sequence[Item]) -> bool:
+    """Whether there is a word to translate: not numbers and marks alone, nor names such as AB-12."""
+    text = "".join(item.text if item.kind == "text" else " " * (item.kind == "piece") for item in items)
+    return any(any(map(str.isalpha, word)) and not _IDENTIFIER.fullmatch(word) for word in text.split())
 
 
 def _peeled(items: Sequence[Item], partner: dict[int, int]) -> tuple[int, int]:
@@ -196,8 +190,10 @@ def _peeled(items: Sequence[Item], partner: dict[int, int]) -> tuple[int, int]:
         item = items[index]
         return item.is_blank or item.kind == "point"
 
+    filled = [0, *accumulate(item.kind in ("text", "piece") and not item.is_blank for item in items)]
+
     def is_empty(begin: int, end: int) -> bool:
-        return all(items[index].kind not in ("text", "piece") or items[index].is_blank for index in range(begin, end))
+        return filled[begin] == filled[end]
 
     first, last = 0, len(items)
     while True:
@@ -233,14 +229,18 @@ def _trimmed(items: Sequence[Item]) -> tuple[Template, list[Item], Template]:
     return before, items, behind
 
 
-def _segment(items: Sequence[Item], partner: dict[int, int], escape: Escape) -> Segment:
+def _segment(items: Sequence[Item], escape: Escape) -> Segment:
     text: list[str] = []
     pieces: list[Piece] = []
     levels: list[list[Node]] = [[]]
     opened: list[tuple[int, Item]] = []
     waits = False  # white space that was read before the next character
     following = _first_behind(items)
+    depth = 0
     for index, item in enumerate(items):
+        depth += item.kind == "open"
+        is_deep = depth > MOST_LEVELS and item.kind in ("open", "close")
+        depth -= item.kind == "close"
         if item.kind in ("text", "piece"):
             for char in item.text if item.kind == "text" else OBJECT:
                 if char not in SPACE:
@@ -248,10 +248,10 @@ def _segment(items: Sequence[Item], partner: dict[int, int], escape: Escape) -> 
                 waits = char in SPACE
             if item.kind == "piece":
                 pieces.append(Piece(item.raw, item.name))
-        elif item.kind == "open" and index in partner:
+        elif item.kind == "open" and not is_deep:
             levels.append([])
             opened.append((len(text), item))
-        elif item.kind == "close" and index in partner:
+        elif item.kind == "close" and not is_deep:
             begin, opening = opened.pop()
             children = tuple(levels.pop())
             levels[-1].append(
@@ -261,7 +261,8 @@ def _segment(items: Sequence[Item], partner: dict[int, int], escape: Escape) -> 
             behind = following[index] in tuple(SPACE)
             is_space = item.separates and not waits and not behind
             node = Node(len(text), len(text), item.raw, None, False, (), waits, behind, is_space)
-            levels[-1].append(node)
+            # a tag without a partner may belong to one outside of the pair that it is in
+            levels[0 if item.is_loose else -1].append(replace(node, is_loose=is_deep or item.is_loose))
             waits = waits or is_space
     return Segment(_raw(items), "".join(text), tuple(pieces), tuple(levels[0]), escape)
 

@@ -44,6 +44,8 @@ class Node:
     """It separates words as white space does, and there is none beside it."""
     vanishes: bool = False
     """A pair without words is not written, because it would mean something else."""
+    is_loose: bool = False
+    """A tag whose place among the other loose ones counts: it has no partner here, or is nested too deeply."""
 
 
 @dataclass(frozen=True)

@@ -1,90 +1,110 @@
-"""HTML, as it is: no tree is repaired, and every byte that is not translated stays."""
+"""HTML, unchanged: no tree is repaired, and every byte that is not translated stays.
+
+The tokenizer here reads as browsers do, in linear time, whatever it is given. `translation` and the other formats call
+`segments` and `read`; `tags` makes segments of the lexemes.
+"""
 
 import re
-from html.parser import HTMLParser
-from typing import Any
+from collections.abc import Iterator
+from typing import Literal
 
 from seq2seq.errors import DataError
+from seq2seq.markup.building import Builder
 from seq2seq.markup.document import Document
-from seq2seq.markup.tags import EMPTY, Lexeme, build
+from seq2seq.markup.tags import EMPTY, Lexeme, build, escape_text
 
-_CHARSET = re.compile(r"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([\w.:-]+)", re.IGNORECASE)
+_CHARSET = re.compile(r"<meta\b[^>]{0,200}?charset\s{0,20}=\s{0,20}[\"']?\s{0,20}([\w.:-]+)", re.IGNORECASE)
 _HEAD = 4096
+# A tag, up to its `>`; a `>` within quotes does not end it.
+_NAME = re.compile(r"</?([A-Za-z][^\s/>]*+)")
+_TAG = re.compile(_NAME.pattern + r"""(?:[^\s/>=]++|[\s/]++|=\s*+(?:"[^"]*+"|'[^']*+'|(?!["'])[^\s>]*+))*+>""")
+_COMMENT = re.compile(r"<!--(?:-?>)?")
+_ENDS = {ending: re.compile(ending) for ending in (">", "--!?>", r"\]\]>", r"\?>")}
+_OWN_ENDS = {"<![CDATA[": r"\]\]>", "<?php": r"\?>", "<?=": r"\?>"}
+# Elements whose content has no tags, and those of them in which entities count.
+_RAW_TEXT = frozenset({"script", "style", "xmp", "iframe", "noembed", "noframes", "plaintext"})
+_ESCAPABLE = frozenset({"title", "textarea"})
 
 
 def segments(text: str) -> Document:
     """The segments of a page, or of a part of one.
 
     Raises:
-        DataError: it says that it is in another encoding than UTF-8, which a translation could not be written in.
+        DataError: it names another encoding than UTF-8, in which a translation could not be written.
     """
     charset = _CHARSET.search(text[:_HEAD])
     if charset and charset[1].lower() not in ("utf-8", "utf8", "unicode-1-1-utf-8"):
         raise DataError(f"HTML in {charset[1]}; convert it to UTF-8, and its <meta charset> too")
-    return build(_Tokenizer(text).lexemes(), is_html=True)
+    builder = Builder(escape_text)
+    read(builder, text)
+    return builder.finish()
 
 
-class _Tokenizer(HTMLParser):
-    """Notes where each thing begins; it ends where the next one begins, so that nothing can be lost."""
+def read(builder: Builder, text: str) -> None:
+    """Give a part of a page to a builder."""
+    build(builder, list(_Tokenizer(text).lexemes()), is_html=True)
+
+
+class _Tokenizer:
+    """What stands in a text, one thing behind the other: nothing is lost, and nothing is looked for twice in vain."""
 
     def __init__(self, text: str):
-        super().__init__(convert_charrefs=False)
         self._text = text
-        self._lines = [0, *(match.end() for match in re.finditer("\n", text))]
-        self._found: list[tuple[int, int, str, str]] = []  # begin, end (or 0), kind, name
+        self._missing: set[str] = set()  # what the rest of the text does not have
 
-    def lexemes(self) -> list[Lexeme]:
-        self.feed(self._text)
-        self.close()
-        ends = [*(begin for begin, *_ in self._found), len(self._text)][1:]
-        lexemes: list[Lexeme] = []
-        position = 0
-        for (begin, end, kind, name), following in zip(self._found, ends, strict=True):
-            if following <= begin:
-                continue  # read as one thing after all
-            if position < begin:
-                lexemes.append(Lexeme("other", self._text[position:begin]))
-            position = min(end or following, following)
-            if kind == "text" and lexemes and lexemes[-1].kind == "text":
-                lexemes[-1] = Lexeme("text", lexemes[-1].raw + self._text[begin:position])
+    def lexemes(self) -> Iterator[Lexeme]:
+        """Everything in the text, in order."""
+        text, begin, position = self._text, 0, 0
+        while (position := text.find("<", position)) >= 0:
+            found = self._markup(position)
+            if found is None:
+                position += 1
+                continue
+            if begin < position:
+                yield Lexeme("text", text[begin:position])
+            yield found
+            begin = position = position + len(found.raw)
+            if found.kind == "open" and found.name in _RAW_TEXT | _ESCAPABLE:
+                position = _end_of_content(text, found.name, begin)
+                if begin < position:
+                    yield Lexeme("text" if found.name in _ESCAPABLE else "other", text[begin:position])
+                begin = position
+        if begin < len(text):
+            yield Lexeme("text", text[begin:])
+
+    def _markup(self, begin: int) -> Lexeme | None:
+        """What begins with this `<`; None where it is text."""
+        text = self._text
+        if comment := _COMMENT.match(text, begin):
+            is_empty = comment.group().endswith(">")
+            end = comment.end() if is_empty else self._find("--!?>", comment.end()) or len(text)
+            return Lexeme("other", text[begin:end])  # one without an end is the rest of the page
+        end = self._find(">", begin)
+        if not end:
+            return None
+        if name := _NAME.match(text, begin):
+            # where a quotation mark has no partner, it is none
+            tag = _TAG.match(text, begin)
+            raw, lower = text[begin : tag.end() if tag else end], name[1].lower()
+            if raw.startswith("</"):
+                kind: Literal["open", "close", "empty"] = "close"
             else:
-                lexemes.append(Lexeme(kind, self._text[begin:position], name))  # type: ignore[arg-type]
-        if position < len(self._text):
-            lexemes.append(Lexeme("other", self._text[position:]))
-        return lexemes
+                kind = "empty" if lower in EMPTY or raw.endswith("/>") else "open"
+            return Lexeme(kind, raw, lower)
+        if text.startswith(("<!", "<?", "</"), begin):
+            own = next((ending for start, ending in _OWN_ENDS.items() if text.startswith(start, begin)), ">")
+            return Lexeme("other", text[begin : self._find(own, begin) or end])
+        return None
 
-    def _note(self, kind: str, name: str = "", length: int = 0) -> None:
-        line, column = self.getpos()
-        begin = self._lines[line - 1] + column
-        self._found.append((begin, begin + length if length else 0, kind, name))
+    def _find(self, ending: str, begin: int) -> int:
+        """Where an ending ends; 0 where there is none."""
+        found = None if ending in self._missing else _ENDS[ending].search(self._text, begin)
+        if found is None:
+            self._missing.add(ending)
+        return found.end() if found else 0
 
-    def handle_starttag(self, tag: str, attrs: Any) -> None:
-        """Called by the parser, as are the others."""
-        self._note("empty" if tag in EMPTY else "open", tag, len(self.get_starttag_text() or ""))
 
-    def handle_startendtag(self, tag: str, attrs: Any) -> None:
-        self._note("empty", tag, len(self.get_starttag_text() or ""))
-
-    def handle_endtag(self, tag: str) -> None:
-        self._note("close", tag)
-
-    def handle_data(self, data: str) -> None:
-        self._note("other" if self.cdata_elem else "text", length=len(data))
-
-    def handle_entityref(self, name: str) -> None:
-        self._note("text")
-
-    def handle_charref(self, name: str) -> None:
-        self._note("text")
-
-    def handle_comment(self, data: str) -> None:
-        self._note("other")
-
-    def handle_decl(self, decl: str) -> None:
-        self._note("other")
-
-    def handle_pi(self, data: str) -> None:
-        self._note("other")
-
-    def unknown_decl(self, data: str) -> None:
-        self._note("other")
+def _end_of_content(text: str, name: str, begin: int) -> int:
+    """Where the end tag of an element begins whose content has no tags; the rest of the page, if it has none."""
+    end = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(text, begin)
+    return end.start() if end and name != "plaintext" else len(text)

@@ -1,7 +1,7 @@
 """Markdown: markdown-it-py finds what is text and what is markup in it; the source itself is edited.
 
 CommonMark with tables and strikethrough. Code, addresses, HTML blocks in quotes and lists, and the front matter are
-copied. A paragraph of several lines becomes one line.
+copied. A paragraph keeps its line breaks, near the words that they are beside.
 """
 
 import re
@@ -16,17 +16,18 @@ from markdown_it import MarkdownIt, rules_inline
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
+from seq2seq.errors import DataError
 from seq2seq.markup.building import Builder, Item, text_item
 from seq2seq.markup.document import Document, Template
-from seq2seq.markup.html import segments as html_segments
+from seq2seq.markup.html import read as read_html
 from seq2seq.markup.pieces import EMOJI, Found, find
-from seq2seq.markup.tags import EMPTY, FORMATTING, SEPARATING
+from seq2seq.markup.tags import EMPTY, FORMATTING, SEPARATING, escape_text
 
 _FRONT_MATTER = re.compile(r"\ufeff?---[ \t]*\r?\n(?:.*\n)*?(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)")
 _LINE_END = re.compile(r"\r\n?|\n")
 _ESCAPES = re.compile(r"\\[!-/:-@\[-`{-~]|&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 # A footnote's mark, and the box of a task, stand at their place in the text.
-_MARKS = re.compile(r"\[\^[^\]\s]+\]:?|^\[[ xX]\](?=\s)")
+_MARKS = re.compile(r"\[\^[^\[\]\s]++\]:?|^\[[ xX]\](?=\s)")
 _TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*)")
 _SPECIAL = re.compile(
     r"\\(?=[!-/:-@\[-`{-~])|(?<!\s)[*]|[*](?!\s)|(?<![^\W_])_|_(?![^\W_])|[`\[\]]|<(?=[A-Za-z/!?])|~(?=~)"
@@ -47,7 +48,11 @@ class _Mark(NamedTuple):
 
 
 def segments(text: str) -> Document:
-    """The segments of a document."""
+    """The segments of a document.
+
+    Raises:
+        DataError: quotes and lists are nested more deeply than LONGEST_NESTING.
+    """
     environment: dict[str, Any] = {}
     builder = Builder(escape, _find, block_start, partial(_holds, environment))
     front = _FRONT_MATTER.match(text)
@@ -55,28 +60,28 @@ def segments(text: str) -> Document:
     body = text[position:]
     builder.cut((text[:position],))
     lines = [0, *(match.end() for match in _LINE_END.finditer(body)), len(body)]
-    done = 0
+    done, in_table = 0, False
     for token in _parser().parse(body, environment):
+        if token.nesting > 0 and token.level >= LONGEST_NESTING - 1:  # the parser leaves out what is in it
+            line = text.count("\n", 0, position) + token.map[0] + 1 if token.map else 0
+            raise DataError(f"Markdown, line {line:,}: {LONGEST_NESTING} levels of quotes and lists; nest them less")
+        in_table = token.type in ("th_open", "td_open") or (in_table and token.type == "inline")
         if token.type == "html_block" and token.level == 0 and token.map:
             begin, end = lines[token.map[0]], lines[min(token.map[1], len(lines) - 1)]
             if begin >= done:
                 builder.cut((body[done:begin],))
-                builder.insert(html_segments_of_part(body[begin:end]))
+                builder.insert(escape_text, partial(_read_html, body[begin:end]))
                 done = end
-        elif token.type == "inline" and token.map and token.content:
-            table = body[lines[token.map[0]] : lines[token.map[0] + 1]]
-            in_table = token.map[1] - token.map[0] == 1 and "|" in table
-            if places := _places(token, body, lines, done, in_table):
-                builder.cut((body[done : places[0]],))
-                _Block(builder, token.content, body, places, environment, in_table).read()
-                done = places[-1]
+        elif token.type == "inline" and (places := _places(token, body, lines, done, in_table)):
+            builder.cut((body[done : places[0]],))
+            _Block(builder, token.content, body, places, environment, in_table).read()
+            done = places[-1]
     builder.cut((body[done:],))
     return builder.finish()
 
 
-def html_segments_of_part(text: str) -> Document:
-    """A block of HTML; what it says of encodings is not about this file."""
-    return html_segments(text) if "charset" not in text.lower() else Document((text,), ())
+def _read_html(text: str, builder: Builder) -> None:
+    read_html(builder, text)
 
 
 def escape(text: str, in_table: bool = False) -> str:
@@ -96,14 +101,18 @@ def block_start(text: str) -> str:
 
 def _find(text: str) -> list[Found]:
     marks = [Found(*match.span(), EMOJI) for match in _MARKS.finditer(text)]
-    others = [one for one in find(text) if all(one.end <= mark.begin or mark.end <= one.begin for mark in marks)]
-    return sorted([*marks, *others])
+    found: list[Found] = []
+    for one in sorted([*marks, *find(text)], key=lambda one: (one.begin, one.kind != EMOJI)):
+        if not found or one.begin >= found[-1].end:
+            found.append(one)
+    return found
 
 
 def _places(token: Token, body: str, lines: list[int], done: int, in_table: bool) -> list[int]:
     """Where each code point of a block's content, and its end, is in the source; empty where it is not found there."""
     places: list[int] = []
-    assert token.map
+    if not token.map or not token.content:
+        return []
     for number, content in enumerate(token.content.split("\n"), start=token.map[0]):
         if number + 1 >= len(lines):
             return []
@@ -179,7 +188,7 @@ class _Block:
         raw: Template = (self._raw(mark.begin, mark.end),)
         match token.type:
             case "softbreak":
-                builder.add(Item("text", raw, " ", [0, len(str(raw[0]))]))
+                builder.add(Item("point", raw, separates=True))
             case "hardbreak":
                 builder.cut(raw, self._escape)
             case "code_inline" | "autolink" | "reference":

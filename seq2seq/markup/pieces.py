@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from seq2seq.text.scripts import UNSPACED
+from seq2seq.text.words import UNSPACED
 
 EMOJI = "emoji"
 
@@ -29,27 +29,39 @@ _EMOJI = (
     r"|(?<![\w:]):[a-z][a-z0-9_+-]*:(?![\w:]))"
 )
 _ADDRESS_CHARACTER = rf"[^\s<>\"'`“”„«»‘’，。！？、；：「」『』（）\ufffc{UNSPACED}]"
-_DOMAINS = "com|org|net|edu|gov|io|dev|app|info|eu|de|at|ch|uk|fr|es|it|nl|pl|se|ca|au|jp|cn|in|br"
+_DOMAINS = "com|org|net|edu|gov|io|dev|app|info|eu|de|ch|uk|fr|nl|pl|jp|cn|br"
+# Those that are words as well: "the end.it was" lacks a space. Another label, a digit, a hyphen or a path tells.
+_WORDLIKE = "at|it|in|es|se|ca|au"
+_LABEL = r"[A-Za-z0-9-]{1,63}\."
 _ADDRESS = (
-    rf"(?:(?:https?|ftps?|sftp|file|ssh|git|wss?)://|(?:mailto|tel):|www\.){_ADDRESS_CHARACTER}+"
-    r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})+"
-    rf"|(?<![\w.@/-])(?:[A-Za-z0-9-]{{1,63}}\.){{1,8}}(?:{_DOMAINS})\b(?![.-]?\w)(?:/{_ADDRESS_CHARACTER}*)?"
+    rf"(?:(?:https?|ftps?|sftp|file|ssh|git|wss?)://|(?:mailto|tel):|www\.){_ADDRESS_CHARACTER}++"
+    r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63})++"
+    rf"|(?<![\w.@/-])(?:(?:{_LABEL}){{1,8}}(?:{_DOMAINS})"
+    rf"|(?:[A-Za-z0-9-]{{2,63}}\.){{2,8}}(?:{_WORDLIKE})|[A-Za-z]*+[0-9-]{_LABEL}(?:{_WORDLIKE})"
+    rf"|{_LABEL}(?:{_WORDLIKE})(?=/))\b(?![.-]?\w)(?:/{_ADDRESS_CHARACTER}*+)?"
 )
+# Possessive quantifiers and a look behind keep the time of a search linear: no start within a run is tried again.
 _VARIABLE = (
-    r"\{\{\{[^{}]*\}\}\}|\{\{[^{}]*\}\}|\{%[^%]*%\}|\{#[^#{}]*#\}|<%[^%]*%>"
-    r"|[$#%@]\{[^{}]*\}|\$\([\w.]+\)"
-    r"|\{[\w.$\[\]:!<>^+#,%-]*\}"
-    r"|%\([\w.]+\)[-+#0]*\d*(?:\.\d+)?[a-zA-Z]"
-    r"|(?<!\d)%(?:\d+\$)?[-+#0]*(?:\d+|\*)?(?:\.(?:\d+|\*))?(?:hh|ll|[hlLzjtq])?[diouxXeEfFgGaAcCsSp@](?:%%)?"
-    r"|%%\w+%%|(?<!\d)%\w+%|\d+(?:[.,]\d+)?%%|(?<!\d)%\d+"
-    r"|(?<![\w$])\$[A-Za-z_]\w*(?:\.\w+)*"
+    r"\{\{\{[^{}]*+\}\}\}|\{\{[^{}]*+\}\}|\{%[^%]*+%\}|\{#[^#{}]*+#\}|<%[^%]*+%>"
+    r"|[$#%@]\{[^{}]*+\}|\$\([\w.]++\)"
+    r"|\{[\w.$\[\]:!<>^+#,%-]*+\}"
+    r"|%\([\w.]++\)[-+#0]*+\d*+(?:\.\d++)?+[a-zA-Z]"
+    r"|(?<!\d)%(?:\d++\$)?+[-+#0]*+(?:\d++|\*)?+(?:\.(?:\d++|\*))?+(?:hh|ll|[hlLzjtq])?[diouxXeEfFgGaAcCsSp@](?:%%)?"
+    r"|%%\w++%%|(?<!\d)%\w++%|(?<!\d)\d++(?:[.,]\d++)?+%%|(?<!\d)%\d++"
+    r"|(?<![\w$])\$[A-Za-z_]\w*+(?:\.\w++)*+"
+)
+# Options of a command: --name, --name=value, -name=value; -x, but no letter that is a word. Words of a dialogue, or of
+# a compound that is cut, begin with one hyphen, too.
+_OPTION = (
+    r"(?<![\w.-])(?:--[a-z][A-Za-z0-9_]*+(?:-[A-Za-z0-9_]++)*+(?![\w-])(?:=\S*[^\s.,;:!?)])?"
+    r"|--?[A-Za-z][\w-]*+=\S*[^\s.,;:!?)]|-[b-df-hj-np-tvwxz](?![\w'’-])|(?<=\w )-[BCDF-HJ-NP-TV-X](?![\w'’-]))"
 )
 _CODE = (
-    r"`[^`\n]+`"
-    r"|(?<![\w@])[@#][A-Za-z_][\w-]*"
-    r"|(?<![\w.-])--?[A-Za-z][\w-]*(?:=\S*[^\s.,;:!?)])?"
+    r"`[^`\n]++`"
+    r"|(?<![\w@])[@#][A-Za-z_][\w-]*+"
+    rf"|{_OPTION}"
     r"|(?<![\w/.])(?:~|\.{1,2})?(?:/[\w.+-]*\w){2,}/?"
-    r"|\b[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)+(?:\(\))?|\b[A-Za-z]\w*(?:\.\w+)*\(\)"
+    r"|\b[A-Za-z][A-Za-z0-9]*+(?:_[A-Za-z0-9]++)++(?:\(\))?|(?<!\w)(?<!\w\.)[A-Za-z]\w*+(?:\.\w++)*+\(\)"
 )
 _ICU = r"\{\s*\w+\s*,\s*(?:plural|selectordinal|select|number|date|time|duration|spellout|ordinal|choice)\b"
 _PIECE = re.compile(
@@ -78,16 +90,17 @@ def find(text: str) -> list[Found]:
 
 def _pieces(text: str) -> Iterator[Found]:
     position = 0
+    closing: dict[int, int] | None = None
     while match := _PIECE.search(text, position):
         begin, end, kind = match.start(), match.end(), match.lastgroup or ""
         if kind == "icu":
-            closing = _closing(text, begin)
-            if closing is None:
+            closing = _closing(text) if closing is None else closing
+            if begin not in closing:
                 position = end
                 continue
-            end, kind = closing, "variable"
+            end, kind = closing[begin], "variable"
         elif kind == "address":
-            end = begin + len(_trimmed(match.group()))
+            end = _end_of_address(text, begin, end)
         if kind == "variable":
             before = _GLUED_BEFORE.search(text, max(position, begin - LONGEST_GLUE), begin)
             behind = _GLUED_BEHIND.match(text, end, end + LONGEST_GLUE)
@@ -96,20 +109,25 @@ def _pieces(text: str) -> Iterator[Found]:
         position = end
 
 
-def _closing(text: str, begin: int) -> int | None:
-    """Behind the brace that closes the one at `begin`."""
-    depth = 0
-    for match in re.compile("[{}]").finditer(text, begin):
-        depth += 1 if match.group() == "{" else -1
-        if not depth:
-            return match.end()
-    return None
+def _closing(text: str) -> dict[int, int]:
+    """Behind the brace that closes the one at each place."""
+    opened: list[int] = []
+    found = {}
+    for match in re.compile("[{}]").finditer(text):
+        if match.group() == "{":
+            opened.append(match.start())
+        elif opened:
+            found[opened.pop()] = match.end()
+    return found
 
 
-def _trimmed(address: str) -> str:
+def _end_of_address(text: str, begin: int, end: int) -> int:
     """Without the marks that end the sentence; a bracket stays where the address opened it."""
-    while address[-1:] in tuple(".,;:!?)]}*_…"):
-        if address[-1] == ")" and address.count("(") >= address.count(")"):
-            break
-        address = address[:-1]
-    return address
+    open_brackets = text.count("(", begin, end) - text.count(")", begin, end)
+    while text[end - 1] in ".,;:!?)]}*_…":
+        if text[end - 1] == ")":
+            if open_brackets >= 0:
+                break
+            open_brackets += 1
+        end -= 1
+    return end

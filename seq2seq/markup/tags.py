@@ -1,17 +1,17 @@
 """What tags of HTML and XML mean for translation: which end a segment, which format, which hold text of their own.
 
-`build` turns what a tokenizer of either format has read into a document.
+`build` gives what a tokenizer of either format has read to a `Builder`.
 """
 
 import html
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Literal
 
 from seq2seq.markup.building import SPACE, Builder, Item, text_item
-from seq2seq.markup.document import Document, Template
+from seq2seq.markup.document import Template
 
 # Elements that stand in a line of text are all others: the standard shows unknown ones so.
 
@@ -44,7 +44,9 @@ DESCRIPTIONS = frozenset({"description", "og:title", "og:description", "twitter:
 BUTTONS = frozenset({"submit", "button", "reset"})
 
 ENTITY = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)")
-_ATTRIBUTE = re.compile(r"""([^\s/>="']+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s>"']+))""")
+MOST_DIGITS = 8  # of a number; those of characters have 7
+_DECIMAL = re.compile(r"&#([0-9]+)")
+_ATTRIBUTE = re.compile(r"""(?<![^\s/>="'])([^\s/>="']++)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>"']++))""")
 
 
 @dataclass(frozen=True)
@@ -68,37 +70,40 @@ def escape_attribute(text: str) -> str:
     return html.escape(text)
 
 
+def unescape(text: str) -> str:
+    """Text with entities as plain text; a number of any length that is no character is U+FFFD, as in browsers."""
+    return html.unescape(_DECIMAL.sub(lambda match: f"&#{match[1].lstrip('0')[:MOST_DIGITS] or 0}", text))
+
+
 def attributes(tag: str) -> dict[str, str]:
     """Attributes of a raw tag by their names in lower case, unescaped; the first of a name counts."""
     found: dict[str, str] = {}
     for match in _ATTRIBUTE.finditer(tag):
         value = next((value for value in match.groups()[1:] if value is not None), "")
-        found.setdefault(match[1].lower(), html.unescape(value))
+        found.setdefault(match[1].lower(), unescape(value))
     return found
 
 
-def build(lexemes: Sequence[Lexeme], is_html: bool) -> Document:
-    """The document of what was read; in HTML, attributes that hold text are segments."""
-    return _Reader(lexemes, is_html).document()
+def build(builder: Builder, lexemes: Sequence[Lexeme], is_html: bool) -> None:
+    """Give a builder what was read; in HTML, attributes that hold text are segments."""
+    _Reader(builder, lexemes, is_html).read()
 
 
 class _Reader:
-    def __init__(self, lexemes: Sequence[Lexeme], is_html: bool):
-        self._lexemes, self._is_html = lexemes, is_html
-        self._builder = Builder(escape_text)
+    def __init__(self, builder: Builder, lexemes: Sequence[Lexeme], is_html: bool):
+        self._builder, self._lexemes, self._is_html = builder, lexemes, is_html
         self._ends = ends(lexemes)
 
-    def document(self) -> Document:
+    def read(self) -> None:
         index = 0
         while index < len(self._lexemes):
             index = self._read(index)
-        return self._builder.finish()
 
     def _read(self, index: int) -> int:
         """Read a lexeme, or an element that is copied; returns where to go on."""
         lexeme, builder = self._lexemes[index], self._builder
         if lexeme.kind == "text":
-            builder.add(text_item(lexeme.raw, ENTITY, html.unescape))
+            builder.add(text_item(lexeme.raw, ENTITY, unescape))
         elif lexeme.kind in ("other", "literal"):
             builder.add(Item("piece" if lexeme.kind == "literal" else "point", (lexeme.raw,), name="code"))
         elif lexeme.kind == "close":
@@ -129,9 +134,9 @@ class _Reader:
 
     def _ends_line(self, index: int) -> bool:
         """Whether a line break ends a sentence too: the text behind it does not go on in lower case."""
-        for lexeme in self._lexemes[index + 1 :]:
+        for lexeme in islice(self._lexemes, index + 1, None):
             if lexeme.kind == "text":
-                text = html.unescape(lexeme.raw).lstrip(SPACE)
+                text = unescape(lexeme.raw).lstrip(SPACE)
                 if text:
                     return not text[0].islower()
             elif lexeme.name.lower() == "br" or lexeme.name.lower() in BLOCKS:
@@ -153,7 +158,7 @@ class _Reader:
             group = next((group for group in (2, 3) if match[group]), None)
             if match[1].lower() in names and group is not None:
                 begin, end = match.span(group)
-                value = text_item(lexeme.raw[begin:end], ENTITY, html.unescape)
+                value = text_item(lexeme.raw[begin:end], ENTITY, unescape)
                 parts += [(lexeme.raw[position:begin],), self._builder.within(value, escape_attribute)]
                 position = end
         return (*chain.from_iterable(parts), lexeme.raw[position:])

@@ -1,11 +1,10 @@
 """A translation is written in the format of its source, with the tags and pieces of that."""
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, takewhile
-
-import numpy as np
 
 from seq2seq.markup.document import OBJECT, Node, Segment, Template
 from seq2seq.markup.projection import Placed, Projection
@@ -65,26 +64,31 @@ def _without_emphasis(nodes: Sequence[Node]) -> Iterator[Node]:
 
 
 def _output(segment: Segment, answer: Answer, nodes: Sequence[Node]) -> Template:
-    source, target = list(answer.source_words), list(answer.words)
-    rows, columns = ({span: number for number, span in enumerate(words)} for words in (target, source))
-    weights = np.zeros((len(target), len(source)))
-    for one, other, weight in answer.links:
-        row, column = _index(rows, target, other), _index(columns, source, one)
-        if row is not None and column is not None:
-            weights[row, column] += weight
+    source, target = answer.source_words, answer.words
+    rows, columns = _Words(target), _Words(source)
+    links = [(rows.index(other), columns.index(one), weight) for one, other, weight in answer.links]
     marks = tuple(
         [not any(char.isalnum() or char == OBJECT for char in text[begin:end]) for begin, end in words]
         for text, words in ((segment.text, source), (answer.text, target))
     )
-    placed = Projection(source, target, weights, (marks[0], marks[1])).place(nodes)
+    known = [(row, column, weight) for row, column, weight in links if row is not None and column is not None]
+    placed = Projection(source, target, known, (marks[0], marks[1])).place(nodes)
     return _Writer(segment, answer).write(placed)
 
 
-def _index(known: dict[Span, int], words: Sequence[Span], span: Span) -> int | None:
-    """The word that has this span, or holds its beginning."""
-    if span in known:
-        return known[span]
-    return next((number for number, (begin, end) in enumerate(words) if begin <= span[0] < end), None)
+class _Words:
+    """Words by their spans."""
+
+    def __init__(self, spans: Sequence[Span]):
+        self._spans = spans
+        self._known = {span: number for number, span in enumerate(spans)}
+
+    def index(self, span: Span) -> int | None:
+        """The word that has this span, or holds its beginning."""
+        if span in self._known:
+            return self._known[span]
+        number = bisect_right(self._spans, span[0], key=lambda word: word[0]) - 1
+        return number if number >= 0 and span[0] < self._spans[number][1] else None
 
 
 class _Writer:
@@ -97,7 +101,7 @@ class _Writer:
     def __init__(self, segment: Segment, answer: Answer):
         self._segment, self._answer = segment, answer
         self._pieces = (segment.pieces[number].raw for number in answer.order)
-        self._tokens: list[str | Template] = []
+        self._tokens: list[list[str] | Template] = []  # texts in parts, and tags
 
     def write(self, placed: Sequence[Placed]) -> Template:
         """The output."""
@@ -141,9 +145,13 @@ class _Writer:
         shared = _shared(before, behind)
         left: dict[int, list[Placed]] = defaultdict(list)
         right: dict[int, list[Placed]] = defaultdict(list)
+        slots: dict[int, bool] = {}  # of tags: whether the last loose one in it is on the left; they keep their order
         for around, point in points:
             depths = [_shared(around, stack) for stack in (before, behind)]
             on_left = depths[0] > depths[1] or (depths[0] == depths[1] and _is_left(point.node, point.after_word))
+            if point.node.is_loose:
+                parent = id(around[-1]) if around else 0
+                on_left = slots[parent] = on_left and slots.get(parent, True)
             (left if on_left else right)[max(depths[not on_left], shared)].append(point)
         for depth in range(len(before), shared - 1, -1):
             if depth < len(before):
@@ -175,10 +183,10 @@ class _Writer:
         for number, part in enumerate(text.split(OBJECT)):
             if number:
                 self._raw(next(self._pieces))
-            if part and self._tokens and isinstance(self._tokens[-1], str):
-                self._tokens[-1] += part
+            if part and self._tokens and isinstance(self._tokens[-1], list):
+                self._tokens[-1].append(part)
             elif part:
-                self._tokens.append(part)
+                self._tokens.append([part])
 
     def _raw(self, raw: Template) -> None:
         if raw:
@@ -186,13 +194,32 @@ class _Writer:
 
     def _template(self) -> Template:
         found: list[Template] = []
-        for number, token in enumerate(self._tokens):
-            if isinstance(token, str):
-                escaped = self._segment.escape(token)
-                found.append((escaped if number else self._segment.opening(escaped),))
+        begins = True  # a line of the source
+        for token in self._lines():
+            if isinstance(token, list):
+                escaped = self._segment.escape("".join(token))
+                found.append((self._segment.opening(escaped) if begins else escaped,))
             else:
                 found.append(token)
+            begins = _is_break(token)
         return tuple(chain.from_iterable(found))
+
+    def _lines(self) -> Iterator[list[str] | Template]:
+        """The tokens, with line breaks only between lines that have something in them."""
+        is_filled, held = False, None
+        for token in self._tokens:
+            if _is_break(token):
+                held, is_filled = (token if is_filled else held), False
+            elif held is None or not isinstance(token, list) or not "".join(token).isspace():
+                if held is not None:
+                    yield held
+                yield token
+                is_filled, held = True, None
+
+
+def _is_break(token: list[str] | Template) -> bool:
+    """Whether it is the end of a line, and what the next one begins with."""
+    return isinstance(token, tuple) and isinstance(token[0], str) and token[0].startswith(("\n", "\r"))
 
 
 def _shared(one: Sequence[Placed], other: Sequence[Placed]) -> int:

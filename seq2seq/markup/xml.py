@@ -3,16 +3,15 @@
 expat decides whether it is well-formed. Nothing is read from elsewhere; documents that declare entities are refused.
 """
 
-import html
 import re
 from collections.abc import Iterator, Sequence
 from xml.parsers import expat
 
 from seq2seq.errors import DataError
+from seq2seq.markup import html
 from seq2seq.markup.building import SPACE, Builder, text_item
 from seq2seq.markup.document import Document
-from seq2seq.markup.html import segments as html_segments
-from seq2seq.markup.tags import Lexeme, build, copied, ends
+from seq2seq.markup.tags import Lexeme, build, copied, ends, escape_text, unescape
 
 _TOKEN = re.compile(
     r"(?P<comment><!--.*?-->)|(?P<cdata><!\[CDATA\[.*?\]\]>)|(?P<other><\?.*?\?>|<![^>\"']*(?:\"[^\"]*\"[^>\"']*|"
@@ -21,7 +20,8 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _NAME = re.compile(r"</?\s*([^\s/>]+)")
-_HAS_PROLOG = re.compile(r"\ufeff?(?:\s*<!--.*?-->|\s*<\?(?!xml\s).*?\?>)*\s*<(?:\?xml\s|!DOCTYPE)", re.DOTALL)
+# An atomic group reads each comment once; without it, one comment could be read as several.
+_HAS_PROLOG = re.compile(r"\ufeff?(?>\s*+(?:<!--.*?-->|<\?(?!xml\s).*?\?>))*+\s*+<(?:\?xml\s|!DOCTYPE)", re.DOTALL)
 _CDATA_BEGIN, _CDATA_END = "<![CDATA[", "]]>"
 _HAS_TAGS = re.compile(r"</?[A-Za-z]|&#?\w+;")
 
@@ -36,7 +36,7 @@ def segments(text: str) -> Document:
     lexemes = list(_lexemes(text))
     closing = ends(lexemes)
     inside = _inside_text(lexemes)
-    builder = Builder(_as_cdata)
+    builder = Builder(escape_text)
     waiting: list[Lexeme] = []  # the content of an element that has text
     index = 0
     while index < len(lexemes):
@@ -44,7 +44,7 @@ def segments(text: str) -> Document:
             waiting.append(lexemes[index])
             index += 1
             continue
-        builder.insert(build(waiting, is_html=False))
+        build(builder, waiting, is_html=False)
         waiting = []
         end = closing.get(index, index) if copied(lexemes[index], is_html=False) else index
         if lexemes[index].kind == "literal":
@@ -52,7 +52,7 @@ def segments(text: str) -> Document:
         else:
             builder.cut(tuple(lexeme.raw for lexeme in lexemes[index : end + 1]))
         index = end + 1
-    builder.insert(build(waiting, is_html=False))
+    build(builder, waiting, is_html=False)
     return builder.finish()
 
 
@@ -62,7 +62,7 @@ def _lexemes(text: str) -> Iterator[Lexeme]:
         if kind == "text":
             yield Lexeme("text", raw)
         elif kind == "entity":  # those of HTML have a meaning without their declaration
-            yield Lexeme("text" if html.unescape(raw) != raw else "other", raw)
+            yield Lexeme("text" if unescape(raw) != raw else "other", raw)
         elif kind == "cdata":
             yield Lexeme("literal", raw)
         elif kind == "open":
@@ -100,10 +100,11 @@ def _insert_cdata(builder: Builder, raw: str) -> None:
     inner = raw[len(_CDATA_BEGIN) : -len(_CDATA_END)]
     builder.cut((_CDATA_BEGIN,))
     if _HAS_TAGS.search(inner):
-        builder.insert(html_segments(inner))
+        html.read(builder, inner)
+        builder.cut((_CDATA_END,))
     else:
         builder.add(text_item(inner))
-    builder.cut((_CDATA_END,))
+        builder.cut((_CDATA_END,), _as_cdata)
 
 
 def _as_cdata(text: str) -> str:
@@ -114,32 +115,25 @@ def _check(text: str) -> None:
     root = "" if _HAS_PROLOG.match(text) else _unused(text)
     begin, end = (f"<{root}>", f"</{root}>") if root else ("", "")
     parser = expat.ParserCreate("utf-8")
-    problems: list[str] = []
 
     def declaration(version: str, encoding: str | None, standalone: int) -> None:
         if encoding and encoding.lower() not in ("utf-8", "utf8"):
-            problems.append(f"XML in {encoding}; convert it to UTF-8, and its declaration too")
+            raise DataError(f"XML in {encoding}; convert it to UTF-8, and its declaration too")
 
     def doctype(name: str, system: str | None, public: str | None, has_internal_subset: int) -> None:
         if has_internal_subset:
-            problems.append("XML that declares entities or elements of its own; remove what stands in [] of <!DOCTYPE>")
+            raise DataError("XML that declares entities or elements of its own; remove what is in [] of <!DOCTYPE>")
 
     parser.XmlDeclHandler, parser.StartDoctypeDeclHandler = declaration, doctype
     body = text.removeprefix("\ufeff")
     try:
-        parser.Parse((begin + body + end).encode("utf-8", "surrogateescape"), True)
+        parser.Parse((begin + body + end).encode("utf-8", "surrogatepass"), True)
     except expat.ExpatError as error:
-        if not problems:
-            column = error.offset + 1 - (len(begin) if error.lineno == 1 else 0)
-            words = expat.ErrorString(error.code)
-            raise DataError(f"not well-formed XML: {words}, line {error.lineno}, column {max(column, 1)}") from error
-    if problems:
-        raise DataError(problems[0])
+        column = error.offset + 1 - (len(begin) if error.lineno == 1 else 0)
+        words = expat.ErrorString(error.code)
+        raise DataError(f"not well-formed XML: {words}, line {error.lineno}, column {max(column, 1)}") from error
 
 
 def _unused(text: str) -> str:
     """A name that no element of the text has."""
-    name = "part"
-    while name in text:
-        name += "_"
-    return name
+    return max(re.findall("part_*+", text), key=len, default="part") + "_"
