@@ -8,11 +8,14 @@ import functools
 import logging
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from seq2seq.errors import DataError, UserError, did_you_mean
+from seq2seq.evaluation.uncertainty import Measured, of_sums
 from seq2seq.languages import language_code
 
 if TYPE_CHECKING:
@@ -38,11 +41,20 @@ class Score:
     result: "sacrebleu.metrics.base.Score"
     signature: str
     """Everything that the figure depends on, in sacrebleu's form."""
+    scorer: Any = field(default=None, repr=False, compare=False)
+    statistics: Sequence[Sequence[float]] = field(default=(), repr=False, compare=False)
+    """Of each line, what the score is made of."""
 
     @property
     def score(self) -> float:
         """0 to 100 (TER may be higher, and lower is better)."""
         return self.result.score
+
+    @property
+    def measured(self) -> Measured:
+        """The score with what each line contributes to it."""
+        compute = self.scorer._compute_score_from_stats
+        return of_sums(self.score, np.array(self.statistics), lambda sums: compute(sums).score)
 
     def format(self, width: int = 1, is_json: bool = False) -> str:
         """The line or JSON object that the command `sacrebleu` prints, with `width` decimals."""
@@ -81,8 +93,12 @@ def score_texts(
     lines, all_references = _checked(hypotheses, [references, *other_references])
     scores = []
     for metric, scorer in _scorers(metrics, tokenize, target_language, lowercase, all_references).items():
-        result = scorer.corpus_score(lines, None, n_bootstrap=BOOTSTRAP_SAMPLES if confidence else 1)
-        scores.append(Score(metric, result, scorer.get_signature().format()))
+        statistics = scorer._extract_corpus_statistics(lines, None)
+        if confidence:
+            result = scorer.corpus_score(lines, None, n_bootstrap=BOOTSTRAP_SAMPLES)
+        else:
+            result = scorer._aggregate_and_compute(statistics)
+        scores.append(Score(metric, result, scorer.get_signature().format(), scorer, statistics))
     return scores
 
 

@@ -14,7 +14,7 @@ from seq2seq.data.collate import ClassificationBatch
 from seq2seq.data.examples import LabelledText
 from seq2seq.description import ModelDescription
 from seq2seq.errors import ConfigError, DataError, some_of
-from seq2seq.evaluation.classification import classification_report
+from seq2seq.evaluation.uncertainty import Measured, of_macro_scores
 from seq2seq.inference.classifier import Classifier, ClassifierModel
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.store.model_card import ScoreRecord
@@ -39,13 +39,12 @@ class ClassificationTask(Task):
         classifier = Classifier(ClassifierModel(loaded, replace(self._runtime, precision=self.answer_precision)))
         return [answer.label for answer in classifier.classify([text.text for text in examples])]
 
-    def _scores(self, answers: Sequence[str], examples: Sequence[LabelledText]) -> dict[str, float]:
+    def _scores(self, answers: Sequence[str], examples: Sequence[LabelledText]) -> dict[str, Measured]:
         gold = [text.label for text in examples]
         if unknown := sorted(set(gold) - set(self.labels)):
             known, first = some_of(self.labels), some_of(unknown[:1])
             raise DataError(f"data.test: the model has no label {first!r}; its labels are {known}")
-        report = classification_report(gold, answers, self.labels)
-        return {name: getattr(report, name) for name in MEASURES}
+        return of_macro_scores(gold, answers)
 
     def score_records(self, dataset: str, scores: Mapping[str, float]) -> list[ScoreRecord]:
         return [ScoreRecord(dataset, name, 100 * scores[name], "percent") for name in MEASURES if name in scores]

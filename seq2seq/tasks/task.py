@@ -14,6 +14,7 @@ from logging import getLogger
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -25,6 +26,7 @@ from seq2seq.data.filters import PairFilter
 from seq2seq.data.sampler import TokenBudgetSampler
 from seq2seq.data.stream import CorpusBatches, validation_batches
 from seq2seq.errors import ModelError
+from seq2seq.evaluation.uncertainty import Measured, of_ratio
 from seq2seq.inspection.overlap import find_overlap, overlap_warning
 from seq2seq.memory import in_parts
 from seq2seq.runtime import Runtime
@@ -83,7 +85,7 @@ class Task(Protocol):
     def _answers(self, model: nn.Module, examples: Sequence[Any]) -> list[str]:
         """What users get for the examples, in `answer_precision`."""
 
-    def _scores(self, answers: Sequence[str], examples: Sequence[Any]) -> dict[str, float]: ...
+    def _scores(self, answers: Sequence[str], examples: Sequence[Any]) -> dict[str, Measured]: ...
     def score_records(self, dataset: str, scores: Mapping[str, float]) -> list[ScoreRecord]:
         """The scores of a set with their signatures; `scores` may hold other figures too."""
 
@@ -100,27 +102,32 @@ class Task(Protocol):
     @torch.no_grad()
     def validate(self, model: nn.Module) -> Validation:
         """Measure `model`, which is in evaluation mode, on the validation set; the same figures on every rank."""
-        here, examples, sums = self._runtime, self._valid, [0.0, 0.0, 0.0]
+        here, examples = self._runtime, self._valid
+        sums = np.zeros((len(examples), 3))  # of each example: loss, correct targets, targets
         make = CorpusBatches(self._valid_corpus, self.tokenizers, max_pieces=max_pieces(self.config))
 
-        def measure(batch: Any) -> tuple[float, float, int]:
+        def measure(batch: Any) -> tuple[np.ndarray, np.ndarray]:
             with here.autocast():
                 found = self._loss(model, batch.to(here.device), smoothing=0.0)
-            return float(found.total), float(found.correct), found.count
+            return batch.indices.cpu().numpy(), found.each.double().cpu().numpy()
 
         budget = self.config.training.batch_tokens
         for batch in validation_batches(self._valid_corpus, budget, make, here.rank, here.world_size):
-            for found in in_parts(measure, batch):
-                sums = [total + part for total, part in zip(sums, found, strict=True)]
-        loss, correct, count = here.all_reduce(sums)
+            for indices, found in in_parts(measure, batch):
+                sums[indices] = found
+        losses, corrects, counts = np.array(here.all_reduce(sums.flatten().tolist())).reshape(-1, 3).T
         answers = [""] * len(examples)
         for index, part in enumerate(here.gather(self._answers(model, examples[here.rank :: here.world_size]))):
             answers[index :: here.world_size] = part
-        metrics = {"valid_loss": loss / count} | self._scores(answers, examples)
-        if "accuracy" not in metrics:  # of tokens; a class is one target, whose accuracy is measured already
-            metrics["valid_accuracy"] = correct / count
+        scores = {"valid_loss": of_ratio(losses, counts), **self._scores(answers, examples)}
+        if "accuracy" not in scores:  # of tokens; a class is one target, whose accuracy is measured already
+            scores["valid_accuracy"] = of_ratio(corrects, counts)
         shown = zip(examples[: self.config.training.num_samples], answers, strict=False)
-        return Validation(metrics, [Sample(*astuple(example)[:2], answer) for example, answer in shown])
+        return Validation(
+            {name: score.value for name, score in scores.items()},
+            [Sample(*astuple(example)[:2], answer) for example, answer in shown],
+            {name: score.contributions for name, score in scores.items()},
+        )
 
     def score_test_sets(self, folder: Path) -> list[ScoreRecord]:
         """The scores on each of `data.test` of the model in `folder`, which has the tokenizers and labels of the run.
@@ -131,7 +138,8 @@ class Task(Protocol):
         model, records = load_model(folder).model.to(self._runtime.device), []
         for name, source in self.inputs.tests.items():
             examples = list(source)
-            records += self.score_records(name, self._scores(self._answers(model, examples), examples))
+            scores = self._scores(self._answers(model, examples), examples)
+            records += self.score_records(name, {metric: score.value for metric, score in scores.items()})
         return records
 
     @cached_property

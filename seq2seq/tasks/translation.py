@@ -15,6 +15,7 @@ from torch import nn
 from seq2seq.data.collate import TranslationBatch
 from seq2seq.data.examples import Pair, Source
 from seq2seq.evaluation.text import Score, score_texts
+from seq2seq.evaluation.uncertainty import Measured
 from seq2seq.inference.calibrating import MOST_PAIRS, calibrate
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
@@ -54,8 +55,8 @@ class TranslationTask(Task):
         translator = Translator(engine, self.tokenizers, self.config.search)
         return [translation.text for translation in translator.translate(sources)]
 
-    def _scores(self, answers: Sequence[str], examples: Sequence[Pair]) -> dict[str, float]:
-        return {score.metric: score.score for score in self._score(answers, [pair.target for pair in examples])}
+    def _scores(self, answers: Sequence[str], examples: Sequence[Pair]) -> dict[str, Measured]:
+        return {score.metric: score.measured for score in self._score(answers, [pair.target for pair in examples])}
 
     def score_records(self, dataset: str, scores: Mapping[str, float]) -> list[ScoreRecord]:
         # A signature depends on the settings alone: a run that continues may end before its next validation.

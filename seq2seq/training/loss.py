@@ -6,6 +6,7 @@ output layer and its loss together, a block of rows at a time.
 Shapes: B sentences, T target length, D d_model, V vocabulary, N real target tokens, C labels.
 """
 
+import dataclasses
 import functools
 from dataclasses import dataclass
 
@@ -31,6 +32,8 @@ class LossSum:
     """Targets summed over."""
     correct: Tensor
     """Targets with the highest score."""
+    each: Tensor | None = None
+    """Without gradients, loss, correct targets and targets of each sentence (B, 3)."""
 
 
 def translation_loss(model: nn.Module, batch: TranslationBatch, smoothing: float, r_drop: float = 0.0) -> LossSum:
@@ -46,9 +49,14 @@ def translation_loss(model: nn.Module, batch: TranslationBatch, smoothing: float
         hidden = model(*inputs).flatten(0, 1).index_select(0, real)  # (N, D), without padding
     targets = batch.target_output.flatten().index_select(0, real)  # (N,)
     output = model.output
-    return label_smoothed_cross_entropy(
+    found = label_smoothed_cross_entropy(
         hidden, output.weight, output.bias, targets, smoothing, r_drop, compiled=model.has_compiled_layers
     )
+    if found.each is None:
+        return found
+    sentences = torch.repeat_interleave(batch.target_mask.sum(dim=1))  # (N,)
+    sums = torch.zeros(len(batch), 3, device=hidden.device).index_add(0, sentences, found.each)
+    return dataclasses.replace(found, each=sums)
 
 
 def classification_loss(model: nn.Module, batch: ClassificationBatch, smoothing: float, r_drop: float = 0.0) -> LossSum:
@@ -67,8 +75,12 @@ def classification_loss(model: nn.Module, batch: ClassificationBatch, smoothing:
         one, other = logits.log_softmax(dim=1).chunk(2)  # (B, C) each
         divergence = 0.5 * ((one.exp() - other.exp()) * (one - other)).sum()
         total = 0.5 * (total + r_drop * divergence)
-    hits = (logits[: batch.num_targets].argmax(dim=1) == batch.labels).sum()
-    return LossSum(total, batch.num_targets, hits)
+    hits = logits[: batch.num_targets].argmax(dim=1) == batch.labels
+    each = None
+    if not torch.is_grad_enabled() and not r_drop:
+        losses = functional.cross_entropy(logits, targets, reduction="none", label_smoothing=smoothing)
+        each = torch.stack([losses, hits.float(), torch.ones_like(losses)], dim=1)
+    return LossSum(total, batch.num_targets, hits.sum(), each)
 
 
 def label_smoothed_cross_entropy(
@@ -100,7 +112,8 @@ def label_smoothed_cross_entropy(
         compiled: whether softmax and loss are one kernel of torch.compile, which reads the logits twice.
 
     Returns:
-        The sum over the N targets, and how many of them have the highest score.
+        The sum over the N targets, and how many of them have the highest score; without gradient and `r_drop` also
+        those of each target (N, 3).
 
     Raises:
         RuntimeError: in the backward pass, at a second one or with `create_graph=True`.
@@ -110,9 +123,12 @@ def label_smoothed_cross_entropy(
     count = targets.numel()
     if r_drop:
         targets = targets.repeat_interleave(2)
-    total, correct = _LinearCrossEntropy.apply(
-        hidden, weight, bias, targets, smoothing, r_drop, product_type(hidden), with_gradient, softmax_loss
-    )
+    arguments = hidden, weight, bias, targets, smoothing, r_drop, product_type(hidden), with_gradient, softmax_loss
+    if not with_gradient and not r_drop:
+        with torch.autocast(hidden.device.type, enabled=False):
+            total, correct, _, each = _blocks(*arguments)
+        return LossSum(total, count, correct, each)
+    total, correct = _LinearCrossEntropy.apply(*arguments)
     return LossSum(total / 2, count, correct / 2) if r_drop else LossSum(total, count, correct)
 
 
@@ -127,7 +143,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx, hidden, *others):
         with torch.autocast(hidden.device.type, enabled=False):
-            total, correct, ctx.gradients = _blocks(hidden, *others)
+            total, correct, ctx.gradients, _ = _blocks(hidden, *others)
         ctx.mark_non_differentiable(correct)
         return total, correct
 
@@ -148,6 +164,7 @@ def _blocks(hidden, weight, bias, targets, smoothing, r_drop, dtype, with_gradie
     hidden_gradient = torch.empty_like(states) if with_gradient else None
     weight_gradient = torch.zeros_like(weight, dtype=torch.float32) if with_gradient else None
     bias_gradient = torch.zeros_like(bias, dtype=torch.float32) if with_gradient and bias is not None else None
+    each: list[Tensor] = []  # without gradient
     rows = part_rows = GPU_ROWS
     if on_cpu(hidden):
         rows = max(CPU_ROWS, CPU_LOGITS // len(weight))
@@ -157,14 +174,20 @@ def _blocks(hidden, weight, bias, targets, smoothing, r_drop, dtype, with_gradie
     for start in range(0, hidden.size(0), rows):
         block, block_targets = states[start : start + rows], targets[start : start + rows]  # (n, D), (n,)
         logits = torch.mm(block, matrix.t())  # (n, V)
-        total -= smoothing * (block.float() @ mean_row + mean_bias).sum()
+        means = block.float() @ mean_row + mean_bias  # (n,)
+        total -= smoothing * means.sum()
+        of_block = []
         for part, part_targets in zip(logits.split(part_rows), block_targets.split(part_rows), strict=True):
             losses, hits, bias_part = softmax_loss(part, bias, part_targets, smoothing, r_drop, with_gradient)
             total += losses.sum()
             correct += hits.sum()
+            if not with_gradient:
+                of_block.append(torch.stack([losses, hits.float(), torch.ones_like(losses)], dim=1))
             if bias_gradient is not None:
                 bias_gradient += bias_part - smoothing * len(part) / len(bias)
         if not with_gradient:
+            each.append(torch.cat(of_block))  # (n, 3)
+            each[-1][:, 0] -= smoothing * means
             continue
         torch.mm(logits, matrix, out=hidden_gradient[start : start + rows])
         if dtype == torch.float32:
@@ -175,7 +198,8 @@ def _blocks(hidden, weight, bias, targets, smoothing, r_drop, dtype, with_gradie
         hidden_gradient -= (smoothing * mean_row).to(dtype)
         weight_gradient -= states.sum(dim=0, dtype=torch.float32) * (smoothing / len(weight))
         hidden_gradient, weight_gradient = hidden_gradient.to(hidden.dtype), weight_gradient.to(weight.dtype)
-    return total, correct, (hidden_gradient, weight_gradient, bias_gradient)
+    found = torch.cat(each) if each else hidden.new_zeros(0, 3, dtype=torch.float32)
+    return total, correct, (hidden_gradient, weight_gradient, bias_gradient), found
 
 
 def _softmax_loss(logits, bias, targets, smoothing, r_drop, with_gradient):

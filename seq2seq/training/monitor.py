@@ -18,7 +18,7 @@ from typing import Any
 from seq2seq.config import TrainingConfig
 from seq2seq.errors import RunError
 from seq2seq.training.progress import LiveLine, clock, estimate
-from seq2seq.training.state import Sample
+from seq2seq.training.state import SE, Sample
 
 METRICS, SAMPLES, TENSORBOARD = "metrics.jsonl", "samples.txt", "tensorboard"
 SECONDS_TO_ESTIMATE = 5.0
@@ -99,7 +99,9 @@ class Monitor:
     def validation(self, record: Mapping[str, float], samples: Sequence[Sample], better: bool) -> None:
         """A validation record, and some of its translations."""
         self._record(record)
-        shown = "  ".join(f"{name} {value:.4g}" for name, value in record.items() if name != "step")
+        errors = {name: f" ± {record[name + SE]:.2g}" for name in record if name + SE in record}
+        names = [name for name in record if name != "step" and not name.endswith(SE)]
+        shown = "  ".join(f"{name} {record[name]:.4g}{errors.get(name, '')}" for name in names)
         self.say(f"step {record['step']:,}  validation: {shown}{'  (best)' if better else ''}")
         if samples:
             texts = (

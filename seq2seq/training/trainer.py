@@ -23,6 +23,7 @@ from seq2seq.training.ranks import naming_lost_ranks
 from seq2seq.training.signals import StopSignal, answers
 from seq2seq.training.snapshots import Snapshots
 from seq2seq.training.state import (
+    METRIC_KEYS,
     RunState,
     TrainingResult,
     Validation,
@@ -227,7 +228,8 @@ class Trainer:
     def _result(self, status: str, reason: str) -> TrainingResult:
         self._snapshots.finish()
         state = self.state
-        return TrainingResult(status, reason, state.step, state.best_step, state.best_value, state.metric)
+        best = state.best_step, state.best_value, state.metric
+        return TrainingResult(status, reason, state.step, *best, is_improving=state.validations_since_best == 0)
 
     # -- validation --------------------------------------------------------------------------------------------------
 
@@ -276,12 +278,14 @@ class Trainer:
         with undisturbed(self.module):
             with self._weights.unsharded(), self._stop.interrupting():
                 found = self._validate(self.module)
-            metrics = self.runtime.gather(dict(found.metrics))[0]
-            metric, value = deciding_metric(self.config.best_metric, metrics)
+            measured = {**found.metrics, **found.errors}, dict(found.contributions)
+            metrics, contributions = self.runtime.gather(measured)[0]
+            metric, value = deciding_metric(self.config.best_metric, metrics, state.metric)
+            parts = list(map(float, contributions.get(METRIC_KEYS[metric], ())))
             if anew:
-                better = state.note_best_anew(metric, value)
+                better = state.note_best_anew(metric, value, parts)
             else:
-                better = state.note_validation(metric, value, recorded=not averaged and state.step > 0)
+                better = state.note_validation(metric, value, parts, recorded=not averaged and state.step > 0)
             state.measure = self._measure
             if better:
                 best = self._weights.gather(self._weights.tensors())

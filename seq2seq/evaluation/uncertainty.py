@@ -1,0 +1,86 @@
+"""How large a difference a test or validation set can show: standard errors of scores over its examples.
+
+Scores are made of contributions, one for each example, whose mean is about the score: the pseudo-values of the
+jackknife (Tukey 1958), n times the score less n - 1 times the score without the example. Those of an accuracy are 0 and
+1. `tasks` makes them at each validation; the trainer compares models by them.
+"""
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A score of a set, and what each of its N examples contributes to it (N,)."""
+
+    value: float
+    contributions: np.ndarray
+
+
+def standard_error(contributions: np.ndarray) -> float:
+    """The standard error of their mean; 0 for a single example, which cannot show it.
+
+    Of the differences between the contributions of two models to the same examples it is that of the difference of
+    their scores, which is much smaller than that of either: both find the same examples hard.
+    """
+    count = len(contributions)
+    return float(np.std(contributions, ddof=1) / np.sqrt(count)) if count > 1 else 0.0
+
+
+def pseudo_values(score: float, without: np.ndarray) -> np.ndarray:
+    """The contributions to a score, from the score of the set without each example (N,)."""
+    return len(without) * score - (len(without) - 1) * without
+
+
+def of_ratio(numerators: np.ndarray, denominators: np.ndarray) -> Measured:
+    """A ratio of sums, such as the loss of all targets to their number."""
+    above, below = numerators.sum(), denominators.sum()
+    score = float(above / below)
+    rest = below - denominators
+    without = np.divide(above - numerators, rest, out=np.full(len(rest), score), where=rest > 0)
+    return Measured(score, pseudo_values(score, without))
+
+
+def of_sums(score: float, statistics: np.ndarray, compute: Callable[[list], float]) -> Measured:
+    """A score that `compute` makes of the sums of statistics (N, K), such as the n-gram counts of BLEU."""
+    total = statistics.sum(axis=0)
+    without = np.array([compute((total - row).tolist()) for row in statistics])
+    return Measured(score, pseudo_values(score, without))
+
+
+def of_macro_scores(gold: Sequence[Hashable], predicted: Sequence[Hashable]) -> dict[str, Measured]:
+    """Accuracy, and precision, recall and F1 as means over the classes that occur (`ClassificationReport`)."""
+    labels = {label: index for index, label in enumerate(dict.fromkeys([*gold, *predicted]))}
+    rows = np.array([labels[label] for label in gold])
+    columns = np.array([labels[label] for label in predicted])
+    hits = np.bincount(rows[rows == columns], minlength=len(labels)).astype(float)
+    support, given = (np.bincount(side, minlength=len(labels)).astype(float) for side in (rows, columns))
+    scores = _macro(hits, support, given)
+    kinds, kind_of = np.unique(np.stack([rows, columns]), axis=1, return_inverse=True)
+    without = np.empty((kinds.shape[1], 3))
+    for kind, (row, column) in enumerate(kinds.T):
+        one = [part.copy() for part in (hits, support, given)]
+        one[0][row] -= row == column
+        one[1][row] -= 1
+        one[2][column] -= 1
+        without[kind] = _macro(*one)
+    values = without[kind_of.ravel()]  # (N, 3)
+    found = {"accuracy": Measured(float(np.mean(rows == columns)), (rows == columns).astype(float))}
+    for index, name in enumerate(("precision", "recall", "f1")):
+        found[name] = Measured(scores[index], pseudo_values(scores[index], values[:, index]))
+    return found
+
+
+def _macro(hits: np.ndarray, support: np.ndarray, given: np.ndarray) -> tuple[float, float, float]:
+    """Precision, recall and F1 of classes with these true positives, gold labels and predictions."""
+    occurs = support + given > 0
+    if not occurs.any():
+        return 0.0, 0.0, 0.0
+    hits, support, given = hits[occurs], support[occurs], given[occurs]
+    return (
+        float(np.mean(hits / np.maximum(given, 1))),
+        float(np.mean(hits / np.maximum(support, 1))),
+        float(np.mean(2 * hits / (support + given))),
+    )
