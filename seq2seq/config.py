@@ -163,13 +163,13 @@ class TrainingConfig(PresetSection):
     ema: Probability | None = None
     """Decay of an exponential moving average of the weights; it is validated and saved as the model."""
     average: Literal["none", "last", "best"] = "none"
-    """At the end, average the last or best checkpoints and keep the result if it validates better."""
+    """At the end, average the last or best checkpoints and keep the result, unless an earlier model is better."""
     average_count: Annotated[int, Range(2, 1000)] = 5
     """How many checkpoints are averaged."""
     best_metric: Literal["auto", "loss", "bleu", "chrf", "chrf++", "accuracy", "f1"] = "auto"
-    """Metric for `best/` and early stopping; auto is bleu, or accuracy in classification."""
+    """Metric for `best/` and patience; auto is bleu (while it is below 1, chrf), or accuracy in classification."""
     patience: Positive | None = None
-    """Validations without a better best_metric before training stops."""
+    """Validations without an improvement of best_metric beyond chance before training stops."""
     validate_every: Positive = 500
     checkpoint_every: Positive = 500
     keep_last: Positive = 3
