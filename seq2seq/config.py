@@ -236,8 +236,8 @@ class SearchConfig(Section):
     """Draw from the smallest set of pieces with this probability (Holtzman et al. 2020)."""
     seed: Annotated[int, ranges.SEED] = 1
     """Seed of the random draws."""
-    batch_tokens: Positive = 8192
-    """Source tokens decoded together, padding and beams included; on a GPU the default means 65,536."""
+    batch_tokens: Positive | None = None
+    """Source tokens decoded together, padding and beams included; default: 8,192, and 65,536 on a GPU."""
 
     @model_validator(mode="after")
     def _possible(self) -> "SearchConfig":

@@ -143,11 +143,23 @@ def _apply_override(values: dict[str, Any], override: str) -> list[str]:
         value, _ = read_yaml(text) if text else (None, [])
     except YamlProblem:
         value = text
-    for name in parents:
-        if not isinstance(values.get(name), dict):
-            values[name] = {}
-        values = values[name]
-    values[last] = value
+    place: Any = values
+    for depth, name in enumerate([*parents, last]):
+        within = ".".join(parents[:depth])
+        if within == "data.train" and name.isdecimal() and isinstance(place, dict):
+            values["data"]["train"] = place = [place]  # a list of one, written without brackets
+        index: Any = name
+        if isinstance(place, list):
+            if not name.isdecimal() or int(name) >= len(place):
+                there = f"0 to {len(place) - 1}" if place else "no entries"
+                return [f"--set {shown(override)}: {within} is a list; name one of its entries ({there})"]
+            index = int(name)
+        if depth == len(parents):
+            place[index] = value
+            break
+        following = place[index] if isinstance(place, list) else place.get(index)
+        # a copy, because an alias may be the same object in another place
+        place[index] = place = copy.copy(following) if isinstance(following, dict | list) else {}
     return []
 
 

@@ -18,6 +18,64 @@ KINDS = {
     "dict_type": "keys with values, such as {key: value}", "model_type": "keys with values, such as {key: value}",
 }  # fmt: skip
 
+# Names of keys in other toolkits (fairseq, Marian, OpenNMT, JoeyNMT, Sockeye, transformers), by the key here.
+SYNONYMS = {
+    "training.learning_rate": "lr learn_rate peak_lr max_lr initial_learning_rate base_lr",
+    "training.warmup_steps": "warmup warmup_updates lr_warmup num_warmup_steps learning_rate_warmup warmup_ratio",
+    "training.schedule": "lr_scheduler lr_scheduler_type scheduler scheduling decay_method learning_rate_scheduler",
+    "training.max_steps": "steps train_steps max_update max_updates updates num_steps total_steps after_batches",
+    "training.max_epochs": "epochs num_epochs max_epoch num_train_epochs max_num_epochs after_epochs",
+    "training.max_minutes": "minutes max_time max_hours stop_time_hours",
+    "training.batch_tokens": "batch_size max_tokens tokens_per_batch mini_batch_words batch_type",
+    "training.batch_sentences": "mini_batch sentences_per_batch per_device_train_batch_size train_batch_size",
+    "training.accumulate": "accum_count update_freq gradient_accumulation_steps grad_accum batch_multiplier",
+    "training.clip_norm": "clip grad_clip gradient_clip max_grad_norm clip_gradient gradient_clipping_threshold",
+    "training.optimizer": "optim optimiser",
+    "training.betas": "adam_betas beta1 beta2 adam_beta1 adam_beta2 optimizer_params",
+    "training.epsilon": "eps adam_eps adam_epsilon",
+    "training.weight_decay": "decay l2 wd",
+    "training.label_smoothing": "smoothing label_smooth label_smoothing_factor",
+    "training.precision": "fp16 bf16 amp half mixed_precision dtype model_dtype",
+    "training.ema": "exponential_smoothing average_decay moving_average ema_decay",
+    "training.best_metric": "metric_for_best_model early_stopping_metric best_checkpoint_metric optimized_metric",
+    "training.patience": "early_stopping_patience max_num_checkpoint_not_improved",
+    "training.validate_every": "valid_freq validation_freq eval_every eval_steps valid_steps eval_interval",
+    "training.checkpoint_every": "save_every save_steps save_freq save_interval save_checkpoint_steps",
+    "training.keep_last": "keep_checkpoint save_total_limit keep_last_ckpts keep_last_epochs",
+    "training.log_every": "log_interval logging_steps logging_freq report_every disp_freq print_every",
+    "training.init_from": "train_from restore_file pretrained pretrained_model load_model finetune_from warm_start",
+    "training.device": "gpu gpus use_cuda cuda cpu use_cpu gpu_ranks",
+    "training.threads": "num_threads cpu_threads",
+    "data.num_workers": "workers dataloader_num_workers",
+    "seed": "random_seed manual_seed rng_seed",
+    "source_language": "src_lang source_lang src_language from_lang",
+    "target_language": "tgt_lang target_lang trg_lang tgt_language to_lang",
+    "data.train": "train_data train_file train_sets train_path training_data",
+    "data.valid": "dev validation valid_data val_data valid_sets dev_path val eval_data",
+    "data.train.source": "src path_src train_src",
+    "data.train.target": "tgt trg path_tgt train_tgt reference",
+    "model.d_model": "hidden_size hidden_dim embed_dim embedding_dim dim_emb emb_dim model_dim rnn_size width",
+    "model.num_heads": "heads nhead n_heads attention_heads transformer_heads num_attention_heads",
+    "model.d_ff": "ffn ff_size ffn_dim dim_feedforward transformer_ff feed_forward transformer_dim_ffn",
+    "model.num_encoder_layers": "enc_layers encoder_layers enc_depth num_layers layers n_layers",
+    "model.num_decoder_layers": "dec_layers decoder_layers dec_depth",
+    "model.dropout": "drop dropout_rate hidden_dropout transformer_dropout",
+    "model.attention_dropout": "attn_dropout attention_probs_dropout_prob transformer_dropout_attention",
+    "model.activation_dropout": "relu_dropout transformer_dropout_ffn",
+    "model.tied_embeddings": "tie_embeddings tie_weights share_decoder_embeddings share_embeddings tied_embeddings_all",
+    "model.max_length": "max_position_embeddings max_positions max_seq_len max_sequence_length",
+    "model.norm_position": "pre_norm layer_norm norm_first encoder_normalize_before normalize_before",
+    "tokenizer.vocab_size": "vocab vocabulary bpe_size num_merges dim_vocabs num_words voc_limit src_vocab_size",
+    "tokenizer.shared": "joined_dictionary share_vocab joint_vocab shared_vocab",
+    "tokenizer.kind": "model_type algorithm bpe",
+    "search.beam_size": "beam num_beams beam_width",
+    "search.length_penalty": "lenpen alpha beam_alpha normalize length_penalty_alpha",
+    "search.n_best": "nbest num_return_sequences",
+    "search.no_repeat_ngram": "no_repeat_ngram_size block_ngram_repeat",
+    "search.max_length_ratio": "max_len_a max_output_length max_new_tokens max_length_factor",
+}  # fmt: skip
+_KEYS_OF = {name: key for key, names in SYNONYMS.items() for name in names.split()}
+
 
 def describe(problem: Mapping[str, Any]) -> str:
     """One line for one pydantic problem: the path of the key, what is wrong, and what would be right."""
@@ -66,6 +124,9 @@ def _meant(name: str, location: Sequence[Any]) -> str:
     if ":" in name and name.partition(":")[0] in here.model_fields:
         return "; a space after the colon is missing"
     elsewhere = [f"'{path}'" for path in _all_keys(Config) if path.rpartition(".")[2] == name]
+    if not elsewhere and (key := _KEYS_OF.get(name.lower().replace("-", "_"))):
+        section, _, own = key.rpartition(".")
+        elsewhere = [f"'{own if section == '.'.join(map(str, location)) else key}'"]
     return f"; did you mean {' or '.join(elsewhere)}?" if elsewhere else did_you_mean(name, here.model_fields)
 
 

@@ -16,7 +16,7 @@ import shutil
 import stat
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -177,6 +177,31 @@ def readable_again(path: Path) -> Iterator[Path]:
         with open(path, "rb") as pipe, open(copy, "wb") as file:
             shutil.copyfileobj(pipe, file)
         yield copy
+
+
+def checked_texts(texts: Iterable[str], function: str) -> list[str]:
+    """The texts that a function of the library was given, as a list.
+
+    Raises:
+        TypeError: it is a single text, whose letters would be taken for texts, or something in it is not a text.
+    """
+    found = None if isinstance(texts, str | bytes) else list(texts)
+    if found is None or not all(isinstance(text, str) for text in found):
+        raise TypeError(f"{function} takes a list of texts; put a single text into a list")
+    return found
+
+
+def checked_pairs(pairs: Iterable[tuple[str, str]], function: str) -> list[tuple[str, str]]:
+    """As `checked_texts`, for pairs of source and target.
+
+    Raises:
+        TypeError: it is a single pair, or something in it is not a pair of texts.
+    """
+    found = list(pairs)
+    for pair in found:
+        if isinstance(pair, str | bytes) or len(pair) != 2 or not all(isinstance(side, str) for side in pair):
+            raise TypeError(f"{function} takes a list of pairs (source, target); put a single pair into a list")
+    return found
 
 
 def as_one_line(text: str) -> str:

@@ -19,10 +19,10 @@ from seq2seq import runtime
 from seq2seq.cli import main
 from seq2seq.errors import ModelError
 from seq2seq.inference.aligner import Aligner
-from seq2seq.inference.confidence import BINS, confidence, fit
+from seq2seq.inference.confidence import BINS, confidence, fit, unfit
 from seq2seq.inference.scorer import Scorer
 from seq2seq.inference.translator import Translator
-from seq2seq.store.calibration import FILE, Calibration, read_calibration, write_calibration
+from seq2seq.store.calibration import FILE, Calibration, read_calibration, summary, write_calibration
 from seq2seq.store.model_folder import load_model
 from seq2seq.text.tokenizer import META_SYMBOL
 from seq2seq.text.words import owners, spaced_words, word_spans
@@ -167,7 +167,7 @@ def test_a_long_line_is_explained_part_by_part(folder, aligner):
     assert len(parts) > 1
     previous = 0
     for details, spans in zip(parts, translation.parts, strict=True):
-        assert (details.source, details.target) == spans
+        assert (details.source, details.target) == spans[:2]
         assert details.source[0] >= previous
         previous = details.source[1]
         inside = [*details.source_words, *(link.source for link in details.links)]
@@ -266,3 +266,21 @@ def test_a_marian_folder_is_calibrated(tmp_path, capsys):
     (tmp_path / "few").write_text("a house\n")
     assert main(["align", str(tmp_path / "marian"), *[str(tmp_path / "few")] * 2, "--calibrate"]) == 2
     assert "give more pairs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "reason"),
+    [
+        (3, 0, "3 sentences were translated for it, 100 are needed"),
+        (300, 0, "there are 300 and 0"),
+        (9, 291, "there are 9 and 291"),
+        (150, 150, ""),
+    ],
+)
+def test_where_there_is_no_confidence_the_reason_is_told(good, bad, reason):
+    is_good = np.array([True] * good + [False] * bad)
+    found = fit(np.random.default_rng(0).normal(size=(good + bad, 4)), is_good)
+    assert (found is None) == bool(reason)
+    assert unfit(is_good).endswith(reason)
+    told = " ".join(summary(Calibration(no_confidence=unfit(is_good))))
+    assert ("no confidence (null)" in told) == bool(reason)

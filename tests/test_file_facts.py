@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import time
+from pathlib import Path
 
 import pytest
 
@@ -119,3 +120,14 @@ def test_a_corpus_that_changes_while_it_is_read_is_an_error(kind, tmp_path):
         file.write(b" ")
     with pytest.raises(DataError, match=r"en.* changed while (it was|they were) read; start again"):
         list(chunks)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_file_is_read_once(tmp_path, monkeypatch, packed):
+    path, content = tmp_path / "corpus", b"a line of text\n" * 300_000
+    path.write_bytes(gzip.compress(content) + b"\0" * 5_000_000 if packed else content)  # gzip may be padded
+    before = int(Path("/proc/self/io").read_text().split("rchar: ")[1].split()[0])
+    facts = file_facts(path)
+    after = int(Path("/proc/self/io").read_text().split("rchar: ")[1].split()[0])
+    assert (facts.lines, facts.sha256) == (300_000, hashlib.sha256(path.read_bytes()).hexdigest())
+    assert path.stat().st_size <= after - before < 1.2 * path.stat().st_size

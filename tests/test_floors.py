@@ -19,8 +19,8 @@ FLOORS = {
     "config_file": 0, "description": 0, "files": 0, "yaml_text": 0, "languages": 0, "atomic": 0, "hub": 0,
     "processes": 0,
     "runtime": 1, "tensors": 1, "memory": 1, "plots": 1,
-    "model": 2, "search": 2, "text": 2, "evaluation": 2,
-    "markup": 3,
+    "model": 2, "search": 2, "text": 2,
+    "evaluation": 3, "markup": 3,
     "data": 3, "inspection": 4,
     "interop": 4,
     "store": 5,
@@ -119,7 +119,7 @@ def test_no_circle():
 
 def test_the_lowest_floor_and_help_need_no_heavy_package():
     light = [f"seq2seq.{name}" for name, floor in FLOORS.items() if floor == 0] + ["seq2seq", "seq2seq.cli"]
-    heavy = ("torch", "datasets", "sacrebleu", "matplotlib", "sentencepiece", "numpy", "pandas")
+    heavy = ("torch", "datasets", "sacrebleu", "matplotlib", "sentencepiece", "numpy", "pandas", "regex")
     code = f"import sys, {', '.join(light)}; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.strip() == "[]"

@@ -73,7 +73,8 @@ def test_each_line_may_be_a_document(run, tmp_path, capfdbinary):
 def test_what_documents_cannot_have_is_one_line(run, tmp_path, capfdbinary, more, words):
     (tmp_path / "in").write_text("<b>one<br></b>")
     more = [str(run) if word == "MODEL" else word for word in more]
-    code, out, err = translated(capfdbinary, str(run), "-i", str(tmp_path / "in"), "--input-format", "html", *more)
+    kind = [] if "--input-format" in more else ["--input-format", "html"]
+    code, out, err = translated(capfdbinary, str(run), "-i", str(tmp_path / "in"), *kind, *more)
     assert (code, out) == (2, b"")
     assert words in err
     assert "Traceback" not in err

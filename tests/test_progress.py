@@ -14,6 +14,7 @@ from toy_run import make_trainer, outcome, records, toy_loss, toy_validation, tr
 
 from seq2seq.config import TrainingConfig
 from seq2seq.training import progress as shown
+from seq2seq.training.monitor import Monitor
 from seq2seq.training.progress import duration, estimate
 
 tmp_path = pytest.fixture(toy_run.memory_folder)
@@ -182,3 +183,15 @@ def test_a_run_says_in_its_first_seconds_how_long_it_takes(tmp_path, caplog, mon
     assert 0.05 <= float(re.search(r"([\d.]+) s per step", told)[1]) < 0.1
     train(tmp_path / "plain")
     assert outcome(tmp_path / "run") == outcome(tmp_path / "plain")
+
+
+def test_a_roll_back_within_the_first_seconds_starts_the_estimate_anew(monkeypatch, tmp_path, caplog):
+    """The steps before it are made again: their number may be that of the first step, or less."""
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr("seq2seq.training.monitor.SECONDS_TO_ESTIMATE", 1e-9)
+    for steps in ([5, 5, 6], [5, 3, 4, 6], [5, 6, 5, 6, 7], [1, 1, 1, 2]):
+        monitor = Monitor(tmp_path, TrainingConfig(max_steps=100))
+        for step in steps:
+            monitor.step(step, step / 100, step / 10)
+    assert all(re.match(r"time: about \d+ seconds? left for \d+ steps", message) for message in caplog.messages)
+    assert len(caplog.messages) == 4

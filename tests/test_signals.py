@@ -1,8 +1,10 @@
-"""Ctrl-C and SIGTERM: acknowledged at once, nothing lost, and a run that goes on ends as one that was not stopped."""
+"""Ctrl-C, SIGTERM, SIGHUP: acknowledged at once, nothing lost, and a run that continues ends as if not stopped."""
 
+import contextlib
 import hashlib
 import logging
 import os
+import pty
 import re
 import signal
 import subprocess
@@ -61,7 +63,10 @@ def whole(tmp_path_factory):
     return outcome(folder)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+NAMES = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
+
+
+@pytest.mark.parametrize("number", NAMES)
 @pytest.mark.parametrize(
     ("what", "call", "step"),
     [
@@ -81,7 +86,7 @@ def test_stopped_at_any_moment_nothing_is_lost(tmp_path, whole, what, call, step
     work[what] = signalled(work[what], call, number)
     _, result = train(tmp_path, rehearsal=batches(), **work, **SETTINGS)
     if result.status == "stopped":
-        assert result.reason == {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}[number]
+        assert result.reason == NAMES[number]
         assert result.step == step
         assert (max(toy_run.steps_of(tmp_path), default=0)) == step
         _, result = train(tmp_path, rehearsal=batches(), **SETTINGS)
@@ -188,6 +193,55 @@ def test_a_signal_that_comes_twice_at_the_same_time_is_one(tmp_path):
     assert len(toy_run.steps_of(tmp_path / "run")) == 1
 
 
+def test_a_terminal_that_closes_saves_and_its_further_signals_lose_nothing(tmp_path):
+    """The run leads the session of a terminal; it also gets SIGHUP again and again, as from a shell that ends."""
+    child, terminal = pty.fork()
+    if child == 0:
+        code = 1
+        try:
+            sys.stderr = open(2, "w", buffering=1, closefd=False)
+            logging.basicConfig(level=logging.INFO, format="%(message)s", force=True)
+            train(tmp_path / "run", compute_loss=busy(0.3), max_steps=100)
+            code = 0
+        finally:
+            os._exit(code)
+    told = b""
+    while b"loss" not in told:  # the bar, drawn on the terminal
+        told += os.read(terminal, 1000)
+    os.close(terminal)
+    for _ in range(8):
+        time.sleep(0.1)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGHUP)
+    assert code_of(child) == 0
+    assert 0 < toy_run.steps_of(tmp_path / "run")[-1] < 100
+
+
+def test_sigterm_after_sighup_is_a_first_one(tmp_path):
+    log = tmp_path / "log"
+    child = in_a_fork(log, lambda: train(tmp_path / "run", compute_loss=busy(1.5), max_steps=1000))
+    seconds_until("step 1 |loss", log)
+    os.kill(child, signal.SIGHUP)
+    seconds_until("send SIGTERM twice to quit without saving", log)
+    time.sleep(0.4)
+    os.kill(child, signal.SIGTERM)
+    assert code_of(child) == 0
+    assert 0 < toy_run.steps_of(tmp_path / "run")[-1] < 1000
+
+
+def test_what_nohup_ignores_stays_ignored(tmp_path):
+    def ignoring():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        train(tmp_path / "run", compute_loss=busy(0.1), max_steps=12)
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+
+    child = in_a_fork(tmp_path / "log", ignoring)
+    seconds_until("step 4 ", tmp_path / "log")
+    os.kill(child, signal.SIGHUP)
+    assert code_of(child) == 0
+    assert toy_run.steps_of(tmp_path / "run")[-1] == 12
+
+
 def test_work_with_nothing_to_save_is_left(tmp_path):
     log = tmp_path / "log"
 
@@ -224,14 +278,14 @@ def test_work_in_c_that_hears_of_no_signal_ends_all_the_same(tmp_path, monkeypat
 
 
 def test_handlers_are_as_before_when_a_run_has_ended(tmp_path):
-    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM), threading.active_count()
+    before = [*map(signal.getsignal, NAMES), threading.active_count()]
     train(tmp_path, max_steps=2)
     with pytest.raises(ValueError, match="as it was"), leaving_at_once(ALONE, ""):
         raise ValueError("as it was")
     deadline = time.monotonic() + 5
-    while threading.active_count() > before[2] and time.monotonic() < deadline:
+    while threading.active_count() > before[-1] and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM), threading.active_count()) == before
+    assert [*map(signal.getsignal, NAMES), threading.active_count()] == before
     assert signal.set_wakeup_fd(-1) == -1
 
 

@@ -8,7 +8,7 @@ from launches import Launches, as_on_a_gpu
 
 from seq2seq.config import ModelConfig, SearchConfig, TokenizerConfig
 from seq2seq.errors import ModelError
-from seq2seq.inference.batching import GPU_TOKENS
+from seq2seq.inference.batching import BATCH_TOKENS, GPU_TOKENS, SEARCH_TOKENS, token_budget
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import EnsembleSteps, TransformerSteps, float32_logits
 from seq2seq.model.transformer import Transformer
@@ -140,8 +140,10 @@ def test_a_gpu_gets_larger_batches_unless_it_is_told_otherwise():
         steps = types.SimpleNamespace(device=torch.device(device), max_length=64)
         return TorchEngine(steps, workers=1)._budget(10**6, SearchConfig(**values))
 
-    assert budget("cpu") == SearchConfig().batch_tokens < GPU_TOKENS == budget("cuda")
-    assert budget("cpu", batch_tokens=100) == budget("cuda", batch_tokens=100) == 100
+    assert budget("cpu") == SEARCH_TOKENS < GPU_TOKENS == budget("cuda")
+    for given in (1, 100, BATCH_TOKENS, SEARCH_TOKENS, GPU_TOKENS, 10**7):  # the defaults too mean what they are
+        assert budget("cpu", batch_tokens=given) == budget("cuda", batch_tokens=given) == given
+        assert token_budget(given, BATCH_TOKENS, "cuda") == token_budget(given, BATCH_TOKENS, "cpu") == given
 
 
 def test_other_failures_are_not_taken_for_lack_of_memory(tokenizers):

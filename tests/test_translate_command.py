@@ -86,7 +86,7 @@ def test_jsonl_has_every_line_with_its_scores(model, lines, capfd):
     for line, answer in zip(HOSTILE, answers, strict=True):
         assert set(answer) == {"source", "translation", "score", "normalized_score", "tokens", "flags", "alternatives"}
         assert answer["source"] == line.decode("utf-8", "replace").removesuffix("\r")
-        if line.strip():
+        if line.strip() and "verbatim" not in answer["flags"]:
             assert len(answer["alternatives"]) == 2
             assert answer["normalized_score"] == pytest.approx(answer["score"] / answer["tokens"], abs=1e-5)
     assert "split" in answers[-2]["flags"]
@@ -96,15 +96,18 @@ def test_stderr_counts_what_came_out_degenerate_and_what_still_is(model, lines, 
     assert translate(model, "-i", lines, "--format", "jsonl", "--beam-size", 1) == 0
     out, err = capfd.readouterr()
     flags = [set(json.loads(line)["flags"]) for line in out.split("\n")[:-1]]
-    found = [flag for flag in flags if flag - {"split", "repaired"}]
+    other = {"split", "repaired", "verbatim", "lost"}
+    found = [flag for flag in flags if flag - other]
     repaired = sum("repaired" in flag for flag in found)
     assert 0 < len(found) < len(HOSTILE)
     (told,) = [line for line in err.splitlines() if "came out degenerate" in line]
     assert told.startswith(f"s2s: warning: {len(found)} of {len(HOSTILE)} lines came out degenerate (")
     assert told.endswith(f"; a second search repaired {repaired}, so {len(found) - repaired} remain degenerate")
-    for kind in set().union(*found) - {"split", "repaired"}:
+    for kind in set().union(*found) - other:
         assert f"{kind} {sum(kind in flag for flag in found)}" in told
-    assert "1 line was too long for the model and translated in parts" in err
+    for kind, what in (("split", "translated in parts"), ("verbatim", "copied, at least in part")):
+        count = sum(kind in flag for flag in flags)
+        assert (f"1 line was {what}" if count == 1 else f"{count} lines were {what}") in err
 
 
 def test_bleu_counts_degenerate_lines_as_translate_does(model, lines, tmp_path, capfd):

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from seq2seq.cli import options
+from seq2seq.cli.commands import Command
 from seq2seq.errors import DataError, ModelError
 from seq2seq.lines import check_counts, read_lines, readable_again
 
@@ -19,7 +20,7 @@ logger = logging.getLogger("seq2seq.cli")
 BATCH_LINES = 1024
 
 
-@click.command(epilog="Example: s2s align runs/demo test.en test.de > links.txt")
+@click.command(cls=Command, epilog="Example: s2s align runs/demo test.en test.de > links.txt")
 @click.argument("model", type=options.ANY_PATH)
 @click.argument("source", type=options.FILE)
 @click.argument("target", type=options.FILE)
@@ -49,7 +50,7 @@ def command(
     some hundred pairs. Without it all heads count alike, and alignments are rough.
     """
     if calibrate:
-        options.only_for("alignments; leave out --calibrate", "output", "form")
+        options.only_for("alignments; leave out --calibrate", "output", "form", "batch_tokens")
     options.check_output(output)
     with contextlib.ExitStack() as stack:
         paths = [stack.enter_context(readable_again(path)) for path in (source, target)]

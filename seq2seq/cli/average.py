@@ -5,9 +5,10 @@ from pathlib import Path
 import click
 
 from seq2seq.cli import options
+from seq2seq.cli.commands import Command
 
 
-@click.command(epilog="Example: s2s average runs/general runs/tuned --weights 0.3,0.7 -o models/between")
+@click.command(cls=Command, epilog="Example: s2s average runs/general runs/tuned --weights 0.3,0.7 -o models/between")
 @click.argument("models", nargs=-1, required=True, type=options.ANY_PATH, metavar="MODEL|CHECKPOINT...")
 @click.option(
     "-o", "--output", required=True, type=options.NAMED_PLACE, help="Model folder to write; it must be new or empty."

@@ -13,6 +13,7 @@ import click
 
 from seq2seq import ranges
 from seq2seq.cli import options
+from seq2seq.cli.commands import Group
 from seq2seq.ranges import QUANTIZATIONS, Range
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ def peer_option(*names: str) -> Callable:
 
 
 @click.group(
+    cls=Group,
     invoke_without_command=True,
     epilog="Example: s2s bench train && s2s bench decode runs/demo",
 )
@@ -84,6 +86,9 @@ def train(
     from seq2seq.files import shipped_folder
 
     given = [f"training.{key}={value}" for key, value in training.items() if value is not None]
+    for key in training:
+        if any(override.partition("=")[0].strip() == f"training.{key}" for override in overrides):
+            options.only_for(f"runs without --set training.{key}; give one of the two", key)
     demo = shipped_folder() / "configs" / "demo.yaml"
     settings = config_file.load(config or demo, [*(() if config else DEFAULTS), *overrides, *given])
     from seq2seq.bench.training import PEERS, Rounds, bench_training
@@ -149,6 +154,10 @@ def decode(
         options.only_for("the lines of --input; give both", "reference")
     if set(engines) == {"torch"}:
         options.only_for("ctranslate2; add --engine ctranslate2", "quantization")
+    if greedy:
+        options.only_for("beam search; leave out --greedy", "beam_size")
+    if NO_PEERS in peers:
+        options.only_for("other toolkits; leave out --peer none", "batch_size")
     from seq2seq.bench.decoding import PEERS, Engines, Rounds, bench_decoding
     from seq2seq.workflows.probe import Probe
 

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from seq2seq.cli import options
+from seq2seq.cli.commands import Command
 from seq2seq.cli.test_sets import Models, TestSet, given_files
 from seq2seq.lines import aligned
 from seq2seq.ranges import Range
@@ -20,7 +21,7 @@ from seq2seq.ranges import Range
 logger = logging.getLogger("seq2seq.cli")
 
 
-@click.command(epilog="Example: s2s translate < test.en | s2s bleu test.de")
+@click.command(cls=Command, epilog="Example: s2s translate < test.en | s2s bleu test.de")
 @click.argument("reference", required=False, type=options.FILE)
 @click.argument("hypotheses", nargs=-1, type=options.FILE)
 @click.option(
@@ -101,7 +102,9 @@ def command(
         test_sets = found.test_sets(source, references, names)
         if by_line and len(test_sets) > 1:
             raise click.UsageError("--sentence-level prints the lines of one test set; name it with --test-set")
-        found.translate(test_sets, found.outputs(test_sets, output), modelling)
+        outputs = found.outputs(test_sets, output)
+        options.name_unread_input("--model translates files", source)
+        found.translate(test_sets, outputs, modelling)
     else:
         _check_scoring(scoring)
         if hypotheses:
@@ -131,7 +134,6 @@ def _check_usage(
     if len(models) > 1 and modelling["output"] is not None:
         raise click.UsageError("-o keeps the translations of one model; give one --model")
     options.check_output(modelling["output"])
-    options.name_unread_input("--model translates files")
 
 
 def _check_form(is_table: bool, form: str) -> None:

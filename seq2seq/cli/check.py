@@ -12,6 +12,7 @@ import click
 
 from seq2seq import ranges
 from seq2seq.cli import options
+from seq2seq.cli.commands import Command
 from seq2seq.errors import DataError
 from seq2seq.lines import open_bytes, read_lines, readable_again
 from seq2seq.ranges import Range
@@ -23,13 +24,13 @@ CONFIG_SUFFIXES = (".yaml", ".yml")
 SPOILED = 1
 
 
-@click.command(epilog="Example: s2s check train.en train.de")
+@click.command(cls=Command, epilog="Example: s2s check train.en train.de")
 @click.argument("files", nargs=-1, required=True, type=options.FILE)
 @options.set_option
 @click.option("--source-language", help="With FILE: column of the source in a JSONL or a table with header.")
 @click.option("--target-language", help="With FILE: column of the target.")
 @options.format_option
-@click.option("--examples", type=options.Number(Range(0, 3)), default=2, help="Lines shown of each kind.")
+@click.option("--examples", type=options.Number(Range(0, 3)), default=2, help="Lines shown of each kind, 0 to 3.")
 @click.option("--workers", type=options.Number(ranges.WORKERS), help="Processes [default: one per CPU].")
 @click.pass_context
 def command(
@@ -54,6 +55,12 @@ def command(
     config = files[0] if len(files) == 1 and files[0].suffix in CONFIG_SUFFIXES else None
     if config is None:
         options.only_for("a CONFIG (a .yaml file)", "overrides")
+    else:
+        options.only_for("FILE; CONFIG names its languages", "source_language", "target_language")
+    if bool(source_language) != bool(target_language):
+        raise click.UsageError("--source-language and --target-language belong together; give both")
+    if form == "json":
+        options.only_for("text; the JSON has all examples", "examples")
     from tqdm import tqdm
 
     from seq2seq.inspection.check import check_corpora

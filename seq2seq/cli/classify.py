@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from seq2seq.cli import options
+from seq2seq.cli.commands import Command
 from seq2seq.errors import DataError, some_of
 from seq2seq.lines import aligned, readable_again
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from seq2seq.inference.classifier import Classifier
 
 
-@click.command(epilog="Example: s2s classify runs/sst2 < reviews.txt > labels.tsv")
+@click.command(cls=Command, epilog="Example: s2s classify runs/sst2 < reviews.txt > labels.tsv")
 @click.argument("models", nargs=-1, type=options.ANY_PATH, metavar="[MODEL]...")
 @click.option("-i", "--input", "input_path", type=options.FILE, help="Text to label [default: standard input].")
 @click.option("-o", "--output", type=options.FILE, help="Where the answers go [default: standard output].")
@@ -49,6 +50,8 @@ def command(
     if gold and input_path:
         raise click.UsageError("--gold FILE has the text to label; leave out -i")
     options.check_output(output)
+    if gold or input_path:
+        options.name_unread_input(f"{'--gold' if gold else '-i'} names a file", gold or input_path)
     from seq2seq.inference.classifier import Classifier
     from seq2seq.inference.streaming import open_input, read_idle_batches
 

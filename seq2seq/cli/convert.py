@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from seq2seq.cli import options
+from seq2seq.cli.commands import Command
 from seq2seq.ranges import QUANTIZATIONS
 
 if TYPE_CHECKING:
@@ -18,7 +19,9 @@ logger = logging.getLogger("seq2seq.cli")
 VERIFIED = ("ctranslate2", "argos")
 
 
-@click.command(epilog="Example: s2s convert --to ctranslate2 runs/demo -o models/demo-int8 --quantization int8")
+@click.command(
+    cls=Command, epilog="Example: s2s convert --to ctranslate2 runs/demo -o models/demo-int8 --quantization int8"
+)
 @click.argument("model", type=options.ANY_PATH)
 @click.option(
     "--from", "from_", type=click.Choice(["marian"]), help="MODEL is a Marian folder, or owner/name on the hub."

@@ -6,9 +6,10 @@ from pathlib import Path
 import click
 
 from seq2seq.cli import options
+from seq2seq.cli.commands import Command
 
 
-@click.command(epilog="Example: s2s fetch multi30k -o data/multi30k")
+@click.command(cls=Command, epilog="Example: s2s fetch multi30k -o data/multi30k")
 @click.argument("name")
 @click.option(
     "-o",

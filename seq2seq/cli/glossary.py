@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from seq2seq.cli import options
+from seq2seq.cli.commands import Group
 from seq2seq.errors import counted, shown
 from seq2seq.lines import aligned, read_lines
 
@@ -28,7 +29,7 @@ class Count:
     translated: int | None = None
 
 
-@click.group(epilog="Example: s2s glossary check terms.tsv --model runs/demo --corpus test.en")
+@click.group(cls=Group, epilog="Example: s2s glossary check terms.tsv --model runs/demo --corpus test.en")
 def command() -> None:
     """Look at glossaries, for s2s translate --glossary."""
 
@@ -54,6 +55,8 @@ def check(
 
     if model is not None and corpus is None:
         raise click.UsageError("--model needs --corpus, the text to translate")
+    if model is None:
+        options.only_for("--model MODEL", "device", "precision", "threads")
     translator = None
     if model is not None:
         from seq2seq.inference.translator import Translator

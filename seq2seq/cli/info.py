@@ -8,11 +8,12 @@ from typing import Any
 import click
 
 from seq2seq.cli import options
+from seq2seq.cli.commands import Command
 from seq2seq.errors import some_of
 from seq2seq.lines import aligned
 
 
-@click.command(epilog="Example: s2s info runs/demo --format json")
+@click.command(cls=Command, epilog="Example: s2s info runs/demo --format json")
 @click.argument("model", required=False, type=options.ANY_PATH)
 @options.format_option
 def command(model: Path | None, form: str) -> None:

@@ -13,15 +13,15 @@ from seq2seq.lines import DAMAGE, text_bytes
 
 if TYPE_CHECKING:
     from seq2seq.inference.marked import MarkupTranslator
-    from seq2seq.inference.translator import Translator
     from seq2seq.markup.translation import Marked
-    from seq2seq.text.glossary import Glossary
 
 logger = logging.getLogger("seq2seq.cli")
 
 WORDS = {
     "placeholder": "cut at variables or addresses, because the model lost what stood for them",
     "markup": "written without their emphasis, or left as they were, because Markdown would have read them otherwise",
+    "verbatim": "copied, at least in part, because no translation is possible",
+    "lost": "translated without words or signs that the model does not know",
     "empty": "left as they were, because their translation was empty",
 }
 
@@ -43,15 +43,15 @@ def translate(
     """Translate a document, or those on the lines of the input."""
     from seq2seq.inference.aligner import Aligner
     from seq2seq.inference.marked import MarkupTranslator, WithTerms
+    from seq2seq.inference.one_model import computing
     from seq2seq.inference.streaming import open_input, read_idle_batches
-    from seq2seq.inference.terms import TermTranslator
+    from seq2seq.inference.terms import TermTranslator, read_glossary
     from seq2seq.inference.translator import Translator
 
     source = open_input(input_path, keeps_bom=not each_line)
     text = None if each_line else _document(source, input_path)
     translator = Translator.load(model, **given)
-    computing = ("device", "precision", "threads")
-    aligner = Aligner.load(model, **{key: given[key] for key in computing if key in given})
+    aligner = Aligner.load(model, **computing(given))
     kept = None
     if glossary is not None:
         kept = WithTerms(TermTranslator(translator, aligner, read_glossary(glossary, translator)))
@@ -81,17 +81,6 @@ def tell_terms(statuses: Counter[str]) -> None:
     """Say how many terms of a glossary have which status."""
     if statuses:
         logger.info("terms: %s", ", ".join(f"{count:,} {status}" for status, count in sorted(statuses.items())))
-
-
-def read_glossary(path: Path, translator: "Translator") -> "Glossary":
-    """The glossary of a file, with a warning for each line that was left out."""
-    from seq2seq.text.glossary import Glossary
-
-    language = translator.description.target_language if translator.description else None
-    glossary = Glossary.read(path, language)
-    for problem in glossary.problems:
-        logger.warning("%s: %s", path, problem)
-    return glossary
 
 
 def _document(source: BinaryIO, path: Path | None) -> str:

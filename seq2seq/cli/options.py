@@ -8,6 +8,7 @@ import os
 import select
 import stat
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
@@ -62,12 +63,28 @@ def _all(*options: Callable) -> Callable:
 
 
 format_option = click.option("-f", "--format", "form", type=click.Choice(["text", "json"]), default="text")
+
+
+def _name_lost_values(
+    context: click.Context, parameter: click.Parameter, overrides: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Warn of a key that is set several times: the last value counts."""
+    for key, count in Counter(override.partition("=")[0].strip() for override in overrides).items():
+        if count > 1:
+            logger.warning("--set %s is given %d times; the last value counts", key, count)
+    return overrides
+
+
 set_option = click.option(
-    "--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Override one key of CONFIG; repeatable."
+    "--set",
+    "overrides",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=_name_lost_values,
+    help="Override one key of CONFIG; repeatable.",
 )
-ON_GPU = "On a GPU the default means 65,536."
 batch_tokens_option = click.option(
-    "--batch-tokens", type=Number(ranges.COUNT), default=4096, help=f"Tokens per batch. {ON_GPU}"
+    "--batch-tokens", type=Number(ranges.COUNT), help="Tokens per batch [default: 4096; 65536 on a GPU]."
 )
 computing_options = _all(
     click.option("--device", default="auto", help="auto, cpu, cuda, cuda:1 or mps."),
@@ -98,7 +115,11 @@ search_options = _all(
     click.option(
         "--length-penalty", type=Number(ranges.LENGTH_PENALTY), help="a in score = log-probability / length^a."
     ),
-    click.option("--batch-tokens", type=Number(ranges.COUNT), help=f"Source tokens decoded together. {ON_GPU}"),
+    click.option(
+        "--batch-tokens",
+        type=Number(ranges.COUNT),
+        help="Source tokens decoded together [default: 8192; 65536 on a GPU].",
+    ),
 )
 
 
@@ -107,7 +128,7 @@ def only_for(purpose: str, *names: str) -> None:
     context = click.get_current_context()
     for option in context.command.params:
         if option.name in names and context.get_parameter_source(option.name) != ParameterSource.DEFAULT:
-            raise click.UsageError(f"{option.opts[0]} is for {purpose}")
+            raise click.UsageError(f"{'/'.join(option.opts)} is for {purpose}")
 
 
 def refuse_standard_input(reason: str) -> None:
@@ -116,8 +137,16 @@ def refuse_standard_input(reason: str) -> None:
         raise click.UsageError(f"there is text on standard input, but {reason} (or give < /dev/null)")
 
 
-def name_unread_input(reason: str) -> None:
-    """Warn of a standard input that has something to read, where the running command reads none."""
+def name_unread_input(reason: str, instead: Path | None = None) -> None:
+    """Warn of a standard input that has something to read, where the running command reads none.
+
+    `instead` is the file that is read, which may be `-` or `/dev/stdin`.
+    """
+    if instead is not None and _is_standard(instead):
+        return
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        if instead is not None and os.path.samestat(os.stat(instead), os.fstat(sys.stdin.fileno())):
+            return
     if _is_waiting(sys.stdin):
         logger.warning("what is on standard input is not read, because %s", reason)
 

@@ -10,13 +10,14 @@ import click
 
 from seq2seq import ranges
 from seq2seq.cli import options
+from seq2seq.cli.commands import Command
 from seq2seq.errors import DataError, ModelError
 from seq2seq.lines import read_lines
 
 logger = logging.getLogger(__name__)
 
 
-@click.command(epilog="Example: s2s plot runs/demo --attention 'Where is the station?' -o attention.png")
+@click.command(cls=Command, epilog="Example: s2s plot runs/demo --attention 'Where is the station?' -o attention.png")
 @click.argument("run", required=False, type=options.ANY_PATH)
 @click.option("--attention", "sentence", metavar="SENTENCE", help="Draw the attention of the model in this sentence.")
 @click.option("--target", help="With --attention: this translation instead of the model's own.")

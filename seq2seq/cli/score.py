@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from seq2seq.cli import options
+from seq2seq.cli.commands import Command
 from seq2seq.lines import check_counts, read_lines, readable_again
 
 logger = logging.getLogger("seq2seq.cli")
@@ -16,7 +17,7 @@ logger = logging.getLogger("seq2seq.cli")
 BATCH_LINES = 4096
 
 
-@click.command(epilog="Example: s2s score runs/demo test.en test.de > scores.tsv")
+@click.command(cls=Command, epilog="Example: s2s score runs/demo test.en test.de > scores.tsv")
 @click.argument("model", type=options.ANY_PATH)
 @click.argument("source", type=options.FILE)
 @click.argument("target", type=options.FILE)

@@ -8,10 +8,11 @@ import click
 
 from seq2seq import ranges
 from seq2seq.cli import options
+from seq2seq.cli.commands import Command
 from seq2seq.ranges import Range
 
 
-@click.command(epilog="Example: s2s serve runs/demo --port 5000")
+@click.command(cls=Command, epilog="Example: s2s serve runs/demo --port 5000")
 @click.argument("models", nargs=-1, type=options.ANY_PATH, metavar="[MODEL]...")
 @click.option("--host", default="127.0.0.1", help="Address to listen on; others than this machine's need a key file.")
 @click.option("--port", type=options.Number(Range(0, 65535)), default=5000, help="0 takes one that is free.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from seq2seq.cli import options
-from seq2seq.errors import UserError
+from seq2seq.cli.commands import Command
 
 if TYPE_CHECKING:
     from seq2seq.config import Config
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("seq2seq.cli")
 
 
-@click.command(epilog="Example: s2s train configs/multi30k-en-de.yaml --set training.max_minutes=13")
+@click.command(cls=Command, epilog="Example: s2s train configs/multi30k-en-de.yaml --set training.max_minutes=13")
 @click.argument("config", type=options.FILE, required=False)
 @options.set_option
 @click.option("--run-dir", type=options.FOLDER, metavar="DIR", help="Run folder [default: runs/NAME OF CONFIG].")
@@ -36,17 +36,13 @@ def command(
     Without CONFIG, the demonstration on the phrasebook that comes with the toolkit. The same command again continues
     where it stopped. Under torchrun it trains on several devices.
     """
-    from seq2seq import config_file
-    from seq2seq.files import shipped_folder
+    if dry_run:
+        options.only_for("training; leave out --dry-run", "overwrite")
+    from seq2seq.workflows.train import resolve
 
-    config = config or shipped_folder() / "configs" / "demo.yaml"
-    settings = config_file.load(config, overrides)
+    settings, folder = resolve(config, overrides, run_dir)
     from seq2seq.tasks import run
-    from seq2seq.tasks.run_folder import LATEST, RUNS, RunFolder
 
-    if run_dir is None and config.stem == LATEST:
-        raise UserError(f"{config}: name a --run-dir; {RUNS / LATEST} is the link to the newest run")
-    folder = RunFolder.at(run_dir or RUNS / config.stem).path
     if dry_run:
         click.echo(run.describe(settings, folder))
         return

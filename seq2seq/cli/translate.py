@@ -12,6 +12,7 @@ import click
 
 from seq2seq import ranges
 from seq2seq.cli import marked, options
+from seq2seq.cli.commands import Command
 from seq2seq.errors import did_you_mean, shown
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("seq2seq.cli")
 
 
-@click.command(epilog="Example: s2s translate runs/demo < input.txt > output.txt")
+@click.command(cls=Command, epilog="Example: s2s translate runs/demo < input.txt > output.txt")
 @click.argument("models", nargs=-1, type=options.ANY_PATH, metavar="[MODEL]...")
 @click.option("-i", "--input", "input_path", type=options.FILE, help="Text to translate [default: standard input].")
 @click.option(
@@ -105,10 +106,14 @@ def command(
     given = {key: value for key, value in loading.items() if value is not None}
     if not loading["sample"]:
         options.only_for("random draws; add --sample", "temperature", "top_k", "top_p", "seed")
+    else:
+        options.only_for("a search; leave out --sample", "beam_size")
     kinds = _kinds(details, form, models)
     if glossary is not None:
         _check_glossary(models, prefix_file, loading)
     options.check_output(output_path)
+    if input_path is not None:
+        options.name_unread_input("-i names a file", input_path)
     if kind != "text":
         marked.check(models, prefix_file, form, details, loading)
         marked.translate(
@@ -123,10 +128,11 @@ def command(
         return
     if each_line:
         raise click.UsageError("--each-line needs --input-format html, xml or markdown; lines of text are its default")
-    from seq2seq.inference.degeneration import SPLIT, SYMPTOMS, VERBATIM, summary
+    from seq2seq.inference.degeneration import LOST, SPLIT, SYMPTOMS, summary
     from seq2seq.inference.streaming import count_ahead, open_input, read_idle_batches
     from seq2seq.inference.translator import Translator
     from seq2seq.lines import check_counts, read_lines
+    from seq2seq.text.untranslatable import VERBATIM
 
     source = open_input(input_path)
     total = count_ahead(source) if prefix_file is not None or _is_terminal(sys.stderr) else None
@@ -156,8 +162,9 @@ def command(
             bar.update(len(answers))
     marked.tell_terms(statuses)
     for flag, what in (
-        (SPLIT, "too long for the model and translated in parts"),
-        (VERBATIM, "copied, at least in part, because there was no text"),
+        (SPLIT, "translated in parts"),
+        (VERBATIM, "copied, at least in part, because no translation is possible"),
+        (LOST, "translated without words or signs that the model does not know"),
     ):
         if count := sum(count for names, count in flags.items() if flag in names):
             logger.info("%s %s", "1 line was" if count == 1 else f"{count:,} lines were", what)
@@ -217,18 +224,21 @@ def _answerer(
             [(translation, {}) for translation in batch] for batch in translator.translate_stream(batches, prefixes)
         )
     from seq2seq.inference.aligner import Aligner
+    from seq2seq.inference.one_model import computing
 
-    computing = ("device", "precision", "threads")
-    aligner = Aligner.load(model, **{key: given[key] for key in computing if key in given})
+    aligner = Aligner.load(model, **computing(given))
+    if "confidence" in kinds and aligner.calibration.confidence is None:
+        why = aligner.calibration.no_confidence or "the model was never calibrated; s2s align --calibrate does it"
+        logger.warning("confidence is null: %s", why)
 
     def with_terms(batches: "Iterable[list[str]]", prefixes: "Iterator[str] | None") -> "Iterator[list[Answer]]":
         if glossary is None:
             for batch in translator.translate_stream(batches, prefixes):
                 yield [(translation, {}) for translation in batch]
             return
-        from seq2seq.inference.terms import TermTranslator
+        from seq2seq.inference.terms import TermTranslator, read_glossary
 
-        entries = marked.read_glossary(glossary, translator)
+        entries = read_glossary(glossary, translator)
         for batch in TermTranslator(translator, aligner, entries).translate_stream(batches):
             statuses.update(term.status for one in batch for term in one.terms)
             yield [(one.translation, {"terms": [term.as_json() for term in one.terms]}) for one in batch]

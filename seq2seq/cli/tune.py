@@ -14,6 +14,7 @@ import click
 
 from seq2seq import atomic
 from seq2seq.cli import options
+from seq2seq.cli.commands import Command
 from seq2seq.errors import DataError, ModelError
 from seq2seq.lines import aligned, check_counts, read_lines
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("seq2seq.cli")
 
 
-@click.command(epilog="Example: s2s tune runs/my -o models/my")
+@click.command(cls=Command, epilog="Example: s2s tune runs/my -o models/my")
 @click.argument("model", required=False, type=options.ANY_PATH)
 @click.option("--source", type=options.FILE, help="Text to tune on [default: the validation set of the run].")
 @click.option("--reference", type=options.FILE, help="Its reference translation.")
@@ -66,11 +67,12 @@ def command(
         )
     if output is not None and output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise ModelError(f"{output}: exists already; name a new folder with -o")
-    options.check_output(output)
     folder = options.chosen_model(model)
     if output is None and model is not None and not model.exists():
         raise ModelError(f"{model}: it lies in the hub's cache; write the tuned model to a folder of yours with -o")
-    changed = folder if output is None else output.resolve().parent
+    changed = folder if output is None else next(path for path in output.resolve().parents if path.exists())
+    if not changed.is_dir():
+        raise ModelError(f"{output}: {changed} is a file; name another folder with -o")
     if not os.access(changed, os.W_OK):
         raise ModelError(f"{changed}: permission denied; name a folder that you may write to with -o")
     language, config = _check_tunable(folder), _run_config(folder)

@@ -29,7 +29,7 @@ from seq2seq.text.tokenizer import TokenizerPair
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 3
+FORMAT = 4
 # An interrupted preparation is continued by the next request for the same corpus, or deleted after a day.
 ABANDONED_SECONDS = 24 * 3600
 

@@ -3,6 +3,7 @@
 `building` maps an `Encoding` over the chunks of a source, in several processes.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -10,6 +11,7 @@ import numpy as np
 
 from seq2seq.data.examples import Chunk, Position
 from seq2seq.data.filters import FilterCounts, PairFilter, example_key
+from seq2seq.text.normalization import normalized
 from seq2seq.text.tokenizer import Tokenizer
 
 
@@ -70,9 +72,8 @@ class Encoding:
         counts, examples = FilterCounts(), chunk.examples()
         if self.filter:
             examples = counts.keep(examples, map(self.filter.rejects_text, examples))
-        # stripped, as a translator and a classifier read a line
         rows = [
-            tokenizer.encode_all([example.texts[side].strip() for example in examples])
+            stored_ids(tokenizer, [example.texts[side] for example in examples], is_source=side == 0)
             for side, tokenizer in enumerate(self.tokenizers.values())
         ]
         if self.filter:
@@ -98,6 +99,12 @@ class Encoding:
             counts=counts,
             end=chunk.end,
         )
+
+
+def stored_ids(tokenizer: Tokenizer, texts: Sequence[str], is_source: bool) -> list[list[int]]:
+    """The ids of one side of a corpus: a source as translators and classifiers read it; a target normalised, with
+    all characters that it has then."""
+    return tokenizer.read_all(texts) if is_source else tokenizer.encode_all([normalized(one).strip() for one in texts])
 
 
 def id_type(vocab_size: int) -> np.dtype:

@@ -6,16 +6,17 @@ file system reports no change of the file.
 
 import contextlib
 import hashlib
+import io
 import json
 import os
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from seq2seq import atomic
 from seq2seq.errors import DataError
-from seq2seq.lines import DAMAGE, damaged, open_bytes
+from seq2seq.lines import DAMAGE, damaged, text_bytes
 
 READ_BYTES = 1 << 20
 CACHE_FOLDER = "files"
@@ -79,13 +80,31 @@ def combined_fingerprint(*parts: Any) -> str:
 def _read(path: Path, is_text: bool) -> FileFacts:
     state = _state(path)
     try:
-        with open(path, "rb") as stream:
-            sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+        with open(path, "rb", buffering=0) as raw:
+            digested = _Digested(raw)
+            lines = _count_lines(io.BufferedReader(digested, READ_BYTES), path) if is_text else 0
+            while digested.read(READ_BYTES):
+                pass
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
-    facts = FileFacts(sha256, _count_lines(path) if is_text else 0, state)
+    facts = FileFacts(digested.sha256.hexdigest(), lines, state)
     check_unchanged(path, facts)
     return facts
+
+
+class _Digested(io.RawIOBase):
+    """A file whose bytes are added to a digest as they are read, so that one reading is enough."""
+
+    def __init__(self, raw: io.RawIOBase):
+        self._raw, self.sha256 = raw, hashlib.sha256()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer) -> int:
+        count = self._raw.readinto(buffer) or 0
+        self.sha256.update(memoryview(buffer)[:count])
+        return count
 
 
 def _state(path: Path) -> list[int]:
@@ -96,14 +115,14 @@ def _state(path: Path) -> list[int]:
     return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
 
-def _count_lines(path: Path) -> int:
-    """As many as `read_lines` gives, many times faster."""
+def _count_lines(raw: BinaryIO, path: Path) -> int:
+    """The number of lines that `read_lines` gives, counted many times faster."""
     count, last = 0, b"\n"
     try:
-        with open_bytes(path) as stream:
-            while block := stream.read(READ_BYTES):
-                count += block.count(b"\n")
-                last = block[-1:]
+        stream = text_bytes(raw, str(path))
+        while block := stream.read(READ_BYTES):
+            count += block.count(b"\n")
+            last = block[-1:]
     except DAMAGE as error:
         raise damaged(path, count, error) from error
     return count + (last != b"\n")

@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from seq2seq.errors import DataError
+from seq2seq.lines import checked_texts
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ def classification_report(
     Raises:
         DataError: the numbers differ, or there are none.
     """
+    gold, predicted = checked_texts(gold, "classification_report"), checked_texts(predicted, "classification_report")
     if len(gold) != len(predicted):
         raise DataError(f"{len(predicted):,} predictions for {len(gold):,} gold labels; give one for each")
     if not gold:

@@ -17,6 +17,7 @@ import numpy as np
 from seq2seq.errors import DataError, UserError, did_you_mean
 from seq2seq.evaluation.uncertainty import Measured, of_sums
 from seq2seq.languages import language_code
+from seq2seq.lines import checked_texts
 
 if TYPE_CHECKING:
     import sacrebleu.metrics.base
@@ -273,6 +274,8 @@ def _checked(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], name: str | None = None
 ) -> tuple[list[str], list[list[str]]]:
     """All sides without white space at the line ends, which is how the command `sacrebleu` reads files."""
+    hypotheses = checked_texts(hypotheses, "a score")
+    references = [checked_texts(lines, "a score") for lines in references]
     for lines in references:
         if len(hypotheses) != len(lines):
             who = f"{name} has" if name else "there are"

@@ -24,18 +24,17 @@ from seq2seq.data.collate import TranslationBatch, collate_translation
 from seq2seq.errors import ModelError
 from seq2seq.inference.batching import equal_parts, token_groups
 from seq2seq.inference.confidence import confidence
-from seq2seq.inference.details import Details, Link, Word
-from seq2seq.inference.one_model import BATCH_TOKENS
+from seq2seq.inference.details import Details, Link, Word, copied
 from seq2seq.inference.scorer import Scorer
 from seq2seq.inference.translator import Translation
-from seq2seq.lines import as_one_line
+from seq2seq.lines import as_one_line, checked_pairs
 from seq2seq.memory import in_parts
 from seq2seq.model.attention import CrossAttention, capture_attention
 from seq2seq.runtime import Runtime, multiplies_bfloat16
 from seq2seq.store.calibration import FILE, Calibration, read_calibration
 from seq2seq.store.model_folder import LoadedModel
 from seq2seq.text.tokenizer import Tokenizer, encodable
-from seq2seq.text.words import owners, spaced_words, word_spans
+from seq2seq.text.words import owners, spaced_words, without_overlaps, word_spans
 
 # A source word that no target word has as its first choice is linked as well where it has this much of one.
 LEAST_WEIGHT = 0.15
@@ -46,12 +45,21 @@ SINK_POWER = 0.75
 
 
 class _Side:
-    """One text of a pair, as pieces and as words."""
+    """One text of a pair, as pieces and as words; words are those of the text as it was given.
 
-    def __init__(self, tokenizer: Tokenizer, text: str, spaced: bool):
-        self.text = text
-        self.ids, spans = tokenizer.spans(encodable(as_one_line(text)))
-        self.words = spaced_words(text) if spaced else word_spans(text, spans)
+    A source is read as translators read it, a target as it is.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, text: str, spaced: bool, is_source: bool):
+        self.text, line = text, encodable(as_one_line(text))
+        if is_source:
+            self.ids, mapped, spans = tokenizer.read_spans(line)
+            words = () if spaced else [mapped.original(word) for word in word_spans(mapped.text, spans)]
+            spans = [mapped.original(span) for span in spans]
+        else:
+            self.ids, spans = tokenizer.spans(line)
+            words = () if spaced else word_spans(text, spans)
+        self.words = spaced_words(text) if spaced else without_overlaps(words)
         owner = np.array(owners(spans, self.words), dtype=np.int64)
         self.belongs = np.zeros((len(self.words) + 1, len(self.ids)), np.float32)  # the last row is of white space
         self.belongs[owner, np.arange(len(self.ids))] = 1.0
@@ -78,7 +86,7 @@ class Aligner(Scorer):
         self,
         loaded: LoadedModel,
         runtime: Runtime,
-        batch_tokens: int = BATCH_TOKENS,
+        batch_tokens: int | None = None,
         calibration: Calibration | None = None,
     ):
         super().__init__(loaded, runtime, batch_tokens)
@@ -127,22 +135,32 @@ class Aligner(Scorer):
         Raises:
             RuntimeError: there is no memory even for one pair.
         """
+        pairs = checked_pairs(pairs, "align")
         return [
             self._details(*sides, matrix[0], log_probs)
             for *sides, matrix, log_probs in self.word_matrices(pairs, spaced, probabilities)
         ]
 
     def explain(self, translations: Sequence[Translation], probabilities: bool = True) -> list[list[Details]]:
-        """The details of each part of each translation, as `align`; spans are those of the whole line."""
-        parts = [(index, part) for index, one in enumerate(translations) for part in one.parts]
+        """The details of each part of each translation, as `align`; spans are those of the whole line.
+
+        A part that was copied is linked to itself, without the model.
+        """
         texts = [
-            (translations[index].source[slice(*part.source)], translations[index].text[slice(*part.target)])
-            for index, part in parts
+            (one.source[slice(*part.source)], one.text[slice(*part.target)])
+            for one in translations
+            for part in one.parts
+            if not part.is_copied
         ]
-        explained: list[list[Details]] = [[] for _ in translations]
-        for (index, part), details in zip(parts, self.align(texts, probabilities=probabilities), strict=True):
-            explained[index].append(details.shifted(part.source[0], part.target[0]))
-        return explained
+        aligned = iter(self.align(texts, probabilities=probabilities))
+        return [
+            [
+                copied(one.source, part.source, part.target) if part.is_copied
+                else next(aligned).shifted(part.source[0], part.target[0])
+                for part in one.parts
+            ]
+            for one in translations
+        ]  # fmt: skip
 
     def word_matrices(
         self, pairs: Sequence[tuple[str, str]], spaced: bool = False, probabilities: bool = True
@@ -151,7 +169,7 @@ class Aligner(Scorer):
         log-probability of each target piece."""
         tokenizers = self._tokenizers
         sides = [
-            (_Side(tokenizers.source, source, spaced), _Side(tokenizers.target, target, spaced))
+            (_Side(tokenizers.source, source, spaced, True), _Side(tokenizers.target, target, spaced, False))
             for source, target in pairs
         ]
         matrices = [

@@ -54,7 +54,7 @@ def sentence_attention(
     layer = num_layers if layer is None else layer
     if not 1 <= layer <= num_layers:
         raise DataError(f"layer {layer}: the model has {num_layers}, counted from 1")
-    source_ids = tokenizers.source.encode(sentence)
+    source_ids = tokenizers.source.read(sentence)
     _check_length(source_ids, config.max_length, "sentence")
     if translates:
         if target is None:

@@ -6,8 +6,9 @@ from typing import Protocol
 from seq2seq.config import SearchConfig
 from seq2seq.search.base import Hypothesis, Sentence
 
-# Tokens of a batch on a GPU, which computes with so many nearly as fast as with a tenth of them.
-GPU_TOKENS = 65536
+# Tokens of a batch where none are given: of a search on a CPU, of other work on a CPU, and of either on a GPU, which
+# computes with this many nearly as fast as with a tenth of them.
+SEARCH_TOKENS, BATCH_TOKENS, GPU_TOKENS = 8192, 4096, 65536
 
 
 class Engine(Protocol):
@@ -20,12 +21,12 @@ class Engine(Protocol):
         """The hypotheses of each sentence, best first, in the order of the sentences."""
 
 
-def token_budget(asked: int, default: int, device: str) -> int:
-    """Tokens of a batch on a device of this type; the default is meant for CPUs, and a GPU takes `GPU_TOKENS` for it.
+def token_budget(given: int | None, on_cpu: int, device: str) -> int:
+    """Tokens of a batch on a device of this type: those that are given, or else `on_cpu` or `GPU_TOKENS`.
 
     Where they do not fit in memory, the batch is halved (`memory.in_parts`).
     """
-    return GPU_TOKENS if device == "cuda" and asked == default else asked
+    return given or (GPU_TOKENS if device == "cuda" else on_cpu)
 
 
 def token_groups(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from seq2seq.evaluation.text import sentence_chrf
 from seq2seq.inference.aligner import Aligner, distributions, normalized
-from seq2seq.inference.confidence import GOOD, features, fit
+from seq2seq.inference.confidence import GOOD, features, fit, unfit
 from seq2seq.markup.standins import ranked
 from seq2seq.runtime import Runtime
 from seq2seq.store.calibration import LONGEST_WORD, Calibration, StandInClass
@@ -66,7 +66,8 @@ def calibrate(
     rows = np.array([features(one.words, one.links, len(one.source_words)) for one in details])
     is_good = np.array([sentence_chrf(translation, target) >= GOOD for (_, target), translation in answered])
     classes = _stand_ins(pairs[:MOST_PAIRS], translate) if found.accuracy is not None else ()
-    return found.model_copy(update={"confidence": fit(rows, is_good), "stand_ins": tuple(classes)})
+    measured = {"confidence": fit(rows, is_good), "no_confidence": unfit(is_good), "stand_ins": tuple(classes)}
+    return found.model_copy(update=measured)
 
 
 def _stand_ins(

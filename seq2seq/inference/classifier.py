@@ -19,7 +19,8 @@ from torch import Tensor
 from seq2seq.data.collate import ClassificationBatch, collate_classification
 from seq2seq.errors import ModelError, some_of
 from seq2seq.inference.batching import equal_parts, token_groups
-from seq2seq.inference.one_model import BATCH_TOKENS, OneModel
+from seq2seq.inference.one_model import OneModel
+from seq2seq.lines import checked_texts
 from seq2seq.memory import in_parts
 from seq2seq.runtime import Runtime
 from seq2seq.store.model_folder import LoadedModel
@@ -46,7 +47,7 @@ class ClassifierModel(OneModel):
     task = "classification"
     other_command = "s2s classify needs one of task: classification"
 
-    def __init__(self, loaded: LoadedModel, runtime: Runtime, batch_tokens: int = BATCH_TOKENS):
+    def __init__(self, loaded: LoadedModel, runtime: Runtime, batch_tokens: int | None = None):
         super().__init__(loaded, runtime, batch_tokens)
         self.folder = loaded.folder
         self._num_labels = len(loaded.description.labels)
@@ -59,7 +60,7 @@ class ClassifierModel(OneModel):
         A line longer than the model's positions is read in parts, and its probabilities are the mean over the parts by
         length: nothing is dropped.
         """
-        cuts = [equal_parts(ids, math.ceil(len(ids) / self._part_length)) for ids in self._tokenizer.encode_all(lines)]
+        cuts = [equal_parts(ids, math.ceil(len(ids) / self._part_length)) for ids in self._tokenizer.read_all(lines)]
         parts = self._of_parts([part for cut in cuts for part in cut])
         found = []
         for cut, rows in zip(cuts, parts.split(list(map(len, cuts))), strict=True):
@@ -116,7 +117,7 @@ class Classifier:
         device: str = "auto",
         precision: str | None = None,
         threads: int | None = None,
-        batch_tokens: int = BATCH_TOKENS,
+        batch_tokens: int | None = None,
     ) -> Self:
         """Load a model folder or a run folder (then its best model); several are an ensemble; none is the newest run.
 
@@ -134,7 +135,7 @@ class Classifier:
 
     def classify(self, lines: Iterable[str]) -> list[Classification]:
         """Label each line; a blank line never reaches a model."""
-        lines = [line.strip() for line in lines]
+        lines = [line.strip() for line in checked_texts(lines, "classify")]
         return list(map(self._answer, *(member.probabilities(lines) for member in self._members)))
 
     def _answer(self, *rows: Tensor | None) -> Classification:

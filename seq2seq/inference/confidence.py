@@ -39,12 +39,23 @@ def confidence(
     return float(_predicted(map_, np.array([features(words, links, num_source_words)]))[0])
 
 
+def unfit(is_good: np.ndarray) -> str:
+    """Why no map can be fitted to sentences that are good or not (N,); empty if one can."""
+    if len(is_good) < LEAST_SENTENCES:
+        return f"{len(is_good)} sentences were translated for it, {LEAST_SENTENCES} are needed"
+    good = int(is_good.sum())
+    if min(good, len(is_good) - good) < LEAST_OF_A_KIND:
+        kinds = f"{LEAST_OF_A_KIND} translations with a chrF of {GOOD:.0f} or more and {LEAST_OF_A_KIND} with less"
+        return f"{kinds} are needed, there are {good} and {len(is_good) - good}"
+    return ""
+
+
 def fit(rows: np.ndarray, is_good: np.ndarray) -> ConfidenceMap | None:
     """The map of sentences (N, F) and whether they are good (N,), with a table of held-out predictions.
 
-    None where the sentences are too few, or nearly all are of one kind.
+    None where there is a reason against it (`unfit`).
     """
-    if len(rows) < LEAST_SENTENCES or min(is_good.sum(), (~is_good).sum()) < LEAST_OF_A_KIND:
+    if unfit(is_good):
         return None
     folds = np.arange(len(rows)) % FOLDS
     held_out = np.empty(len(rows))

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from seq2seq.config import SearchConfig
 from seq2seq.errors import RunError, UserError
-from seq2seq.inference.batching import token_groups
+from seq2seq.inference.batching import SEARCH_TOKENS, token_groups
 from seq2seq.inference.degeneration import has_loop
 from seq2seq.interop import ctranslate2
 from seq2seq.lines import shown_name
@@ -132,7 +132,7 @@ class CTranslate2Engine:
         self, sentences: Sequence[Sentence], indices: Sequence[int], limits: Sequence[int], config: SearchConfig
     ) -> Iterator[list[int]]:
         """Groups of indices, each of one limit, the same forbidden sequences and similar lengths, the longest first."""
-        budget = config.batch_tokens // rows_per_sentence(config)
+        budget = (config.batch_tokens or SEARCH_TOKENS) // rows_per_sentence(config)
         if self._translator.device == "cpu":
             num_tokens = sum(len(sentences[index].source_ids) + 1 for index in indices)
             share = num_tokens // (self._translator.num_translators * GROUPS_PER_WORKER)

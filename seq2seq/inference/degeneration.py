@@ -3,17 +3,20 @@
 The thresholds are such that a good translation of ordinary text has no symptom.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from seq2seq.config import SearchConfig
 from seq2seq.search.base import Hypothesis
+from seq2seq.text.words import word_spans
 
 LOOP, LONG, EMPTY, SHORT, COPY = "loop", "long", "empty", "short", "copy"
 SYMPTOMS = {LOOP, LONG, EMPTY, SHORT, COPY}
-# Flags beside the symptoms: a second search cured them; the line was translated in parts; a part was copied.
-REPAIRED, SPLIT, VERBATIM = "repaired", "split", "verbatim"
+# Other flags, with VERBATIM: a second search cured the symptoms; the line was translated in parts; words or signs that
+# the vocabulary lacks are missing.
+REPAIRED, SPLIT, LOST = "repaired", "split", "lost"
 
 LONGEST_PERIOD = 8
 MIN_REPETITIONS = 4
@@ -21,7 +24,8 @@ MIN_LOOP_PIECES = 10
 MIN_JUDGED_PIECES = 12
 SHORT_SHARE = 0.2
 MIN_COPIED_WORDS = 4
-REMEDY_NGRAM = 4
+REMEDY_NGRAM = 3
+_RUN = re.compile(r"([^\s\d]{1,8}?)\1{3}")
 LONG_SOURCE, REMEDY_RATIO = 50, 1.25  # pieces; target pieces for each
 
 
@@ -31,7 +35,8 @@ def symptoms(source: str, source_ids: Sequence[int], target: str, hypothesis: Hy
     - `empty`: nothing came out.
     - `short`: fewer than a fifth as many pieces as a source of at least 12.
     - `long`: it was cut off at the length limit.
-    - `loop`: up to 8 pieces come at least 4 times in a row, and the source has nothing of the kind.
+    - `loop`: words, letters or pieces come at least 4 times in a row (`repeats`, `has_loop`), and the source has
+      nothing of the kind.
     - `copy`: the source itself, of at least 4 words.
     """
     if not target.strip():
@@ -40,7 +45,7 @@ def symptoms(source: str, source_ids: Sequence[int], target: str, hypothesis: Hy
     found = {
         SHORT: judged and len(hypothesis.ids) < SHORT_SHARE * len(source_ids),
         LONG: not hypothesis.finished,
-        LOOP: has_loop(hypothesis.ids) and not has_loop(source_ids),
+        LOOP: (has_loop(hypothesis.ids) or repeats(target)) and not (has_loop(source_ids) or repeats(source)),
         COPY: len(words) >= MIN_COPIED_WORDS and target.split() == words,
     }
     return tuple(symptom for symptom, is_there in found.items() if is_there)
@@ -49,7 +54,7 @@ def symptoms(source: str, source_ids: Sequence[int], target: str, hypothesis: Hy
 def remedy(found: Sequence[str], source_length: int, config: SearchConfig) -> SearchConfig | None:
     """How to search once more against these symptoms, or None where searching again does not help.
 
-    Loops and translations without an end: no 4 pieces twice, and of a long source a translation that is not far longer.
+    Loops and translations without an end: no 3 pieces twice, and of a long source a translation that is not far longer.
     Empty and short ones: at least a third as many pieces as the source. A copy may be right (names, numbers, code), and
     a sample is what was asked for: they stay.
     """
@@ -90,6 +95,21 @@ def summary(flags: Counter[tuple[str, ...]]) -> str:
     kinds = Counter(kind for names in degenerate for kind in sorted(SYMPTOMS.intersection(names)))
     named = ", ".join(f"{kind} {count:,}" for kind, count in kinds.most_common())
     return f"{text} ({named}); a second search repaired {repaired:,}, so {found - repaired:,} remain degenerate"
+
+
+def repeats(text: str) -> bool:
+    """Whether up to 8 words with a letter or digit, or up to 8 characters with a letter, come 4 times in a row."""
+    if any(map(str.isalpha, chain.from_iterable(run.group() for run in _RUN.finditer(text)))):
+        return True
+    text = text.casefold()
+    words = [text[begin:end] for begin, end in word_spans(text, ())]
+    for period in range(1, min(LONGEST_PERIOD, len(words) // MIN_REPETITIONS) + 1):
+        run = 0
+        for place, (one, other) in enumerate(zip(words, words[period:], strict=False)):
+            run = run + 1 if one == other else 0
+            if run >= (MIN_REPETITIONS - 1) * period and any(map(str.isalnum, "".join(words[place : place + period]))):
+                return True
+    return False
 
 
 def has_loop(ids: Sequence[int]) -> bool:

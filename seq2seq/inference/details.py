@@ -8,7 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from seq2seq.text.words import Span
+from seq2seq.text.words import Span, word_spans
 
 KINDS = ("alignment", "words", "confidence")
 Status = Literal["kept", "forced", "missing", "avoided", "present"]
@@ -49,7 +49,8 @@ class Details:
     links: tuple[Link, ...]
     """Each target word with its first choice, and further source words; by target word, then by source word."""
     confidence: float | None
-    """The probability that the translation is good (`confidence.GOOD`); None where that was not calibrated."""
+    """The probability that the translation is good (`confidence.GOOD`); None where that was not calibrated, and for
+    what was copied."""
 
     def shifted(self, source: int, target: int) -> "Details":
         """The same where the texts begin at these code points of larger ones."""
@@ -77,6 +78,16 @@ class Details:
         if "words" in kinds:
             shown["words"] = [{"target": word.span, "probability": round(word.probability, 4)} for word in self.words]
         return shown
+
+
+def copied(text: str, source: Span, target: Span) -> Details:
+    """The details of a part of `text` that is the translation of itself."""
+    words = word_spans(text[slice(*source)], ())
+    links = tuple(Link(span, span, 1.0) for span in words)
+    spans = (0, source[1] - source[0]), (0, target[1] - target[0])
+    return Details(*spans, tuple(words), tuple(Word(span, 0.0) for span in words), links, None).shifted(
+        source[0], target[0]
+    )
 
 
 @dataclass(frozen=True)

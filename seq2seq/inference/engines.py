@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 
 from seq2seq.config import SearchConfig
-from seq2seq.inference.batching import token_budget, token_groups
+from seq2seq.inference.batching import SEARCH_TOKENS, token_budget, token_groups
 from seq2seq.memory import in_parts
 from seq2seq.search.base import Hypothesis, Sentence, StepModel, rows_per_sentence
 from seq2seq.search.search import search
@@ -49,8 +49,7 @@ class TorchEngine:
 
     def _budget(self, num_tokens: int, config: SearchConfig) -> int:
         """Tokens of a batch: with several workers few enough to keep all of them busy to the end."""
-        default = SearchConfig.model_fields["batch_tokens"].default
-        most = token_budget(config.batch_tokens, default, self._steps.device.type)
+        most = token_budget(config.batch_tokens, SEARCH_TOKENS, self._steps.device.type)
         if self._workers == 1:
             return most
         return min(most, max(num_tokens // (self._workers * BATCHES_PER_WORKER), SMALLEST_BATCH))

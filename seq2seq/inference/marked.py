@@ -6,17 +6,27 @@
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol, Self
 
+from seq2seq.errors import UserError, did_you_mean
 from seq2seq.inference.aligner import Aligner
+from seq2seq.inference.degeneration import LOST
+from seq2seq.inference.one_model import computing
 from seq2seq.inference.terms import TermTranslator
-from seq2seq.inference.translator import Translation
+from seq2seq.inference.translator import Translation, Translator
+from seq2seq.lines import checked_texts
 from seq2seq.markup.standins import CLASSES, StandIns
-from seq2seq.markup.translation import Marked, Translated, translate_documents
+from seq2seq.markup.translation import FORMATS, Marked, Translated, translate_documents
+from seq2seq.text.glossary import Glossary
+from seq2seq.text.untranslatable import VERBATIM
 
 
 class PlainTranslator(Protocol):
     """A `Translator`, or what keeps to a glossary with one."""
+
+    def is_untranslatable(self, text: str) -> bool:
+        """Whether a text is copied."""
 
     def translate(self, lines: Sequence[str]) -> Sequence[Translation]:
         """A translation for each line."""
@@ -28,6 +38,10 @@ class WithTerms:
     def __init__(self, keeper: TermTranslator):
         self._keeper = keeper
         self.statuses: Counter[str] = Counter()
+
+    def is_untranslatable(self, text: str) -> bool:
+        """Whether a text is copied: it cannot be translated and has no term."""
+        return self._keeper.translator.is_untranslatable(text) and not self._keeper.glossary.matches(text)
 
     def translate(self, lines: Sequence[str]) -> list[Translation]:
         """As `Translator.translate`."""
@@ -45,13 +59,35 @@ class MarkupTranslator:
         # Where one word of the best class was lost, another one may not be.
         self._classes = [known[0], known[0].turned(), *known[1:]]
 
+    @classmethod
+    def load(cls, path: str | Path | None, glossary: str | Path | Glossary | None = None, **options: Any) -> Self:
+        """Load a model folder or a run folder; None is the newest translation run.
+
+        Args:
+            path: the MODEL.
+            glossary: a file, as `Glossary.read` takes it, or a glossary; None is none.
+            options: those of `Translator.load`.
+
+        Raises:
+            DataError: the glossary cannot be read.
+            ModelError, UserError: as `Translator.load`.
+        """
+        if glossary is None:
+            return cls(Translator.load(path, **options), Aligner.load(path, **computing(options)))
+        keeper = TermTranslator.load(path, glossary, **options)
+        return cls(WithTerms(keeper), keeper.aligner)
+
     def translate(self, texts: Sequence[str], form: str) -> list[Marked]:
         """Translate each document of a format (`markup.translation.FORMATS`), whatever the others are.
 
         Raises:
             DataError: a document is not of the format.
+            UserError: there is no such format.
         """
-        return translate_documents(texts, form, self._plain, self._classes)
+        if form not in FORMATS:
+            raise UserError(f"format {form!r}: not one of {', '.join(FORMATS)}{did_you_mean(form, FORMATS)}")
+        texts, is_untranslatable = checked_texts(texts, "translate"), self._translator.is_untranslatable
+        return translate_documents(texts, form, self._plain, self._classes, is_untranslatable)
 
     def _plain(self, texts: Sequence[str]) -> list[Translated]:
         found = self._translator.translate(texts)
@@ -62,6 +98,7 @@ class MarkupTranslator:
                 list(chain.from_iterable(part.source_words for part in parts)),
                 [word.span for part in parts for word in part.words],
                 [(link.source, link.target, link.weight) for part in parts for link in part.links],
+                [flag for flag in one.flags if flag in (VERBATIM, LOST)],
             )
             for one, parts in zip(found, explained, strict=True)
         ]

@@ -1,15 +1,19 @@
 """Base of `ClassifierModel` and `Scorer`: load one model folder, and refuse a model of the other task."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from seq2seq.errors import ModelError
-from seq2seq.inference.batching import token_budget
+from seq2seq.inference.batching import BATCH_TOKENS, token_budget
 from seq2seq.runtime import Runtime, keep_few_kernels, start
 from seq2seq.store.finding import find_model
 from seq2seq.store.model_folder import LoadedModel, load_model
 
-BATCH_TOKENS = 4096
+
+def computing(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the options of `Translator.load` that say where and how a model computes, for a model beside it."""
+    return {key: options[key] for key in ("device", "precision", "threads") if key in options}
 
 
 class OneModel:
@@ -18,7 +22,7 @@ class OneModel:
     task: ClassVar[str]
     other_command: ClassVar[str]  # for the error about a model of the other task
 
-    def __init__(self, loaded: LoadedModel, runtime: Runtime, batch_tokens: int = BATCH_TOKENS):
+    def __init__(self, loaded: LoadedModel, runtime: Runtime, batch_tokens: int | None = None):
         if loaded.description.task != self.task:
             raise ModelError(f"{loaded.folder}: a {loaded.description.task} model; {self.other_command}")
         self.batch_tokens = token_budget(batch_tokens, BATCH_TOKENS, runtime.device.type)
@@ -33,12 +37,12 @@ class OneModel:
         device: str = "auto",
         precision: str | None = None,
         threads: int | None = None,
-        batch_tokens: int = BATCH_TOKENS,
+        batch_tokens: int | None = None,
     ) -> Self:
         """Load a model folder or a run folder (then its best model); None is the newest run.
 
         `precision` None is float32 on a CPU and `auto` on a GPU; `batch_tokens` bounds the tokens of either side of a
-        batch with padding, and on a GPU its default means `batching.GPU_TOKENS`.
+        batch with padding; None is 4,096 on a CPU and 65,536 on a GPU.
 
         Raises:
             ModelError: there is no model, it is damaged, or it is one of another task.

@@ -19,15 +19,15 @@ from torch import Tensor
 from seq2seq.data.collate import TranslationBatch, collate_translation
 from seq2seq.data.examples import Pair
 from seq2seq.inference.batching import equal_parts, token_groups
-from seq2seq.inference.one_model import BATCH_TOKENS, OneModel
+from seq2seq.inference.one_model import OneModel
 from seq2seq.inference.steps import float32_logits
-from seq2seq.lines import as_one_line
+from seq2seq.lines import as_one_line, checked_pairs
 from seq2seq.memory import in_parts
 from seq2seq.runtime import Runtime
 from seq2seq.store.model_folder import LoadedModel
+from seq2seq.text.scripts import UNSPACED
 from seq2seq.text.splitting import language_tag
 from seq2seq.text.tokenizer import META_SYMBOL, encodable
-from seq2seq.text.words import UNSPACED
 
 # Logits are computed for this many tokens at a time.
 TOKENS_AT_ONCE = 1024
@@ -67,7 +67,7 @@ class Scorer(OneModel):
     task = "translation"
     other_command = "s2s classify --gold scores those"
 
-    def __init__(self, loaded: LoadedModel, runtime: Runtime, batch_tokens: int = BATCH_TOKENS):
+    def __init__(self, loaded: LoadedModel, runtime: Runtime, batch_tokens: int | None = None):
         super().__init__(loaded, runtime, batch_tokens)
         self._model.to(runtime.precision)
         self._tokenizers = loaded.tokenizers
@@ -83,9 +83,10 @@ class Scorer(OneModel):
         Raises:
             RuntimeError: there is no memory even for one pair.
         """
-        sides = [(pair.source, pair.target) if isinstance(pair, Pair) else pair for pair in pairs]
+        given = [(pair.source, pair.target) if isinstance(pair, Pair) else pair for pair in pairs]
+        sides = checked_pairs(given, "score")
         texts = [encodable(as_one_line(source)).strip() for source, _ in sides]
-        sources = self._tokenizers.source.encode_all(texts)
+        sources = self._tokenizers.source.read_all(texts)
         targets = self._tokenizers.target.encode_all([encodable(as_one_line(target)) for _, target in sides])
         parts = list(chain.from_iterable(map(self._parts, count(), texts, sources, targets)))
         log_probs = torch.zeros(len(sides), dtype=torch.float64)
@@ -102,11 +103,11 @@ class Scorer(OneModel):
 
     def _parts(self, pair: int, text: str, source: list[int], target: list[int]) -> Iterator[_Part]:
         """The pair, or equal parts of both sides that fit; each source begins with the language tag of `text`."""
-        encode, tag = self._tokenizers.source.encode, []
+        read, tag = self._tokenizers.source.read, []
         if max(len(source), len(target)) > self._part_length:
-            begin, rest = language_tag(text, lambda begin: len(encode(begin)) <= self._part_length // 2)
+            begin, rest = language_tag(text, lambda begin: len(read(begin)) <= self._part_length // 2)
             if begin:
-                tag, source = encode(begin), encode(rest)
+                tag, source = read(begin), read(rest)
         most = self._part_length
         num_parts = max(1, math.ceil(len(source) / (most - len(tag))), math.ceil(len(target) / most))
         cut = zip(equal_parts(source, num_parts), equal_parts(target, num_parts), strict=True)
@@ -130,7 +131,7 @@ class Scorer(OneModel):
         Words are of letters, in scripts with spaces. A pair that is too long for the model has none.
         """
         target = self._tokenizers.target
-        sources = self._tokenizers.source.encode_all([encodable(as_one_line(source)).strip() for source, _ in pairs])
+        sources = self._tokenizers.source.read_all([encodable(as_one_line(source)) for source, _ in pairs])
         begun = target.encode_all([encodable(as_one_line(begin)).rstrip() for _, begin in pairs])
         lengths = [max(map(len, sides)) for sides in zip(sources, begun, strict=True)]
         fitting = [index for index, length in enumerate(lengths) if length <= self._part_length]

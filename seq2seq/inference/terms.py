@@ -7,18 +7,25 @@ other search, and batches). One word, such as an article or a preposition, may c
 `TermTranslator` serves `s2s translate --glossary` and the server.
 """
 
+import logging
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 from seq2seq.inference.aligner import Aligner
+from seq2seq.inference.degeneration import LOST
 from seq2seq.inference.details import Details, Status, Term
+from seq2seq.inference.one_model import computing
 from seq2seq.inference.translator import PartSpans, Translation, Translator
 from seq2seq.search.base import normalized_score
 from seq2seq.text.glossary import Forbidden, Glossary, Match, occurrences, places
+from seq2seq.text.normalization import mapped
 from seq2seq.text.words import Span, word_spans
+
+logger = logging.getLogger(__name__)
 
 # So many words before the place of a term are also left out: articles and adjectives agree with what follows.
 WORDS_BEFORE = 1
@@ -27,6 +34,7 @@ MOST_FORMS = 8
 LEADING_WORDS = 5
 # Missing terms of a sentence are put in one after another.
 MOST_ROUNDS = 4
+HARMLESS = {LOST}  # flags of a translation that may be used
 
 
 class TermTranslation(NamedTuple):
@@ -69,6 +77,24 @@ class TermTranslator:
     def __init__(self, translator: Translator, aligner: Aligner, glossary: Glossary):
         self.translator, self.aligner, self.glossary = translator, aligner, glossary
 
+    @classmethod
+    def load(cls, path: str | Path | None, glossary: str | Path | Glossary, **options: Any) -> Self:
+        """Load a model folder or a run folder; None is the newest translation run.
+
+        Args:
+            path: the MODEL.
+            glossary: a file, as `Glossary.read` takes it, or a glossary.
+            options: those of `Translator.load`.
+
+        Raises:
+            DataError: the glossary cannot be read.
+            ModelError, UserError: as `Translator.load`.
+        """
+        translator, aligner = Translator.load(path, **options), Aligner.load(path, **computing(options))
+        if not isinstance(glossary, Glossary):
+            glossary = read_glossary(Path(glossary), translator)
+        return cls(translator, aligner, glossary)
+
     def translate(self, lines: Sequence[str], first_line: int = 0) -> list[TermTranslation]:
         """Translate each line, whatever the others are; arguments as in `Translator.translate`."""
         translations = self.translator.translate(lines, first_line=first_line)
@@ -103,8 +129,13 @@ class TermTranslator:
             count += len(lines)
 
     def _part(self, translation: Translation, spans: PartSpans) -> _Part:
-        source = translation.source[slice(*spans.source)]
-        return _Part(source, translation.text[slice(*spans.target)], self.glossary.matches(source), set(), set(), set())
+        source, text = translation.source[slice(*spans.source)], translation.text[slice(*spans.target)]
+        read = mapped(source)
+        matches = [replace(match, span=read.original(match.span)) for match in self.glossary.matches(read.text)]
+        forced: set[Span] = set()
+        if spans.is_copied and matches:
+            text, forced = _replaced(source, matches), {match.span for match in matches}
+        return _Part(source, text, matches, forced, set(), set())
 
     def _said(self, text: str) -> set[Forbidden]:
         """What a translation says and may not."""
@@ -118,7 +149,8 @@ class TermTranslator:
             [part.source for part in parts], forbidden=[part.words_avoided for part in parts]
         )
         for part, one in zip(parts, found, strict=True):
-            if not one.flags and len(self._said(one.text)) <= len(self._said(part.text)) and one.text != part.text:
+            is_usable = HARMLESS.issuperset(one.flags) and one.text != part.text
+            if is_usable and len(self._said(one.text)) <= len(self._said(part.text)):
                 part.text = one.text
 
     def _force(self, parts: Sequence[_Part]) -> None:
@@ -147,7 +179,8 @@ class TermTranslator:
             [prefix for _, prefix in asked],
             forbidden=[parts[index].words_avoided for index, _ in asked],
         )
-        candidates = [(index, one.text) for (index, _), one in zip(asked, found, strict=True) if not one.flags]
+        usable = ((index, one) for (index, _), one in zip(asked, found, strict=True) if HARMLESS.issuperset(one.flags))
+        candidates = [(index, one.text) for index, one in usable]
         candidates += [
             (index, prefix + _behind(parts[index].text, runs[index]))
             for index, prefix in dict(reversed(asked)).items()  # the first cut of each part
@@ -187,7 +220,7 @@ class TermTranslator:
             text += translation.text[end : own.target[0]]
             begin, end = len(text), own.target[1]
             text += part.text
-            spans.append(PartSpans(own.source, (begin, len(text))))
+            spans.append(PartSpans(own.source, (begin, len(text)), own.is_copied and part.text == part.source))
             for match, place in zip(part.matches, places(part.matches, part.text), strict=True):
                 status: Status = "missing" if place is None else "forced" if match.span in part.forced else "kept"
                 target = place and (place[0] + begin, place[1] + begin)
@@ -200,6 +233,24 @@ class TermTranslator:
                     terms.append(Term(None, None, "avoided", one.words))
         text += translation.text[end:]
         return TermTranslation(replace(translation, text=text, parts=tuple(spans)), tuple(terms))
+
+
+def _replaced(source: str, matches: Sequence[Match]) -> str:
+    """A copied text with its terms."""
+    text, end = "", 0
+    for match in sorted(matches, key=lambda match: match.span):
+        begin, stop = match.span
+        text, end = text + source[end:begin] + match.forms[0], stop
+    return text + source[end:]
+
+
+def read_glossary(path: Path, translator: Translator) -> Glossary:
+    """The glossary of a file, with a warning for each line that was left out."""
+    language = translator.description.target_language if translator.description else None
+    glossary = Glossary.read(path, language)
+    for problem in glossary.problems:
+        logger.warning("%s: %s", path, problem)
+    return glossary
 
 
 def _is_better(part: _Part, match: Match, text: str, run: Sequence[Span]) -> bool:

@@ -3,6 +3,7 @@
 Commands, library users and validation in training share `Translator`, so all see the same translations.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -12,17 +13,27 @@ from typing import Any, NamedTuple
 
 from seq2seq.config import SearchConfig
 from seq2seq.description import ModelDescription
-from seq2seq.errors import DataError
+from seq2seq.errors import DataError, UserError
 from seq2seq.inference.batching import Engine
-from seq2seq.inference.degeneration import EMPTY, REPAIRED, VERBATIM, line_flags, remedy, symptoms
+from seq2seq.inference.degeneration import EMPTY, LOST, REPAIRED, SYMPTOMS, line_flags, remedy, symptoms
 from seq2seq.inference.loading import EngineName, load_engine, override_search
-from seq2seq.lines import as_one_line
+from seq2seq.lines import as_one_line, checked_texts
 from seq2seq.search.base import Hypothesis, Sentence, normalized_score
 from seq2seq.text.splitting import language_tag, split_text
 from seq2seq.text.tokenizer import TokenizerPair, encodable
-from seq2seq.text.verbatim import FEWEST_PIECES, is_verbatim, stretches
+from seq2seq.text.untranslatable import VERBATIM, Untranslatable
 
 MOST_PARTS, MANY_PARTS = 2**20, 8
+LINE_ENDS = re.compile("[\n-\r\x1c-\x1e\x85\u2028\u2029]")
+# Options of `s2s translate` that `Translator.load` does not have, and where the library has them.
+ELSEWHERE = {
+    "glossary": "TermTranslator.load",
+    "input_format": "MarkupTranslator.load",
+    "each_line": "MarkupTranslator.load",
+    "details": "Aligner.load, whose `explain` takes translations",
+    "prefix_file": "the argument `prefixes` of translate",
+    "format": "the fields of Translation",
+}
 
 
 @dataclass(frozen=True)
@@ -44,7 +55,8 @@ class Translation(Alternative):
 
     flags: tuple[str, ...]
     """`degeneration.symptoms` of the first search; `repaired` if a second search cured them; `split` for a line
-    translated in parts; `verbatim` where a part was copied, because it is no text (`text.verbatim`)."""
+    translated in parts; `verbatim` where a part was copied, because it cannot be translated (`text.untranslatable`);
+    `lost` where words or signs that the vocabulary lacks are missing."""
     alternatives: tuple[Alternative, ...]
     """The next best, with `n_best` above 1; for a line in parts, each joins the parts' hypotheses of one rank."""
     source: str
@@ -57,6 +69,7 @@ class PartSpans(NamedTuple):
 
     source: tuple[int, int]
     target: tuple[int, int]
+    is_copied: bool = False
 
 
 class _Part(NamedTuple):
@@ -69,8 +82,8 @@ class _Part(NamedTuple):
     """White space between this part and the one before."""
     text: str
     sentence: Sentence
-    is_verbatim: bool
-    """It is copied, and never reaches the model."""
+    is_copied: bool
+    """It never reaches the model."""
 
 
 class _Answer(NamedTuple):
@@ -104,6 +117,7 @@ class Translator:
         self._engine = engine
         self._tokenizers = tokenizers
         self._repair = repair
+        self.is_untranslatable = Untranslatable(tokenizers.source)
         # The translation of the longest part has to fit as well: half the positions, with the default ratio of 2.
         room = int((engine.max_length - config.max_length_offset) / max(config.max_length_ratio, 1.0))
         self._part_length = min(max(room, engine.max_length // 4, 1), engine.max_length - 1)
@@ -128,6 +142,8 @@ class Translator:
             ModelError: there is no model, it is damaged, is no translation model, or does not fit the others.
             UserError: an engine, device, precision or search setting that does not exist or is not possible.
         """
+        if given := [key for key in search if key in ELSEWHERE]:
+            raise UserError(f"{given[0]}: not an option of Translator.load; use {ELSEWHERE[given[0]]}")
         loaded = load_engine(paths or (None,), engine, quantization, device, precision, threads, search)
         return cls(loaded.engine, loaded.tokenizers, loaded.search, note=loaded.note, description=loaded.description)
 
@@ -149,9 +165,10 @@ class Translator:
     ) -> list[Translation]:
         """Translate each line, whatever the others are.
 
-        A blank line gives an empty translation and never reaches the model. A line over the length limit is translated
-        in parts, cut at sentence ends where possible, and joined with the white space that was between them. What is
-        no text to a model (`text.verbatim`) is copied, unless there is a prefix.
+        A blank line gives an empty translation and never reaches the model. White space at the ends of a line stays,
+        unless there is a prefix. A line over the length limit is translated in parts, cut at sentence ends where
+        possible, and joined with the white space that was between them. What cannot be translated is copied
+        (`text.untranslatable`), unless there is a prefix.
 
         Args:
             lines: texts; a line feed within one becomes a space.
@@ -163,8 +180,8 @@ class Translator:
         Raises:
             DataError: there is not one prefix for each line, or one is too long for the model.
         """
-        if isinstance(lines, str):
-            raise TypeError("translate takes a list of lines; put a single line into a list")
+        lines = checked_texts(lines, "translate")
+        prefixes = prefixes if prefixes is None else checked_texts(prefixes, "prefixes")
         if prefixes is not None and len(prefixes) != len(lines):
             raise _unequal(len(prefixes), f"{len(lines):,}")
         parts = list(self._parts(lines, prefixes, first_line, forbidden))
@@ -199,45 +216,46 @@ class Translator:
         first_line: int,
         forbidden: Sequence[Collection[str]],
     ) -> Iterator[_Part]:
-        encode, encode_all = self._tokenizers.source.encode, self._tokenizers.source.encode_all
+        read = self._tokenizers.source.read
         stripped = [encodable(as_one_line(line)).strip() for line in lines]
-        for number, (text, ids) in enumerate(zip(stripped, encode_all(stripped), strict=True)):
+        for number, (text, ids) in enumerate(zip(stripped, self._tokenizers.source.read_all(stripped), strict=True)):
             if not text:
                 continue
             prefix = self._prefix(prefixes[number], first_line + number) if prefixes is not None else ()
             never = self._sequences(forbidden[number]) if forbidden else ()
-            may_copy = len(ids) >= FEWEST_PIECES and not prefix
-            tag, texts = self._cut(text, may_copy) if may_copy or len(ids) > self._part_length else ("", [text])
+            tag, parts = self._cut(text, len(ids), may_copy=not prefix)
             line, before = lines[number], ""
             begin = len(line) - len(line.lstrip()) + len(tag)
-            for index, part in enumerate(texts):
+            for index, (part, is_copied) in enumerate(parts):
                 core = part.strip()
                 before += part[: len(part) - len(part.lstrip())]
-                if ids if len(texts) == 1 else encode(core):
-                    part_ids = ids if len(texts) == 1 else encode(tag + core)
+                if core:
+                    part_ids = ids if len(parts) == 1 and not tag else read(tag + core)
                     key = (first_line + number) * MOST_PARTS + index
-                    copied = may_copy and self._is_verbatim(core, part_ids)
-                    first = begin + part.index(core)
                     sentence = Sentence(tuple(part_ids), prefix, key, never)
-                    yield _Part(number, first, before, core, sentence, copied)
-                    prefix, before = (), ""
-                before += part[len(part.rstrip()) :] if core else ""
+                    yield _Part(number, begin + part.index(core), before, core, sentence, is_copied)
+                    prefix, before = (), part[len(part.rstrip()) :]
                 begin += len(part)
 
-    def _cut(self, text: str, may_copy: bool) -> tuple[str, list[str]]:
-        """The language tag that each part of a long text begins with, and the parts; what may be copied is one part."""
-        encode = self._tokenizers.source.encode
-        tag, rest = language_tag(text, lambda tag: len(encode(tag)) <= self._part_length // 2)
+    def _cut(self, text: str, num_pieces: int, may_copy: bool) -> tuple[str, list[tuple[str, bool]]]:
+        """The language tag that each part of a text begins with, and the parts, each with whether it is copied."""
+        read = self._tokenizers.source.read
+        tag, rest = language_tag(text, lambda tag: len(read(tag)) <= self._part_length // 2)
+        stretches = self.is_untranslatable.stretches(rest) if may_copy else [(rest, False)]
+        if stretches == [(rest, False)] and num_pieces <= self._part_length:
+            return "", [(text, False)]
+
+        def copies(part: str) -> bool:
+            return may_copy and self.is_untranslatable(part)
 
         def fits(part: str) -> bool:
-            ids = encode(tag + part.strip())
-            return len(ids) <= self._part_length or (may_copy and self._is_verbatim(part.strip(), ids))
+            return len(read(tag + part)) <= self._part_length or copies(part)
 
-        return tag, [part for one in (stretches(rest) if may_copy else [rest]) for part in split_text(one, fits)]
-
-    def _is_verbatim(self, text: str, ids: Sequence[int]) -> bool:
-        source = self._tokenizers.source
-        return is_verbatim(text, source.pieces(ids), *source.pieces([source.unk_id]))
+        parts = []
+        for stretch, is_copied in stretches:
+            cut = [stretch] if is_copied else split_text(stretch, fits)
+            parts += [(part, is_copied or copies(part)) for part in cut]
+        return tag, parts
 
     def _sequences(self, words: Collection[str]) -> tuple[tuple[int, ...], ...]:
         """The target ids of these words, as they are and with a small or capital first letter."""
@@ -271,8 +289,9 @@ class Translator:
         for other, indices in again.items():
             second = self._search([parts[index] for index in indices], other)
             for index, answer in zip(indices, second, strict=True):
-                if not answer.flags:
-                    answers[index] = answer._replace(flags=(*answers[index].flags, REPAIRED))
+                if SYMPTOMS.isdisjoint(answer.flags):
+                    symptoms_before = (flag for flag in answers[index].flags if flag in SYMPTOMS)
+                    answers[index] = answer._replace(flags=(*symptoms_before, REPAIRED, *answer.flags))
         return answers
 
     def _search(self, parts: Sequence[_Part], config: SearchConfig) -> list[_Answer]:
@@ -286,55 +305,62 @@ class Translator:
             else (part.text, part.sentence.source_ids, part.sentence.prefix, part.sentence.forbidden)
             for part in parts
         ]
-        distinct = {key: part for key, part in zip(keys, parts, strict=True) if not part.is_verbatim}
+        distinct = {key: part for key, part in zip(keys, parts, strict=True) if not part.is_copied}
         found = self._engine.translate([part.sentence for part in distinct.values()], config)
         answers = {
             key: self._answer(part, hypotheses) for (key, part), hypotheses in zip(distinct.items(), found, strict=True)
         }
         return [
-            _Answer([Hypothesis((), 0.0, 0.0, False)], [part.text], (VERBATIM,)) if part.is_verbatim else answers[key]
+            _Answer([Hypothesis((), 0.0, 0.0, False)], [part.text], (VERBATIM,)) if part.is_copied else answers[key]
             for key, part in zip(keys, parts, strict=True)
         ]
 
     def _answer(self, part: _Part, hypotheses: Sequence[Hypothesis]) -> _Answer:
         texts = [self._tokenizers.target.decode(hypothesis.ids) for hypothesis in hypotheses]
-        return _Answer(hypotheses, texts, symptoms(part.text, part.sentence.source_ids, texts[0], hypotheses[0]))
+        found = symptoms(part.text, part.sentence.source_ids, texts[0], hypotheses[0])
+        is_lost = any(word not in texts[0] for word in self.is_untranslatable.foreign_words(part.text))
+        return _Answer(hypotheses, texts, (*found, *[LOST] * is_lost))
 
     def _join(self, line: str, answered: Sequence[tuple[_Part, _Answer]]) -> Translation:
         count = max(len(answer.hypotheses) for _, answer in answered)
-        best, *others = (self._alternative(answered, rank) for rank in range(count))
+        best, *others = (self._alternative(line, answered, rank) for rank in range(count))
         # The best translations of the parts make the best one of the line, even if another rank scores higher.
         others.sort(key=lambda alternative: -alternative.normalized_score)
         flags = line_flags([answer.flags for _, answer in answered])
-        return Translation(
-            **vars(best), flags=flags, alternatives=tuple(others), source=line, parts=tuple(_spans(answered))
-        )
+        spans = tuple(_spans(answered, len(_ends(line, answered)[0])))
+        return Translation(**vars(best), flags=flags, alternatives=tuple(others), source=line, parts=spans)
 
-    def _alternative(self, answered: Sequence[tuple[_Part, _Answer]], rank: int) -> Alternative:
+    def _alternative(self, line: str, answered: Sequence[tuple[_Part, _Answer]], rank: int) -> Alternative:
         """The translation of a line from the hypothesis of this rank, or else the last, of each part."""
-        text, score, tokens = "", 0.0, 0
+        (text, end), score, tokens = _ends(line, answered), 0.0, 0
         for part, answer in answered:
             rank_here = min(rank, len(answer.hypotheses) - 1)
             hypothesis = answer.hypotheses[rank_here]
             text += part.before + answer.texts[rank_here]
             score += hypothesis.log_prob
             tokens += len(hypothesis.ids) + hypothesis.finished
-        return Alternative(text, score, normalized_score(score, tokens, self.config.length_penalty), tokens)
+        return Alternative(text + end, score, normalized_score(score, tokens, self.config.length_penalty), tokens)
 
 
-def _spans(answered: Sequence[tuple[_Part, _Answer]]) -> Iterator[PartSpans]:
-    position = 0
+def _ends(line: str, answered: Sequence[tuple[_Part, _Answer]]) -> tuple[str, str]:
+    """The white space at the ends of a line, without characters that end lines; a prefix decides on the beginning."""
+    before, after = line[: len(line) - len(line.lstrip())], line[len(line.rstrip()) :]
+    has_prefix = bool(answered[0][0].sentence.prefix)
+    return "" if has_prefix else LINE_ENDS.sub("", before), LINE_ENDS.sub("", after)
+
+
+def _spans(answered: Sequence[tuple[_Part, _Answer]], position: int) -> Iterator[PartSpans]:
     for part, answer in answered:
         position += len(part.before)
         end = position + len(answer.texts[0])
-        yield PartSpans((part.begin, part.begin + len(part.text)), (position, end))
+        yield PartSpans((part.begin, part.begin + len(part.text)), (position, end), part.is_copied)
         position = end
 
 
 def _hopeless_lines(parts: Sequence[_Part], answers: Sequence[_Answer]) -> set[int]:
     """Lines in many different parts most of which are degenerate: no text that a second search could mend."""
     pairs = zip(parts, answers, strict=True)
-    flags = {(part.line, part.text): answer.flags for part, answer in pairs if not part.is_verbatim}
+    flags = {(part.line, part.text): answer.flags for part, answer in pairs if not part.is_copied}
     flagged, num_parts = (
         Counter(line for (line, _), found in flags.items() if found),
         Counter(line for line, _ in flags),

@@ -13,6 +13,7 @@ import numpy as np
 
 from seq2seq.config_data import FilterConfig
 from seq2seq.data.columns import looks_like_header
+from seq2seq.data.encoding import stored_ids
 from seq2seq.data.examples import Example, LabelledText, Pair
 from seq2seq.data.filters import PairFilter, example_key
 from seq2seq.inspection.blocks import Block, Finding
@@ -122,7 +123,7 @@ class Examiner:
         tokenizer = self.tokenizers[side]
         if tokenizer is None:
             return [PIECES_PER_CHARACTER * len(line) for line in lines]
-        return list(map(len, tokenizer.encode_all([line.strip() for line in lines])))
+        return list(map(len, stored_ids(tokenizer, lines, is_source=side == 0)))
 
     def _side(self, side: int, block: Block, num_pieces: float) -> SideTally:
         lines = block.columns[side]

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from seq2seq.text.words import UNSPACED
+from seq2seq.text.scripts import UNSPACED
 
 EMOJI = "emoji"
 

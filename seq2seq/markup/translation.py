@@ -15,6 +15,7 @@ from seq2seq.markup.document import OBJECT, Document, Template, join
 from seq2seq.markup.standins import CLASSES, MOST, StandIns, choose, find
 from seq2seq.markup.writing import Answer, written
 from seq2seq.text.splitting import ABBREVIATED, LONGEST_ABBREVIATION, split_sentences
+from seq2seq.text.untranslatable import VERBATIM, lacks_letters
 from seq2seq.text.words import Span, word_spans
 
 FORMATS = {"html": html.segments, "xml": xml.segments, "markdown": markdown.segments}
@@ -34,6 +35,8 @@ class Translated:
     words: Sequence[Span] = ()
     links: Sequence[tuple[Span, Span, float]] = ()
     """(source word, target word, weight)"""
+    flags: Sequence[str] = ()
+    """What a segment is flagged with."""
 
 
 _MARKS = re.compile(r"(\W+)")
@@ -49,23 +52,28 @@ class Marked:
     text: str
     segments: int
     flags: tuple[str, ...]
-    """For each segment that was not translated in one go: `placeholder` where a sentence was cut at its pieces because
-    the model lost one, `markup` where emphasis was left out, or the text left as it was, because it could not be
-    written in the format, `empty` where the text was left as it was because its translation is empty."""
+    """Of all segments: `placeholder` where a sentence was cut at its pieces because the model lost one, `markup` where
+    emphasis was left out, or the text left as it was, because it could not be written in the format, `empty` where the
+    text was left as it was because its translation is empty, `verbatim` where text was copied because it cannot be
+    translated, and those of `translate`."""
 
 
 def translate_documents(
-    texts: Sequence[str], form: str, translate: Translate, classes: Sequence[StandIns] = CLASSES
+    texts: Sequence[str],
+    form: str,
+    translate: Translate,
+    classes: Sequence[StandIns] = CLASSES,
+    is_untranslatable: Callable[[str], bool] = lacks_letters,
 ) -> list[Marked]:
     """Translate documents of a format; `translate` is called once for all their sentences, and once more for each class
-    of stand-ins that some of them lost.
+    of stand-ins that some of them lost. Sentences that are untranslatable without their pieces are copied.
 
     Raises:
         DataError: a document is not of the format (`html.segments`, `xml.segments`).
     """
     documents = [FORMATS[form](text) for text in texts]
     segments = [segment for document in documents for segment in document.segments]
-    answers = _of_segments([segment.text for segment in segments], translate, classes)
+    answers = _of_segments([segment.text for segment in segments], translate, classes, is_untranslatable)
     outputs = iter([written(segment, answer) for segment, answer in zip(segments, answers, strict=True)])
     return [_joined(document, [next(outputs) for _ in document.segments]) for document in documents]
 
@@ -79,10 +87,15 @@ def _joined(document: Document, outputs: Sequence[tuple[Template | None, frozens
 # -- plain text ------------------------------------------------------------------------------------
 
 
-def _of_segments(texts: Sequence[str], translate: Translate, classes: Sequence[StandIns]) -> list[Answer]:
+def _of_segments(
+    texts: Sequence[str], translate: Translate, classes: Sequence[StandIns], is_untranslatable: Callable[[str], bool]
+) -> list[Answer]:
     """Segments as sentences, with the white space between them as it is."""
     sentences = [split_sentences(text) or [text] for text in texts]
-    answers = iter(_answers([one.strip() for one in chain.from_iterable(sentences)], translate, classes))
+    cores = [one.strip() for one in chain.from_iterable(sentences)]
+    copied = {core for core in set(cores) if is_untranslatable(core.replace(OBJECT, " ").strip())}
+    translated = iter(_answers([core for core in cores if core not in copied], translate, classes))
+    answers = iter([_verbatim(core) if core in copied else next(translated) for core in cores])
     return [_concatenated([(one, next(answers)) for one in group]) for group in sentences]
 
 
@@ -108,9 +121,7 @@ def _concatenated(parts: Iterable[tuple[str, Answer]]) -> Answer:
 
 def _answers(texts: Sequence[str], translate: Translate, classes: Sequence[StandIns]) -> list[Answer]:
     """The answer to each text, whose pieces are OBJECTs; one that no stand-in got through is cut at its pieces."""
-    answers: dict[int, Answer] = {
-        index: _copied(text) for index, text in enumerate(texts) if not any(map(str.isalpha, text))
-    }
+    answers: dict[int, Answer] = {index: _verbatim(text) for index, text in enumerate(texts) if lacks_letters(text)}
     lost: dict[int, list[tuple[_Filled, Translated]]] = defaultdict(list)
     for stand_ins in classes[:MOST_TRIES]:
         asked = {}
@@ -138,6 +149,11 @@ def _answers(texts: Sequence[str], translate: Translate, classes: Sequence[Stand
         whole = _concatenated([(part, _copied(part.strip()) if OBJECT in part else next(parts)) for part in own])
         answers[index] = replace(whole, flags=whole.flags | {PLACEHOLDER})
     return [answers[index] for index in range(len(texts))]
+
+
+def _verbatim(text: str) -> Answer:
+    """What was copied as untranslatable, with its flag."""
+    return replace(_copied(text), flags=frozenset({VERBATIM} if text else ()))
 
 
 def _around_pieces(text: str) -> Iterator[str]:
@@ -204,6 +220,7 @@ class _Filled:
             source_at.words(translated.source_words),
             target_at.words(translated.words),
             tuple(links),
+            frozenset(translated.flags),
         )
 
 
@@ -215,7 +232,7 @@ def _without_added_stop(source: str, translated: Translated) -> Translated:
         return translated
     words = [word for word in translated.words if word[1] <= end]
     links = [link for link in translated.links if link[1][1] <= end]
-    return Translated(text[:end], translated.source_words, words, links)
+    return replace(translated, text=text[:end], words=words, links=links)
 
 
 def _without_objects(translated: Translated) -> str:

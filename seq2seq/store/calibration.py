@@ -81,6 +81,8 @@ class Calibration(Section):
     """Share of the anchors of held-out sentences that were found: words, numbers and names whose partner is certain."""
     anchors: Count = 0
     confidence: ConfidenceMap | None = None
+    no_confidence: Annotated[str, Field(max_length=200)] = ""
+    """Why there is no map, where it was tried."""
     stand_ins: Annotated[tuple[StandInClass, ...], Field(strict=False, max_length=100)] = ()
     """The best first."""
 
@@ -108,12 +110,15 @@ def read_calibration(folder: Path) -> Calibration:
 def summary(calibration: Calibration) -> list[str]:
     """What was measured, for logs and model cards."""
     if calibration.accuracy is None:
-        return ["Alignments are rough: there were too few words whose partner is certain to choose attention heads by."]
-    found, heads = f"{100 * calibration.accuracy:.1f} %", ", ".join(calibration.heads)
-    lines = [
-        f"Word alignments: of {calibration.anchors:,} words whose partner is certain, {found} are linked to it "
-        f"(held-out halves; heads {heads})."
-    ]
+        lines = ["Alignments are rough: too few words have a certain partner to choose attention heads by."]
+    else:
+        found, heads = f"{100 * calibration.accuracy:.1f} %", ", ".join(calibration.heads)
+        lines = [
+            f"Word alignments: of {calibration.anchors:,} words whose partner is certain, {found} are linked to it "
+            f"(held-out halves; heads {heads})."
+        ]
+    if calibration.no_confidence:
+        lines.append(f"Translations get no confidence (null): {calibration.no_confidence}.")
     if calibration.confidence is not None:
         bins = [
             f"{100 * one.predicted:.0f} % of {one.sentences} were to be good, {100 * one.observed:.0f} % were"

@@ -16,7 +16,8 @@ from pathlib import Path
 from seq2seq.errors import DataError, shown
 from seq2seq.languages import language_code
 from seq2seq.lines import read_lines
-from seq2seq.text.words import UNSPACED, Span, word_spans
+from seq2seq.text.scripts import has_unspaced
+from seq2seq.text.words import Span, word_spans
 
 HEADER = ("source", "target")
 COPY, NEVER = "=", "-"
@@ -25,7 +26,6 @@ LONGEST_TERM, MOST_ENTRIES = 200, 100_000
 # Languages that write compounds as one word: "Gartenstuhl" has the term "Stuhl".
 COMPOUNDING = frozenset({"de", "nl", "sv", "da", "no", "nb", "nn", "is", "fi", "et", "hu", "af", "lb", "fy"})
 SHORTEST_IN_COMPOUND = 4
-_IS_UNSPACED = re.compile(f"[{UNSPACED}]")
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Glossary:
         self._unspaced: list[Entry] = []
         for entry in self.entries:
             words = [entry.source[begin:end].casefold() for begin, end in word_spans(entry.source, ())]
-            if _IS_UNSPACED.search(entry.source):
+            if has_unspaced(entry.source):
                 self._unspaced.append(entry)
             elif entry.goes_on and len(words) == 1:
                 self._beginnings.append((entry, words[0]))
@@ -198,7 +198,7 @@ def occurrences(form: str, text: str, any_case: bool = True, in_compounds: bool 
 
 @functools.lru_cache(maxsize=MOST_ENTRIES)
 def _pattern(form: str, any_case: bool, in_compounds: bool) -> re.Pattern[str]:
-    first, last = ("" if _IS_UNSPACED.match(end) or not end.isalnum() else r"\b" for end in (form[0], form[-1]))
+    first, last = ("" if has_unspaced(end) or not end.isalnum() else r"\b" for end in (form[0], form[-1]))
     if in_compounds and len(form) >= SHORTEST_IN_COMPOUND:
         first = ""
     pattern = first + r"\s+".join(map(re.escape, form.split())) + last

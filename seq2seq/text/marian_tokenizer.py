@@ -16,6 +16,7 @@ import sentencepiece
 from seq2seq.errors import ModelError
 from seq2seq.files import DamagedFile, read_object
 from seq2seq.lines import as_one_line
+from seq2seq.text.normalization import ReadingTokenizer
 from seq2seq.text.tokenizer import (
     LARGEST_FILE,
     META_SYMBOL,
@@ -32,7 +33,7 @@ from seq2seq.text.tokenizer import (
 EOS, UNK, PAD = "</s>", "<unk>", "<pad>"
 
 
-class MarianTokenizer:
+class MarianTokenizer(ReadingTokenizer):
     """One SentencePiece model over a vocabulary of its own; the interface is that of `Tokenizer`.
 
     The decoder starts from padding. A text may begin with a target language such as `>>deu<<`; where the vocabulary
@@ -98,6 +99,10 @@ class MarianTokenizer:
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """The piece behind each id, for people."""
         return [self._pieces[int(i)] for i in ids]
+
+    def text_pieces(self) -> list[str]:
+        """As `ReadingTokenizer.text_pieces`."""
+        return [piece for piece in self._pieces if piece not in {EOS, UNK, PAD, *self._languages}]
 
     def save(self, path: Path, vocabulary_file: str = VOCABULARY_FILE) -> None:
         """Write the .spm file, and the vocabulary beside it."""

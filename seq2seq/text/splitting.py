@@ -5,20 +5,28 @@ missing.
 `s2s serve` cuts with `split_sentences` where a client asks for sentences.
 """
 
-import re
-from collections.abc import Callable
+import bisect
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-# Matches at the start of a run of marks alone, so that a long run without a space after it is read once.
-SENTENCE_END = re.compile(r"""(?<![.!?…])[.!?…]++["'”’»)\]]*+\s+|[。！？｡]+[」』）”’]*\s*""")
-SPACE = re.compile(r"\s+")
+import regex
+
+from seq2seq.text.scripts import SENTENCE_END, is_small
+
+SPACE = regex.compile(r"[\s\u200b]+")
+CHARACTER = regex.compile(r"\X")
 # A word before a full stop that does not end a sentence: an initial, an ordinal, Dr, Mrs, Nr or bzw, e.g or z.B; and
 # before a number any short one, such as ca or No.
 _BEGIN = r"(?:^|[\s(\[\"'“„‘«])"
-ABBREVIATED = re.compile(_BEGIN + r"(?:[^\W\d_]|\d{1,2}|[b-df-hj-np-tv-xz]{2,4}|\w+(?:\.\w+)+|prof)$", re.IGNORECASE)
-ABBREVIATED_BEFORE_NUMBER = re.compile(_BEGIN + r"[^\W\d_]{1,4}$")
+_LETTER = r"\p{L}[\u0300-\u036f]*"
+ABBREVIATED = regex.compile(
+    rf"{_BEGIN}(?:{_LETTER}|\d{{1,2}}|[b-df-hj-np-tv-xz]{{2,4}}|\w+(?:\.\w+)+|prof|डॉ|डा|ડૉ|ডা|ডঃ)$",
+    regex.IGNORECASE,
+)
+ABBREVIATED_BEFORE_NUMBER = regex.compile(rf"{_BEGIN}(?:{_LETTER}){{1,4}}$")
 LONGEST_ABBREVIATION = 20
+LONGEST_CHARACTER = 16
 # What a text for a model of several target languages begins with, such as >>deu<<, >>zho_Hans<< or >>pt_BR<<.
-LANGUAGE_TAG = re.compile(r">>[a-z]{2,3}(?:[_-]\w+)*<<\s*")
+LANGUAGE_TAG = regex.compile(r">>[a-z]{2,3}(?:[_-]\w+)*<<\s*")
 
 
 def language_tag(text: str, fits: Callable[[str], bool]) -> tuple[str, str]:
@@ -34,26 +42,35 @@ def language_tag(text: str, fits: Callable[[str], bool]) -> tuple[str, str]:
 def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:
     """Parts that fit, whose concatenation is `text`.
 
-    A part that does not fit is cut at the end of the sentence that ends nearest to its middle; where there is none, at
-    the space nearest to it, or in the middle itself.
+    A part that does not fit is cut at the end of the sentence that ends nearest to its middle; where there is none,
+    after any such mark, at a space, or between two characters.
     """
-    parts, waiting = [], [text]
+    if fits(text):
+        return [text]
+    marks, spaces = ([match.end() for match in pattern.finditer(text)] for pattern in (SENTENCE_END, SPACE))
+    levels = (list(sentence_ends(text)), marks, spaces)
+    parts, waiting = [], [(0, len(text))]
     while waiting:
-        part = waiting.pop()
+        begin, end = waiting.pop()
+        part = text[begin:end]
         if len(part) < 2 or fits(part):
             parts.append(part)
         else:
-            cut = _where_to_cut(part)
-            waiting += [part[cut:], part[:cut]]
+            cut = _where_to_cut(text, begin, end, levels)
+            waiting += [(cut, end), (begin, cut)]
     return parts
 
 
-def _where_to_cut(text: str) -> int:
-    middle = len(text) // 2
-    for pattern in (SENTENCE_END, SPACE):
-        if ends := [match.end() for match in pattern.finditer(text) if match.end() < len(text)]:
-            return min(ends, key=lambda end: abs(end - middle))
-    return middle
+def _where_to_cut(text: str, begin: int, end: int, levels: Iterable[Sequence[int]]) -> int:
+    middle = (begin + end) // 2
+    for ends in levels:
+        place = bisect.bisect_right(ends, middle)
+        if inner := [one for one in ends[max(0, place - 1) : place + 1] if begin < one < end]:
+            return min(inner, key=lambda one: abs(one - middle))
+    # Between characters: a letter keeps its marks.
+    around = range(max(begin, middle - LONGEST_CHARACTER), min(end, middle + LONGEST_CHARACTER))
+    inner = [match.end() for match in CHARACTER.finditer(text, around.start, around.stop) if match.end() < end]
+    return min(inner, key=lambda one: abs(one - middle), default=middle)
 
 
 def split_sentences(text: str) -> list[str]:
@@ -62,13 +79,18 @@ def split_sentences(text: str) -> list[str]:
     A sentence ends at its marks, unless what follows begins in lower case or a full stop may belong to an abbreviation
     of any language: two sentences that stay together do less harm than half a sentence alone.
     """
-    ends = [match.end() for match in SENTENCE_END.finditer(text) if _is_end(text, match)]
+    ends = list(sentence_ends(text))
     return [text[begin:end] for begin, end in zip([0, *ends], [*ends, len(text)], strict=True) if begin < end]
 
 
-def _is_end(text: str, mark: re.Match[str]) -> bool:
+def sentence_ends(text: str) -> Iterator[int]:
+    """Where sentences end in a text, white space after them included."""
+    return (match.end() for match in SENTENCE_END.finditer(text) if _is_end(text, match))
+
+
+def _is_end(text: str, mark: regex.Match[str]) -> bool:
     after = text[mark.end() : mark.end() + 1]
-    if after.islower():
+    if is_small(after):
         return False
     before = text[max(0, mark.start() - LONGEST_ABBREVIATION) : mark.start()]
     is_short = ABBREVIATED.search(before) or (after.isdigit() and ABBREVIATED_BEFORE_NUMBER.search(before))

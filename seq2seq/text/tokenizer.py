@@ -19,6 +19,7 @@ import sentencepiece
 from seq2seq.config import TokenizerConfig
 from seq2seq.errors import ConfigError, DataError, ModelError
 from seq2seq.lines import as_one_line, read_regular
+from seq2seq.text.normalization import ReadingTokenizer, normalized
 
 logger = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ TRAINER_THREADS = 16
 LARGEST_FILE = 2**28  # bytes of a .spm file: some hundred times a vocabulary of 32,000
 
 
-class Tokenizer:
+class Tokenizer(ReadingTokenizer):
     """One SentencePiece model and its special ids.
 
     With byte fallback and identity normalization `decode(encode(text)) == text` for any text without line feeds and
@@ -110,6 +111,13 @@ class Tokenizer:
         """The piece behind each id, for people."""
         return [self._processor.id_to_piece(int(i)) for i in ids]
 
+    def text_pieces(self) -> Iterator[str]:
+        """As `ReadingTokenizer.text_pieces`."""
+        processor = self._processor
+        for id_ in range(self.vocab_size):
+            if not (processor.is_control(id_) or processor.is_unknown(id_) or processor.is_byte(id_)):
+                yield processor.id_to_piece(id_)
+
     @property
     def vocabulary(self) -> dict[str, int]:
         """The id of each piece."""
@@ -136,7 +144,7 @@ class Tokenizer:
 
     @classmethod
     def train(cls, texts: Iterable[str], config: TokenizerConfig, seed: int) -> "Tokenizer":
-        """Train on `texts`, or on `config.sample_lines` of them drawn evenly by `seed`.
+        """Train on `texts` as they are normalised, or on `config.sample_lines` of them drawn evenly by `seed`.
 
         The same texts, config and seed give the same bytes. A vocabulary that the corpus is too small for is made
         smaller, with a warning.
@@ -145,10 +153,10 @@ class Tokenizer:
             DataError: there is no text.
             ConfigError: the vocabulary does not even hold the characters.
         """
-        lines = _draw_evenly(texts, config.sample_lines, random.Random(seed))
-        # Tabs are reserved by the trainer, which would leave the whole line out; a space at the end of each line would
-        # become a part of the last word, and words with it are too rare to be pieces.
-        lines = [part.replace("\t", " ").strip() for line in lines for part in _cut(encodable(line)) if part.strip()]
+        lines = [normalized(encodable(line)) for line in _draw_evenly(texts, config.sample_lines, random.Random(seed))]
+        # A space at the end of each line would become a part of the last word, and words with it are too rare to be
+        # pieces. (A tab, which the trainer reserves, would cost the whole line; normalised text has none.)
+        lines = [part.strip() for line in lines for part in _cut(line) if part.strip()]
         if not lines:
             raise DataError(
                 "no text to train a tokenizer on; the training corpus is empty or all of it was filtered out"

@@ -82,7 +82,9 @@ class Monitor:
     def step(self, step: int, progress: float, epoch: float) -> None:
         """Show a step; after a few seconds of them, log how long the run will take."""
         self._now, self.doing = _Moment(step, progress, epoch), ""
-        first = self._first = self._first or self._now
+        if self._first is None or step <= self._first.step:  # the first step, or the first after a roll-back
+            self._first = self._now
+        first = self._first
         seconds = self._now.time - first.time
         if seconds >= SECONDS_TO_ESTIMATE and not self._has_estimated:
             self._has_estimated = True

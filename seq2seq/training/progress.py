@@ -50,13 +50,15 @@ class LiveLine:
         self._closed.set()
         self._thread.join()
         if self._bar is not None:
-            self._bar.close()
+            with contextlib.suppress(OSError):  # the terminal is gone
+                self._bar.close()
 
     def _move(self) -> None:
         while not self._closed.wait(1.0 if self._bar is None else 0.5):
             if self._bar is not None:
                 self._bar.n, self._bar.ncols = self._share() if self._share else 0.0, _columns()
-                self._bar.set_description_str(self._text(), refresh=True)
+                with contextlib.suppress(OSError):
+                    self._bar.set_description_str(self._text(), refresh=True)
             elif time.monotonic() - self._logged_at >= self._pause:
                 self._pause = min(2 * self._pause, MOST_SECONDS)
                 self.postpone()
@@ -78,7 +80,8 @@ def waiting_for(what: str, shown: bool = True) -> Iterator[None]:
 def clear_bars() -> None:
     """Remove every progress bar of this process from the terminal, before it ends in the middle of its work."""
     for bar in list(getattr(tqdm, "_instances", ())):
-        bar.close()
+        with contextlib.suppress(OSError):
+            bar.close()
 
 
 def _columns() -> int:
@@ -116,7 +119,7 @@ def estimate(config: TrainingConfig, seconds_per_step: float, epochs_per_step: f
     if share == min(1.0, seconds_per_step / limits(config)[2]):
         number = counted(round(float(f"{steps:.2g}")), "step")
         what = f"training.max_minutes ends it in about {time_needed}, after about {number}"
-        return f"{what} ({pace}); not counted: {start}test sets"
+        return f"{what} ({pace}); not counted: {start}calibration and test sets"
     most, left = "at most " * bool(config.patience), " left" * bool(done)
     what = f"{most}about {time_needed}{left} for {counted(round(steps), 'step')}"
-    return f"{what} ({pace}); not counted: {start}validation, test sets"
+    return f"{what} ({pace}); not counted: {start}validation, calibration, test sets"

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM as a request to stop, answered at once; a second one ends the process and says what is lost.
+"""SIGINT, SIGTERM and SIGHUP as a request to stop, answered at once; a second one ends the process and tells the loss.
 
 The trainer finishes its step, saves and returns; work that has nothing to save is abandoned.
 """
@@ -19,6 +19,9 @@ from seq2seq.runtime import Runtime
 from seq2seq.training.progress import clear_bars
 
 NAMES: dict[int, str] = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
+if HANGUP := getattr(signal, "SIGHUP", None):  # the terminal is gone; Windows has none
+    NAMES[HANGUP] = "SIGHUP"
+AGAIN = {"Ctrl-C": "press Ctrl-C again", "SIGTERM": "send SIGTERM again", "SIGHUP": "send SIGTERM twice"}
 INTERRUPTED = 130
 SECONDS_TO_LEAVE = 3.0
 
@@ -28,7 +31,9 @@ log = logging.getLogger(__name__)
 class StopSignal:
     """Inside the context, the first signal sets `requested` to its name; a second one ends the process at once.
 
-    A thread answers both, because the main thread handles a signal only between two operations.
+    A thread answers both, because the main thread handles a signal only between two operations. SIGHUP is never the
+    second signal: a terminal that closes sends it several times, and a service manager next to SIGTERM. It stays
+    ignored where it is ignored already, as under nohup.
     """
 
     def __init__(
@@ -55,7 +60,8 @@ class StopSignal:
             wakeups, self._socket = socket.socketpair()
             self._socket.setblocking(False)
             self._wakeup_before = signal.set_wakeup_fd(self._socket.fileno(), warn_on_full_buffer=False)
-            self._before = {number: signal.signal(number, self._note) for number in NAMES}
+            numbers = [number for number in NAMES if number != HANGUP or signal.getsignal(number) != signal.SIG_IGN]
+            self._before = {number: signal.signal(number, self._note) for number in numbers}
             self._thread = threading.Thread(target=self._answer, args=(wakeups,), daemon=True, name="s2s-signals")
             self._thread.start()
         return self
@@ -89,15 +95,18 @@ class StopSignal:
             raise KeyboardInterrupt
 
     def _answer(self, wakeups: socket.socket) -> None:
-        first = None
+        begun, answered = None, set()
         with wakeups, contextlib.suppress(TimeoutError):
             while numbers := wakeups.recv(64):  # the numbers of signals; none when the context is left
-                for number in NAMES.keys() & set(numbers):
-                    if first is None:
-                        first = time.monotonic()
+                for number in self._before.keys() & set(numbers):
+                    if number not in answered and begun is None:
                         self._say(self._first(NAMES[number]))
                         wakeups.settimeout(SECONDS_TO_LEAVE if self._has_to_leave else None)
-                    elif time.monotonic() - first > self._same_within:
+                    answered.add(number)
+                    if number == HANGUP:
+                        continue
+                    begun = begun or time.monotonic()
+                    if time.monotonic() - begun > self._same_within:
                         self._say(self._second())
                         raise TimeoutError
             return
@@ -130,9 +139,8 @@ def answers(
 
     def first(name: str) -> str:
         doing, _, saved = whereabouts()
-        again = "press Ctrl-C again" if name == NAMES[signal.SIGINT] else f"send {name} again"
         last = "no checkpoint yet" if saved is None else f"last checkpoint: step {saved:,}"
-        return f"{task.get(doing, 'finishing this step and saving')}; {again} to quit without saving ({last})"
+        return f"{task.get(doing, 'finishing this step and saving')}; {AGAIN[name]} to quit without saving ({last})"
 
     def second() -> str:
         _, step, saved = whereabouts()

@@ -114,11 +114,11 @@ class Trainer:
         latest = self._snapshots.prepare()
         files = self._restore(latest) if latest else {}
         self._saved_step = self.state.step
-        if self.state.finished and self._end_reason():
+        if self.state.finished and (reason := self._end_reason()):
             self._clock.start(self.state.seconds)
             if self._measure_best_anew():
                 self._save()
-            return self._result("already finished", self.state.finished)
+            return self._result("already finished", reason)
         if latest:
             self._monitor.say(f"continuing from step {self.state.step:,}")
         self.state.finished = None

@@ -6,6 +6,7 @@ const DOUBTFUL = 0.4, UNCERTAIN = 0.5, ALTERNATIVES = 4;
 const FLAGS = {
   loop: "repeats itself", copy: "is a copy of the text", empty: "is empty", short: "is very short", long: "is very long",
   cut: "was cut off", split: "was translated in parts", verbatim: "was copied, at least in part",
+  lost: "lacks signs that the model does not know",
   repaired: "was searched for twice",
 };
 const $ = (id) => document.getElementById(id);

@@ -1,0 +1,195 @@
+"""What looks the same is read the same: the form of a text that is encoded, and where its characters were.
+
+Tokenizers make a `Normalizer` of the characters that they have; translators, scorers, aligners and classifiers read
+texts through it. `normalized`, its part that needs no vocabulary, is applied to all text for training.
+"""
+
+import functools
+import re
+import unicodedata
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+Span = tuple[int, int]
+
+
+def _characters(*ranges: str) -> Iterator[str]:
+    """The characters of ranges such as `a-z`."""
+    for one in ranges:
+        yield from map(chr, range(ord(one[0]), ord(one[-1]) + 1))
+
+
+_SPACES = {*_characters("\t-\r", "\x1c-\x1f", "\x85", "\xa0", "\u1680", "\u2000-\u200a", "\u2028-\u2029", "\u202f"), *(
+    "\u205f\u3000"
+)}  # fmt: skip
+# Controls, soft hyphens, the zero-width space, word joiners, and marks of direction and byte order. U+200C and U+200D
+# are not among them: some scripts need them.
+_INVISIBLE = {
+    *_characters("\x00-\x1f", "\x7f-\x9f", "\u200e-\u200f", "\u202a-\u202e", "\u2060-\u2064", "\u2066-\u206f"),
+    *"\xad\u034f\u061c\u200b\ufeff",
+} - _SPACES
+_CHANGED = str.maketrans({**dict.fromkeys(_SPACES, " "), **dict.fromkeys(_INVISIBLE, "")})
+_HAS_CHANGED = re.compile(f"[{re.escape(''.join(sorted(_SPACES - {' '} | _INVISIBLE)))}]")
+# They choose one of several forms of the character before them.
+_VARIATIONS = {*_characters("\ufe00-\ufe0f", "\U000e0100-\U000e01ef")}
+# Characters that stand for one another where a vocabulary lacks one; the first that it has is taken, or else the first.
+_ALIKE = ("'’‘ʼʹ′‚‛´‹›", '"“”„‟″«»「」『』', "-‐‑‒–—―−", ".。｡", ",、､")
+# Kinds of Unicode's compatibility forms that look like what they stand for: full width, ligatures, letters of formulas.
+_KINDS = ("<wide>", "<narrow>", "<compat>", "<font>", "<noBreak>", "<initial>", "<medial>", "<final>", "<isolated>")
+_MOST_KNOWN = 20_000  # characters whose changes are remembered
+
+
+def normalized(text: str) -> str:
+    """`text` in NFC, with plain spaces, and without control characters and what is invisible; one line."""
+    if text.isascii() and text.isprintable():
+        return text
+    if _HAS_CHANGED.search(text):
+        text = text.translate(_CHANGED)
+    return unicodedata.normalize("NFC", text)
+
+
+class Mapped(NamedTuple):
+    """A normalised text, and the span of each of its characters in the text as it was given."""
+
+    text: str
+    spans: list[Span]
+
+    def original(self, span: Span) -> Span:
+        """The span of the given text that a span of the normalised one stands for."""
+        begin, end = span
+        if begin < end:
+            return self.spans[begin][0], self.spans[end - 1][1]
+        place = self.spans[begin][0] if begin < len(self.spans) else self.spans[-1][1] if self.spans else 0
+        return place, place
+
+
+def mapped(text: str, form: Callable[[str], str] = normalized) -> Mapped:
+    """A text in its normal form, and where each character of that was."""
+    whole = form(text)
+    if whole == text:
+        return Mapped(text, [(place, place + 1) for place in range(len(text))])
+    found: list[str] = []
+    spans: list[Span] = []
+    for begin, end in _groups(text, form):
+        part = form(text[begin:end])
+        is_even = len(part) == end - begin
+        found.append(part)
+        spans += [(begin + at, begin + at + 1) if is_even else (begin, end) for at in range(len(part))]
+    if "".join(found) != whole:  # no boundary can be relied on
+        spans = [(0, len(text))] * len(whole)
+    return Mapped(whole, spans)
+
+
+def _groups(text: str, form: Callable[[str], str]) -> Iterator[Span]:
+    """Spans that are normalised each for itself: a character, and what combines with it. Characters that are left out
+    are between them, or within."""
+    begin = end = 0
+    for place, char in enumerate(text):
+        if not form(char):
+            continue
+        if begin < end and not _combines(text[begin:end], char, form):
+            yield begin, end
+            begin = end
+        if begin == end:
+            begin = place
+        end = place + 1
+    if begin < end:
+        yield begin, end
+
+
+def _combines(group: str, char: str, form: Callable[[str], str]) -> bool:
+    if unicodedata.combining(char):
+        return True
+    if char.isascii() or (char.isalnum() and char < "\u0300"):
+        return False
+    return form(group + char) != form(group) + form(char)
+
+
+class Normalizer:
+    """Gives the form in which a vocabulary knows a text.
+
+    In addition to what `normalized` does, a character that the vocabulary lacks becomes its plain form if the
+    vocabulary has that: full-width forms, ligatures, other quotation marks and dashes, letters and their accents apart.
+
+    Args:
+        characters: those of the vocabulary.
+    """
+
+    def __init__(self, characters: Iterable[str]):
+        self._known = {*characters, " "}
+        self._plain = functools.lru_cache(_MOST_KNOWN)(self._plain_form)
+        self._apart = functools.lru_cache(_MOST_KNOWN)(self._in_parts)
+        self._changed_ascii = {char for char in _characters(" -~") if self._plain(char) != char}
+
+    def __call__(self, text: str) -> str:
+        """The normalised text; normalising it again changes nothing."""
+        if text.isascii() and text.isprintable() and self._changed_ascii.isdisjoint(text):
+            return text
+        text = normalized(text)
+        if self._known.issuperset(text):
+            return text
+        return "".join(map(self._apart, unicodedata.normalize("NFC", "".join(map(self._plain, text)))))
+
+    def knows(self, character: str) -> bool:
+        """Whether the vocabulary has a character."""
+        return character in self._known
+
+    def mapped(self, text: str) -> Mapped:
+        """The normalised text, and where each of its characters was."""
+        return mapped(text, self)
+
+    def _plain_form(self, char: str) -> str:
+        """A character, or what stands for it where the vocabulary lacks it."""
+        if char in self._known:
+            return char
+        if char in _VARIATIONS:
+            return ""
+        forms = [unicodedata.normalize("NFKC", char)] if unicodedata.decomposition(char).startswith(_KINDS) else []
+        alike = "".join(alike for alike in _ALIKE if {char, *forms}.intersection(alike))
+        return next((form for form in (*forms, *alike) if self._known.issuperset(form)), (alike or char)[0])
+
+    def _in_parts(self, char: str) -> str:
+        """A letter and its accents apart, if the vocabulary has these alone."""
+        parts = unicodedata.normalize("NFD", char)
+        return parts if char not in self._known and self._known.issuperset(parts) else char
+
+
+class ReadingTokenizer(ABC):
+    """A tokenizer that reads texts in their normalised form, without white space at the ends; one of which nothing
+    would be left is read as it is.
+
+    `encode` and `decode` keep to the text as it is; `read` serves all that goes into an encoder.
+    """
+
+    @abstractmethod
+    def text_pieces(self) -> Iterable[str]:
+        """The pieces of the vocabulary that are text, without those for bytes and for control."""
+
+    @abstractmethod
+    def encode_all(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
+        """The ids of texts as they are."""
+
+    @abstractmethod
+    def spans(self, text: str) -> tuple[list[int], list[Span]]:
+        """The ids of a text as it is, and the span of each."""
+
+    @functools.cached_property
+    def normalizer(self) -> Normalizer:
+        """That of the vocabulary."""
+        return Normalizer(set().union(*self.text_pieces()))
+
+    def read(self, text: str) -> list[int]:
+        """The ids of a text in its normalised form."""
+        return self.read_all([text])[0]
+
+    def read_all(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
+        """`read` for many texts in one call, on `threads` threads."""
+        return self.encode_all([self.normalizer(text).strip() or text.strip() for text in texts], threads)
+
+    def read_spans(self, text: str) -> tuple[list[int], Mapped, list[Span]]:
+        """The ids of `read`, the normalised text, and the span of each id in that."""
+        mapped = self.normalizer.mapped(text)
+        before = len(mapped.text) - len(mapped.text.lstrip())
+        ids, spans = self.spans(mapped.text.strip())
+        return ids, mapped, [(begin + before, end + before) for begin, end in spans]

@@ -1,0 +1,164 @@
+"""Rules of scripts and languages: which scripts are written without spaces, what a word is, letter case, sentence ends.
+
+`words`, `splitting`, `glossary`, `untranslatable`, `markup`, `evaluation`, `inspection` and `data.noise` ask here; no
+other module has ranges of letters of its own.
+"""
+
+import re
+import unicodedata
+from collections.abc import Callable
+
+import regex
+
+from seq2seq.languages import language_code
+
+# Scripts that put no spaces between words, as ranges of a character class. Tibetan marks syllables, not words.
+SCRIPTS_WITHOUT_SPACES = {
+    "Thai": "\u0e01-\u0e3a\u0e40-\u0e5b",
+    "Lao": "\u0e81-\u0edf",
+    "Tibetan": "\u0f00-\u0fda",
+    "Myanmar": "\u1000-\u109f\ua9e0-\ua9fe\uaa60-\uaa7f\U000116d0-\U000116e3",
+    "Khmer": "\u1780-\u17f9\u19e0-\u19ff",
+    "Tai_Le": "\u1950-\u1974",
+    "New_Tai_Lue": "\u1980-\u19df",
+    "Tai_Tham": "\u1a20-\u1aad",
+    "Tai_Viet": "\uaa80-\uaadf",
+    "Balinese": "\u1b00-\u1b7f",
+    "Javanese": "\ua980-\ua9df",
+    "Hiragana": "\u3031-\u3035\u3041-\u309f\U0001b001-\U0001b11f\U0001b123-\U0001b152",
+    "Katakana": "\u30a1-\u30ff\u31f0-\u31ff\uff66-\uff9f\U0001aff0-\U0001b000\U0001b120-\U0001b168",
+    "Bopomofo": "\u3105-\u312f\u31a0-\u31bf",
+    "Han": "\u2e80-\u2fd5\u3005-\u3007\u3021-\u3029\u3038-\u303c\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufad9"
+    "\U00016fe2-\U00016ff6\U00020000-\U0003ffff",
+    "Yi": "\ua000-\ua4c6",
+}
+UNSPACED = "".join(SCRIPTS_WITHOUT_SPACES.values())
+# Their punctuation, wide forms, and Hangul, whose spaces are often left out.
+_WIDE = "\u1100-\u11ff\u3000-\u303f\u30fb\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff\uff00-\uffef"
+_UNSPACED = re.compile(f"[{UNSPACED}]")
+_UNSPACED_OR_WIDE = re.compile(f"[{UNSPACED}{_WIDE}]")
+
+
+def has_unspaced(text: str) -> bool:
+    """Whether a text has a character of a script that is written without spaces."""
+    return _UNSPACED.search(text) is not None
+
+
+def may_lack_spaces(text: str) -> bool:
+    """Whether at least half of a text is in scripts whose sentences may be one long run without white space."""
+    return 2 * len(_UNSPACED_OR_WIDE.findall(text)) >= len(text) > 0
+
+
+# `regex` counts marks and joiners as letters (\w), `re` does not. These occur inside words: apostrophes, hyphens, the
+# middle dot of Catalan, marks of Armenian and Hebrew, and invisible characters.
+_INSIDE = r"['’\-‐‑·՚-՜՞־׳״\u00ad\u180e\u2060\ufeff\u061c\u200e\u200f]"
+_LETTERS = rf"[^\W{UNSPACED}]++(?:\p{{M}}++[^\W{UNSPACED}]*+)*+"
+# The first alternative is for speed alone. Any other mark is a word with all its modifiers, as emoji have.
+WORD = regex.compile(
+    r"[A-Za-z]++(?![\w'’\-‐‑·])"
+    rf"|{_LETTERS}(?:(?:{_INSIDE}|(?<=\p{{Hebrew}})\"(?=\p{{Hebrew}})){_LETTERS})*+"
+    rf"|(?:(?=[\w་༌])[{UNSPACED}][\p{{M}}\u200c\u200d]*+)++"
+    r"|(?![\s\x1c-\x1f])\X(?<!\s)|[^\s\x1c-\x1f]"
+)
+ASCII_WORD = re.compile(r"\w+(?:['-]\w+)*|[^\w\s]")
+
+# Marks that end a sentence only before white space, and marks that need none. Burmese and Javanese commas are neither.
+_BEFORE_SPACE = r"[.!?…‥․‼⁇⁈⁉‽⸮]|(?<=\p{Greek})[;;]|(?<=\p{Armenian}):|(?<=[\p{Devanagari}\p{Bengali}])\|"
+_ALONE = r"[[\p{Sentence_Terminal}׃]--[.!?…‥․‼⁇⁈⁉‽⸮．၊꧈]]|．(?!\d)|(?<=\p{Ethiopic})::"
+_MARK = rf"(?:{_ALONE}|{_BEFORE_SPACE})"
+# Matches at the start of a run of marks alone, so that a long run without a space after it is read once. In French a
+# space comes before the closing quotation mark. In Japanese a quotation that is followed by "to" continues.
+SENTENCE_END = regex.compile(
+    rf"(?<!{_MARK}){_MARK}++[\p{{Pe}}\p{{Pf}}\p{{Quotation_Mark}}]*+(?:[\u00a0\u202f ][»›](?=\s))?\s++"
+    rf"|[།-༒༔]++(?:\s*+[།-༒༔]++)*+\s*+"
+    rf"|(?:{_ALONE})++(?![\p{{Pe}}\p{{Pf}}]++[とっ])[\p{{Pe}}\p{{Pf}}]*+\s*+",
+    regex.VERSION1,
+)
+QUESTION_MARKS = "?？؟;;፧՞⁇⁈⸮꘏𑅃"
+
+DOTTED_I = frozenset({"tr", "az", "crh", "gag", "tt"})
+_DIPHTHONG = regex.compile(r"([αεοηωυΑΕΟΗΩΥ])[\u0300\u0301\u0342]([ιυΙΥ])(?![\u0300\u0301\u0308\u0342])")
+_GREEK_ACCENTS = regex.compile(r"(?<=\p{Greek}\p{M}*)[\u0300\u0301\u0313\u0314\u0342]")
+_GREEK_WORD = regex.compile(r"[\p{Greek}\p{M}]+")
+_GREEK_OR = "η\u0301"  # the word for "or" keeps its accent in capitals
+_DOT_OF_I = regex.compile(r"([ijIJ]\u0328?)\u0307")
+_ACCENTED_I = regex.compile(r"([IJ]\u0328?)(?=[\u0300\u0301\u0303])")
+_FIRST_LETTER = regex.compile(r"\W*+(\p{L}\p{M}*+)")
+
+
+def upper(text: str, language: str | None) -> str:
+    """Text in capitals, as its language writes them: Turkish İ, Greek without accents, Armenian ԵՎ."""
+    match language_code(language):
+        case code if code in DOTTED_I:
+            text = text.replace("i", "İ")
+        case "el":
+            text = _GREEK_WORD.sub(_upper_greek, text)
+        case "lt":
+            text = _in_parts(text, lambda parts: _DOT_OF_I.sub(r"\1", parts))
+        case "hy":
+            text = text.replace("և", "եվ")
+    return text.upper()
+
+
+def lower(text: str, language: str | None) -> str:
+    """Text in small letters, as its language writes them: Turkish ı, Lithuanian i with a dot below its accent."""
+    match language_code(language):
+        case code if code in DOTTED_I:
+            text = text.replace("I\u0307", "i").replace("İ", "i").replace("I", "ı")
+        case "lt":
+            text = _in_parts(text, lambda parts: _ACCENTED_I.sub("\\1\u0307", parts))
+    return text.lower()
+
+
+def title(text: str, language: str | None) -> str:
+    """Text with a capital as its first letter, unless a digit comes before it: Dutch IJ, Turkish İ, ǅ."""
+    found = _FIRST_LETTER.match(text)
+    if found is None:
+        return text
+    begin, end = found.span(1)
+    code = language_code(language)
+    if code == "nl" and text[begin : begin + 2] in ("ij", "íj"):
+        return text[:begin] + text[begin : begin + 2].upper() + text[begin + 2 :]
+    first, marks = text[begin], text[begin + 1 : end]
+    if code in DOTTED_I:
+        first = first.replace("i", "İ")
+    elif code == "lt":
+        marks = marks.replace("\u0307", "")
+    elif code == "hy":
+        first = first.replace("և", "եվ")
+    return text[:begin] + first[:1].title() + first[1:] + marks + text[end:]
+
+
+def folded(text: str, language: str | None) -> str:
+    """Text for comparison in any case, which is equal for equal letters of the language."""
+    code = language_code(language)
+    if code in DOTTED_I:
+        text = lower(text, language)
+    elif code == "lt":
+        text = _in_parts(text, lambda parts: _DOT_OF_I.sub(r"\1", parts))
+    elif code == "hy":
+        text = text.replace("և", "եվ")
+    text = text.casefold()
+    return text if text.isascii() else unicodedata.normalize("NFC", text)
+
+
+def is_small(character: str) -> bool:
+    """Whether a character is a small letter of a script in which sentences begin with a capital."""
+    return character.islower() and character.title() != character
+
+
+def graphemes(text: str) -> list[str]:
+    """What a reader sees as characters: letters with their marks, emoji with their modifiers."""
+    return list(text) if text.isascii() else regex.findall(r"\X", text)
+
+
+def _upper_greek(word: regex.Match[str]) -> str:
+    parts = unicodedata.normalize("NFD", word[0])
+    if parts.lower() != _GREEK_OR:
+        parts = _GREEK_ACCENTS.sub("", _DIPHTHONG.sub("\\1\\2\u0308", parts))
+    return unicodedata.normalize("NFC", parts.upper())
+
+
+def _in_parts(text: str, change: Callable[[str], str]) -> str:
+    """`change` of the text with letters and marks apart."""
+    return unicodedata.normalize("NFC", change(unicodedata.normalize("NFD", text)))

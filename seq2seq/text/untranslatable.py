@@ -1,0 +1,163 @@
+"""What a translation model cannot translate, and what is therefore copied: text without words that the model knows.
+
+`Translator` and `markup` ask `Untranslatable`, the only place that decides it: numbers, dates, addresses, codes, emoji,
+punctuation, and scripts that the vocabulary lacks. Models answer such text with invented sentences or endless loops.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from itertools import groupby
+
+from seq2seq.text.normalization import ReadingTokenizer
+from seq2seq.text.scripts import has_unspaced, may_lack_spaces
+from seq2seq.text.splitting import split_sentences
+from seq2seq.text.words import Span, word_spans
+
+VERBATIM = "verbatim"  # the flag of what was copied
+LONG_RUN = re.compile(r"\S{100,}")
+# A line that begins like this has a word, in nearly all lines.
+_FIRST_WORD = re.compile(r"[^\w\s]{0,3}([^\W\d_]+)[,.;:!?]{0,3}(?:\s|$)")
+_LETTERS = re.compile(r"[^\W\d_]+")
+_MARKS = ".,;:!?\"'`“”„‘’«»‹›()[]{}<>|*_~…"
+_LATIN = r"[0-9A-Za-z\u00c0-\u024f-]"
+# Tokens that have letters and are no words, each without marks at its ends.
+_NO_WORD = re.compile(
+    r"(?:[a-zA-Z][a-zA-Z0-9+.-]*+://|www\.|mailto:)\S+"  # addresses
+    r"|[\w.+-]++@[\w-]++(?:\.[\w-]++)*"
+    r"|@[\w.]+"
+    rf"|{_LATIN}++(?:\.{_LATIN}+)*\.[a-z]{{2,6}}(?::\d+)?(?:[/?#]\S*)?"  # domains and names of files
+    r"|(?:[A-Za-z]:\\|\\\\|~?/(?=[^\s/]*/))\S+"  # paths
+    r"|(?=[^\s\d]*\d)[A-Z0-9][A-Z0-9._/:#+-]*"  # codes: AB-1200, 3D, 2024-05-01T12:30Z
+    r"|(?=[^\s\d]*\d)[0-9a-fA-F]{7,}+|(?=[^\s\d]*\d)[0-9a-fA-F:-]{12,}+"  # hashes
+    r"|(?=[^\s\d]*\d)(?=[^:]*:[^:]*:)[0-9a-fA-F:]++"
+    r"|(?=[^\sa-z]*[a-z])(?=[^\sA-Z]*[A-Z])(?=[^\s\d]*\d)[A-Za-z0-9+/=._-]{20,}"
+    r"|[vV]?\d++(?:\.\d++)++[A-Za-z0-9.+-]*+|\d++x\d++"  # versions, sizes
+    r"|[A-Za-z0-9]++(?:_[A-Za-z0-9]++)+"
+)
+# From this share of pieces with two letters (one, in scripts without spaces) on, a vocabulary is one of words; a model
+# of digits reads digits.
+_LEAST_WORDS = 0.05
+
+
+def lacks_letters(text: str) -> bool:
+    """Whether a text is untranslatable whatever the vocabulary is."""
+    return not any(map(str.isalpha, text))
+
+
+class Untranslatable:
+    """Decides what a model copies, by the vocabulary of its source.
+
+    A vocabulary without words, such as that of a model which sorts digits, makes an exception: it reads all characters
+    that it has.
+    """
+
+    def __init__(self, tokenizer: ReadingTokenizer):
+        self._normalizer = tokenizer.normalizer
+        words = [has_unspaced(piece) or sum(map(str.isalpha, piece)) > 1 for piece in tokenizer.text_pieces()]
+        self._reads_words = sum(map(bool, words)) >= _LEAST_WORDS * len(words)
+
+    def __call__(self, text: str) -> bool:
+        """Whether a text has no word that the model knows, or is one long run in a script with spaces."""
+        text = self._normalizer(text).strip()
+        if not self._reads_words:
+            return not any(map(self._normalizer.knows, "".join(text.split())))
+        if (first := _FIRST_WORD.match(text)) and self._knows(first[1]):
+            return False
+        if LONG_RUN.fullmatch(text) and not may_lack_spaces(text):
+            return True
+        return not any(map(self._has_word, text.split()))
+
+    def stretches(self, text: str) -> list[tuple[str, bool]]:
+        """Consecutive parts of a text, and whether each is copied.
+
+        Parts of their own are long runs without white space, and what is written in characters that the vocabulary
+        lacks, where that is a sentence, or the beginning or the end of one.
+        """
+        if self(text):
+            return [(text, True)]
+        if text.isascii() and len(text) < 100:
+            return [(text, False)]
+        found: list[tuple[str, bool]] = []
+        for part, is_run in _runs(text):
+            found += [(part, True)] if is_run else self._sentences(part)
+        groups = groupby(found, key=lambda one: one[1])
+        return [("".join(part for part, _ in own), is_copied) for is_copied, own in groups]
+
+    def foreign_words(self, text: str) -> list[str]:
+        """The words and signs of a text that have no character which the vocabulary has."""
+        if not self._has_foreign(text):
+            return []
+        return [text[begin:end] for begin, end in word_spans(text, ()) if self._kind(text[begin:end]) == "foreign"]
+
+    def _has_word(self, token: str) -> bool:
+        core = token.strip(_MARKS)
+        return not _NO_WORD.fullmatch(core) and any(map(self._knows, _LETTERS.findall(core)))
+
+    def _knows(self, word: str) -> bool:
+        """Whether the vocabulary has at least half of the letters of a word."""
+        return 2 * sum(map(self._normalizer.knows, word)) >= len(word)
+
+    def _sentences(self, text: str) -> Iterator[tuple[str, bool]]:
+        if not self._has_foreign(text):
+            yield text, False
+        else:
+            for sentence in split_sentences(text):
+                begin, end = self._core(sentence)
+                parts = (sentence[:begin], True), (sentence[begin:end], False), (sentence[end:], True)
+                yield from (part for part in parts if part[0])
+
+    def _core(self, sentence: str) -> Span:
+        """A sentence without the foreign words at its ends, and the marks at these."""
+        words = word_spans(sentence, ())
+        kinds = [self._kind(sentence[begin:end]) for begin, end in words]
+        if "foreign" not in kinds:
+            return 0, len(sentence)
+        if "known" not in kinds:
+            return len(sentence), len(sentence)
+        first, last = kinds.index("known"), len(kinds) - 1 - kinds[::-1].index("known")
+        begin, end = 0, len(sentence)
+        if "foreign" in kinds[:first]:
+            begin = words[first - 1 - kinds[:first][::-1].index("foreign")][1]
+            while begin < words[first][0] and not (sentence[begin].isspace() or _opens(sentence[begin])):
+                begin += 1
+        if "foreign" in kinds[last:]:
+            end = words[last + kinds[last:].index("foreign")][0]
+            while end > words[last][1] and _opens(sentence[end - 1]):
+                end -= 1
+        return begin, end
+
+    def _kind(self, word: str) -> str:
+        signs = [char for char in word if _is_sign(char)]
+        if not signs:
+            return "neutral"
+        return "foreign" if all(map(self._is_foreign, signs)) else "known"
+
+    def _has_foreign(self, text: str) -> bool:
+        return not text.isascii() and any(_is_sign(char) and self._is_foreign(char) for char in set(text))
+
+    def _is_foreign(self, char: str) -> bool:
+        read = self._normalizer(char)
+        return bool(read) and not any(map(self._normalizer.knows, read))
+
+
+def _runs(text: str) -> Iterator[tuple[str, bool]]:
+    """Consecutive parts of `text`, and whether each is a long run of characters without white space."""
+    start = 0
+    for run in LONG_RUN.finditer(text):
+        if not may_lack_spaces(run.group()):
+            if start < run.start():
+                yield text[start : run.start()], False
+            yield run.group(), True
+            start = run.end()
+    if start < len(text):
+        yield text[start:], False
+
+
+def _is_sign(char: str) -> bool:
+    """Whether a character means something by itself: a letter, or a sign such as an emoji."""
+    return char.isalpha() or (char > "\xbf" and unicodedata.category(char) in ("So", "Co", "Cn"))
+
+
+def _opens(char: str) -> bool:
+    return unicodedata.category(char) in ("Ps", "Pi")

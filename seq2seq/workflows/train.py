@@ -1,0 +1,84 @@
+"""Training by one call, and the `Run` that it leaves: `seq2seq.train` for library users.
+
+`s2s train` chooses configuration and run folder by the same `resolve`. A wrong configuration is found before torch is
+imported.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seq2seq import config_file
+from seq2seq.config import Config
+from seq2seq.errors import UserError
+from seq2seq.files import shipped_folder
+
+if TYPE_CHECKING:
+    from seq2seq.inference.classifier import Classifier
+    from seq2seq.inference.translator import Translator
+    from seq2seq.training.state import TrainingResult
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder, and how the call that trained in it ended."""
+
+    folder: Path
+    """With `best/`, the model folder."""
+    result: "TrainingResult | None"
+    """None on other ranks than the main one."""
+
+    def translator(self, **options: Any) -> "Translator":
+        """The best model of a translation run; the options are those of `Translator.load`."""
+        from seq2seq.inference.translator import Translator
+
+        return Translator.load(self.folder, **options)
+
+    def classifier(self, **options: Any) -> "Classifier":
+        """The best model of a classification run; the options are those of `Classifier.load`."""
+        from seq2seq.inference.classifier import Classifier
+
+        return Classifier.load(self.folder, **options)
+
+
+def train(
+    config: str | Path | None = None,
+    run_dir: str | Path | None = None,
+    overwrite: bool = False,
+    changes: Mapping[str, Any] | None = None,
+    **training: Any,
+) -> Run:
+    """Train a model, or continue a run, as `s2s train` does.
+
+    Args:
+        config: a configuration file; None is the demonstration.
+        run_dir: the run folder; None is `runs/` and the name of the configuration.
+        overwrite: delete the run in the folder first.
+        changes: values that replace those of the configuration, by key: `{"model.dropout": 0.2}`.
+        training: the same for keys of its section `training`: `max_minutes=5`.
+
+    Raises:
+        UserError: something is wrong with the configuration, the data or the folder.
+        RunError: training itself failed; the message names the last good checkpoint.
+    """
+    values = dict(changes or {}) | {f"training.{key}": value for key, value in training.items()}
+    overrides = [f"{key}={json.dumps(value, default=str)}" for key, value in values.items()]
+    settings, folder = resolve(config, overrides, run_dir)
+    from seq2seq.tasks import run
+
+    shown = [repr(str(config))] * (config is not None) + [f"{key}={value!r}" for key, value in training.items()]
+    result = run.train(settings, folder, f"seq2seq.train({', '.join(shown)})", overwrite)
+    return Run(folder.resolve(), result)
+
+
+def resolve(config: str | Path | None, overrides: Sequence[str], run_dir: str | Path | None) -> tuple[Config, Path]:
+    """The configuration of a file, or of the demonstration, and the run folder."""
+    path = shipped_folder() / "configs" / "demo.yaml" if config is None else Path(config)
+    settings = config_file.load(path, overrides)
+    from seq2seq.tasks.run_folder import LATEST, RUNS, RunFolder
+
+    if run_dir is None and path.stem == LATEST:
+        raise UserError(f"{path}: name a run folder; {RUNS / LATEST} is the link to the newest run")
+    return settings, RunFolder.at(Path(run_dir) if run_dir is not None else RUNS / path.stem).path

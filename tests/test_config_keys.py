@@ -1,0 +1,43 @@
+"""Keys of a configuration as users write them: entries of lists by index, and the names of other toolkits."""
+
+import pytest
+from test_config import MINIMAL, folder, parse, problems
+
+from seq2seq.config import Config
+from seq2seq.config_problems import _KEYS_OF, _all_keys
+
+__all__ = ["folder"]  # the fixture
+
+LIST = """
+source_language: en
+target_language: de
+data:
+  train: [{source: train.en, target: train.de}, &other {source: train.en, target: train.de, weight: 3.0}, *other]
+  valid: {source: train.en, target: train.de}
+"""
+
+
+def test_entries_of_lists_are_set_by_index(folder):
+    config = parse(folder, LIST, "data.train.0.weight=2.0", "data.train.1.noise.upper=0.5")
+    assert [source.weight for source in config.data.train] == [2.0, 3.0, 3.0]
+    assert [source.noise is not None for source in config.data.train] == [False, True, False]  # an alias is a copy
+    assert parse(folder, MINIMAL, "data.train.0.weight=2.0").data.train[0].weight == 2.0
+    assert parse(folder, MINIMAL, "data.label_names.0=bad").data.label_names == {"0": "bad"}  # keys of digits
+    for wrong in ("data.train.3.weight=2", "data.train.-1.weight=2", "data.train.first.weight=2", "data.train.3={}"):
+        assert problems(folder, LIST, wrong).endswith("data.train is a list; name one of its entries (0 to 2)")
+
+
+def test_every_key_that_an_error_names_can_be_set(folder):
+    told = problems(folder, LIST, "data.train.1.weight=heavy", "data.train.2.noise={upper: 7}")
+    keys = [line.split(": ")[1] for line in told.splitlines()]
+    assert sorted(keys) == ["data.train.1.weight", "data.train.2.noise.upper"]
+    parse(folder, LIST, *(f"{key}=0.5" for key in keys))
+
+
+@pytest.mark.parametrize("name", sorted(_KEYS_OF))
+def test_names_of_other_toolkits_lead_to_the_key_here(folder, name):
+    key = _KEYS_OF[name]
+    assert any(path.endswith(key.rpartition(".")[2]) for path in _all_keys(Config)), key
+    section = key.rpartition(".")[0]
+    assert f"did you mean '{key.rpartition('.')[2]}'" in problems(folder, MINIMAL, f"{section}.{name}=1".lstrip("."))
+    assert f"did you mean '{key}'" in problems(folder, MINIMAL, f"classifier.{name.replace('_', '-')}=1")
