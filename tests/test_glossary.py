@@ -78,7 +78,7 @@ def test_a_wrong_line_is_named(tmp_path, text, words):
 def test_the_first_of_two_equal_terms_counts_and_deepls_csv_is_read(tmp_path):
     glossary = read(tmp_path / "terms.tsv", "dog\tHund\nDog\tDogge\ndog\tKöter\n")
     assert [entry.forms for entry in glossary.entries] == [("Hund",), ("Dogge",)]
-    assert glossary.problems == ("line 3: 'dog' stands in line 1, which counts",)
+    assert glossary.problems == ("line 3: 'dog' is already in line 1, which counts",)
     assert found(glossary, "Dog dog") == [("Dog", "Dog", ("Dogge",)), ("dog", "dog", ("Hund",))]
     glossary = read(tmp_path / "terms.csv", '"dog, big",Dogge,en,de\ncat,Katze,en,de\n')
     assert [(entry.source, entry.forms) for entry in glossary.entries] == [
@@ -159,7 +159,7 @@ def test_what_is_forbidden_is_not_said(parts, tmp_path):
     assert statuses.count("avoided") > 10
     assert statuses.count("avoided") / len(statuses) > 0.7
     for before, (translation, terms) in zip(free, answers, strict=True):
-        said = {one.words for one in glossary.forbidden if one.occurrences(translation.text)}
+        said = {one.words for one in glossary.said(translation.text)}
         assert said == {term.entry for term in terms if term.status == "present"}
         if not terms:
             assert translation.text == before

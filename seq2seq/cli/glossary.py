@@ -57,13 +57,14 @@ def check(
         raise click.UsageError("--model needs --corpus, the text to translate")
     if model is None:
         options.only_for("--model MODEL", "device", "precision", "threads")
-    translator = None
+    translator = source_language = None
     if model is not None:
         from seq2seq.inference.translator import Translator
 
         translator = Translator.load(model, **{key: value for key, value in loading.items() if value is not None})
         target_language = target_language or (translator.description and translator.description.target_language)
-    entries = Glossary.read(glossary, target_language)
+        source_language = translator.description and translator.description.source_language
+    entries = Glossary.read(glossary, target_language, source_language)
     count = len(entries.entries) + len(entries.forbidden)
     report: dict[str, Any] = {"entries": count, "problems": list(entries.problems)}
     if corpus is not None:
@@ -72,10 +73,8 @@ def check(
             lines = [line for line in lines if entries.matches(line)]
         translations = translator.translate(lines) if translator is not None else None
         report["terms"] = [asdict(count) for count in _counts(entries, lines, translations)]
-        report["forbidden"] = {
-            one.words: sum(bool(one.occurrences(translation.text)) for translation in translations or ())
-            for one in entries.forbidden
-        }
+        told = [entries.said(translation.text) for translation in translations or ()]
+        report["forbidden"] = {one.words: sum(one in said for said in told) for one in entries.forbidden}
     if form == "json":
         click.echo(json.dumps(report, ensure_ascii=False, indent=1))
         return

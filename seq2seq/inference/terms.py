@@ -21,8 +21,9 @@ from seq2seq.inference.details import Details, Status, Term
 from seq2seq.inference.one_model import computing
 from seq2seq.inference.translator import PartSpans, Translation, Translator
 from seq2seq.search.base import normalized_score
-from seq2seq.text.glossary import Forbidden, Glossary, Match, occurrences, places
-from seq2seq.text.normalization import mapped
+from seq2seq.text.glossary import Forbidden, Glossary, Match, places
+from seq2seq.text.scripts import title
+from seq2seq.text.terms import Searchable
 from seq2seq.text.words import Span, word_spans
 
 logger = logging.getLogger(__name__)
@@ -101,7 +102,7 @@ class TermTranslator:
         parts = [[self._part(one, spans) for spans in one.parts] for one in translations]
         flat = [part for line in parts for part in line]
         for _ in range(MOST_ROUNDS):
-            if not (saying := [part for part in flat if self._said(part.text) - part.avoided]):
+            if not (saying := [part for part in flat if self._said(part.text).keys() - part.avoided]):
                 break
             self._avoid(saying)
         for _ in range(MOST_ROUNDS):
@@ -130,21 +131,20 @@ class TermTranslator:
 
     def _part(self, translation: Translation, spans: PartSpans) -> _Part:
         source, text = translation.source[slice(*spans.source)], translation.text[slice(*spans.target)]
-        read = mapped(source)
-        matches = [replace(match, span=read.original(match.span)) for match in self.glossary.matches(read.text)]
+        matches = self.glossary.matches(source)
         forced: set[Span] = set()
         if spans.is_copied and matches:
             text, forced = _replaced(source, matches), {match.span for match in matches}
         return _Part(source, text, matches, forced, set(), set())
 
-    def _said(self, text: str) -> set[Forbidden]:
-        """What a translation says and may not."""
-        return {one for one in self.glossary.forbidden if one.occurrences(text)}
+    def _said(self, text: str) -> dict[Forbidden, list[Span]]:
+        """What a translation says and may not, and where."""
+        return self.glossary.said(text)
 
     def _avoid(self, parts: Sequence[_Part]) -> None:
         """Search these parts again without what they may not say; one that says no less of it stays as it was."""
         for part in parts:
-            part.avoided |= self._said(part.text)
+            part.avoided.update(self._said(part.text))
         found = self.translator.translate(
             [part.source for part in parts], forbidden=[part.words_avoided for part in parts]
         )
@@ -191,7 +191,7 @@ class TermTranslator:
         values: list[dict[str, float]] = [{} for _ in parts]
         for (index, text), score in zip(candidates, scores, strict=True):
             part, match = tries[index]
-            if self._said(text) <= self._said(part.text) and _is_better(part, match, text, runs[index]):
+            if self._said(text).keys() <= self._said(part.text).keys() and _is_better(part, match, text, runs[index]):
                 values[index][text] = normalized_score(score.log_prob, score.tokens, penalty)
         for (part, match), own in zip(tries, values, strict=True):
             if own:
@@ -226,8 +226,9 @@ class TermTranslator:
                 target = place and (place[0] + begin, place[1] + begin)
                 source = match.span[0] + own.source[0], match.span[1] + own.source[0]
                 terms.append(Term(source, target, status, match.entry.source))
-            for one in sorted(part.avoided | self._said(part.text), key=lambda one: one.words):
-                if left := one.occurrences(part.text):
+            said = self._said(part.text)
+            for one in sorted({*part.avoided, *said}, key=lambda one: one.words):
+                if left := said.get(one):
                     terms += [Term(None, (first + begin, last + begin), "present", one.words) for first, last in left]
                 else:
                     terms.append(Term(None, None, "avoided", one.words))
@@ -261,11 +262,13 @@ def _is_better(part: _Part, match: Match, text: str, run: Sequence[Span]) -> boo
     has = [place is not None for place in after]
     if not has[part.matches.index(match)] or not all(now for was, now in zip(had, has, strict=True) if was):
         return False
-    if any(occurrences(f"{form} {form}", text) for form in match.forms):
-        return False
     old = part.text[run[0][0] : run[-1][1]] if run else ""
-    is_form = any(occurrences(form, old) for form in match.forms)
-    return not old or is_form or len(occurrences(old, text)) < len(occurrences(old, part.text))
+    language = match.language
+    own, now, stood = (Searchable(one, language) for one in (part.text, text, old))
+    if any(now.occurrences(f"{form} {form}") for form in match.forms):
+        return False
+    is_form = any(stood.occurrences(form) for form in match.forms)
+    return not old or is_form or len(now.occurrences(old)) < len(own.occurrences(old))
 
 
 def _run(match: Match, details: Details) -> list[Span]:
@@ -308,7 +311,7 @@ def _cuts(text: str, run: Sequence[Span]) -> list[str]:
 def _prefixes(before: str, match: Match, begins_upper: bool) -> list[str]:
     """What a translation with the term may begin with: the words before it, and each form of the term."""
     begins = begins_upper and not before.strip() and not match.entry.as_written
-    return [before + (form[0].upper() + form[1:] if begins else form) for form in match.forms[:MOST_FORMS]]
+    return [before + (title(form, match.language) if begins else form) for form in match.forms[:MOST_FORMS]]
 
 
 def _led_prefixes(before: str, match: Match, leading: Sequence[str]) -> list[str]:

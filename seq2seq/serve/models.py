@@ -155,7 +155,7 @@ class ServedTranslator(ServedModel):
     ) -> "TermTranslator":
         from seq2seq.inference.terms import TermTranslator
 
-        glossary = Glossary.of(enumerate(terms, start=1), self.target, "glossary")
+        glossary = Glossary.of(enumerate(terms, start=1), self.target, "glossary", self.source)
         return TermTranslator(self.under(beam_size, n_best), self.aligner, glossary)
 
     def _under(self, beam_size: int | None, n_best: int) -> Translator:

@@ -5,27 +5,30 @@ glossary check` reports on it. Spans are in code points.
 """
 
 import csv
-import functools
 import re
-import unicodedata
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
-from seq2seq.errors import DataError, shown
+from seq2seq.errors import DataError, counted, shown
 from seq2seq.languages import language_code
 from seq2seq.lines import read_lines
-from seq2seq.text.scripts import has_unspaced
-from seq2seq.text.words import Span, word_spans
+from seq2seq.text.scripts import folded, title, upper
+from seq2seq.text.terms import Found, Searchable, TermIndex, written
+from seq2seq.text.words import Span
 
 HEADER = ("source", "target")
 COPY, NEVER = "=", "-"
 OPTIONS = ("case",)
-LONGEST_TERM, MOST_ENTRIES = 200, 100_000
+LONGEST_TERM, MOST_FORMS, MOST_ENTRIES = 200, 50, 100_000
+LONGEST_LINE = 2 * MOST_FORMS * LONGEST_TERM
+# Problems of one kind that are told one by one.
+MOST_TOLD = 10
 # Languages that write compounds as one word: "Gartenstuhl" has the term "Stuhl".
 COMPOUNDING = frozenset({"de", "nl", "sv", "da", "no", "nb", "nn", "is", "fi", "et", "hu", "af", "lb", "fy"})
-SHORTEST_IN_COMPOUND = 4
+# What separates columns in files of other forms, and words.
+_SEPARATOR = re.compile(r"[\s,;=|]")
 
 
 @dataclass(frozen=True)
@@ -51,10 +54,6 @@ class Forbidden:
     as_written: bool = False
     """In this spelling alone; others are forbidden in any case."""
 
-    def occurrences(self, text: str) -> list[Span]:
-        """Where a translation says it."""
-        return occurrences(self.words, text, not self.as_written)
-
 
 @dataclass(frozen=True)
 class Match:
@@ -66,6 +65,13 @@ class Match:
     """Those of the entry, in the case of the source text."""
     in_compounds: bool = False
     """A form counts at the end of a longer word too."""
+    language: str | None = None
+    """That of the forms."""
+
+    def occurrences(self, text: Searchable) -> list[Span]:
+        """Where a translation has one of the forms."""
+        any_case = not self.entry.as_written
+        return [span for form in self.forms for span in text.occurrences(form, any_case, self.in_compounds)]
 
 
 class Glossary:
@@ -73,9 +79,10 @@ class Glossary:
 
     Args:
         entries: the terms.
-        target_language: whether terms are found in compounds depends on it.
-        problems: what was left out when the file was read, a line each.
+        target_language: whether terms are found in compounds depends on it, and the case of letters.
+        problems: what was left out or is doubtful in the file, a line each.
         forbidden: what no translation may say.
+        source_language: the case of letters depends on it.
     """
 
     def __init__(
@@ -84,23 +91,20 @@ class Glossary:
         target_language: str | None = None,
         problems: Sequence[str] = (),
         forbidden: Sequence["Forbidden"] = (),
+        source_language: str | None = None,
     ):
         self.entries, self.problems, self.forbidden = tuple(entries), tuple(problems), tuple(forbidden)
+        self.source_language, self.target_language = source_language, target_language
         self._in_compounds = target_language is not None and language_code(target_language) in COMPOUNDING
-        self._first_words: dict[str, list[tuple[Entry, list[str]]]] = defaultdict(list)
-        self._beginnings: list[tuple[Entry, str]] = []
-        self._unspaced: list[Entry] = []
+        self._terms = TermIndex[Entry](source_language)
         for entry in self.entries:
-            words = [entry.source[begin:end].casefold() for begin, end in word_spans(entry.source, ())]
-            if has_unspaced(entry.source):
-                self._unspaced.append(entry)
-            elif entry.goes_on and len(words) == 1:
-                self._beginnings.append((entry, words[0]))
-            else:
-                self._first_words[words[0]].append((entry, words))
+            self._terms.add(entry.source, entry, entry.goes_on)
+        self._never = TermIndex[Forbidden](target_language)
+        for one in self.forbidden:
+            self._never.add(one.words, one)
 
     @staticmethod
-    def read(path: Path, target_language: str | None = None) -> "Glossary":
+    def read(path: Path, target_language: str | None = None, source_language: str | None = None) -> "Glossary":
         """Read a glossary.
 
         A line is source, tab, target, and perhaps a tab and options. Targets are forms with | between them, `=` or
@@ -109,41 +113,43 @@ class Glossary:
         Empty lines and those that begin with # are left out; so is a header `source`, tab, `target`.
 
         Raises:
-            DataError: the file cannot be read, or a line is not as described.
+            DataError: the file cannot be read, is not UTF-8, has no entries, or a line is not as described.
         """
-        return Glossary.of(_rows(path), target_language, str(path))
+        glossary = Glossary.of(_rows(path), target_language, str(path), source_language)
+        if not glossary.entries and not glossary.forbidden:
+            raise DataError(f"{path}: no entries; a line is source, tab, target")
+        return glossary
 
     @staticmethod
-    def of(rows: Iterable[tuple[int, Sequence[str]]], target_language: str | None, name: str) -> "Glossary":
-        """From numbered lines of two or three columns; raises as `read`, with `name` for the file."""
+    def of(
+        rows: Iterable[tuple[int, Sequence[str]]],
+        target_language: str | None,
+        name: str,
+        source_language: str | None = None,
+    ) -> "Glossary":
+        """From numbered lines of one to three columns; raises as `read`, with `name` for the file."""
         entries: dict[tuple[str, bool], Entry] = {}
-        problems: list[str] = []
-        forbidden: list[Forbidden] = []
+        problems = _Problems()
+        forbidden: dict[Forbidden, None] = {}
         for number, columns in rows:
-            source, target, options = (*columns, "", "", "")[:3]
+            source, target, options = (*map(written, columns), "", "", "")[:3]
             where = f"{name}: line {number}"
-            if not source:
-                raise DataError(f"{where} has no source term; a line is source, tab, target")
-            if unknown := [name for name in options.split(",") if name.strip() not in ("", *OPTIONS)]:
-                raise DataError(f"{where}: {shown(unknown[0])} is no option; there is only 'case'")
-            if max(map(len, (source, *target.split("|")))) > LONGEST_TERM:
-                raise DataError(f"{where}: a term has more than {LONGEST_TERM} characters; a glossary has short ones")
+            forms = _checked(where, source, target, options)
+            as_written = "case" in options
             if source == NEVER:
-                words = [form.strip() for form in target.split("|") if word_spans(form, ())]
-                if not words:
-                    raise DataError(f"{where} forbids nothing; a line is -, tab, the words that no translation may say")
-                forbidden += [Forbidden(one, "case" in options) for one in words]
-                continue
-            entry = _entry(source, target, number, "case" in options)
-            if not word_spans(entry.source, ()):
-                raise DataError(f"{where} has no source term; a line is source, tab, target")
-            key = (entry.source if entry.as_written else entry.source.casefold(), entry.goes_on)
-            if key in entries:
-                problems.append(f"line {number}: {shown(source)} stands in line {entries[key].line}, which counts")
-            entries.setdefault(key, entry)
-        if len(entries) + len(forbidden) > MOST_ENTRIES:
-            raise DataError(f"{name}: more than {MOST_ENTRIES:,} entries; split the glossary by subject")
-        return Glossary(list(entries.values()), target_language, problems, list(dict.fromkeys(forbidden)))
+                forbidden |= dict.fromkeys(Forbidden(form, as_written) for form in forms)
+            else:
+                if len(columns) == 1 and _SEPARATOR.search(columns[0]):
+                    problems.add("no tab", f"line {number}: no tab in {shown(source)}, so translations must copy it")
+                entry = _entry(source, target, forms, number, as_written)
+                key = (entry.source if entry.as_written else folded(entry.source, source_language), entry.goes_on)
+                if key in entries:
+                    before = f"is already in line {entries[key].line}, which counts"
+                    problems.add("repeated", f"line {number}: {shown(source)} {before}")
+                entries.setdefault(key, entry)
+            if len(entries) + len(forbidden) > MOST_ENTRIES:
+                raise DataError(f"{name}: more than {MOST_ENTRIES:,} entries; split the glossary by subject")
+        return Glossary(list(entries.values()), target_language, problems.lines(), list(forbidden), source_language)
 
     @property
     def rows(self) -> tuple[tuple[str, ...], ...]:
@@ -156,64 +162,46 @@ class Glossary:
 
     def matches(self, text: str) -> list[Match]:
         """The terms in a text: whole words, the longest from the left, none over another."""
-        words = word_spans(text, ())
-        folded = [text[begin:end].casefold() for begin, end in words]
+        source = Searchable(text, self.source_language, by_words=True)
         found, end = [], 0
-        for index, (begin, _) in enumerate(words):
+        for begin in source.edges:
             if begin < end:
                 continue
-            spans = [(entry, (begin, words[last][1])) for entry, last in self._starting(folded, index)]
-            spans = [(entry, span) for entry, span in spans if _is_spelled(entry, text[slice(*span)])]
-            if spans:
-                entry, span = max(spans, key=lambda one: (one[1][1], one[0].as_written, -one[0].line))
-                forms = tuple(_in_case(form, text[slice(*span)], entry) for form in entry.forms)
-                found.append(Match(entry, span, forms, self._in_compounds and not entry.as_written))
-                end = span[1]
-        return sorted([*found, *self._unspaced_matches(text, found)], key=lambda match: match.span)
+            here = [one for one in self._terms.at(source, begin) if _is_spelled(one, source)]
+            if here:
+                entry, span, _, end = max(here, key=lambda one: (one.end, one.item.as_written, -one.item.line))
+                forms = tuple(_in_case(form, text[slice(*span)], entry, self.target_language) for form in entry.forms)
+                in_compounds = self._in_compounds and not entry.as_written
+                found.append(Match(entry, span, forms, in_compounds, self.target_language))
+        return found
 
-    def _starting(self, words: Sequence[str], index: int) -> Iterator[tuple[Entry, int]]:
-        """The entries that begin at a word, and the last word of each."""
-        for entry, own in self._first_words.get(words[index], ()):
-            here = words[index : index + len(own)]
-            goes_on = entry.goes_on and len(here) == len(own) and here[-1].startswith(own[-1]) and here[:-1] == own[:-1]
-            if here == own or goes_on:
-                yield entry, index + len(own) - 1
-        for entry, beginning in self._beginnings:
-            if words[index].startswith(beginning):
-                yield entry, index
-
-    def _unspaced_matches(self, text: str, taken: Sequence[Match]) -> Iterator[Match]:
-        used = [match.span for match in taken]
-        for entry in sorted(self._unspaced, key=lambda entry: -len(entry.source)):
-            for found in re.finditer(re.escape(entry.source), text):
-                if all(found.end() <= begin or end <= found.start() for begin, end in used):
-                    used.append(found.span())
-                    yield Match(entry, found.span(), entry.forms)
+    def said(self, text: str) -> dict[Forbidden, list[Span]]:
+        """What a translation says that none may say, and where."""
+        found: dict[Forbidden, list[Span]] = {}
+        if self.forbidden:
+            target = Searchable(text, self.target_language)
+            for one in self._never.occurrences(target):
+                if not one.item.as_written or target.is_spelled(one.item.words, one.span):
+                    found.setdefault(one.item, []).append(one.span)
+        return found
 
 
-def occurrences(form: str, text: str, any_case: bool = True, in_compounds: bool = False) -> list[Span]:
+def occurrences(
+    form: str, text: str, any_case: bool = True, in_compounds: bool = False, language: str | None = None
+) -> list[Span]:
     """Where a translation has a form: as whole words where the script has spaces, or at the end of a compound."""
-    return [found.span() for found in _pattern(form, any_case, in_compounds).finditer(text)]
-
-
-@functools.lru_cache(maxsize=MOST_ENTRIES)
-def _pattern(form: str, any_case: bool, in_compounds: bool) -> re.Pattern[str]:
-    first, last = ("" if has_unspaced(end) or not end.isalnum() else r"\b" for end in (form[0], form[-1]))
-    if in_compounds and len(form) >= SHORTEST_IN_COMPOUND:
-        first = ""
-    pattern = first + r"\s+".join(map(re.escape, form.split())) + last
-    return re.compile(pattern, re.IGNORECASE if any_case else 0)
+    return Searchable(text, language).occurrences(written(form), any_case, in_compounds)
 
 
 def places(matches: Sequence[Match], text: str) -> list[Span | None]:
     """Where the text has each term; no place is that of two."""
     taken: set[Span] = set()
     found: list[Span | None] = []
+    target = Searchable(text, matches[0].language) if matches else None
     for match in matches:
         free = [
             span
-            for form in match.forms
-            for span in occurrences(form, text, not match.entry.as_written, match.in_compounds)
+            for span in match.occurrences(target)
             if all(span[1] <= begin or end <= span[0] for begin, end in taken)
         ]
         found.append(min(free, default=None))
@@ -223,37 +211,90 @@ def places(matches: Sequence[Match], text: str) -> list[Span | None]:
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """The columns of each line that has any, and its number."""
-    for number, line in enumerate(read_lines(path), start=1):
-        text = unicodedata.normalize("NFC", line)
+
+    def refuse(number: int) -> NoReturn:
+        raise DataError(
+            f"{path}: line {number} is not UTF-8; convert the file from its encoding, for example "
+            f"iconv -f WINDOWS-1252 -t UTF-8 {path} > utf8.tsv"
+        )
+
+    is_csv, is_first = path.name.endswith((".csv", ".csv.gz")), True
+    for number, text in enumerate(read_lines(path, refuse), start=1):
+        if "\0" in text:
+            raise DataError(
+                f"{path}: line {number} has zero bytes; if it is UTF-16: iconv -f UTF-16 -t UTF-8 {path} > utf8.tsv"
+            )
+        if "\r" in text:
+            raise DataError(f"{path}: line {number} has carriage returns; make them line ends (tr '\\r' '\\n')")
+        if len(text) > LONGEST_LINE:
+            raise DataError(f"{path}: line {number} has more than {LONGEST_LINE:,} characters; a line is one term")
         if not text.strip() or text.startswith("#"):
             continue
-        columns = next(csv.reader([text])) if path.name.endswith((".csv", ".csv.gz")) else text.split("\t")
-        columns = [" ".join(column.split()) for column in columns]
-        if path.name.endswith((".csv", ".csv.gz")):
+        columns = next(csv.reader([text])) if is_csv else text.split("\t")
+        if is_csv:
             columns = columns[:2]  # DeepL's further columns are languages
-        if number > 1 or tuple(column.casefold() for column in columns[:2]) != HEADER:
+        if not is_first or tuple(column.strip().casefold() for column in columns[:2]) != HEADER:
             yield number, columns
+        is_first = False
 
 
-def _entry(source: str, target: str, line: int, as_written: bool) -> Entry:
+def _checked(where: str, source: str, target: str, options: str) -> list[str]:
+    """The forms of a target; raises DataError for a line that is not as described."""
+    if not source:
+        raise DataError(f"{where} has no source term; a line is source, tab, target")
+    if unknown := [name for name in options.split(",") if name.strip() not in ("", *OPTIONS)]:
+        raise DataError(f"{where}: {shown(unknown[0])} is no option; there is only 'case'")
+    forms = list(dict.fromkeys(form.strip() for form in target.split("|") if form.strip()))
+    if len(forms) > MOST_FORMS:
+        raise DataError(f"{where}: {len(forms):,} forms; a term has at most {MOST_FORMS}")
+    if max(map(len, (source, *forms))) > LONGEST_TERM:
+        raise DataError(f"{where}: a term has more than {LONGEST_TERM} characters; a glossary has short ones")
+    if source == NEVER and not forms:
+        raise DataError(f"{where} forbids nothing; a line is -, tab, the words that no translation may say")
+    return forms
+
+
+def _entry(source: str, target: str, forms: Sequence[str], line: int, as_written: bool) -> Entry:
     goes_on = source.endswith("*") and len(source) > 1
     source = source.removesuffix("*").rstrip() if goes_on else source
     is_copy = target in ("", COPY)
-    forms = (source,) if is_copy else tuple(form.strip() for form in target.split("|") if form.strip())
+    forms = () if is_copy else tuple(forms)
     return Entry(source, forms or (source,), line, goes_on, as_written or is_copy or source != source.lower())
 
 
-def _is_spelled(entry: Entry, text: str) -> bool:
+def _is_spelled(one: Found[Entry], text: Searchable) -> bool:
+    entry = one.item
     if not entry.as_written:
         return True
-    written = " ".join(text.split())
-    return written.startswith(entry.source) if entry.goes_on else written == entry.source
+    if entry.goes_on:
+        return written(text.given[slice(*one.span)]).startswith(entry.source)
+    return text.is_spelled(entry.source, one.span)
 
 
-def _in_case(form: str, text: str, entry: Entry) -> str:
+def _in_case(form: str, text: str, entry: Entry, language: str | None) -> str:
     """A form in the case of the source text: capitals throughout, or the first letter."""
     if entry.as_written:
         return form
     if len(text) > 1 and text.isupper():
-        return form.upper()
-    return form[0].upper() + form[1:] if text[0].isupper() else form
+        return upper(form, language)
+    return title(form, language) if text[0].isupper() else form
+
+
+class _Problems:
+    """Lines about a file: the first ones of each kind, and how many more there are."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, list[str]] = {}
+
+    def add(self, kind: str, line: str) -> None:
+        """Add a line."""
+        self._kinds.setdefault(kind, []).append(line)
+
+    def lines(self) -> list[str]:
+        """All that is told."""
+        told = []
+        for kind, lines in self._kinds.items():
+            told += lines[:MOST_TOLD]
+            if more := len(lines) - MOST_TOLD:
+                told += [f"{counted(more, 'more line')}: {kind}"] * (more > 0)
+        return told

@@ -52,11 +52,11 @@ def may_lack_spaces(text: str) -> bool:
 # `regex` counts marks and joiners as letters (\w), `re` does not. These occur inside words: apostrophes, hyphens, the
 # middle dot of Catalan, marks of Armenian and Hebrew, and invisible characters.
 _INSIDE = r"['’\-‐‑·՚-՜՞־׳״\u00ad\u180e\u2060\ufeff\u061c\u200e\u200f]"
-_LETTERS = rf"[^\W{UNSPACED}]++(?:\p{{M}}++[^\W{UNSPACED}]*+)*+"
+LETTERS = rf"[^\W{UNSPACED}]++(?:\p{{M}}++[^\W{UNSPACED}]*+)*+"
 # The first alternative is for speed alone. Any other mark is a word with all its modifiers, as emoji have.
 WORD = regex.compile(
     r"[A-Za-z]++(?![\w'’\-‐‑·])"
-    rf"|{_LETTERS}(?:(?:{_INSIDE}|(?<=\p{{Hebrew}})\"(?=\p{{Hebrew}})){_LETTERS})*+"
+    rf"|{LETTERS}(?:(?:{_INSIDE}|(?<=\p{{Hebrew}})\"(?=\p{{Hebrew}})){LETTERS})*+"
     rf"|(?:(?=[\w་༌])[{UNSPACED}][\p{{M}}\u200c\u200d]*+)++"
     r"|(?![\s\x1c-\x1f])\X(?<!\s)|[^\s\x1c-\x1f]"
 )
