@@ -10,21 +10,22 @@ import re
 # (Chinese: cmn and yue). Then come withdrawn and wrong codes that are usual, such as jap, scr and zhs.
 _THREE_LETTERS = """
 aa aar, ab abk, ae ave, af afr, ak aka fat, am amh, an arg, ar ara arb ary arz apc ajp acm acq aeb ars, as asm,
-av ava, ay aym ayr, az aze azj azb, ba bak, be bel, bg bul, bi bis, bm bam, bn ben, bo bod tib, br bre,
-bs bos, ca cat, ce che, ch cha, co cos, cr cre, cs ces cze cz, cu chu, cv chv, cy cym wel, da dan dk, de deu ger, dv div,
+av ava, ay aym ayr, az aze azj azb, ba bak, be bel, bg bul, bi bis, bm bam, bn ben, bo bod tib, br bre, bs bos,
+ca cat, ce che, ch cha, co cos, cr cre, cs ces cze cz, cu chu, cv chv, cy cym wel, da dan dk, de deu ger, dv div,
 dz dzo, ee ewe, el ell gre gr, en eng, eo epo, es spa, et est ekk, eu eus baq, fa fas per pes prs, ff ful fuv, fi fin,
 fj fij, fo fao, fr fra fre, fy fry, ga gle, gd gla, gl glg, gn grn gug, gu guj, gv glv, ha hau, he heb iw, hi hin,
 ho hmo, hr hrv scr, ht hat, hu hun, hy hye arm, hz her, ia ina, id ind in, ie ile, ig ibo, ii iii, ik ipk, io ido,
-is isl ice, it ita, iu iku, ja jpn jap jp, jv jav jw jaw, ka kat geo, kg kon, ki kik, kj kua, kk kaz, kl kal, km khm, kn kan,
-ko kor, kr kau, ks kas, ku kur kmr ckb, kv kom, kw cor, ky kir, la lat, lb ltz, lg lug, li lim, ln lin, lo lao,
-lt lit, lu lub, lv lav lvs, mg mlg plt, mh mah, mi mri mao, mk mkd mac, ml mal, mn mon khk, mr mar,
+is isl ice, it ita, iu iku, ja jpn jap jp, jv jav jw jaw, ka kat geo, kg kon, ki kik, kj kua, kk kaz, kl kal, km khm,
+kn kan, ko kor, kr kau, ks kas, ku kur kmr ckb, kv kom, kw cor, ky kir, la lat, lb ltz, lg lug, li lim, ln lin,
+lo lao, lt lit, lu lub, lv lav lvs, mg mlg plt, mh mah, mi mri mao, mk mkd mac, ml mal, mn mon khk, mr mar,
 ms msa may zsm zlm, mt mlt, my mya bur, na nau, nb nob, nd nde, ne nep npi, ng ndo, nl nld dut, nn nno, no nor,
 nr nbl, nv nav, ny nya, oc oci, oj oji, om orm gaz, or ori ory, os oss, pa pan, pi pli, pl pol, ps pus pbt, pt por,
 qu que quy quz, rm roh, rn run, ro ron rum mol mo, ru rus, rw kin, sa san, sc srd, sd snd, se sme, sg sag, si sin,
-sk slk slo, sl slv, sm smo, sn sna, so som, sq sqi alb als, sr srp scc, sh hbs, ss ssw, st sot, su sun, sv swe, sw swa swh,
-ta tam, te tel, tg tgk, th tha, ti tir, tk tuk, tl tgl fil, tn tsn, to ton, tr tur, ts tso, tt tat, tw twi, ty tah,
-ug uig, uk ukr ua, ur urd, uz uzb uzn, ve ven, vi vie vn, vo vol, wa wln, wo wol, xh xho, yi yid ydd ji, yo yor, za zha,
-zh zho chi cmn cn zhs zht chs cht yue wuu nan hak gan hsn lzh cdo cjy mnp czh czo cpx, zu zul
+sk slk slo, sl slv, sm smo, sn sna, so som, sq sqi alb als, sr srp scc, sh hbs, ss ssw, st sot, su sun, sv swe,
+sw swa swh, ta tam, te tel, tg tgk, th tha, ti tir, tk tuk, tl tgl fil, tn tsn, to ton, tr tur, ts tso, tt tat,
+tw twi, ty tah, ug uig, uk ukr ua, ur urd, uz uzb uzn, ve ven, vi vie vn, vo vol, wa wln, wo wol, xh xho,
+yi yid ydd ji, yo yor, za zha, zh zho chi cmn cn zhs zht chs cht yue wuu nan hak gan hsn lzh cdo cjy mnp czh czo cpx,
+zu zul
 """
 # Names in English, in the language itself and in neighbouring ones, as in headers of tables.
 _NAMES = """

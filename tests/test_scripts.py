@@ -8,6 +8,8 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seq2seq.evaluation.text import default_tokenizer, tokenizer_hint
+from seq2seq.languages import language_code
 from seq2seq.text.scripts import (
     SCRIPTS_WITHOUT_SPACES,
     UNSPACED,
@@ -152,3 +154,46 @@ def test_small_letters_are_those_of_the_language():
     assert lower("\u00cc", "lt") == "i\u0307\u0300"
     assert folded("ΟΔΟΣ", "el") == folded("οδος", "el")
     assert [is_small(char) for char in "aAაßक犬"] == [True, False, False, True, False, False]
+
+
+TOKENIZERS = {
+    "th": "char", "tha_Thai": "char", "lo": "char", "lao_Laoo": "char", "km": "char", "khm": "char", "my": "char",
+    "mya_Mymr": "char", "bur": "char", "bo": "char", "tib": "char", "dz": "char", "dzo_Tibt": "char", "shn": "char",
+    "jav_Java": "char", "jav_Latn": "13a", "pli_Thai": "char", "zh": "zh", "cmn_Hans": "zh", "zht": "zh", "lzh": "zh",
+    "yue_Hant": "zh", "zho_Latn": "13a", "jpn_Latn": "13a", "hi": "13a", "ar": "13a", "am": "13a", "vi": "13a",
+    "mn_Mong": "13a", "ka": "13a", "hy": "13a", None: "13a",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("language", TOKENIZERS)
+def test_bleu_counts_characters_where_a_language_has_no_spaces(language):
+    assert default_tokenizer(language) == TOKENIZERS[language]
+
+
+def test_jap_is_japanese_and_scored_like_it():
+    assert default_tokenizer("jap") == default_tokenizer("jpn") == default_tokenizer("ja") != "13a"
+
+
+@pytest.mark.parametrize("language", TEXTS)
+def test_a_text_without_spaces_is_hinted_at(language):
+    lines = [TEXTS[language][0].replace("|", "")] * 3
+    hint = tokenizer_hint(lines)
+    assert (hint is not None) == (language in WITHOUT_SPACES | {"ko"})
+    if hint is not None:
+        wanted = {"zh": "zh", "ja": default_tokenizer("ja"), "ko": default_tokenizer("ko")}.get(language, "char")
+        assert hint.endswith(f"--tokenize {wanted}")
+        assert tokenizer_hint(lines, wanted) is None
+        assert tokenizer_hint(lines, None, language) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("ja", "jap jpn jp ja_JP"), ("zh", "zhs zht chs cht cmn_Hans cn"), ("he", "iw heb"), ("id", "in ind"),
+        ("yi", "ji ydd"), ("nb", "nob nb_NO"), ("no", "nor"), ("sh", "hbs"), ("sr", "scc srp"), ("hr", "scr hrv"),
+        ("ro", "mo mol rum"), ("jv", "jw jaw"), ("cs", "cz cze"), ("el", "gr gre"), ("uk", "ua ukr"), ("da", "dk"),
+        ("vi", "vn"),
+    ],
+)  # fmt: skip
+def test_withdrawn_and_wrong_codes_are_known(code, names):
+    assert {language_code(name) for name in names.split()} == {code}

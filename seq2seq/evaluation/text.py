@@ -6,6 +6,7 @@ agree with each other and, to the last digit, with those of the command `sacrebl
 
 import functools
 import logging
+import re
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,11 +14,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import regex
 
 from seq2seq.errors import DataError, UserError, did_you_mean
 from seq2seq.evaluation.uncertainty import Measured, of_sums
 from seq2seq.languages import language_code
 from seq2seq.lines import checked_texts
+from seq2seq.text.scripts import may_lack_spaces
 
 if TYPE_CHECKING:
     import sacrebleu.metrics.base
@@ -29,8 +38,23 @@ METRICS = ("bleu", "chrf", "chrf++", "ter")
 BOOTSTRAP_SAMPLES = 1000
 DOWNLOAD_SECONDS = 20.0  # without an answer
 
-# BLEU counts words; these languages are written without spaces between words, or with few.
-_TOKENIZER_OF_LANGUAGE = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
+# BLEU counts words; these languages are written without spaces between words, or with few. Of the others the last row
+# is Shan, Mon, Northern Thai, Lü, Tai Nüa, S'gaw and Pa'o Karen, and Yi.
+_TOKENIZER_OF_LANGUAGE = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"} | dict.fromkeys(
+    ("th", "lo", "km", "my", "bo", "dz", "shn", "mnw", "nod", "khb", "tdd", "ksw", "blk", "ii"), "char"
+)  # fmt: skip
+# Codes of scripts (ISO 15924), as in jav_Java or zho_Latn, decide before the language.
+_TOKENIZER_OF_SCRIPT = {"latn": "13a"} | dict.fromkeys(
+    ("thai", "laoo", "khmr", "mymr", "tibt", "java", "bali", "lana", "tale", "talu", "tavt", "yiii"), "char"
+)
+_WORD_TOKENIZERS = ("13a", "intl", "none")
+# By letters that are a tenth of a text; the first that fits.
+_TOKENIZER_OF_LETTERS = {
+    "ja-mecab": regex.compile(r"[\p{Hiragana}\p{Katakana}]"),
+    "ko-mecab": regex.compile(r"\p{Hangul}"),
+    "zh": regex.compile(r"\p{Han}"),
+}
+LINES_LOOKED_AT = 1000
 
 
 @dataclass(frozen=True)
@@ -194,18 +218,37 @@ def check_settings(metrics: Sequence[str], tokenize: str | None) -> None:
 
 @functools.lru_cache  # a training run warns once, not at every validation
 def default_tokenizer(target_language: str | None) -> str:
-    """BLEU's tokenizer for a language: zh, ja-mecab, ko-mecab, otherwise 13a.
+    """BLEU's tokenizer for a language: zh, ja-mecab, ko-mecab, char for others without spaces, otherwise 13a.
 
     Where the package that ja-mecab or ko-mecab needs is not installed, it is char, with a warning, because 13a would
     count a Japanese sentence as one word. The signature of the score tells the two apart.
     """
     language = language_code(target_language)
+    scripts = re.split("[-_]", (target_language or "").lower())[1:]
     tokenizer = _TOKENIZER_OF_LANGUAGE.get(language, "13a")
+    tokenizer = next((_TOKENIZER_OF_SCRIPT[name] for name in scripts if name in _TOKENIZER_OF_SCRIPT), tokenizer)
+    if tokenizer == "char":
+        logger.info("BLEU is counted over characters (tok:char): %s has no spaces between words", target_language)
     if _is_installed(tokenizer):
         return tokenizer
     remedy = f"pip install 'sacrebleu[{language}]'"
     logger.warning("BLEU is counted over characters (tok:char): %s is not installed (%s)", tokenizer, remedy)
     return "char"
+
+
+def tokenizer_hint(
+    references: Iterable[str], tokenize: str | None = None, target_language: str | None = None
+) -> str | None:
+    """One line if BLEU would count the words of references that have no spaces between words; None otherwise."""
+    used = tokenize or default_tokenizer(target_language)
+    text = "".join("".join(islice(references, LINES_LOOKED_AT)).split())
+    if used not in _WORD_TOKENIZERS or not may_lack_spaces(text):
+        return None
+    better = next(
+        (name for name, few in _TOKENIZER_OF_LETTERS.items() if len(few.findall(text)) > len(text) / 10), "char"
+    )
+    better = better if _is_installed(better) else "char"
+    return f"tok:{used} counts all between two spaces as one word; this text has few spaces: add --tokenize {better}"
 
 
 def _is_installed(tokenizer: str) -> bool:
