@@ -246,9 +246,9 @@ def _replaced(source: str, matches: Sequence[Match]) -> str:
 
 
 def read_glossary(path: Path, translator: Translator) -> Glossary:
-    """The glossary of a file, with a warning for each line that was left out."""
-    language = translator.description.target_language if translator.description else None
-    glossary = Glossary.read(path, language)
+    """The glossary of a file, with a warning for each line that is left out or doubtful."""
+    about = translator.description
+    glossary = Glossary.read(path, about and about.target_language, about and about.source_language)
     for problem in glossary.problems:
         logger.warning("%s: %s", path, problem)
     return glossary
