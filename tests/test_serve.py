@@ -48,7 +48,7 @@ def server(folder):
 def alone(folder):
     """A server of one direction that wants a key."""
     with serving(folder / "one", "--key-file", folder / "keys", "--no-page", "--cors-origin", "https://a.example",
-                 "--allow-host", "t.example", "--max-queue", "50", "--max-body", "20000") as served:  # fmt: skip
+                 "--allow-host", "t.example", "--max-characters", "9999", "--max-body", "20000") as served:  # fmt: skip
         yield served
 
 
@@ -193,7 +193,10 @@ def test_what_else_an_answer_says(server, folder):
         ({"text": 5}, 400, "bad_request", "text"),
         ({"text": ["a", None]}, 400, "bad_request", "text.1"),
         ({"text": ["a"] * 101}, 413, "too_large", "text"),
-        ({"text": "\n" * 1000}, 413, "too_large", "text"),
+        ({"text": "a\n" * 100_001}, 413, "too_large", "text"),
+        ({"text": "x" * 5_000, "beam_size": 10}, 413, "too_large", "text"),
+        ({"model": "labels"}, 400, "bad_request", "model"),
+        ({"model": "two"}, 400, "bad_request", "target"),
         ({"text": "x" * 10_001}, 413, "too_large", "text"),
         ({"text": ["x" * 9000] * 50}, 413, "too_large", "text"),
         ({"target": "fr"}, 400, "bad_request", "target"),
@@ -248,7 +251,8 @@ def test_a_body_over_the_limit_is_refused(server, alone):
     with contextlib.closing(alone.connect()) as connection:
         connection.request("POST", "/v1/translate", chunks, {"Authorization": "Bearer first-key"}, encode_chunked=True)
         assert connection.getresponse().status == 413
-    assert error(alone.ask("/v1/translate", {"text": "a\n" * 60}, Authorization="Bearer first-key"))[1] == "too_large"
+    many = alone.ask("/v1/translate", {"text": "a\n" * 5_000}, Authorization="Bearer first-key")
+    assert error(many) == (413, "too_large", "text")
 
 
 @pytest.mark.parametrize(
@@ -318,7 +322,7 @@ def test_libretranslates_own_client_works(alone, translator):
     assert client.translate("A man rides.", "en", "de") == translator.translate(["A man rides."])[0].text
     assert client.translate("", "auto", "de") == ""
     assert client.detect("a man")[0]["language"] == "en"
-    assert {"code": "en", "name": "English", "targets": ["de"]} in client.languages()
+    assert {"code": "en", "name": "English", "targets": ["de", "en"]} in client.languages()
 
 
 def test_another_client_of_libretranslate_works(alone, translator):
@@ -380,12 +384,25 @@ def test_libretranslates_fields(server, translator):
     assert server.ask("/translate", {"q": "\ud800", **fields}).status == 200
     assert server.ask("/frontend/settings").json["language"]["target"] == {"code": "de", "name": "German"}
     assert [one["code"] for one in server.ask("/languages").json] == ["de", "en", "pt-BR"]
+    assert server.ask("/translate", {"q": "a", **fields, "alternatives": -1}).json.keys() == {"translatedText"}
+    many = server.ask("/translate", {"q": "a man", **fields, "alternatives": 15}).json
+    assert len(many["alternatives"]) == 2
+    same = {"q": ["a", ""], "source": "de", "target": "de", "alternatives": 1}
+    assert server.ask("/translate", same).json == {"translatedText": ["a", ""], "alternatives": [[], []]}
+    assert all(one["code"] in one["targets"] for one in server.ask("/languages").json)
+    assert server.ask("/detect", {"q": ["a man", "two dogs"]}).json[0]["language"] == "en"
+    suggestion = {"q": "a", "s": "b", "source": "en", "target": "de"}
+    for path, status in (("/suggest", 403), ("/translate_file", 404), ("/download_file/x", 404)):
+        answer = server.ask(path, suggestion)
+        assert (answer.status, type(answer.json["error"])) == (status, str)
     for wrong, words in (
         ({"source": "en", "target": "de"}, "missing q"),
         ({"q": "a", "target": "de"}, "missing source"),
         ({"q": "a", "source": "en"}, "missing target"),
-        ({"q": "a", **fields, "alternatives": -1}, "alternatives"),
-        ({"q": "a", "source": "en", "target": "xx"}, "en to de"),
+        ({"q": "a", "source": "en", "target": "xx"}, "xx is not supported"),
+        ({"q": "a", "source": "zz", "target": "de"}, "zz is not supported"),
+        ({"q": "a", "source": "de", "target": "en"}, "English (en) is not available as a target language from"),
+        ({"q": "a", "source": "<b>" * 99, "target": "de"}, "this language is not supported"),
         ({"q": {"a": 1}, **fields}, "q"),
         ({"q": ["a"] * 101, **fields}, "100 texts"),
     ):
@@ -477,7 +494,6 @@ def test_ready_and_health(server):
 @pytest.mark.parametrize(
     ("typed", "words"),
     [
-        ("one one", "both translate"),
         ("one --port {taken}", "in use"),
         ("one --host nowhere.invalid --open", "nowhere.invalid"),
         ("one --host 0.0.0.0", "--key-file"),

@@ -22,7 +22,7 @@ TERMS = [["four", "neun"], ["one", "eins|Eins"]]
 @pytest.fixture(scope="module")
 def server(folder):  # noqa: F811
     (folder / "numbers.tsv").write_text("".join("\t".join(row) + "\n" for row in TERMS), encoding="utf-8")
-    with serving(folder / "runs" / "toy", "--glossary", folder / "numbers.tsv") as served:
+    with serving(folder / "runs" / "toy", "--glossary", f"numbers={folder / 'numbers.tsv'}") as served:
         yield served
 
 
@@ -91,7 +91,8 @@ def test_a_stream_has_the_same_parts(server):
         ({"glossary": {"entries": [["", "b"]]}}, "glossary"),
         ({"glossary": {"entries": [["a", "b"]] * 2000}}, "glossary"),
         ({"glossary": {"entries": [], "terms": []}}, "glossary.terms"),
-        ({"glossary": "numbers", "prefix": "eins"}, "glossary"),
+        ({"glossary": {"entries": [["a", "|".join(map(str, range(6000)))]]}}, "glossary"),
+        ({"glossary": {"entries": [["a", "b"]], "names": ["other"]}}, "glossary"),
         ({"glossary_mode": "soft"}, "glossary_mode"),
         ({"details": ["alignments"]}, "details.0"),
     ],

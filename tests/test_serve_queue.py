@@ -19,7 +19,7 @@ from seq2seq.serve.explained import Explained
 from seq2seq.serve.limits import Limits
 from seq2seq.serve.metrics import Metrics
 from seq2seq.serve.models import Models, ServedTranslator
-from seq2seq.serve.queue import PER_SENTENCE, Full, Job, Queue, Text
+from seq2seq.serve.queue import PER_SENTENCE, SHARES, Full, Job, Queue, Text
 from seq2seq.serve.server import Access, application
 from seq2seq.serve.service import Service
 from seq2seq.serve.worker import Worker
@@ -32,6 +32,10 @@ jobs = st.lists(st.tuples(st.sampled_from("xy"), st.lists(words, min_size=1, max
 
 def job(settings: object, texts: list[str]) -> Job:
     return Job(settings, [Text(text) for text in texts], lambda: None)
+
+
+def asked_by(client: str, settings: object, texts: list[str]) -> Job:
+    return Job(settings, [Text(text) for text in texts], lambda: None, client)
 
 
 # -- queue -----------------------------------------------------------------------------------------
@@ -96,10 +100,62 @@ def test_all_or_nothing_is_taken():
     with pytest.raises(Full) as larger:
         queue.put(job("x", ["a" * 41]))
     with pytest.raises(Full) as never:
+        queue.put(job("x", ["a" * 10] * 11))
+    with pytest.raises(Full):
         queue.put(job("x", ["a"] * 11))
     assert (later.value.excess, larger.value.excess, never.value.excess) == (10, 1, None)
     assert (queue.sentences, queue.characters) == (6, 60)
     queue.put(job("x", ["a" * 10] * 4))
+    other = Queue(10, 100)
+    other.put(job("x", ["a"] * 60))  # the number of characters says what a request may hold
+    assert other.sentences == 60
+    with pytest.raises(Full):
+        other.put(job("x", ["a"]))
+
+
+def test_a_full_queue_of_one_client_has_room_for_others():
+    """Up to a bound on all of them together, and whoever they are."""
+    queue = Queue(10, 100)
+    for number in range(SHARES):
+        queue.put(asked_by(str(number), "x", ["a"] * 10))
+    with pytest.raises(Full) as full:
+        queue.put(asked_by("late", "x", ["a"] * 10))
+    assert full.value.excess is not None
+    assert queue.sentences == SHARES * 10
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 3), st.lists(words, min_size=1, max_size=12)),
+                min_size=2, max_size=12), st.integers(20, 200), st.floats(1e-6, 1e-5))  # fmt: skip
+def test_time_is_divided_among_clients(given_jobs, room, pace):
+    """Whatever their requests are: while two clients wait, neither has a batch more than the other, by time."""
+    queue, had = Queue(1000, 10**6), Counter()
+    names = sorted({name for name, _, _ in given_jobs})
+    for name, kind, texts in given_jobs:
+        queue.put(asked_by(name, kind, texts))
+    longest = 0.0
+    while len({name for name, client in queue._clients.items() if client.jobs}) == len(names):
+        batch = queue.take(lambda: room)
+        seconds = pace * (batch.characters + PER_SENTENCE * len(batch.members))
+        longest = max(longest, seconds)
+        for member, index in batch.members:
+            had[member.client] += pace * member.size(index)
+        assert max(had.values()) - min(had[name] for name in names) <= 2 * longest + 1e-9
+        queue.deliver(batch, ["b"] * len(batch.members), seconds)
+
+
+def test_who_asks_with_many_settings_waits_for_its_own_requests():
+    """200 requests of one client, each of its own kind, and a small one of another: it is in the next batch or two."""
+    queue = Queue(1000, 10**6)
+    for number in range(200):
+        queue.put(asked_by("many", number, ["a"]))
+    for _ in range(3):
+        queue.deliver(queue.take(lambda: 100), ["b"], 1e-4)
+    for number in range(5):
+        queue.put(asked_by("one", f"own {number}", ["a"]))
+        batch = queue.take(lambda: 100)
+        assert batch.members[0][0].client == "one"
+        queue.deliver(batch, ["b"], 1e-4)
+        queue.deliver(queue.take(lambda: 100), ["b"], 1e-4)
 
 
 def taken_after(queue: Queue, *steps: Callable[[], object]) -> list[int]:

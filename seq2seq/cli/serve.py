@@ -32,10 +32,20 @@ from seq2seq.ranges import Range
     "--max-queue",
     type=options.Number(Range(1, 10**6)),
     default=1000,
-    help="Sentences that wait, and in a request.",
+    help="Sentences of one client that wait before further requests of it are refused.",
 )
 @click.option("--max-texts", type=options.Number(Range(1, 10**6)), default=100, help="Texts in a request.")
-@click.option("--max-body", type=options.Number(Range(100, 10**9)), default=2**20, help="Bytes in a request.")
+@click.option(
+    "--max-characters",
+    type=options.Number(Range(1, 10**8)),
+    default=200_000,
+    help="Characters in the texts or documents of a request.",
+)
+@click.option(
+    "--max-body",
+    type=options.Number(Range(100, 10**9)),
+    help="Bytes in a request [default: enough for --max-characters].",
+)
 @click.option("--max-beam", type=options.Number(ranges.BEAM_SIZE), default=10, help="Beam that a client may ask for.")
 @click.option(
     "--deadline", type=options.Number(Range(0.1, 86400.0)), default=60.0, help="Seconds until a request is given up."
@@ -43,9 +53,10 @@ from seq2seq.ranges import Range
 @click.option(
     "--glossary",
     "glossaries",
-    type=options.FILE,
+    metavar="[NAME=]FILE",
     multiple=True,
-    help="Terms that requests may ask for by the name of this file; repeatable (s2s glossary check --help).",
+    help="Terms for all requests that name no glossary, with NAME= only for those that name this one; repeatable "
+    "(s2s glossary check --help).",
 )
 @options.search_options
 @options.engine_options
@@ -61,37 +72,39 @@ def command(
     no_page: bool,
     max_queue: int,
     max_texts: int,
-    max_body: int,
+    max_characters: int,
+    max_body: int | None,
     max_beam: int,
     deadline: float,
-    glossaries: tuple[Path, ...],
+    glossaries: tuple[str, ...],
     **loading: Any,
 ) -> None:
     """Translate and classify over HTTP: the API /v1, that of LibreTranslate, and a page.
 
-    MODEL is a model folder or a run folder [default: the newest run]; several are several directions or classifiers.
-    GET /v1/models says what is served; /openapi.json describes requests. SIGTERM ends it once all is answered.
+    MODEL is a model folder or a run folder [default: the newest run]; several are several directions or classifiers,
+    or several models of one direction, of which requests name one. GET /v1/models says what is served; /openapi.json
+    describes requests. SIGTERM ends it once all is answered.
     """
     if is_open and key_file:
         raise click.UsageError("--open lets everybody ask, --key-file those with a key; leave one out")
     from seq2seq.errors import UserError
     from seq2seq.serve.guard import Keys, is_loopback
-    from seq2seq.serve.limits import Limits
+    from seq2seq.serve.limits import Limits, body_of
 
     if not is_loopback(host) and not is_open and not key_file:
         raise UserError(f"--host {host}: others could use this server; give --key-file FILE, or --open to let them")
     keys = Keys.read(key_file) if key_file else Keys()
     from seq2seq.serve import models as served
+    from seq2seq.serve.glossaries import Glossaries
     from seq2seq.serve.server import Access, bind, serve
-    from seq2seq.text.glossary import Glossary
 
     limits = dataclasses.replace(
-        Limits(), queue_sentences=max_queue, texts=max_texts, body_bytes=max_body, beam_size=max_beam,
-        deadline_seconds=deadline,
+        Limits(), queue_sentences=max_queue, texts=max_texts, request_characters=max_characters,
+        body_bytes=max_body or body_of(max_characters), beam_size=max_beam, deadline_seconds=deadline,
     )  # fmt: skip
+    terms = Glossaries.read(glossaries)
     access = Access(host, keys, names, origins, page=not no_page)
     bound = bind(host, port)
     translating = {key: value for key, value in loading.items() if value is not None}
     computing = {key: loading[key] for key in ("device", "precision", "threads")}
-    named = {path.name.partition(".")[0]: Glossary.read(path).rows for path in glossaries}
-    serve(served.load(models or [options.chosen_model(None)], translating, computing), limits, access, bound, named)
+    serve(served.load(models or [options.chosen_model(None)], translating, computing), limits, access, bound, terms)

@@ -57,6 +57,8 @@ class _Part:
     given_up: set[Span]
     avoided: set[Forbidden]
     """What a search was told not to say."""
+    prefix: str = ""
+    """What the translation has to begin with."""
 
     @property
     def words_avoided(self) -> list[str]:
@@ -96,10 +98,18 @@ class TermTranslator:
             glossary = read_glossary(Path(glossary), translator)
         return cls(translator, aligner, glossary)
 
-    def translate(self, lines: Sequence[str], first_line: int = 0) -> list[TermTranslation]:
-        """Translate each line, whatever the others are; arguments as in `Translator.translate`."""
-        translations = self.translator.translate(lines, first_line=first_line)
+    def translate(
+        self, lines: Sequence[str], first_line: int = 0, prefixes: Sequence[str] | None = None
+    ) -> list[TermTranslation]:
+        """Translate each line, whatever the others are; arguments as in `Translator.translate`.
+
+        A prefix stays as it is, with or without the terms that belong there.
+        """
+        translations = self.translator.translate(lines, prefixes, first_line=first_line)
         parts = [[self._part(one, spans) for spans in one.parts] for one in translations]
+        for own, prefix in zip(parts, prefixes or (), strict=prefixes is not None):
+            if own:
+                own[0].prefix = prefix.rstrip()
         flat = [part for line in parts for part in line]
         for _ in range(MOST_ROUNDS):
             if not (saying := [part for part in flat if self._said(part.text).keys() - part.avoided]):
@@ -146,7 +156,9 @@ class TermTranslator:
         for part in parts:
             part.avoided.update(self._said(part.text))
         found = self.translator.translate(
-            [part.source for part in parts], forbidden=[part.words_avoided for part in parts]
+            [part.source for part in parts],
+            [part.prefix for part in parts],
+            forbidden=[part.words_avoided for part in parts],
         )
         for part, one in zip(parts, found, strict=True):
             is_usable = HARMLESS.issuperset(one.flags) and one.text != part.text
@@ -167,6 +179,7 @@ class TermTranslator:
             (index, match, before)
             for index, ((part, match), run) in enumerate(zip(tries, runs, strict=True))
             for before in _cuts(part.text, run)
+            if len(before) >= len(part.prefix)
         ]
         leading = self.aligner.next_words([(parts[index].source, before) for index, _, before in cuts], LEADING_WORDS)
         choices = [
@@ -233,7 +246,15 @@ class TermTranslator:
                 else:
                     terms.append(Term(None, None, "avoided", one.words))
         text += translation.text[end:]
-        return TermTranslation(replace(translation, text=text, parts=tuple(spans)), tuple(terms))
+        others = tuple(other for other in translation.alternatives if self._keeps(parts, text, other.text))
+        return TermTranslation(replace(translation, text=text, parts=tuple(spans), alternatives=others), tuple(terms))
+
+    def _keeps(self, parts: Sequence[_Part], best: str, other: str) -> bool:
+        """Whether another translation of a line has all the terms that the best one has, and no forbidden word more."""
+        matches = [match for part in parts for match in part.matches]
+        pairs = zip(places(matches, best), places(matches, other), strict=True)
+        keeps_terms = all(there is not None for here, there in pairs if here is not None)
+        return keeps_terms and other != best and self._said(other).keys() <= self._said(best).keys()
 
 
 def _replaced(source: str, matches: Sequence[Match]) -> str:

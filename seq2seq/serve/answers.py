@@ -9,6 +9,7 @@ from typing import Any
 
 from seq2seq.errors import DataError
 from seq2seq.serve.cutting import Piece, join
+from seq2seq.serve.documents import Documents
 from seq2seq.serve.explained import Explained
 from seq2seq.serve.limits import Refusal, bad
 from seq2seq.serve.models import ServedModel, ServedTranslator
@@ -23,9 +24,13 @@ class Answers:
         settings: under which it does.
         texts: what is computed.
         deadline: seconds until the answer is refused.
+        client: who asks.
+        weight: as of a `Job`.
     """
 
-    def __init__(self, model: ServedModel, settings: Hashable, texts: Sequence[Text], deadline: float):
+    def __init__(
+        self, model: ServedModel, settings: Hashable, texts: Sequence[Text], deadline: float, client: str, weight: float
+    ):
         loop = asyncio.get_running_loop()
         self._changed, self._ends = asyncio.Event(), loop.time() + deadline
 
@@ -33,9 +38,9 @@ class Answers:
             with contextlib.suppress(RuntimeError):  # the loop has ended, and nobody waits
                 loop.call_soon_threadsafe(self._changed.set)
 
-        self.model, self.job = model, Job(settings, texts, tell)
-        self.is_text = getattr(settings, "form", "text") == "text"
-        """And no document."""
+        self.model, self.job = model, Job(settings, texts, tell, client, weight)
+        self.documents: Documents | None = None
+        """The thread that translates them, where the texts are documents."""
 
     async def results(self) -> AsyncIterator[Any]:
         """Each result.
@@ -70,19 +75,22 @@ class Answers:
 
     def usage(self) -> dict[str, int]:
         """What was computed."""
-        return {"characters": sum(len(text.text) for text in self.job.texts), "sentences": len(self.job.texts)}
+        done = [text for text, result in zip(self.job.texts, self.job.results, strict=True) if result is not None]
+        return {"characters": sum(len(text.text) for text in done), "sentences": len(done)}
 
 
 class Translating(Answers):
     """The translations of texts; `pieces` are those of each text, `job.texts` all of them in one list."""
 
     def __init__(self, model: ServedTranslator, settings: Hashable, pieces: Sequence[Sequence[Piece]],
-                 prefixes: Sequence[str], deadline: float):  # fmt: skip
+                 prefixes: Sequence[str], deadline: float, client: str, weight: float):  # fmt: skip
         texts = []
         for group, prefix in zip(pieces, prefixes, strict=True):
             first = next((number for number, piece in enumerate(group) if piece.text.strip()), 0)
-            texts += [Text(piece.text, prefix if number == first else "") for number, piece in enumerate(group)]
-        super().__init__(model, settings, texts, deadline)
+            texts += [
+                Text(piece.text, prefix if number == first else "", piece.tag) for number, piece in enumerate(group)
+            ]
+        super().__init__(model, settings, texts, deadline, client, weight)
         self.translator = model.translator
         self.pieces = pieces
 

@@ -10,17 +10,17 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from seq2seq import __version__
-from seq2seq.errors import some_of
 from seq2seq.inference.details import KINDS
 from seq2seq.inference.translator import Alternative
 from seq2seq.serve import metrics
 from seq2seq.serve.answers import Translating
 from seq2seq.serve.explained import Explained
 from seq2seq.serve.guard import Keys, explained
-from seq2seq.serve.http import NO_STORE, json_answer, media_type, read_body, to_json, unless_gone
+from seq2seq.serve.http import NO_STORE, client_of, json_answer, media_type, read_body, to_json, unless_gone
 from seq2seq.serve.limits import Refusal, bad, unsupported
+from seq2seq.serve.models import Terms
 from seq2seq.serve.schemas import Body, ClassifyRequest, GlossaryBody, TranslateRequest, parsed
-from seq2seq.serve.service import Asked, Service, Terms
+from seq2seq.serve.service import Asked, Service
 
 LINES = "application/x-ndjson"
 
@@ -46,7 +46,7 @@ class Api:
     async def translate(self, request: Request) -> Response:
         """Translations, at once or line by line."""
         body = await self._body(request, TranslateRequest)
-        answers = self._service.translating(self._asked(body))
+        answers = self._service.translating(self._asked(body, client_of(request.client)))
         if body.stream:
             return _Lines(_streamed(answers, body.details), lambda: self._service.leave(answers))
         try:
@@ -59,7 +59,7 @@ class Api:
     async def classify(self, request: Request) -> Response:
         """Labels."""
         body = await self._body(request, ClassifyRequest)
-        answers = self._service.classifying(body.texts, body.model)
+        answers = self._service.classifying(body.texts, body.model, client_of(request.client))
         try:
             found = await unless_gone(request, answers.all())
             shown = [vars(one) for one in found]
@@ -106,7 +106,7 @@ class Api:
             raise Refusal(415, "bad_type", "send JSON: Content-Type: application/json")
         return parsed(kind, await read_body(request, self._service.limits))
 
-    def _asked(self, body: TranslateRequest) -> Asked:
+    def _asked(self, body: TranslateRequest, client: str) -> Asked:
         """The request, if this server can do all that it asks for."""
         able = self._service.abilities()
         if body.format not in able["formats"]:
@@ -126,18 +126,14 @@ class Api:
         explains = bool({"sentences", *KINDS}.intersection(body.details))
         return Asked(
             body.texts, body.source, body.target, body.split, body.alternatives, body.beam_size, prefixes, explains,
-            self._terms(body), body.format,
+            self._terms(body), body.format, body.model, client,
         )  # fmt: skip
 
     def _terms(self, body: TranslateRequest) -> Terms:
-        """The entries of all glossaries that a request names or holds."""
+        """The entries of all glossaries that a request names or holds, or else of the default ones."""
         if isinstance(body.glossary, GlossaryBody):
-            return tuple((source.strip(), target.strip()) for source, target in body.glossary.entries)
-        names = [body.glossary] if isinstance(body.glossary, str) else body.glossary or []
-        known = self._service.glossaries
-        if not known.keys() >= set(names):
-            raise bad(f"no glossary has this name; there are {some_of(sorted(known)) or 'none'}", "glossary")
-        return tuple(term for name in names for term in known[name])
+            return self._service.terms(body.glossary.names, body.glossary.entries)
+        return self._service.terms([body.glossary] if isinstance(body.glossary, str) else body.glossary)
 
 
 class _Lines(StreamingResponse):

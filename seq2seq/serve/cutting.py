@@ -1,5 +1,6 @@
 """A text of a request becomes pieces to be translated, and their translations become a text again."""
 
+import sys
 from collections.abc import Sequence
 from itertools import chain
 from typing import Literal, NamedTuple
@@ -8,7 +9,7 @@ from seq2seq.inference.degeneration import line_flags
 from seq2seq.inference.translator import Alternative
 from seq2seq.search.base import normalized_score
 from seq2seq.serve.explained import Explained
-from seq2seq.text.splitting import split_sentences
+from seq2seq.text.splitting import language_tag, split_sentences, split_text
 
 Split = Literal["lines", "sentences", "none"]
 
@@ -21,26 +22,41 @@ class Piece(NamedTuple):
     text: str
     begin: int
     """In the text, in code points."""
+    tag: str = ""
+    """Language tag of the text that is not in this piece."""
 
 
-def cut(text: str, split: Split) -> list[Piece]:
+def cut(text: str, split: Split, longest: int = sys.maxsize) -> list[Piece]:
     """The pieces of a text, at least one.
 
     A line ends at `\\n`, and a `\\r` before that goes with the line end: as `s2s translate` reads a file, so that the
-    translation of each line is the one it gives. Line ends stay as they are. `none` makes the text one piece.
+    translation of each line is the one it gives. Line ends stay as they are. A sentence of more than `longest`
+    characters is cut as `split_text` does; each has the language tag that its line or the text begins with. With `none`
+    the text is one piece.
     """
     if split == "none":
         return [Piece("", text, 0)]
-    pieces, before, begin = [], "", 0
+    pieces, before, begin, tag = [], "", 0, "" if split == "lines" else _tag(text)
     for line in text.split("\n"):
         core = line.removesuffix("\r")
-        cores = [core] if split == "lines" else split_sentences(core.strip()) or [""]
+        cores = [core] if split == "lines" else _sentences(core.strip(), longest)
         place = begin + (0 if split == "lines" else len(core) - len(core.lstrip()))
-        for part in cores:
-            pieces.append(Piece(before, part if split == "lines" else part.rstrip(), place))
+        own = "" if split == "lines" else _tag(core)
+        for number, part in enumerate(cores):
+            there = "" if own and number == 0 else own or tag
+            pieces.append(Piece(before, part if split == "lines" else part.rstrip(), place, there))
             before, place = part[len(part.rstrip()) :], place + len(part)
         before, begin = line[len(core) :] + "\n", begin + len(line) + 1
     return pieces
+
+
+def _tag(text: str) -> str:
+    return language_tag(text.lstrip(), lambda tag: True)[0]
+
+
+def _sentences(line: str, longest: int) -> list[str]:
+    sentences = split_sentences(line) or [""]
+    return [part for one in sentences for part in split_text(one, lambda part: len(part) <= longest)]
 
 
 def join(pieces: Sequence[Piece], translations: Sequence[Explained], length_penalty: float) -> Explained:

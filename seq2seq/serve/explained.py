@@ -23,6 +23,23 @@ class Explained(Translation):
             terms=tuple(one.shifted(source, target) for one in self.terms),
         )
 
+    def without_tag(self, length: int) -> "Explained":
+        """The same without the tag that the source begins with, of this many code points."""
+        if not length:
+            return self
+        moved = self.shifted(-length)
+        details = [
+            replace(
+                one,
+                source=(max(one.source[0], 0), one.source[1]),
+                source_words=tuple(word for word in one.source_words if word[0] >= 0),
+                links=tuple(link for link in one.links if link.source[0] >= 0),
+            )
+            for one in moved.details
+        ]
+        terms = tuple(term for term in moved.terms if term.source is None or term.source[0] >= 0)
+        return replace(moved, source=self.source[length:], details=tuple(details), terms=terms)
+
     def as_json(self, kinds: Collection[str]) -> dict[str, Any]:
         """What answers show besides the translation."""
         shown: dict[str, Any] = {}

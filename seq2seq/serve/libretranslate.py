@@ -3,25 +3,36 @@ and `/spec`.
 
 Bodies are JSON or forms of either kind, and fields may stand in the address; errors are `{"error": message}`. Texts are
 translated sentence by sentence, as LibreTranslate does. Its clients ask for a fixed number of alternatives: they get as
-many as there are, of a document none. Other fields that cannot be honoured are refused rather than ignored.
+many as there are, of a document none. Other fields that cannot be honoured are refused rather than ignored. Of several
+models for one direction the first translates. A text that is to be translated into its own language is returned.
 """
 
 import json
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from seq2seq.languages import language_code
 from seq2seq.serve.guard import Keys
-from seq2seq.serve.http import fields_of_form, fields_of_parts, json_answer, media_type, read_body, unless_gone
+from seq2seq.serve.http import (
+    client_of,
+    fields_of_form,
+    fields_of_parts,
+    json_answer,
+    media_type,
+    read_body,
+    unless_gone,
+)
 from seq2seq.serve.limits import Refusal, bad, unsupported
-from seq2seq.serve.models import AUTO, language_name
+from seq2seq.serve.models import AUTO, ServedTranslator, language_name
 from seq2seq.serve.service import Asked, Service
 
-PATHS = ("/translate", "/languages", "/detect", "/frontend/settings", "/spec")
+# Those that LibreTranslate has; of what begins with them errors have its form.
+PATHS = ("/translate", "/languages", "/detect", "/frontend/settings", "/spec", "/suggest", "/download_file")
 FORM, PARTS = "application/x-www-form-urlencoded", "multipart/form-data"
 # Names of its own for languages.
 ALIASES = {"pb": "pt-BR", "zt": "zh-Hant"}
@@ -41,14 +52,14 @@ class TranslateBody(BaseModel):
     source: Annotated[str, Field(min_length=1, description="A code of /languages, or auto.")]
     target: Annotated[str, Field(min_length=1)]
     format: Annotated[Literal["text", "html"], _or("text")] = "text"
-    alternatives: Annotated[int, Field(ge=0), _or(0)] = 0
+    alternatives: Annotated[int, AfterValidator(lambda number: max(number, 0)), _or(0)] = 0
     api_key: Annotated[str, _or("")] = ""
 
 
 class DetectBody(BaseModel):
     """`POST /detect`."""
 
-    q: Annotated[str, Field(min_length=1)]
+    q: Annotated[str | list[str], Field(min_length=1)]
     api_key: Annotated[str, _or("")] = ""
 
 
@@ -77,6 +88,7 @@ class LibreTranslate:
         return [
             Route("/translate", self.translate, methods=["POST"]),
             Route("/detect", self.detect, methods=["POST"]),
+            Route("/suggest", self.suggest, methods=["POST"]),
             Route("/languages", self.languages),
             Route("/frontend/settings", self.settings),
             Route("/spec", self.spec),
@@ -90,20 +102,49 @@ class LibreTranslate:
         is_list = isinstance(body.q, list)
         texts = body.q if is_list else [body.q]
         source, target = (ALIASES.get(code.lower(), code) for code in (body.source, body.target))
-        beam = self._service.models.translator(source, target).translator.config.beam_size
-        most = beam - 1 if body.format == "text" else 0
-        asked = Asked(texts, source, target, "sentences", min(body.alternatives, most), form=body.format)
-        answers = self._service.translating(asked)
-        try:
-            found = await unless_gone(request, answers.joined())
-        finally:
-            self._service.leave(answers)
-        columns: dict[str, list[Any]] = {"translatedText": [one.text for one in found]}
-        if body.alternatives:
-            columns["alternatives"] = [[other.text for other in one.alternatives] for one in found]
+        model = self._model(source, target)
+        columns: dict[str, list[Any]] = {"translatedText": texts, "alternatives": [[] for _ in texts]}
+        if model is not None:
+            limits, beam = self._service.limits, model.translator.config.beam_size
+            most = min(beam - 1, limits.alternatives) if body.format == "text" else 0
+            asked = Asked(
+                texts, split="sentences", alternatives=min(body.alternatives, most), terms=self._service.terms(None),
+                form=body.format, model=model.name, client=client_of(request.client),
+            )  # fmt: skip
+            answers = self._service.translating(asked)
+            try:
+                found = await unless_gone(request, answers.joined())
+            finally:
+                self._service.leave(answers)
+            columns = {
+                "translatedText": [one.text for one in found],
+                "alternatives": [[other.text for other in one.alternatives] for one in found],
+            }
+        if not body.alternatives:
+            del columns["alternatives"]
         if body.source.lower() == AUTO:
-            columns["detectedLanguage"] = self._detected() * len(found)
+            columns["detectedLanguage"] = self._detected() * len(texts)
         return json_answer({name: values if is_list else values[0] for name, values in columns.items()})
+
+    def _model(self, source: str, target: str) -> ServedTranslator | None:
+        """The model of a direction; None where both are one language, whose texts are their own translations.
+
+        Raises:
+            Refusal: in LibreTranslate's words.
+        """
+        models = self._service.models
+        for language in (source, target):
+            if language.lower() != AUTO and models.translators and not models.knows(language):
+                raise bad(f"{_shown(language)} is not supported")
+        try:
+            return models.translator(source, target)
+        except Refusal as refusal:
+            if refusal.field not in ("source", "target") or source.lower() == AUTO:
+                raise
+            if code(source).lower() == code(target).lower():
+                return None
+            names = [f"{language_name(one)} ({_shown(one)})" for one in (target, source)]
+            raise bad("{} is not available as a target language from {}".format(*names)) from refusal
 
     async def detect(self, request: Request) -> Response:
         """The language of a text: here the one that there is to translate from."""
@@ -112,12 +153,16 @@ class LibreTranslate:
             raise bad("languages are not detected here")
         return json_answer(self._detected())
 
+    async def suggest(self, request: Request) -> Response:
+        """Translations that users suggest are not kept."""
+        raise Refusal(403, "no_suggestions", "Suggestions are disabled on this server")
+
     async def languages(self, request: Request) -> Response:
         """Every language, and those that it is translated to."""
         found = self._service.models.languages()
         return json_answer(
             [
-                {"code": code(name), "name": language_name(name), "targets": sorted(map(code, targets))}
+                {"code": code(name), "name": language_name(name), "targets": sorted({code(name), *map(code, targets)})}
                 for name, targets in sorted(found.items())
             ]
         )
@@ -131,7 +176,7 @@ class LibreTranslate:
         limits = self._service.limits
         return json_answer(
             {
-                "charLimit": limits.queue_characters,
+                "charLimit": limits.request_characters,
                 "frontendTimeout": 500,
                 "apiKeys": bool(self._keys),
                 "keyRequired": bool(self._keys),
@@ -178,6 +223,11 @@ def code(language: str) -> str:
     """A language as this dialect names it: two letters, and what tells it from others of the same two."""
     tag = language.strip().replace("_", "-")
     return tag if "-" in tag else language_code(language)
+
+
+def _shown(language: str) -> str:
+    """A code of a client as an answer repeats it."""
+    return language if re.fullmatch(r"[\w-]{1,20}", language) else "this language"
 
 
 def _refusal(error: ValidationError) -> Refusal:

@@ -13,16 +13,22 @@ CHARACTERS_PER_SENTENCE = 200
 class Limits:
     """Bounds on everything that a client can make large."""
 
-    body_bytes: int = 2**20
+    body_bytes: int = 2**21
     """Of a request."""
     texts: int = 100
     """In a request."""
     terms: int = 1_000
-    """Entries of glossaries in a request."""
+    """Entries of a glossary that a request holds; those of the server have no such limit."""
+    term_forms: int = 5_000
+    """Of all these entries together."""
     line_characters: int = 10_000
-    """In a line of a text: a line is translated in one go, and nothing else meanwhile."""
+    """In a line of a text, at the model's own beam; of a larger one fewer: a line is translated in one go."""
+    request_characters: int = 200_000
+    """In all texts or documents of a request."""
+    documents: int = 16
+    """Requests of one client for documents at the same time."""
     queue_sentences: int = 1_000
-    """That wait; so also in a request."""
+    """Of one client that wait before further requests of it are refused."""
     alternatives: int = 10
     """Of each text, besides the best."""
     beam_size: int = 10
@@ -46,12 +52,17 @@ class Limits:
 
     @property
     def queue_characters(self) -> int:
-        """That wait."""
-        return max(self.line_characters, self.queue_sentences * CHARACTERS_PER_SENTENCE)
+        """Of one client that wait."""
+        return max(self.request_characters, self.queue_sentences * CHARACTERS_PER_SENTENCE)
 
     def as_dict(self) -> dict[str, float]:
         """For JSON."""
         return {**vars(self), "queue_characters": self.queue_characters}
+
+
+def body_of(characters: int) -> int:
+    """Bytes of a body that holds this many characters, each written in up to 9 bytes, as a form writes Chinese."""
+    return max(Limits.body_bytes, 10 * characters)
 
 
 class Refusal(Exception):

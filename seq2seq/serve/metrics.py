@@ -16,7 +16,7 @@ HELP = {
     "s2s_refused_total": "Requests refused, by reason.",
     "s2s_sentences_total": "Sentences accepted, and what became of them: done, failed, or withdrawn as nobody waits.",
     "s2s_tokens_total": "Target pieces of translations.",
-    "s2s_characters_total": "Characters of answered requests.",
+    "s2s_characters_total": "Characters of sentences that were answered.",
     "s2s_flags_total": "Translations with a flag.",
     "s2s_terms_total": "Terms of glossaries: kept, forced or missing.",
     "s2s_request_seconds": "From the first line of a request to the end of its answer.",

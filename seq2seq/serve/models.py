@@ -6,7 +6,6 @@
 import functools
 import hashlib
 import itertools
-import math
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,6 +34,23 @@ KINDS = (".json", ".safetensors", ".bin", ".spm", ".txt")
 AUTO = "auto"
 
 
+class Terms(tuple[tuple[str, ...], ...]):
+    """The rows of a glossary (`Glossary.of`); what is computed under them is kept, so their hash is computed once."""
+
+    of_server = False
+    """A glossary that the server was started with; the others come with a request."""
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        return super().__hash__()
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+NO_TERMS = Terms()
+
+
 @dataclass(frozen=True)
 class Settings:
     """How sentences are computed; those of equal settings share batches, and nothing else does."""
@@ -45,10 +61,9 @@ class Settings:
     n_best: int = 1
     explains: bool = False
     """Whether alignments, probabilities and confidence are computed."""
-    terms: tuple[tuple[str, ...], ...] = ()
-    """The rows of a glossary (`Glossary.of`)."""
-    form: str = "text"
-    """Of the texts; they are documents in the others."""
+    only_links: bool = False
+    """Whether `explains` means alignments alone, as documents need them."""
+    terms: Terms = NO_TERMS
 
 
 class ServedModel:
@@ -97,7 +112,8 @@ class ServedTranslator(ServedModel):
         self.can_explain = not is_ctranslate2(folder)
         """Whether there are weights whose attention can be read."""
         self.under = functools.lru_cache(maxsize=64)(self._under)
-        self._with_terms = functools.lru_cache(maxsize=8)(self._term_translator)
+        self._own_glossary = functools.lru_cache(maxsize=64)(self._glossary)
+        self._client_glossary = functools.lru_cache(maxsize=8)(self._glossary)
         self._folder, self._computing = folder, computing
         self._aligner: Aligner | None = None
         self._loading = threading.Lock()
@@ -107,32 +123,24 @@ class ServedTranslator(ServedModel):
 
     def compute(self, texts: Sequence[Text], settings: Settings) -> list[Explained]:
         """The translation of each text, as `s2s translate` gives it under these settings."""
-        prefixes, lines = [text.prefix for text in texts], [text.text for text in texts]
-        if settings.form != "text":
-            return self._documents(lines, settings)
+        lines = [text.tag + text.text if text.text.strip() else text.text for text in texts]
+        prefixes = [text.prefix for text in texts] if any(text.prefix for text in texts) else None
+        translator = self.under(settings.beam_size, settings.n_best)
         if settings.terms:
-            keeper = self._with_terms(settings.beam_size, settings.n_best, settings.terms)
-            found = [Explained(**vars(one.translation), terms=one.terms) for one in keeper.translate(lines)]
+            keeper = self._term_translator(translator, settings.terms)
+            kept = keeper.translate(lines, prefixes=prefixes)
+            found = [Explained(**vars(one.translation), terms=one.terms) for one in kept]
         else:
-            translator = self.under(settings.beam_size, settings.n_best)
-            plain = translator.translate(lines, prefixes if any(prefixes) else None)
-            found = [Explained(**vars(one)) for one in plain]
+            found = [Explained(**vars(one)) for one in translator.translate(lines, prefixes)]
         if settings.explains:
-            details = self.aligner.explain(found)
+            details = self.aligner.explain(found, probabilities=not settings.only_links)
             found = [replace(one, details=tuple(parts)) for one, parts in zip(found, details, strict=True)]
-        return found
+        return [one.without_tag(len(one.source) - len(text.text)) for one, text in zip(found, texts, strict=True)]
 
-    def _documents(self, texts: Sequence[str], settings: Settings) -> list[Explained]:
-        from seq2seq.inference.marked import MarkupTranslator, WithTerms
-
-        plain: Any = self.under(settings.beam_size, settings.n_best)
-        if settings.terms:
-            plain = WithTerms(self._with_terms(settings.beam_size, settings.n_best, settings.terms))
-        found = MarkupTranslator(plain, self.aligner).translate(texts, settings.form)
-        return [
-            Explained(one.text, math.nan, math.nan, 0, tuple(dict.fromkeys(one.flags)), (), text)
-            for text, one in zip(texts, found, strict=True)
-        ]
+    def is_untranslatable(self, text: str, settings: Settings) -> bool:
+        """Whether a text is copied: it cannot be translated and has no term."""
+        glossary = self._glossary_of(settings.terms) if settings.terms else None
+        return self.translator.is_untranslatable(text) and not (glossary and glossary.matches(text))
 
     def facts(self) -> dict[str, Any]:
         """What `/v1/models` says of it."""
@@ -150,13 +158,16 @@ class ServedTranslator(ServedModel):
                 self._aligner = Aligner.load(self._folder, **self._computing)
             return self._aligner
 
-    def _term_translator(
-        self, beam_size: int | None, n_best: int, terms: tuple[tuple[str, ...], ...]
-    ) -> "TermTranslator":
+    def _term_translator(self, translator: Translator, terms: Terms) -> "TermTranslator":
         from seq2seq.inference.terms import TermTranslator
 
-        glossary = Glossary.of(enumerate(terms, start=1), self.target, "glossary", self.source)
-        return TermTranslator(self.under(beam_size, n_best), self.aligner, glossary)
+        return TermTranslator(translator, self.aligner, self._glossary_of(terms))
+
+    def _glossary_of(self, terms: Terms) -> Glossary:
+        return (self._own_glossary if terms.of_server else self._client_glossary)(terms)
+
+    def _glossary(self, terms: Terms) -> Glossary:
+        return Glossary.of(enumerate(terms, start=1), self.target, "glossary", self.source)
 
     def _under(self, beam_size: int | None, n_best: int) -> Translator:
         beam = {} if beam_size is None else {"beam_size": beam_size}
@@ -190,7 +201,7 @@ def load(paths: Sequence[Path], translating: dict[str, Any], computing: dict[str
         computing: those that a classifier has too.
 
     Raises:
-        UserError: a model cannot be loaded, or two of them are for one direction.
+        UserError: a model cannot be loaded.
     """
     served: list[ServedModel] = []
     for path in paths:
@@ -207,25 +218,19 @@ def load(paths: Sequence[Path], translating: dict[str, Any], computing: dict[str
 
 
 class Models:
-    """What is served, by name, by direction and by task.
+    """What is served, by name, by direction and by task; of two models for one direction, requests name one.
 
     Raises:
-        UserError: two models are for one direction, or one of several does not say its languages.
+        UserError: one of several models does not say its languages.
     """
 
     def __init__(self, served: Iterable[ServedModel]):
         self.by_name = {model.name: model for model in served}
         self.translators = [model for model in self.by_name.values() if isinstance(model, ServedTranslator)]
         self.classifiers = [model for model in self.by_name.values() if isinstance(model, ServedClassifier)]
-        known: dict[tuple[str, str], str] = {}
         for model in self.translators if len(self.translators) > 1 else ():
             if not model.source or not model.target:
                 raise UserError(f"{model.name}: it does not say its languages; serve it alone")
-            direction = (_tag(model.source), _tag(model.target))
-            if direction in known:
-                what = f"{model.source} to {model.target}"
-                raise UserError(f"{known[direction]} and {model.name} both translate {what}; serve one of them")
-            known[direction] = model.name
 
     def __iter__(self):
         return iter(self.by_name.values())
@@ -234,6 +239,11 @@ class Models:
     def sources(self) -> list[str]:
         """The languages that can be translated from, without regions."""
         return sorted({language_code(model.source) for model in self.translators if model.source})
+
+    def knows(self, language: str) -> bool:
+        """Whether some model has this language, or may have it, because it does not say its languages."""
+        sides = [side for model in self.translators for side in (model.source, model.target)]
+        return any(_fits(language, side) for side in sides)
 
     def languages(self) -> dict[str, set[str]]:
         """Every language, as the models name them, with those that it can be translated to."""
@@ -244,14 +254,22 @@ class Models:
                 found.setdefault(model.target, set())
         return found
 
-    def translator(self, source: str | None, target: str | None) -> ServedTranslator:
-        """The model of a direction; a side may be left out (None, and `auto` for the source) where one model fits.
+    @property
+    def directions(self) -> set[tuple[str, str]]:
+        """Those that are translated."""
+        return {(_tag(model.source), _tag(model.target)) for model in self.translators}
+
+    def translator(self, source: str | None, target: str | None, name: str | None = None) -> ServedTranslator:
+        """The model of this name, or else the first of a direction; a side may be left out (None, and `auto` for the
+        source) where models of one direction fit.
 
         Raises:
-            Refusal: there is no such model, or several.
+            Refusal: there is no such model, or there are several directions.
         """
         if not self.translators:
             raise bad("this server has no translation model", code="no_model")
+        if name is not None:
+            return self._named(name, source, target)
         wanted = None if source is None or source.lower() == AUTO else source
         if source is not None and wanted is None and len(self.sources) > 1:
             raise bad(f"languages are not detected here; name the source: {some_of(self.sources)}", "source")
@@ -266,10 +284,20 @@ class Models:
             for model in fitting
             if _tag(wanted) in ("", _tag(model.source)) and _tag(target) in ("", _tag(model.target))
         ]
-        if len(exact or fitting) > 1:
+        if len({(_tag(model.source), _tag(model.target)) for model in exact or fitting}) > 1:
             missing = "target" if target is None else "source"
             raise bad(f"several models fit; name one of {_directions(fitting)}", missing)
         return (exact or fitting)[0]
+
+    def _named(self, name: str, source: str | None, target: str | None) -> ServedTranslator:
+        named = next((model for model in self.translators if model.name == name), None)
+        if named is None:
+            raise bad(f"there is no such model; there are {some_of([one.name for one in self.translators])}", "model")
+        wanted = None if source is None or source.lower() == AUTO else source
+        for asked, has, field in ((wanted, named.source, "source"), (target, named.target, "target")):
+            if not _fits(asked, has):
+                raise bad(f"this model translates {_directions([named])}; leave out model, or {field}", field)
+        return named
 
     def classifier(self, name: str | None) -> ServedClassifier:
         """The classifier of this name; it may be left out where there is one.
@@ -304,7 +332,7 @@ def _tag(language: str | None) -> str:
 
 
 def _directions(models: Sequence[ServedModel]) -> str:
-    return some_of([f"{model.source or '?'} to {model.target or '?'}" for model in models], 10)
+    return some_of(list(dict.fromkeys(f"{model.source or '?'} to {model.target or '?'}" for model in models)), 10)
 
 
 def _task(folder: Path) -> str:

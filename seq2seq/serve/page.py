@@ -8,7 +8,7 @@ from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Route
 
 from seq2seq.serve.guard import Keys, explained
-from seq2seq.serve.http import NO_STORE, fields_of_form, read_body, unless_gone
+from seq2seq.serve.http import NO_STORE, client_of, fields_of_form, read_body, unless_gone
 from seq2seq.serve.limits import Refusal, bad
 from seq2seq.serve.models import ServedTranslator, language_name
 from seq2seq.serve.service import Asked, Service
@@ -49,7 +49,11 @@ class Page:
             model = dict(enumerate(self._service.models.translators)).get(number)
             if model is None:
                 raise bad("choose a direction", "direction")
-            answers = self._service.translating(Asked([text], model.source, model.target, "sentences"))
+            asked = Asked(
+                [text], split="sentences", terms=self._service.terms(None), model=model.name,
+                client=client_of(request.client),
+            )  # fmt: skip
+            answers = self._service.translating(asked)
             try:
                 found = await unless_gone(request, answers.joined())
             finally:
@@ -64,9 +68,15 @@ class Page:
 
     def _filled(self, text: str, chosen: int, answer: str, status: int = 200) -> Response:
         """The page; what a user typed is escaped, so that it holds no mark that is replaced after it."""
+        models = self._service.models.translators
+        shown = [_direction(model) for model in models]
+        words = [
+            f"{direction} ({model.name})" if shown.count(direction) > 1 else direction
+            for model, direction in zip(models, shown, strict=True)
+        ]
         directions = "".join(
-            f'<option value="{number}"{" selected" * (number == chosen)}>{html.escape(_direction(model))}</option>'
-            for number, model in enumerate(self._service.models.translators)
+            f'<option value="{number}"{" selected" * (number == chosen)}>{html.escape(one)}</option>'
+            for number, one in enumerate(words)
         )
         page = self._index.replace("<!--directions-->", directions).replace("<!--key-->", KEY if self._keys else "")
         # The browser takes a line end behind <textarea> away.

@@ -6,7 +6,7 @@ call anything here.
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 PER_SENTENCE = 8
 # Of the time of a batch: so long the next one waits for those that the batch has answered to ask again.
 PATIENCE = 0.1
+# All clients together may let this many times as much wait as one may.
+SHARES = 8
 
 
 class Text(NamedTuple):
@@ -23,6 +25,8 @@ class Text(NamedTuple):
     text: str
     prefix: str = ""
     """What its translation begins with."""
+    tag: str = ""
+    """Language tag that the model reads before it."""
 
 
 class Job:
@@ -32,10 +36,14 @@ class Job:
         settings: how they are computed; sentences of equal settings share batches.
         texts: the sentences.
         told: called by the worker's thread whenever some of them are done, or the job has failed.
+        client: who asks; clients take turns.
+        weight: what a character costs, of one that is translated under the model's own settings.
     """
 
-    def __init__(self, settings: Hashable, texts: Sequence[Text], told: Callable[[], None]):
-        self.settings, self.texts, self.told = settings, texts, told
+    def __init__(
+        self, settings: Hashable, texts: Sequence[Text], told: Callable[[], None], client: str = "", weight: float = 1.0
+    ):
+        self.settings, self.texts, self.told, self.client, self.weight = settings, texts, told, client, weight
         self.results: list[Any] = [None] * len(texts)
         """Filled from the front."""
         self.failure: Exception | None = None
@@ -49,6 +57,10 @@ class Job:
     def characters(self) -> int:
         """Of the sentences that wait."""
         return sum(len(self.texts[index].text) for index in self.waiting)
+
+    def size(self, index: int) -> int:
+        """What a sentence costs to compute, in characters."""
+        return round(len(self.texts[index].text) * self.weight) + PER_SENTENCE
 
 
 class Full(Exception):
@@ -73,8 +85,45 @@ class Batch:
         return [job.texts[index] for job, index in self.members]
 
 
+class _Client:
+    """The jobs of a client that have sentences which wait."""
+
+    def __init__(self) -> None:
+        self.sentences = self.characters = 0
+        self.jobs: deque[Job] = deque()
+
+    def sharing(self, settings: Hashable) -> "_Turns":
+        """The jobs that can be in a batch of these settings."""
+        return _Turns(self, deque(job for job in self.jobs if job.settings == settings))
+
+
+class _Turns(NamedTuple):
+    """The jobs of a client that share a batch: each gives one sentence in turn."""
+
+    client: _Client
+    jobs: deque[Job]
+
+    def take(self) -> tuple[Job, int]:
+        """The next sentence."""
+        job = self.jobs.popleft()
+        index = job.waiting.popleft()
+        if job.waiting:
+            self.jobs.append(job)
+        return job, index
+
+    def end(self, settings: Hashable) -> None:
+        """Put the jobs of other settings first, and then who is at turn."""
+        self.client.jobs = deque([*(job for job in self.client.jobs if job.settings != settings), *self.jobs])
+
+
 class Queue:
-    """A bounded queue that is fair to jobs: of those that wait each gives one sentence in turn.
+    """A bounded queue that is fair to clients, and of each client to its jobs.
+
+    The client that has had the least time of the worker is next: its first job says the settings of the batch, and all
+    clients with sentences of these settings fill it, one sentence each in turn. A client that comes begins with the
+    time of the one that has had least, so that nobody waits for what others have had before. The bounds are those of a
+    client; all together may have `SHARES` times as much. A client of whom nothing waits may put in more sentences than
+    the bound, in one job, so that the number of characters alone says what a request may hold.
 
     A worker that is idle takes what has come, and under load batches fill while the one before is computed. Clients
     that ask again once they are answered would be divided by this: the first to come back are a small batch, and all
@@ -86,29 +135,41 @@ class Queue:
         self.most_sentences, self.most_characters = sentences, characters
         self.sentences = self.characters = 0
         """That wait now."""
-        self._jobs: deque[Job] = deque()  # that have sentences which wait
+        self._clients: dict[str, _Client] = {}  # that have sentences which wait
         self._is_open = True
         self._answered, self._patient_until = 0, 0.0
+        self._used: dict[str, float] = {}  # seconds of the worker that each client has had
+        self._least = 0.0  # of the client that was at turn last; others begin with this
         self._changed = threading.Condition()
 
-    def put(self, job: Job) -> None:
-        """Let the sentences of a job wait, all or none.
+    def put(self, job: Job, is_admitted: bool = False) -> None:
+        """Let the sentences of a job wait, all or none; those of a request that `is_admitted` fit in any case.
 
         Raises:
             Full: there is no room for all of them.
         """
         count, characters = len(job.waiting), job.characters
-        if count > self.most_sentences or characters > self.most_characters:
-            raise Full(None)
         with self._changed:
-            if self.sentences + count > self.most_sentences or self.characters + characters > self.most_characters:
-                missing = (self.sentences + count - self.most_sentences) / max(self.sentences, 1)
-                excess = max(self.characters + characters - self.most_characters, missing * self.characters)
-                raise Full(round(excess))
-            self._count(count, characters)
+            if not is_admitted:
+                self.check(job)
             if count:
-                self._jobs.append(job)
+                client = self._clients.setdefault(job.client, _Client())
+                self._used[job.client] = max(self._used.get(job.client, 0), self._least)
+                client.jobs.append(job)
+                self._count(client, count, characters)
                 self._changed.notify()
+
+    def check(self, job: Job) -> None:
+        """Raise as `put` would."""
+        count, characters = len(job.waiting), job.characters
+        if characters > self.most_characters:
+            raise Full(None)
+        client, most = self._clients.get(job.client, _Client()), self.most_sentences
+        for holder, shares in ((client, 1), (self, SHARES)):
+            sentences = holder.sentences + min(count, most) - shares * most
+            excess = holder.characters + characters - shares * self.most_characters
+            if sentences > 0 or excess > 0:
+                raise Full(round(max(excess, sentences / max(holder.sentences, 1) * holder.characters)))
 
     def take(self, room: Callable[[], float]) -> Batch | None:
         """The next batch; waits for one. None once the queue is closed and empty.
@@ -118,24 +179,28 @@ class Queue:
         with self._changed:
             while (patience := self._patience()) != 0:
                 self._changed.wait(patience)
-            if not self._jobs:
+            if not self._clients:
                 return None
-            batch, left = Batch(self._jobs[0].settings), room()
-            turns = deque(job for job in self._jobs if job.settings == batch.settings)
+            order = sorted(self._clients, key=self._used.__getitem__)
+            self._least = self._used[order[0]]
+            batch, left = Batch(self._clients[order[0]].jobs[0].settings), room()
+            turns = deque(turn for name in order if (turn := self._clients[name].sharing(batch.settings)).jobs)
+            sharing = list(turns)
             while turns:
-                job = turns.popleft()
-                size = len(job.texts[job.waiting[0]].text)
-                left -= size + PER_SENTENCE
+                turn = turns.popleft()
+                job = turn.jobs[0]
+                left -= job.size(job.waiting[0])
                 if batch.members and left < 0:
-                    turns.appendleft(job)
                     break
-                batch.members.append((job, job.waiting.popleft()))
-                batch.characters += size
-                if job.waiting:
-                    turns.append(job)
-            self._count(-len(batch.members), -batch.characters)
-            # Those of other settings are next, and then who is at turn.
-            self._jobs = deque([*(job for job in self._jobs if job.settings != batch.settings), *turns])
+                batch.members.append(turn.take())
+                length = len(job.texts[batch.members[-1][1]].text)
+                batch.characters += length
+                self._count(turn.client, -1, -length)
+                if turn.jobs:
+                    turns.append(turn)
+            for turn in sharing:
+                turn.end(batch.settings)
+            self._forget()
         now = time.monotonic()
         for job in dict.fromkeys(job for job, _ in batch.members):
             job.begun = job.begun or now
@@ -145,6 +210,7 @@ class Queue:
         """Give the sentences of a batch, which took so long, what came of them; an exception fails its whole job."""
         now = time.monotonic()
         self._answered, self._patient_until = len(batch.members), now + PATIENCE * seconds
+        self._charge(batch, seconds)
         for (job, index), result in zip(batch.members, results, strict=True):
             if isinstance(result, Exception):
                 self.fail(job, result)
@@ -165,9 +231,11 @@ class Queue:
         with self._changed:
             count = len(job.waiting)
             if count:
-                self._count(-count, -job.characters)
+                client = self._clients[job.client]
+                self._count(client, -count, -job.characters)
                 job.waiting.clear()
-                self._jobs.remove(job)
+                client.jobs.remove(job)
+                self._forget()
         return count
 
     def close(self) -> None:
@@ -178,12 +246,27 @@ class Queue:
 
     def _patience(self) -> float | None:
         """Seconds to wait for more; None is until something comes, and 0 not any longer."""
-        if not self._jobs:
+        if not self._clients:
             return None if self._is_open else 0
         if self.sentences >= self._answered or not self._is_open:
             return 0
         return max(self._patient_until - time.monotonic(), 0)
 
-    def _count(self, sentences: int, characters: int) -> None:
-        self.sentences += sentences
-        self.characters += characters
+    def _charge(self, batch: Batch, seconds: float) -> None:
+        """Divide the time of a batch among the clients of its sentences."""
+        sizes: Counter[str] = Counter()
+        for job, index in batch.members:
+            sizes[job.client] += job.size(index)
+        with self._changed:
+            for name, size in sizes.items():
+                self._used[name] = self._used.get(name, self._least) + seconds * size / sizes.total()
+
+    def _forget(self) -> None:
+        """Leave out clients of whom nothing waits."""
+        self._clients = {name: client for name, client in self._clients.items() if client.jobs}
+        self._used = {name: used for name, used in self._used.items() if name in self._clients or used > self._least}
+
+    def _count(self, client: _Client, sentences: int, characters: int) -> None:
+        for holder in (self, client):
+            holder.sentences += sentences
+            holder.characters += characters

@@ -28,12 +28,14 @@ class GlossaryBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    entries: list[Annotated[list[str], Field(min_length=2, max_length=2)]]
+    entries: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = []
+    names: list[str] = Field([], description="Glossaries of this server that apply too; of two entries the first.")
 
 
 class TranslateRequest(Body):
     """`POST /v1/translate`. `GET /v1/models` says what the fields may hold on this server."""
 
+    model: str | None = Field(None, description="A model; left out, it is the first one of the direction.")
     source: str | None = Field(None, description="Language of the text; may be left out where one model fits.")
     target: str | None = Field(None, description="Language to translate into; may be left out where one model fits.")
     format: Literal["text", "html", "xml", "markdown"] = Field(
@@ -49,7 +51,9 @@ class TranslateRequest(Body):
         [], description="What answers hold besides translations; spans are in code points."
     )
     glossary: str | list[str] | GlossaryBody | None = Field(
-        None, description="Names of glossaries of this server, or entries: terms that translations are to have."
+        None,
+        description="Names of glossaries of this server, or entries: terms that translations are to have. Without it "
+        "the default glossaries of the server apply, with [] none.",
     )
     glossary_mode: Literal["strict", "soft"] | None = None
     protect: list[str] | None = None

@@ -6,7 +6,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 import uvicorn
@@ -18,6 +18,7 @@ from seq2seq.errors import UserError, counted
 from seq2seq.serve import libretranslate
 from seq2seq.serve.api import Api
 from seq2seq.serve.connection import bounded
+from seq2seq.serve.glossaries import Glossaries
 from seq2seq.serve.guard import LOOPBACK, Guard, Keys, is_loopback
 from seq2seq.serve.http import to_json
 from seq2seq.serve.libretranslate import LibreTranslate
@@ -25,7 +26,7 @@ from seq2seq.serve.limits import Limits
 from seq2seq.serve.models import Models
 from seq2seq.serve.openapi import description
 from seq2seq.serve.page import Page
-from seq2seq.serve.service import Service, Terms
+from seq2seq.serve.service import Service
 
 logger = logging.getLogger(__name__)
 
@@ -91,12 +92,12 @@ def application(service: Service, access: Access) -> ASGIApp:
 
 
 def serve(
-    models: Models, limits: Limits, access: Access, bound: socket.socket, glossaries: Mapping[str, Terms] | None = None
+    models: Models, limits: Limits, access: Access, bound: socket.socket, glossaries: Glossaries | None = None
 ) -> None:
     """Answer requests until SIGTERM or SIGINT; what was taken by then is answered.
 
     Raises:
-        UserError: a model cannot compute.
+        UserError: a model cannot compute, or cannot keep to a default glossary.
     """
     service = Service(models, limits, glossaries)
     service.start()

@@ -8,7 +8,7 @@ import contextlib
 import math
 import threading
 import time
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeVar
@@ -17,20 +17,22 @@ from seq2seq.errors import UserError
 from seq2seq.inference.details import KINDS
 from seq2seq.markup.translation import FORMATS
 from seq2seq.serve.answers import Answers, Translating
-from seq2seq.serve.cutting import Split, cut
+from seq2seq.serve.cutting import Piece, Split, cut
+from seq2seq.serve.documents import Documents
+from seq2seq.serve.glossaries import Glossaries
 from seq2seq.serve.limits import Limits, Refusal, bad, unsupported
 from seq2seq.serve.metrics import Metrics
-from seq2seq.serve.models import Models, ServedTranslator, Settings
-from seq2seq.serve.queue import Full, Job, Queue, Text
+from seq2seq.serve.models import NO_TERMS, Models, ServedTranslator, Settings, Terms
+from seq2seq.serve.queue import SHARES, Full, Job, Queue, Text
 from seq2seq.serve.worker import Worker
 from seq2seq.text.glossary import Glossary
 
 Entered = TypeVar("Entered", bound=Answers)
 
-Terms = tuple[tuple[str, ...], ...]
-
 MOST_RETRY_SECONDS = 600
 WARM_UP = "A word."
+# A sentence with a glossary takes about this many times as long as one without.
+COST_OF_TERMS = 4
 
 
 @dataclass(frozen=True)
@@ -47,10 +49,13 @@ class Asked:
     """Empty, or one for each text."""
     explains: bool = False
     """Whether alignments, probabilities or confidence are asked for."""
-    terms: Terms = ()
-    """The rows of a glossary (`Glossary.of`)."""
+    terms: Terms = NO_TERMS
     form: str = "text"
     """Others are those of `markup.translation.FORMATS`; each text is a document then."""
+    model: str | None = None
+    """Its name, where the direction alone does not say it."""
+    client: str = ""
+    """Who asks."""
 
 
 class Service:
@@ -59,15 +64,15 @@ class Service:
     `draining` becomes true when the server has been told to stop: what it has taken is still answered.
     """
 
-    def __init__(self, models: Models, limits: Limits, glossaries: Mapping[str, Terms] | None = None):
+    def __init__(self, models: Models, limits: Limits, glossaries: Glossaries | None = None):
         self.models, self.limits, self.metrics = models, limits, Metrics()
-        self.glossaries = dict(glossaries or {})
-        """Those that requests may name."""
+        self.glossaries = (glossaries or Glossaries()).fitting(models)
         self._can_explain = any(model.can_explain for model in models.translators)
         self.draining = False
         self.queue = Queue(limits.queue_sentences, limits.queue_characters)
         self.worker = Worker(self.queue, self._compute, self.metrics, limits.batch_seconds, limits.batch_characters)
         self._jobs: set[Job] = set()
+        self._documents: set[Job] = set()
         self._preparing = threading.Thread(target=self._load_aligners, name="s2s-prepare", daemon=True)
         self.metrics.gauge("s2s_queue_sentences", lambda: self.queue.sentences)
         self.metrics.gauge("s2s_queue_characters", lambda: self.queue.characters)
@@ -114,7 +119,8 @@ class Service:
             "split": ["lines", "sentences", "none"],
             "details": ["timing", *(["sentences", *KINDS, "terms"] if self._can_explain else [])],
             "glossary": self._can_explain,
-            "glossaries": sorted(self.glossaries),
+            "glossaries": sorted(self.glossaries.named),
+            "default_glossaries": list(self.glossaries.default_names),
             "protect": [],
             "detects_languages": False,
         }
@@ -127,7 +133,7 @@ class Service:
         Raises:
             Refusal: it is wrong, too large, or there is no room.
         """
-        model = self.models.translator(asked.source, asked.target)
+        model = self.models.translator(asked.source, asked.target, asked.model)
         limits = self.limits
         own = model.translator.config.beam_size
         if asked.beam_size is not None and asked.beam_size > max(limits.beam_size, own):
@@ -136,13 +142,9 @@ class Service:
             raise bad(f"at most {limits.alternatives}", "alternatives", "too_large")
         if (asked.explains or asked.terms) and not model.can_explain:
             raise unsupported("details" if asked.explains else "glossary", "the model has no weights to read them from")
-        if asked.terms:
-            self._check_terms(asked)
         if asked.form != "text":
             self._check_document(asked, model)
-        settings = Settings(
-            model.name, asked.beam_size, asked.alternatives + 1, asked.explains, asked.terms, asked.form
-        )
+        settings = Settings(model.name, asked.beam_size, asked.alternatives + 1, asked.explains, terms=asked.terms)
         try:
             model.under(settings.beam_size, settings.n_best)
         except UserError as error:
@@ -150,11 +152,19 @@ class Service:
             message = f"a beam of {beam} has {beam - 1} alternatives at most; ask for a larger beam_size"
             raise bad(message, "alternatives" if asked.alternatives else "beam_size") from error
         self._check_texts(asked.texts)
-        pieces = [cut(text, asked.split if asked.form == "text" else "none") for text in asked.texts]
+        weight = max(1.0, (asked.beam_size or own) / own)
+        split, longest = asked.split if asked.form == "text" else "none", int(limits.line_characters / weight)
+        pieces = [cut(text, split, longest) for text in asked.texts]
+        if asked.form == "text":
+            self._check_lines(chain.from_iterable(pieces), longest)
         prefixes = asked.prefixes or [""] * len(pieces)
-        return self._enter(Translating(model, settings, pieces, prefixes, limits.deadline_seconds))
+        weight *= COST_OF_TERMS if asked.terms else 1
+        answers = Translating(model, settings, pieces, prefixes, limits.deadline_seconds, asked.client, weight)
+        if asked.form != "text":
+            answers.documents = Documents(answers.job, asked.form, model, self.queue)
+        return self._enter(answers)
 
-    def classifying(self, texts: Sequence[str], name: str | None) -> Answers:
+    def classifying(self, texts: Sequence[str], name: str | None, client: str = "") -> Answers:
         """Check a request, and let its texts wait.
 
         Raises:
@@ -163,13 +173,17 @@ class Service:
         model = self.models.classifier(name)
         self._check_texts(texts)
         rows = [Text(text) for text in texts]
-        return self._enter(Answers(model, Settings(model.name), rows, self.limits.deadline_seconds))
+        self._check_lines(rows, self.limits.line_characters)
+        return self._enter(Answers(model, Settings(model.name), rows, self.limits.deadline_seconds, client, 1.0))
 
     def leave(self, answers: Answers) -> None:
         """Nobody waits for these any more: called once for all that `translating` and `classifying` gave."""
         job = answers.job
         self._jobs.discard(job)
         self.queue.withdraw(job)
+        if answers.documents is not None:
+            answers.documents.stop()
+            self._documents.discard(job)
         done = sum(result is not None for result in job.results)
         self.metrics.count("s2s_sentences_total", done, state="done")
         self.metrics.count(
@@ -194,19 +208,34 @@ class Service:
         limits = self.limits
         if len(texts) > limits.texts:
             raise Refusal(413, "too_large", f"at most {limits.texts:,} texts in a request", "text")
-        count, characters = sum(text.count("\n") + 1 for text in texts), sum(map(len, texts))
-        if count > limits.queue_sentences or characters > limits.queue_characters:  # before they are cut
+        if sum(map(len, texts)) > limits.request_characters:  # before they are cut
             raise self._too_large()
 
-    def _check_terms(self, asked: Asked) -> None:
-        if any(asked.prefixes):
-            raise bad("a glossary puts terms in by prefixes of its own; leave out prefix", "glossary")
-        if len(asked.terms) > self.limits.terms:
-            raise Refusal(413, "too_large", f"at most {self.limits.terms:,} entries of glossaries", "glossary")
+    def _check_lines(self, pieces: Iterable[Piece | Text], longest: int) -> None:
+        """Refuse a line that takes long, because it is translated in one go."""
+        if max((len(piece.text) for piece in pieces), default=0) > longest:
+            remedy = "break it into lines" + ", or ask for a smaller beam" * (longest < self.limits.line_characters)
+            raise Refusal(413, "too_large", f"a line has more than {longest:,} characters; {remedy}", "text")
+
+    def terms(self, names: Sequence[str] | None, entries: Sequence[Sequence[str]] = ()) -> Terms:
+        """The rows of these glossaries of the server, None for the default ones, and of entries of a request.
+
+        Raises:
+            Refusal: there is no such glossary, or the entries are no glossary or too many.
+        """
+        limits, own = self.limits, self.glossaries.rows(names)
+        rows = tuple((source.strip(), target.strip()) for source, target in entries)
+        if not rows:
+            return own
+        forms = sum(target.count("|") + 1 for _, target in rows)
+        if len(rows) > limits.terms or forms > limits.term_forms:
+            most = f"{limits.terms:,} entries with {limits.term_forms:,} forms"
+            raise Refusal(413, "too_large", f"at most {most} in a request", "glossary")
         try:
-            Glossary.of(enumerate(asked.terms, start=1), None, "glossary")
+            Glossary.of(enumerate(rows, start=1), None, "glossary")
         except UserError as error:
             raise bad(str(error), "glossary") from error
+        return Terms(rows + own)
 
     def _check_document(self, asked: Asked, model: ServedTranslator) -> None:
         if not model.can_explain:
@@ -219,17 +248,13 @@ class Service:
             raise bad("a document has no prefix; leave it out", "prefix")
 
     def _too_large(self) -> Refusal:
-        most = f"{self.limits.queue_sentences:,} lines and {self.limits.queue_characters:,} characters"
+        most = f"{self.limits.request_characters:,} characters"
         return Refusal(413, "too_large", f"at most {most} in a request; send it in parts", "text")
 
     def _enter(self, answers: Entered) -> Entered:
         texts = answers.job.texts
-        if max((len(text.text) for text in texts), default=0) > self.limits.line_characters:
-            most = f"{self.limits.line_characters:,} characters"
-            what = "a line has more than {}; break it into lines" if answers.is_text else "a document has more than {}"
-            raise Refusal(413, "too_large", what.format(most), "text")
         try:
-            self.queue.put(answers.job)
+            self._put(answers)
         except Full as full:
             if full.excess is None:
                 raise self._too_large() from full
@@ -238,8 +263,23 @@ class Service:
             after = min(max(seconds, 1), MOST_RETRY_SECONDS)
             raise Refusal(429, "queue_full", "too many sentences wait; try again later", retry_after=after) from full
         self._jobs.add(answers.job)
+        if answers.documents is not None:
+            answers.documents.start()
         self.metrics.count("s2s_sentences_total", len(texts), state="accepted")
         return answers
+
+    def _put(self, answers: Answers) -> None:
+        """Let sentences wait; those of documents come later, so that here their number is bounded."""
+        job = answers.job
+        if answers.documents is None:
+            self.queue.put(job)
+            return
+        others = sum(one.client == job.client for one in self._documents)
+        if others >= self.limits.documents or len(self._documents) >= SHARES * self.limits.documents:
+            raise Full(job.characters)
+        self.queue.check(job)
+        job.waiting.clear()
+        self._documents.add(job)
 
     def _compute(self, settings: Hashable, texts: Sequence[Text]) -> Sequence[Any]:
         assert isinstance(settings, Settings)
