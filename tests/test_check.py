@@ -76,6 +76,7 @@ def test_a_sound_corpus_has_no_problems(check):
         ("control", "two\u2028lines of one"), ("control", "\ufefffirst of a file"), ("replacement", "lost \ufffd text"),
         ("mojibake", "Das MÃ¤dchen hÃ¶rt zu"), ("mojibake", "it is whatâ€™s left"), ("mixed_script", "pаypal is it"),
         ("foreign_script", "Это по-русски написано"), ("entity", "salt &amp; pepper"), ("tab", "one\ttwo"),
+        ("decomposed", "a cafe\u0301 is here"), ("decomposed", "der \u1112\u1161\u11ab Fluss"),
         ("odd_space", "12\u00a0km from here"), ("leading_space", " it begins so"), ("trailing_space", "it ends so "),
         ("double_space", "there  are two"),
     ],

@@ -2,6 +2,7 @@
 
 import json
 import math
+import unicodedata
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from seq2seq.errors import DataError, UserError
 from seq2seq.evaluation.classification import classification_report
-from seq2seq.evaluation.text import compare_systems, default_tokenizer, score_texts
+from seq2seq.evaluation.text import compare_systems, default_tokenizer, form_hint, score_texts
 from seq2seq.languages import language_code
 
 REFERENCES = ["The cat sat on the mat .", "It is raining today, is it not?", "Nobody came.", "Über den Wolken"]
@@ -247,3 +248,20 @@ def test_language_codes_are_those_of_the_standard():
     assert len(two) > 80
     assert two - known <= {"br", "fy", "ff", "ns", "no"}
     assert all(language_code(name) == name for name in two)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda word: unicodedata.normalize("NFD", word),
+        lambda word: f"{word[:2]}\xad{word[2:]}",
+        lambda word: f"\u200b{word}",
+    ],
+)
+def test_words_that_only_look_equal_are_a_hint(change):
+    texts = ["der Müller läuft", "und die Bäckerin sieht zu"]
+    odd = ["der Müller läuft", " ".join(map(change, texts[1].split()))]
+    for sides in ((texts, odd), (odd, texts)):
+        assert "written in another way" in form_hint(*sides)
+    for sides in ((texts, texts), (odd, odd), (["der Hund"], texts), ([texts[0].replace(" ", "\xa0")], texts)):
+        assert form_hint(*sides) is None

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unicodedata import combining
 
 import numpy as np
 import regex
@@ -21,6 +22,7 @@ from seq2seq.errors import DataError, UserError, did_you_mean
 from seq2seq.evaluation.uncertainty import Measured, of_sums
 from seq2seq.languages import language_code
 from seq2seq.lines import checked_texts
+from seq2seq.text.normalization import normalized
 from seq2seq.text.scripts import may_lack_spaces
 
 if TYPE_CHECKING:
@@ -86,6 +88,23 @@ def sentence_chrf(hypothesis: str, reference: str) -> float:
     from sacrebleu.metrics import CHRF
 
     return CHRF().sentence_score(hypothesis, [reference]).score
+
+
+def form_hint(hypotheses: Iterable[str], references: Iterable[str]) -> str | None:
+    """Return a warning where both sides have words that look equal and are not (NFC and NFD, soft hyphens, zero-width
+    spaces), because metrics count them as different; None where there are none."""
+    sides = [{word for text in side for word in text.split()} for side in (hypotheses, references)]
+    found = []
+    for own, other in (sides, sides[::-1]):
+        odd = {word for word in own - other if not word.isascii() and normalized(word) != word}
+        plain = {normalized(word) for word in other} if odd else set()
+        found += sorted(word for word in odd if normalized(word) in plain)
+    if not found:
+        return None
+    words = f"{len(found):,} {'word is' if len(found) == 1 else 'words are'}"
+    example = " ".join(f"U+{ord(char):04X}" for char in found[0] if normalized(char) != char or combining(char))
+    remedy = "bring both sides to one Unicode form (uconv -x nfc)"
+    return f"{words} written in another way in hypotheses than in references ({example}) and count as errors; {remedy}"
 
 
 def score_texts(

@@ -70,7 +70,8 @@ _SUSPICIOUS = re.compile(rf"[{_CONTROL}{_SPACES}\ufffd&\tÂÃâïÄÅÎÏÐÑ\u0
 
 def oddities_of(line: str) -> list[str]:
     """The names of the oddities of one line."""
-    if _WORD.search(line) and line == line.strip() and "  " not in line and not _SUSPICIOUS.search(line):
+    is_plain = _WORD.search(line) and line == line.strip() and "  " not in line
+    if is_plain and not _SUSPICIOUS.search(line) and not _is_decomposed(line):
         return []
     return [oddity.name for oddity in ODDITIES.values() if oddity.find is not None and oddity.find(line)]
 
@@ -81,6 +82,10 @@ def script_of(line: str) -> str | None:
         return "Latin" if any(map(str.isalpha, line)) else None
     codes = line.translate(_CODES).replace(" ", "")
     return _NAMES[max(sorted(set(codes)), key=codes.count)] if codes else None
+
+
+def _is_decomposed(line: str) -> bool:
+    return not line.isascii() and not unicodedata.is_normalized("NFC", line)
 
 
 def _matches(pattern: str) -> Callable[[str], object]:
@@ -114,6 +119,8 @@ ODDITIES = {
         Oddity("entity", "HTML entities such as &amp;",
                _matches(r"&(?:amp|lt|gt|quot|apos|nbsp|#\d{2,6}|#x[0-9a-fA-F]{2,5});")),
         Oddity("tab", "a tab, which breaks tab-separated files", lambda line: "\t" in line),
+        Oddity("decomposed", "letters and accents apart (not NFC), equal in print to others", _is_decomposed,
+               "not in NFC: letters and accents are apart, which BLEU counts as other words (uconv -x nfc)", 0.001),
         Oddity("odd_space", "no-break or other unusual spaces", _matches(f"[{_SPACES}]")),
         Oddity("leading_space", "space at the beginning", lambda line: line[:1].isspace()),
         Oddity("trailing_space", "space at the end", lambda line: line[-1:].isspace()),
