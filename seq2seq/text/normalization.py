@@ -120,15 +120,14 @@ class Normalizer:
         self._known = {*characters, " "}
         self._plain = functools.lru_cache(_MOST_KNOWN)(self._plain_form)
         self._apart = functools.lru_cache(_MOST_KNOWN)(self._in_parts)
-        self._changed_ascii = {char for char in _characters(" -~") if self._plain(char) != char}
+        # What is made of these alone is left alone: none of them changes, or combines with another.
+        self._unchanged = {char for char in {*self._known, *_characters(" -~")} if self._stays(char)}
 
     def __call__(self, text: str) -> str:
         """The normalised text; normalising it again changes nothing."""
-        if text.isascii() and text.isprintable() and self._changed_ascii.isdisjoint(text):
+        if self._unchanged.issuperset(text):
             return text
         text = normalized(text)
-        if self._known.issuperset(text):
-            return text
         return "".join(map(self._apart, unicodedata.normalize("NFC", "".join(map(self._plain, text)))))
 
     def knows(self, character: str) -> bool:
@@ -138,6 +137,10 @@ class Normalizer:
     def mapped(self, text: str) -> Mapped:
         """The normalised text, and where each of its characters was."""
         return mapped(text, self)
+
+    def _stays(self, char: str) -> bool:
+        is_part = unicodedata.category(char).startswith("M") or "\u1160" <= char <= "\u11ff"
+        return not is_part and self._plain(char) == normalized(char) == char
 
     def _plain_form(self, char: str) -> str:
         """A character, or what stands for it where the vocabulary lacks it."""
