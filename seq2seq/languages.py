@@ -56,6 +56,11 @@ def language_code(name: str | None) -> str:
     return known_language(name) or _first_part(name)
 
 
+def language_name(code: str) -> str:
+    """Return the English name of a language, or its code where there is none."""
+    return ENGLISH_NAMES.get(language_code(code), code)
+
+
 def known_language(name: str | None) -> str | None:
     """As `language_code`, None for unknown languages."""
     return _CODES.get(_first_part(name)) or LANGUAGE_NAMES.get(_first_part(name))

@@ -65,7 +65,7 @@ def test_a_sound_corpus_has_no_problems(check):
     (train,) = report.corpora
     assert train.filters.kept == train.examples == 400
     assert not any(side.findings for side in train.sides.values())
-    assert not train.shifts
+    assert not train.agreement.shifts
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_unequal_counts_name_the_place_where_the_sides_drift_apart(check, remove
     report = check(*sides)
     assert not report.ok
     assert report.corpora[0].lines == [1200 - (side == 0), 1200 - (side == 1)]
-    (shift,) = report.corpora[0].shifts
+    (shift,) = report.corpora[0].agreement.shifts
     assert abs(shift.first - (removed + 1)) <= 3
     assert shift.offset == (-1 if side else 1)
     assert any(
@@ -151,7 +151,7 @@ def test_a_shift_is_found_though_the_counts_are_equal(check):
     target.insert(1700, target.pop(1100))
     report = check(source, target)
     assert not report.ok
-    (shift,) = report.corpora[0].shifts
+    (shift,) = report.corpora[0].agreement.shifts
     assert abs(shift.first - 1101) <= 3
     assert abs(shift.last - 1700) <= 3
     assert shift.offset == -1
@@ -169,7 +169,7 @@ def test_a_file_that_ends_early_agrees_up_to_its_end(check):
 def test_drift_is_found_by_many_lines_too(check, removed, offset):
     source, target = aligned(1500)
     del target[removed : removed - offset]
-    (shift,) = check(source, target).corpora[0].shifts
+    (shift,) = check(source, target).corpora[0].agreement.shifts
     assert abs(shift.first - (removed + 1)) <= 5
     assert shift.offset == offset
 

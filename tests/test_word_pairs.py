@@ -107,7 +107,7 @@ def test_check_names_the_lines_of_a_shifted_block(tmp_path):
         (tmp_path / path).write_text("".join(f"{line}\n" for line in lines))
     config = SourceConfig(source=tmp_path / "a.en", target=tmp_path / "a.de")
     report = check_corpora(Corpora([config], {}, ("en", "de"), tokenizer=TokenizerConfig(vocab_size=400)), 1)
-    (shift,) = report.corpora[0].shifts
+    (shift,) = report.corpora[0].agreement.shifts
     assert abs(shift.first - 3001) <= 3
     assert abs(shift.last - 3040) <= 3
     assert shift == Shift(shift.first, shift.last, 1)

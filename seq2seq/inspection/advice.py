@@ -12,6 +12,7 @@ from seq2seq.inspection.examiner import Tally
 from seq2seq.inspection.oddities import ODDITIES, Oddity
 from seq2seq.inspection.overlap import Overlap
 from seq2seq.inspection.report import CorpusReport, Finding
+from seq2seq.languages import language_name
 
 # Running source words up to which a size fits: vocabulary, preset, epochs, tokens in a batch. A rule of thumb: the
 # configs that come with the toolkit follow it, and it keeps between 10 and 100 occurrences a piece.
@@ -28,6 +29,8 @@ WARMUP_SHARE, VALIDATION_SHARE = 0.05, 0.05
 ROUND_STEPS = (20, 50, 100, 200, 500, 1000, 2000, 4000)
 SPECIAL_PIECES = 260  # the bytes and the special ids
 HEAVY_OVERLAP = 0.01
+# Share of the lines whose sides do not belong together from which on this is an error.
+UNRELATED_FAILS = 0.1
 # Shares of the characters that training never shows.
 UNSEEN_WARNS, UNSEEN_FAILS = 0.005, 0.05
 
@@ -61,18 +64,18 @@ class Advice:
 def advise(train: Tally, tokenizer: TokenizerConfig, preset: str | None, training: TrainingConfig | None) -> Advice:
     """Vocabulary, model and length of training for the training corpora; with notes on what is set otherwise."""
     source, target = train.sides[0], train.sides[-1]
-    counts = sum((side.characters for side in train.sides), Counter())
+    counts = sum((side.kept_characters for side in train.sides), Counter())
     covered, needed = 0, 0
     for _, count in counts.most_common():
         if covered >= tokenizer.character_coverage * counts.total():
             break
         covered, needed = covered + count, needed + 1
     # Text without spaces between words counts by characters: about two make what a word is elsewhere.
-    running = max(source.num_words, source.characters.total() // 8)
+    running = max(source.kept_words, source.kept_characters.total() // 8)
     _, vocab_size, chosen, epochs, batch_tokens = next(size for size in SIZES if running <= size[0])
     least = math.ceil((2 * needed + SPECIAL_PIECES) / 1000) * 1000
     vocab_size = max(vocab_size, least) if needed > vocab_size / 2 else vocab_size
-    steps = epochs * target.num_pieces / batch_tokens
+    steps = epochs * target.kept_pieces / batch_tokens
     settings: dict[str, int | str] = {
         "tokenizer.vocab_size": vocab_size,
         "model.preset": chosen,
@@ -91,7 +94,8 @@ def advise(train: Tally, tokenizer: TokenizerConfig, preset: str | None, trainin
     order = ("tiny", "small", "base", "big")
     if preset in order and abs(order.index(preset) - order.index(chosen)) > 1:
         notes.append(f"model.preset is {preset}; {chosen} would fit")
-    return Advice(train.examples, source.num_words, settings, needed, len(counts) - needed, tuple(notes))
+    examples = sum(int(part.sum()) for part in train.is_kept)
+    return Advice(examples, source.kept_words, settings, needed, len(counts) - needed, tuple(notes))
 
 
 def _round(steps: float) -> int:
@@ -127,12 +131,14 @@ def _judge_lines(report: CorpusReport) -> Found:
         return
     if not report.examples:
         yield "error", "no examples"
-    lines, shifts = report.lines, report.shifts or []
+    lines, shifts, unrelated = report.lines, report.agreement.shifts or [], report.agreement.unrelated or []
     if len(lines) == 2 and lines[0] != lines[1]:
         where = "line i of one must translate line i of the other"
         if shifts:
             where = f"the sides drift apart at about line {shifts[0].first:,}, by {shifts[0].offset:+d}"
-        elif report.shifts is not None:
+        elif unrelated:
+            where = f"from about line {unrelated[0].first:,} on the sides do not belong together"
+        elif report.agreement.shifts is not None:
             where = "the sides agree up to where the shorter one ends"
         yield "error", f"{report.files[0]} has {counted(lines[0], 'line')} and {report.files[1]} {lines[1]:,}; {where}"
         return
@@ -142,6 +148,29 @@ def _judge_lines(report: CorpusReport) -> Found:
             f"lines {shift.first:,}-{shift.last:,} are not translations of each other: shifted by {shift.offset:+d}, "
             f"target line {shift.first + shift.offset:,} fits source line {shift.first:,}",
         )
+    yield from _judge_unrelated(report)
+
+
+def _judge_unrelated(report: CorpusReport) -> Found:
+    """Runs of lines whose sides do not belong together, and sides in a language that they should not have."""
+    unrelated = report.agreement.unrelated or []
+    total = sum(run.last - run.first + 1 for run in unrelated)
+    if unrelated:
+        level = "error" if total > UNRELATED_FAILS * report.examples else "warning"
+        where = some_of([f"{run.first:,}-{run.last:,}" for run in unrelated])
+        yield (
+            level,
+            (
+                f"lines {where}: the sides do not belong together; was one side shuffled, sorted or cut? "
+                "Line i of the target must translate line i of the source"
+            ),
+        )
+    for side, language, share in report.agreement.unexpected_languages:
+        name = ("source", "target")[side]
+        yield "error", f"{name}: {share:.0%} of the lines of clear language are {language_name(language)}"
+    first, *others = report.agreement.languages or [None]
+    if first is not None and others == [first]:
+        yield "warning", f"both sides are in {language_name(first)}"
 
 
 def _judge_findings(report: CorpusReport) -> Found:
@@ -153,7 +182,10 @@ def _judge_findings(report: CorpusReport) -> Found:
             level = "error" if share > UNSEEN_FAILS else "warning"
             yield level, f"{name}: {share:.1%} of its characters never occur in training; is it the same language?"
     for kind, finding in report.findings.items():
-        yield from _judge_finding(ODDITIES[kind], finding, report.examples, "", "pair")
+        noun, of = "pair", report.examples
+        if kind in report.agreement.language_findings:
+            noun, of = "sampled pair", report.agreement.num_identified
+        yield from _judge_finding(ODDITIES[kind], finding, of, "", noun)
     if "header" in report.findings:
         yield "warning", "line 1 looks like a header; remove it from both files"
 

@@ -1,7 +1,7 @@
 """`s2s check`: one report on the corpora of a run before anything is trained.
 
 `check_corpora` reads each corpus once, looks at its blocks in as many processes as there are, and adds up a
-`CheckReport`, which the command prints. Memory: about 35 bytes a training pair, and the held-out sets.
+`CheckReport`, which the command prints. Memory: about 43 bytes a training pair, and the held-out sets.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,6 +15,7 @@ from seq2seq.data.examples import Example
 from seq2seq.data.filters import PairFilter
 from seq2seq.errors import UserError, quiet
 from seq2seq.inspection.advice import Advice, Problem, advise, judge
+from seq2seq.inspection.agreement import Expected
 from seq2seq.inspection.blocks import Block, CorpusReader
 from seq2seq.inspection.examiner import Examiner, Tally
 from seq2seq.inspection.near_duplicates import NearDuplicates
@@ -95,6 +96,7 @@ def check_corpora(
     difference = sum(reader.line_counts[-1] - reader.line_counts[0] for reader in train)
     blocks = list(chain.from_iterable(sample)) or list(chain.from_iterable(held_out_blocks.values()))
     examiner = _examiner(corpora, blocks, held_out_blocks, difference, is_exact)
+    expected = Expected(corpora.languages or (), examiner.word_pairs, _words_deny(blocks, examiner.word_pairs))
     total = Tally()
     reports, overlaps = [], {}
     for reader in train:
@@ -102,7 +104,7 @@ def check_corpora(
         for found in in_processes(examiner, reader.blocks(), num_workers, BLOCKS_ALONE):
             tally.add(found)
             progress(found.examples)
-        reports.append(report_on(tally, reader, corpora.filters, None, examiner.word_pairs))
+        reports.append(report_on(tally, reader, corpora.filters, None, expected))
         total.add(tally)
     if held_out:
         overlaps["train"] = Matches(total.matches).overlaps(examiner.held_out)
@@ -110,7 +112,8 @@ def check_corpora(
         tally = Tally()
         for block in held_out_blocks[reader.name]:
             tally.add(examiner(block, skip=reader.name))
-        reports.append(report_on(tally, reader, corpora.filters, total if train else None, examiner.word_pairs))
+        compared = total if train else None
+        reports.append(report_on(tally, reader, corpora.filters, compared, expected))
         shared = list(Matches(tally.matches).overlaps(examiner.held_out).items())
         if later := shared[held_out.index(reader) + 1 :]:
             overlaps[reader.name] = dict(later)
@@ -122,6 +125,13 @@ def check_corpora(
     ]
     problems += judge(reports[: len(train)], reports[len(train) :], overlaps)
     return CheckReport(reports, overlaps, advice, problems, is_exact)
+
+
+def _words_deny(sample: Sequence[Block], word_pairs: WordPairs | None) -> bool:
+    if word_pairs is not None or not sample or len(sample[0].columns) != 2:
+        return False
+    columns = ([line for block in sample for line in block.columns[side]] for side in (0, 1))
+    return WordPairs.deny(*columns)
 
 
 def _examiner(

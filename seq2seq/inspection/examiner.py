@@ -8,6 +8,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import compress
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from seq2seq.data.encoding import stored_ids
 from seq2seq.data.examples import Example, LabelledText, Pair
 from seq2seq.data.filters import PairFilter, example_key
 from seq2seq.inspection.blocks import Block, Finding
+from seq2seq.inspection.correspondence import log_lengths
+from seq2seq.inspection.line_languages import directions
 from seq2seq.inspection.near_duplicates import NearDuplicates
 from seq2seq.inspection.oddities import oddities_of, script_of
 from seq2seq.inspection.overlap import HeldOut, Match, Matches, normalise
@@ -61,6 +64,10 @@ class SideTally(Sums):
     characters: Counter[str] = field(default_factory=Counter)
     num_words: int = 0
     num_pieces: float = 0.0
+    kept_characters: Counter[str] = field(default_factory=Counter)
+    """Without the lines that the filters drop, as the following."""
+    kept_words: int = 0
+    kept_pieces: float = 0.0
     held_out_words: set[str] = field(default_factory=set)
     """The words of the held-out sets that occur here."""
 
@@ -84,6 +91,10 @@ class Tally(Sums):
     labels: Counter[str] = field(default_factory=Counter)
     misfits: list[np.ndarray] = field(default_factory=list)
     """float32, log-odds that the sides of a pair do not translate each other, where word pairs were learned."""
+    log_lengths: list[np.ndarray] = field(default_factory=list)
+    """(2, N) float32, of the lines of both sides."""
+    directions: dict[str, Finding] = field(default_factory=dict)
+    """Pairs of a sample by the languages of their sides."""
     matches: list[tuple[str, Match]] = field(default_factory=list)
     """Held-out examples that occur here."""
 
@@ -112,10 +123,13 @@ class Examiner:
             matches=list(self._overlap(block, examples, skip)),
         )
         lengths = [self._lengths(side, lines) for side, lines in enumerate(block.columns)]
-        tally.sides = [self._side(side, block, sum(lengths[side])) for side in range(len(lengths))]
         self._examine_pairs(tally, block, examples, lengths)
+        tally.sides = [self._side(side, block, lengths[side], tally.is_kept[0]) for side in range(len(lengths))]
         if self.word_pairs is not None:
             tally.misfits.append(self.word_pairs.misfits(*block.columns, is_learned=skip is None))
+        if len(block.columns) == 2:
+            tally.log_lengths.append(np.stack(list(map(log_lengths, block.columns))))
+            tally.directions = directions(block)
         return tally
 
     def _lengths(self, side: int, lines: Sequence[str]) -> list[float]:
@@ -125,7 +139,7 @@ class Examiner:
             return [PIECES_PER_CHARACTER * len(line) for line in lines]
         return list(map(len, stored_ids(tokenizer, lines, is_source=side == 0)))
 
-    def _side(self, side: int, block: Block, num_pieces: float) -> SideTally:
+    def _side(self, side: int, block: Block, lengths: Sequence[float], is_kept: np.ndarray) -> SideTally:
         lines = block.columns[side]
         odd: dict[str, list[int]] = {}
         scripts: dict[str, list[int]] = {}
@@ -134,16 +148,20 @@ class Examiner:
                 odd.setdefault(name, []).append(index)
             if script := script_of(line):
                 scripts.setdefault(script, []).append(index)
-        words = " ".join(lines).split()
+        words, kept = " ".join(lines).split(), list(compress(lines, is_kept))
+        characters = Counter("".join(lines))
         digests = (hashlib.blake2b(line.encode("utf-8", "surrogatepass"), digest_size=8).digest() for line in lines)
         return SideTally(
             findings={name: block.finding(indices, lines) for name, indices in odd.items()},
             scripts={script: block.finding(indices, lines) for script, indices in scripts.items()},
             hashes=[np.frombuffer(b"".join(digests), np.uint64)],
             longest=[max(map(len, lines))],
-            characters=Counter("".join(lines)),
+            characters=characters,
             num_words=len(words),
-            num_pieces=num_pieces,
+            num_pieces=sum(lengths),
+            kept_characters=characters if is_kept.all() else Counter("".join(kept)),
+            kept_words=len(words) if is_kept.all() else len(" ".join(kept).split()),
+            kept_pieces=sum(compress(lengths, is_kept)),
             held_out_words=self.held_out_words[side].intersection(words),
         )
 
@@ -151,7 +169,8 @@ class Examiner:
         self, tally: Tally, block: Block, examples: Sequence[Example], lengths: Sequence[Sequence[float]]
     ) -> None:
         """Pairs that are odd, and the rule by which the filters drop an example."""
-        rules, found = PairFilter(self.filters), {"copy": [], "over_long": [], "ratio": [], "header": []}
+        rules = PairFilter(self.filters)
+        found = {"copy": [], "case_copy": [], "over_long": [], "ratio": [], "header": []}
         dropped: dict[int, str] = {}
         for index, (example, first, last) in enumerate(zip(examples, lengths[0], lengths[-1], strict=True)):
             if rule := rules.rejects_text(example) or rules.rejects_lengths(first, last):
@@ -160,8 +179,8 @@ class Examiner:
                     found["ratio"].append(index)
                 elif rule == "length" and max(first, last) > self.filters.max_length:
                     found["over_long"].append(index)
-            if isinstance(example, Pair) and example.source.strip() == example.target.strip() != "":
-                found["copy"].append(index)
+            if isinstance(example, Pair) and (kind := _kind_of_copy(example)):
+                found[kind].append(index)
         if len(block.columns) == 2 and block.numbers[0] == 1 and looks_like_header([c[0] for c in block.columns]):
             found["header"] = [0]
         tally.pairs = {kind: block.finding(indices, *block.columns) for kind, indices in found.items() if indices}
@@ -178,6 +197,13 @@ class Examiner:
                 found = finder.matches(number, texts, normalised)
                 matches.add((name, match) for name, match in found if name != skip)
         return matches
+
+
+def _kind_of_copy(pair: Pair) -> str | None:
+    source, target = pair.source.strip(), pair.target.strip()
+    if source == target:
+        return "copy" if source else None
+    return "case_copy" if source.casefold() == target.casefold() else None
 
 
 def _counted_labels(texts: Sequence[LabelledText]) -> Counter[str]:

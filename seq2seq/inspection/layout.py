@@ -69,6 +69,7 @@ def _corpus_lines(corpus: CorpusReport, examples: int) -> Iterator[str]:
         what, others = ("text", "labels") if corpus.labels else ("source", "targets")
         yield f"  {counted(corpus.contradictions.count, what)} with several {others}"
         yield from _example_lines(corpus.contradictions.examples[:examples])
+    yield from (f"  not judged: {what}" for what in corpus.agreement.not_judged)
     if corpus.shift_context:
         yield "  where the sides drift apart:"
         yield from _example_lines(corpus.shift_context)

@@ -65,7 +65,9 @@ _TAILS = "".join(map(chr, range(0x80, 0xC0))) + bytes(
 _MOJIBAKE = f"[ÂÃ][{_TAILS}]|â[€\x80][{_TAILS}]|ï[»¼][{_TAILS}]|(?:[Ä-ÅÎÏÐÑ][{_TAILS}]){{2,}}"
 _WORD = re.compile(r"[^\W_]")
 # Lines without any of these characters can only be empty, without words, or have spaces too many.
-_SUSPICIOUS = re.compile(rf"[{_CONTROL}{_SPACES}\ufffd&\tÂÃâïÄÅÎÏÐÑ\u0370-\u052f\u1c80-\u1c8f\u1f00-\u1fff]")
+_SUSPICIOUS = re.compile(
+    rf"[{_CONTROL}{_SPACES}\ufffd&\t<@\u2581ÂÃâïÄÅÎÏÐÑ\u0370-\u052f\u1c80-\u1c8f\u1f00-\u1fff]| [.,'](?=\s|$|s\b)| n't"
+)
 
 
 def oddities_of(line: str) -> list[str]:
@@ -99,6 +101,12 @@ ODDITIES = {
                "not UTF-8; convert the file (iconv -f latin1 -t utf-8)", 0.0, 0.0),
         Oddity("empty", "nothing but space", lambda line: not line.strip(), "empty", 0.0, 0.1),
         Oddity("copy", "the target is the source", None, "copied: the target is the source", 0.05, 0.5),
+        Oddity("case_copy", "the target is the source but for case", None,
+               "copied but for case", 0.05, 0.5),
+        Oddity("swapped", "the source is in the language of the target, and the other way round", None,
+               "swapped: each side is in the language of the other", 0.002, 0.1),
+        Oddity("other_language", "a side in another language than the rest", None,
+               "in another language than the rest", 0.01, 0.3),
         Oddity("over_long", "longer than data.filters.max_length pieces"),
         Oddity("ratio", "one side longer than data.filters.max_ratio times the other"),
         Oddity("duplicate", "a pair that was there before", None, "repeated", 0.1),
@@ -118,6 +126,12 @@ ODDITIES = {
                "in another script than the rest", 0.02, 0.3),
         Oddity("entity", "HTML entities such as &amp;",
                _matches(r"&(?:amp|lt|gt|quot|apos|nbsp|#\d{2,6}|#x[0-9a-fA-F]{2,5});")),
+        Oddity("html_tag", "HTML tags such as <b>", _matches(r"</?[a-zA-Z][a-zA-Z0-9]*(?:\s[^<>]{0,200})?/?>"),
+               "with HTML tags; remove them", 0.001),
+        Oddity("segmented", "marks of subwords (@@ or \u2581): the text was segmented before",
+               _matches(r"\w@@(?:\s|$)|\u2581"), "segmented into subwords; join them (sed 's/@@ //g')", 0.001),
+        Oddity("tokenised", "spaces before punctuation: the text was tokenised before",
+               _matches(r"\w [.,](?:\s|$)|\w (?:n't|'s)\b")),
         Oddity("tab", "a tab, which breaks tab-separated files", lambda line: "\t" in line),
         Oddity("decomposed", "letters and accents apart (not NFC), equal in print to others", _is_decomposed,
                "not in NFC: letters and accents are apart, which BLEU counts as other words (uconv -x nfc)", 0.001),

@@ -2,17 +2,16 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from seq2seq.config_data import FilterConfig
 from seq2seq.data.filters import FilterCounts
+from seq2seq.inspection.agreement import Agreement, Expected, agreement_of
 from seq2seq.inspection.blocks import EXAMPLES_KEPT, CorpusReader, Finding
 from seq2seq.inspection.examiner import SideTally, Tally
-from seq2seq.inspection.line_shapes import MOST_LINES, find_shift_by_shapes
 from seq2seq.inspection.oddities import ODDITIES
-from seq2seq.inspection.word_pairs import Shift, WordPairs, find_shifts
 
 UNSEEN_SHOWN = 20
 
@@ -51,8 +50,8 @@ class CorpusReport:
     sides: dict[str, SideReport]
     findings: dict[str, Finding]
     """What concerns pairs."""
-    shifts: list[Shift] | None
-    """Blocks of lines that translate others; None where the words of both sides show nothing."""
+    agreement: Agreement
+    """Whether the sides belong together."""
     shift_context: list[tuple[int, tuple[str, ...]]]
     """The lines around the first one."""
     filters: FilterCounts
@@ -64,18 +63,17 @@ class CorpusReport:
 
 
 def report_on(
-    tally: Tally, reader: CorpusReader, filters: FilterConfig, train: Tally | None, word_pairs: WordPairs | None
+    tally: Tally,
+    reader: CorpusReader,
+    filters: FilterConfig,
+    train: Tally | None,
+    expected: Expected,
 ) -> CorpusReport:
-    """Everything about the corpus that `reader` has read; compared with the training corpora if it is held out."""
+    """Report everything about the corpus that `reader` has read; compared with training if it is held out."""
     numbers, keys = _joined(tally.numbers), _joined(tally.keys)
-    shifts, difference = None, reader.line_counts[-1] - reader.line_counts[0]
-    if word_pairs is not None and tally.examples:
-        shifts = find_shifts(word_pairs, np.concatenate(tally.misfits), numbers, reader.examples_at, difference)
-    if not shifts and len(tally.sides) == 2 and 0 < tally.examples <= MOST_LINES:
-        lines = reader.examples_at(numbers.tolist())
-        if lines and all(len(texts) == 2 for texts in lines.values()):
-            found = find_shift_by_shapes(*zip(*lines.values(), strict=True), difference)
-            shifts = [replace(one, first=numbers[one.first - 1], last=numbers[one.last - 1]) for one in found] or shifts
+    difference = reader.line_counts[-1] - reader.line_counts[0]
+    agreement = agreement_of(tally, reader, expected, train is None, difference)
+    shifts = agreement.shifts
     around = [shifts[0].first + step for step in (-1, 0, 1)] if shifts else []
     repeated_pairs = _repeats(keys)
     repeated_lines = [_repeats(_joined(side.hashes)) for side in tally.sides]
@@ -104,8 +102,8 @@ def report_on(
         lines=reader.line_counts,
         examples=tally.examples,
         sides=sides,
-        findings=_in_order(tally.pairs | {"duplicate": finding(*repeated_pairs)}),
-        shifts=shifts,
+        findings=_in_order(tally.pairs | agreement.language_findings | {"duplicate": finding(*repeated_pairs)}),
+        agreement=agreement,
         shift_context=[(number, texts[number]) for number in around if number in texts],
         filters=_filter_counts(tally, keys, filters),
         labels=dict(sorted(tally.labels.items())),

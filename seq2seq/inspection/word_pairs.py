@@ -25,6 +25,9 @@ PRIOR = 5.0
 LARGEST_GAIN = 3.0
 # How far the scores of pairs and of shifted lines must be apart, in standard deviations, to judge lines at all.
 LEAST_DISTANCE = 1.0
+# A sample of this many lines or more, with a distance below the second number, is not of translations: 500 translations
+# have 0.8 and more, and any other lines less than 0.
+DENYING_SAMPLE, DENYING_DISTANCE = 500, 0.2
 # Log-odds against a run of lines, and at most against one line; chance reaches the first once in e^25 lines.
 EVIDENCE, LARGEST_EVIDENCE = 25.0, 4.0
 FURTHEST = 20
@@ -72,6 +75,13 @@ class WordPairs:
             candidates = [_learn(source, target, first, first + half, offset) for first, offset in parts]
             best = max(filter(None, candidates), key=lambda found: found._distance, default=best)
         return best if best is not None and best._distance > LEAST_DISTANCE else None
+
+    @staticmethod
+    def deny(source: Texts, target: Texts) -> bool:
+        """Whether a sample is large enough to learn from, and its words go together no better than by chance."""
+        source, target = (_table_indices(side[:LARGEST_SAMPLE]) for side in (source, target))
+        found = _learn(source, target, 0, len(source), 0) if len(source) >= DENYING_SAMPLE else None
+        return found is not None and found._distance < DENYING_DISTANCE
 
     @property
     def _distance(self) -> float:

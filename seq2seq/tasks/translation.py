@@ -9,6 +9,7 @@ from itertools import islice
 from logging import getLogger
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -20,6 +21,7 @@ from seq2seq.inference.calibrating import MOST_PAIRS, calibrate
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.inference.translator import Translator
+from seq2seq.inspection.correspondence import find_unrelated, log_lengths
 from seq2seq.inspection.swapped_sides import LINES, sides_are_swapped
 from seq2seq.model.transformer import Transformer
 from seq2seq.store.calibration import Calibration
@@ -82,7 +84,7 @@ class TranslationTask(Task):
         return True
 
     def _check_corpora(self) -> None:
-        """Say where the sides of a corpus look swapped against those of the first training corpus."""
+        """Warn of sides that look swapped against those of the first training corpus, or do not belong together."""
         if not self._runtime.is_main:
             return
         first, *train = self.inputs.train
@@ -92,6 +94,12 @@ class TranslationTask(Task):
         for name, source in others.items():
             if sides_are_swapped(usual, _first_lines(source)):
                 logger.warning("%s: source and target look swapped against data.train; s2s check tells more", name)
+        for source in self.inputs.train:
+            sides = _first_lines(source)
+            lengths = np.stack(list(map(log_lengths, sides)))
+            if find_unrelated(lengths, None, np.arange(lengths.shape[1])):
+                problem = "the lines of source and target do not belong together, at least in part"
+                logger.warning("%s: %s; s2s check tells more", source.name, problem)
 
 
 def _first_lines(source: Source) -> tuple[list[str], list[str]]:

@@ -1,0 +1,116 @@
+"""Whether the two sides of a corpus belong together: line by line, by words and lengths, and by their languages.
+
+`report` makes the `Agreement` of each corpus of pairs from its `Tally`; `advice` judges it.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from seq2seq.inspection.blocks import CorpusReader, Finding
+from seq2seq.inspection.correspondence import FEWEST_LINES, Unrelated, find_unrelated
+from seq2seq.inspection.examiner import Tally
+from seq2seq.inspection.line_languages import language_findings, unexpected_languages, usual_language
+from seq2seq.inspection.line_shapes import MOST_LINES, find_shift_by_shapes
+from seq2seq.inspection.word_pairs import Shift, WordPairs, find_shifts
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What the sides of all corpora are compared with."""
+
+    languages: Sequence[str | None]
+    """That the two sides are said to have."""
+    word_pairs: WordPairs | None
+    """Learned from the training corpora."""
+    words_deny: bool
+    """The words of the training corpora go together by chance alone."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What is known of the sides of a corpus as translations of each other."""
+
+    shifts: list[Shift] | None = None
+    """Blocks of lines that translate others; None where the words of both sides show nothing."""
+    unrelated: list[Unrelated] | None = None
+    """Runs of lines whose sides do not belong together at any offset; None where their lengths show nothing."""
+    languages: list[str | None] = field(default_factory=list)
+    """Of most lines of each side; None where it is unclear."""
+    unexpected_languages: list[tuple[int, str, float]] = field(default_factory=list)
+    """Sides that are not in the language that is named: (side, language, its share)."""
+    num_identified: int = 0
+    """Pairs of which the languages were looked at."""
+    language_findings: dict[str, Finding] = field(default_factory=dict)
+    """Swapped pairs, and pairs in another language, of these."""
+    not_judged: list[str] = field(default_factory=list)
+    """What cannot be said of this corpus, with the reason."""
+
+
+def agreement_of(tally: Tally, reader: CorpusReader, expected: Expected, is_train: bool, difference: int) -> Agreement:
+    """Judge the sides of the corpus that `reader` has read.
+
+    Args:
+        tally: of all its blocks.
+        reader: gives lines by number.
+        expected: what they are compared with.
+        is_train: it is a training corpus.
+        difference: how many lines more the target has.
+    """
+    if len(tally.sides) != 2 or not tally.examples:
+        return Agreement()
+    numbers, word_pairs, names = np.concatenate(tally.numbers), expected.word_pairs, expected.languages
+    misfits = np.concatenate(tally.misfits) if word_pairs is not None else None
+    shifts = _shifts(tally, reader, numbers, word_pairs, misfits, difference)
+    unrelated = find_unrelated(
+        np.concatenate(tally.log_lengths, axis=1), misfits, numbers, is_train and expected.words_deny
+    )
+    if unrelated:
+        unrelated = [run for run in unrelated if not any(_overlap(run, shift) for shift in shifts or ())]
+    languages = [usual_language(tally.directions, side, name) for side, name in enumerate(names)]
+    return Agreement(
+        shifts=shifts,
+        unrelated=unrelated,
+        languages=languages,
+        unexpected_languages=list(unexpected_languages(tally.directions, names)),
+        num_identified=sum(finding.count for finding in tally.directions.values()),
+        language_findings=language_findings(tally.directions, languages),
+        not_judged=list(_not_judged(tally.examples, word_pairs, unrelated, languages)),
+    )
+
+
+def _shifts(
+    tally: Tally,
+    reader: CorpusReader,
+    numbers: np.ndarray,
+    word_pairs: WordPairs | None,
+    misfits: np.ndarray | None,
+    difference: int,
+) -> list[Shift] | None:
+    shifts = None
+    if word_pairs is not None and misfits is not None:
+        shifts = find_shifts(word_pairs, misfits, numbers, reader.examples_at, difference)
+    if not shifts and tally.examples <= MOST_LINES:
+        lines = reader.examples_at(numbers.tolist())
+        if lines and all(len(texts) == 2 for texts in lines.values()):
+            found = find_shift_by_shapes(*zip(*lines.values(), strict=True), difference)
+            shifts = [replace(one, first=numbers[one.first - 1], last=numbers[one.last - 1]) for one in found] or shifts
+    return shifts
+
+
+def _overlap(run: Unrelated, shift: Shift) -> bool:
+    return run.first <= shift.last and shift.first <= run.last
+
+
+def _not_judged(
+    examples: int, word_pairs: WordPairs | None, unrelated: list[Unrelated] | None, languages: Sequence[str | None]
+) -> Iterator[str]:
+    if unrelated is None and word_pairs is None:
+        reason = "their lengths and words say too little"
+        if examples < FEWEST_LINES:
+            reason = f"this can be seen from {FEWEST_LINES} lines on"
+        yield f"whether line i of the target translates line i of the source: {reason}"
+    for name, language in zip(("source", "target"), languages, strict=True):
+        if language is None:
+            yield f"the language of the {name}: too few lines are clearly in one language"
