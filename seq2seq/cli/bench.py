@@ -148,8 +148,9 @@ def decode(
 
     From text to text, greedily and with a beam, in batches and one sentence at a time.
 
-    MODEL is a model folder, a run folder or a Marian folder [default: the newest run]. Beside it: CTranslate2 alone,
-    and, where the model can be written as a Marian folder, MarianMTModel.generate of transformers."""
+    MODEL is a model folder, a run folder or a Marian folder [default: the newest translation run]. Beside it:
+    CTranslate2 alone, and, where the model can be written as a Marian folder, MarianMTModel.generate of transformers.
+    """
     if input_path is None:
         options.only_for("the lines of --input; give both", "reference")
     if set(engines) == {"torch"}:
@@ -165,7 +166,9 @@ def decode(
     settings = Engines(engines, quantization, **computing)
     measured = Rounds(rounds, sentences, (1,) if greedy else (1, beam_size), single, batch_size)
     with _progress() as progress:
-        report = bench_decoding(options.chosen_model(model), probe, settings, _chosen(peers, PEERS), measured, progress)
+        report = bench_decoding(
+            options.chosen_model(model, "translation"), probe, settings, _chosen(peers, PEERS), measured, progress
+        )
     _show(report, form)
 
 
@@ -177,11 +180,11 @@ def decode(
 def startup(model: Path | None, line: str, rounds: int, form: str) -> None:
     """Measure how long commands take for one line, from start to end of the process, and their memory.
 
-    MODEL is a model folder, a run folder or a Marian folder [default: the newest run]."""
+    MODEL is a model folder, a run folder or a Marian folder [default: the newest translation run]."""
     from seq2seq.bench.startup import bench_startup
 
     with _progress() as progress:
-        report = bench_startup(options.chosen_model(model), line, rounds, progress)
+        report = bench_startup(options.chosen_model(model, "translation"), line, rounds, progress)
     _show(report, form)
 
 
@@ -221,13 +224,13 @@ def serve(
     Each client sends one request at a time. The answers are compared with the translator's: wrong and lost ones are
     counted.
 
-    MODEL is a model folder or a run folder [default: the newest run]."""
+    MODEL is a model folder or a run folder [default: the newest translation run]."""
     from seq2seq.bench.serve import bench_serve
     from seq2seq.workflows.probe import Probe
 
     probe, counts = Probe.read(input_path, None), tuple(dict.fromkeys(clients))
     with _progress() as progress:
-        folder = options.chosen_model(model)
+        folder = options.chosen_model(model, "translation")
         report = bench_serve(folder, probe, sentences, counts, seconds, rounds, texts, beside, loading, progress)
     _show(report, form)
 

@@ -40,9 +40,9 @@ def command(
 ) -> None:
     """Label each line of the input: `label<TAB>probability`. A blank line gives an empty line.
 
-    MODEL is a model folder or a run folder [default: the newest run]; several MODELs with the same labels are an
-    ensemble: the mean of their probabilities. What --format jsonl writes is training data for a model that is to answer
-    as they do."""
+    MODEL is a model folder or a run folder [default: the newest classification run]; several MODELs with the same
+    labels are an ensemble: the mean of their probabilities. What --format jsonl writes is training data for a model
+    that is to answer as they do."""
     if gold and form == "jsonl":
         raise click.UsageError("--format jsonl is for labelling; with --gold use text or json")
     if not gold and form == "json":
@@ -56,7 +56,7 @@ def command(
     from seq2seq.inference.streaming import open_input, read_idle_batches
 
     source = None if gold else open_input(input_path)
-    classifier = Classifier.load(*(models or [options.chosen_model(None)]), **loading)
+    classifier = Classifier.load(*(models or [options.chosen_model(None, "classification")]), **loading)
     with options.open_output(output) as sink:
         if gold is not None:
             report = _score(classifier, gold)

@@ -17,7 +17,7 @@ import click
 from click.core import ParameterSource
 
 from seq2seq import atomic, ranges
-from seq2seq.errors import DataError, shown
+from seq2seq.errors import DataError, ModelError, shown
 from seq2seq.lines import OnInvalid
 from seq2seq.ranges import QUANTIZATIONS, Range
 
@@ -200,14 +200,23 @@ def open_output(path: Path | None) -> Iterator[BinaryIO]:
         yield sink
 
 
-def chosen_model(path: Path | None) -> Path:
-    """The model folder that MODEL stands for; if it was left out, the choice is logged."""
+def chosen_model(path: Path | None, task: str | None = None) -> Path:
+    """The model folder that MODEL stands for; if it was left out, the newest run (of a task) is chosen and logged."""
     from seq2seq.store.finding import find_model
 
-    folder = find_model(path)
+    folder = find_model(path, task)
     if path is None:
         logger.info("using %s", folder)
     return folder
+
+
+def newest_models() -> list[Path]:
+    """The newest translation model and the newest classifier, as far as there are any."""
+    found = []
+    for task in ("translation", "classification"):
+        with contextlib.suppress(ModelError):
+            found.append(chosen_model(None, task))
+    return found or [chosen_model(None)]
 
 
 def _paths_given() -> Iterator[tuple[str, Path | None]]:

@@ -1,6 +1,7 @@
 """`s2s serve`: translation and classification over HTTP."""
 
 import dataclasses
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,16 @@ from seq2seq import ranges
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
 from seq2seq.ranges import Range
+
+logger = logging.getLogger("seq2seq.cli")
+
+# Ports that browsers connect to for no page (https://fetch.spec.whatwg.org/#port-blocking).
+REFUSED_PORTS = frozenset(
+    (1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109,
+     110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526, 530, 531,
+     532, 540, 548, 554, 556, 563, 587, 601, 636, 989, 990, 993, 995, 1719, 1720, 1723, 2049, 3659, 4045, 4190, 5060,
+     5061, 6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080)
+)  # fmt: skip
 
 
 @click.command(cls=Command, epilog="Example: s2s serve runs/demo --port 5000")
@@ -81,9 +92,9 @@ def command(
 ) -> None:
     """Translate and classify over HTTP: the API /v1, that of LibreTranslate, and a page.
 
-    MODEL is a model folder or a run folder [default: the newest run]; several are several directions or classifiers,
-    or several models of one direction, of which requests name one. GET /v1/models says what is served; /openapi.json
-    describes requests. SIGTERM ends it once all is answered.
+    MODEL is a model folder or a run folder [default: the newest translation run and the newest classification run].
+    Several MODELs serve several directions or classifiers, or several models of one direction, of which requests name
+    one. GET /v1/models says what is served; /openapi.json describes requests. SIGTERM ends it once all is answered.
     """
     if is_open and key_file:
         raise click.UsageError("--open lets everybody ask, --key-file those with a key; leave one out")
@@ -103,8 +114,10 @@ def command(
         body_bytes=max_body or body_of(max_characters), beam_size=max_beam, deadline_seconds=deadline,
     )  # fmt: skip
     terms = Glossaries.read(glossaries)
+    if port in REFUSED_PORTS and not no_page:
+        logger.warning("browsers refuse port %d, so the page cannot be opened; choose another --port", port)
     access = Access(host, keys, names, origins, page=not no_page)
     bound = bind(host, port)
     translating = {key: value for key, value in loading.items() if value is not None}
     computing = {key: loading[key] for key in ("device", "precision", "threads")}
-    serve(served.load(models or [options.chosen_model(None)], translating, computing), limits, access, bound, terms)
+    serve(served.load(models or options.newest_models(), translating, computing), limits, access, bound, terms)

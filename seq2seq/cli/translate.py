@@ -101,7 +101,8 @@ def command(
     """Translate each line of the input: N lines in, N lines out, in order. A blank line gives an empty line;
     what is no text, such as a long URL or a table of numbers, is copied.
 
-    MODEL is a model folder or a run folder [default: the newest run]; several with one vocabulary are an ensemble.
+    MODEL is a model folder or a run folder [default: the newest translation run]; several with one vocabulary are an
+    ensemble.
     """
     given = {key: value for key, value in loading.items() if value is not None}
     if not loading["sample"]:
@@ -117,7 +118,7 @@ def command(
     if kind != "text":
         marked.check(models, prefix_file, form, details, loading)
         marked.translate(
-            models[0] if models else options.chosen_model(None),
+            models[0] if models else options.chosen_model(None, "translation"),
             input_path,
             output_path,
             kind,
@@ -142,7 +143,7 @@ def command(
             num_prefixes = sum(1 for _ in read_lines(prefix_file))
             check_counts(input_path or "standard input", total, prefix_file, num_prefixes)
         prefixes = read_lines(prefix_file, options.warn_invalid(prefix_file))
-    chosen = models or (options.chosen_model(None),)
+    chosen = models or (options.chosen_model(None, "translation"),)
     translator = Translator.load(*chosen, **given)
     statuses: Counter[str] = Counter()
     answer = _answerer(translator, chosen[0], kinds, glossary, given, statuses)

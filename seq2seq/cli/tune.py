@@ -50,7 +50,7 @@ def command(
     form: str,
     **loading: Any,
 ) -> None:
-    """Choose the length penalty and the beam of MODEL on a validation set [default: the newest run].
+    """Choose the length penalty and the beam of MODEL on a validation set [default: the newest translation run].
 
     The choice is kept in generation_config.json, which every command reads, with the scores before and after: on the
     validation set, and on the test sets of the run. About twelve translations of the validation set are made.
@@ -67,7 +67,7 @@ def command(
         )
     if output is not None and output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise ModelError(f"{output}: exists already; name a new folder with -o")
-    folder = options.chosen_model(model)
+    folder = options.chosen_model(model, "translation")
     if output is None and model is not None and not model.exists():
         raise ModelError(f"{model}: it lies in the hub's cache; write the tuned model to a folder of yours with -o")
     changed = folder if output is None else next(path for path in output.resolve().parents if path.exists())

@@ -119,7 +119,8 @@ class Classifier:
         threads: int | None = None,
         batch_tokens: int | None = None,
     ) -> Self:
-        """Load a model folder or a run folder (then its best model); several are an ensemble; none is the newest run.
+        """Load a model folder or a run folder (then its best model); several are an ensemble; none is the
+        newest classification run.
 
         The options are those of `OneModel.load`.
 

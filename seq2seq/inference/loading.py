@@ -61,7 +61,7 @@ def load_engine(
     """Load models and open the engine that runs them.
 
     Args:
-        paths: the models; None is the newest run.
+        paths: the models; None is the newest translation run.
         engine: `auto` is ctranslate2 on a CPU where it can run the model and the search, else torch.
         quantization: number format of the weights in ctranslate2; None is that of `precision`.
         device: auto, cpu, cuda, cuda:1 or mps.
@@ -74,7 +74,7 @@ def load_engine(
         UserError: a device, precision, engine or search setting that does not exist or is not possible.
         RunError: `engine` is ctranslate2, and the cache of converted models cannot be written.
     """
-    folders, search = [find_model(path) for path in paths], search or {}
+    folders, search = [find_model(path, "translation") for path in paths], search or {}
     is_exported = _check_options(folders, engine, quantization, precision)
     has_choice = engine != "ctranslate2" and not is_exported
     device, number_format = _resolved(device, precision, threads)

@@ -39,7 +39,7 @@ class OneModel:
         threads: int | None = None,
         batch_tokens: int | None = None,
     ) -> Self:
-        """Load a model folder or a run folder (then its best model); None is the newest run.
+        """Load a model folder or a run folder (then its best model); None is the newest run of the task.
 
         `precision` None is float32 on a CPU and `auto` on a GPU; `batch_tokens` bounds the tokens of either side of a
         batch with padding; None is 4,096 on a CPU and 65,536 on a GPU.
@@ -49,4 +49,4 @@ class OneModel:
             UserError: a device or precision that does not exist here.
         """
         keep_few_kernels()
-        return cls(load_model(find_model(path)), start(device, precision, threads), batch_tokens)
+        return cls(load_model(find_model(path, cls.task)), start(device, precision, threads), batch_tokens)

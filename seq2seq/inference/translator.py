@@ -133,7 +133,8 @@ class Translator:
         threads: int | None = None,
         **search: Any,
     ) -> "Translator":
-        """Load a model folder or a run folder (then its best model); several are an ensemble; none is the newest run.
+        """Load a model folder or a run folder (then its best model); several are an ensemble; none is the
+        newest translation run.
 
         `search` overrides keys of the model's own search settings; `engine`, `quantization` and `precision` are those
         of `load_engine`.

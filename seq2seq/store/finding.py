@@ -1,5 +1,6 @@
 """Which folder a MODEL names; nothing here imports torch."""
 
+import contextlib
 import math
 from pathlib import Path
 
@@ -11,21 +12,17 @@ CONFIG = "config.json"
 RUNS, LATEST, BEST, RUN_CONFIG, RUN_METRICS = Path("runs"), "latest", "best", "config.yaml", "metrics.jsonl"
 
 
-def find_model(path: str | Path | None) -> Path:
+def find_model(path: str | Path | None, task: str | None = None) -> Path:
     """The model folder that MODEL stands for.
 
-    It is the folder itself, a run folder's `best`, the newest run's where `path` is None, or what the Hugging Face hub
-    has under that name where there is no such folder.
+    It is the folder itself, a run folder's `best`, that of the newest run (of `task`, if given) where `path` is None,
+    or what the Hugging Face hub has under that name where there is no such folder.
 
     Raises:
         ModelError: there is none.
     """
     if path is None:
-        if not (RUNS / LATEST).exists():
-            raise ModelError(
-                "no model was named and there is no run under runs/; train one (s2s train) or name a MODEL"
-            )
-        return find_model((RUNS / LATEST).resolve())
+        return find_model(newest_run(task))
     folder = atomic.standing(Path(path))
     if folder.is_file():
         raise ModelError(f"{path}: a file; name the model folder that it belongs to")
@@ -46,6 +43,35 @@ def find_model(path: str | Path | None) -> Path:
     if (folder / RUN_CONFIG).is_file() or (folder / "checkpoints").is_dir():
         raise ModelError(f"{path}: this run has no best model yet; it comes with {_first_validation(folder)}")
     raise ModelError(f"{path}: not a model folder ({CONFIG} is missing) nor a run folder (best/ is missing)")
+
+
+def newest_run(task: str | None = None) -> Path:
+    """The run that `runs/latest` names, or if that has another task the newest run of this one.
+
+    Raises:
+        ModelError: there is none.
+    """
+    if not (RUNS / LATEST).exists():
+        raise ModelError("no model was named and there is no run under runs/; train one (s2s train) or name a MODEL")
+    latest = (RUNS / LATEST).resolve()
+    if task in (None, _task_of_run(latest)):
+        return latest
+    runs = [run for run in RUNS.iterdir() if run.name != LATEST and (run / BEST / CONFIG).is_file()]
+    if fitting := [run for run in runs if task_of(run / BEST) == task]:
+        return max(fitting, key=lambda run: (run / BEST / CONFIG).stat().st_mtime).resolve()
+    raise ModelError(
+        f"no model was named, and no run under runs/ is a {task} model ({latest.name} is the newest); name a MODEL"
+    )
+
+
+def _task_of_run(run: Path) -> str:
+    """By its best model, and before there is one by its configuration."""
+    from seq2seq import config_file
+
+    if not (run / BEST / CONFIG).is_file() and (run / RUN_CONFIG).is_file():
+        with contextlib.suppress(UserError):
+            return config_file.load(run / RUN_CONFIG, check_files=False).task
+    return task_of(run / BEST)
 
 
 def task_of(folder: Path) -> str:
