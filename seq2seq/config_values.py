@@ -196,6 +196,8 @@ def _with_text_keys(value: Any) -> Any:
     """A mapping whose keys may be written as numbers, such as the label 0; a key without a value is an empty one."""
     if not isinstance(value, Mapping):
         return {} if value is None else value
+    if odd := [key for key in value if not isinstance(key, str | int)]:
+        raise ValueError(f"the key {shown(odd[0])} must be text; put it in quotes")
     return {str(key) if type(key) is int else key: item for key, item in value.items()}
 
 

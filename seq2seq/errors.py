@@ -6,9 +6,10 @@ with `exit_code`; a library caller catches it like any exception.
 
 import contextlib
 import difflib
+import gzip
 import json
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 MOST_PROBLEMS, LONGEST_VALUE = 20, 60
@@ -85,12 +86,49 @@ def some_of(names: Sequence[str], limit: int = 5) -> str:
     return f"{first} and {len(names) - limit:,} more" if len(names) > limit else first
 
 
+def kind_of(value: Any) -> str:
+    """What JSON calls a value: `null`, `true`, `false`, `a number`, `text`, `a list`, `an object`."""
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    kinds = ((str, "text"), (int | float, "a number"), (list | tuple, "a list"), (Mapping, "an object"))
+    return next((name for kind, name in kinds if isinstance(value, kind)), "a value of another kind")
+
+
+def reason(error: BaseException) -> str:
+    """Why a library failed, as one line for a message, without the terms of its programming language."""
+    match error:
+        case UnicodeDecodeError():
+            return f"not UTF-8 at byte {error.start + 1:,}"
+        case json.JSONDecodeError():
+            return f"{error.msg[:1].lower()}{error.msg[1:]} at character {error.pos + 1:,}"
+        case RecursionError():
+            return "nested too deeply"
+        case KeyError():
+            return f"{error.args[0] if error.args else 'a key'} is missing"
+        case TypeError() | AttributeError():
+            return "a value of the wrong kind"
+        case OSError() if error.strerror:
+            return error.strerror
+        case gzip.BadGzipFile():
+            return "not gzip data"
+        case ValueError() if "integer string conversion" in str(error):
+            return "a number with thousands of digits"
+    return next(filter(None, map(str.strip, str(error).splitlines())), "the reason is not known")
+
+
+def _plain(value: Any) -> str:
+    """A date or a path as text; what YAML calls binary or a set is refused."""
+    if isinstance(value, bytes | set):
+        raise TypeError
+    return str(value)
+
+
 def shown(value: Any) -> str:
     """A value as the user may have written it, shortened to fit into a line."""
     if isinstance(value, str):
         return repr(value) if len(value) <= LONGEST_VALUE else f"{value[:LONGEST_VALUE]!r}..."
     try:
-        text = json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace").decode()
+        text = json.dumps(value, ensure_ascii=False, default=_plain).encode("utf-8", "backslashreplace").decode()
     except (TypeError, ValueError, RecursionError):  # a number of thousands of digits, or a list of lists of lists ...
         return "a value of this kind"
     return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}..."

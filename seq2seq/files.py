@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from seq2seq.errors import reason
 from seq2seq.lines import read_regular
 
 
@@ -51,7 +52,7 @@ def read_object(path: Path, largest: int = 64 * 2**20) -> dict[str, Any]:
     except OSError as error:
         raise DamagedFile(f"{path.name} cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:
-        raise DamagedFile(f"{path.name} is not JSON ({first_line(error)})") from error
+        raise DamagedFile(f"{path.name} is not JSON ({reason(error)})") from error
     if not isinstance(value, dict):
         raise DamagedFile(f"{path.name} is not a JSON object")
     return value
@@ -77,8 +78,3 @@ def check_regular(path: Path) -> None:
     """Raise DamagedFile if `path` is a pipe, which blocks, or a device, which never ends."""
     if path.exists() and not path.is_file():
         raise DamagedFile(f"{path.name} is not a regular file")
-
-
-def first_line(error: Exception) -> str:
-    """The first line of another library's error message."""
-    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -38,8 +38,7 @@ def fetch_model(name: str | Path, torch_file: bool = False) -> Path:
         patterns = [*PATTERNS, TORCH_FILE] if torch_file else list(PATTERNS)
         return Path(huggingface_hub.snapshot_download(name, allow_patterns=patterns))
     except Exception as error:  # a dozen kinds, from the network, the server and the cache
-        kind = type(error).__name__
-        reason = REASONS.get(kind, f"{kind}; try again later")
+        reason = REASONS.get(type(error).__name__, "the download failed; try again later")
         if os.environ.get("HF_HUB_OFFLINE"):
             reason = "HF_HUB_OFFLINE is set; unset it to download"
         raise ModelError(

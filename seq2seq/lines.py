@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from seq2seq.errors import DataError
+from seq2seq.errors import DataError, reason
 
 # Characters that no line of output holds: control characters, line ends of any kind, surrogates for invalid bytes.
 UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -72,7 +72,7 @@ def open_bytes(path: Path, offset: int = 0, keeps_bom: bool = False) -> BinaryIO
 
 def damaged(path: Path, number: int, error: Exception) -> DataError:
     """The error for a file that cannot be read after line `number`; `error` is one of DAMAGE."""
-    return DataError(f"{path}: damaged after line {number:,} ({error}); fetch or compress it again")
+    return DataError(f"{path}: damaged after line {number:,} ({reason(error)}); fetch or compress it again")
 
 
 def text_bytes(stream: BinaryIO, name: str, keeps_bom: bool = False) -> BinaryIO:

@@ -16,7 +16,8 @@ from safetensors.torch import load, load_file, save, save_file
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from seq2seq.files import DamagedFile, check_regular, first_line
+from seq2seq.errors import reason
+from seq2seq.files import DamagedFile, check_regular
 from seq2seq.lines import shown_name
 
 LARGEST_WEIGHT = 1e6
@@ -157,7 +158,7 @@ def _damage_named(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError, ValueError) as error:
-        raise DamagedFile(f"{path.name} is not a whole safetensors file ({first_line(error)})") from error
+        raise DamagedFile(f"{path.name} is not a whole safetensors file ({reason(error)})") from error
 
 
 def _has_utf8_name(path: Path) -> bool:

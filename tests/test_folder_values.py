@@ -16,6 +16,7 @@ import torch
 import wrong_files
 from foreign_models import make_marian
 from our_models import make_ours
+from plain_words import python_words
 from safetensors.torch import load_file, save_file
 
 from seq2seq import hub
@@ -74,6 +75,7 @@ def is_used_or_told(folder: Path, kind: str) -> None:
     except UserError as error:
         told = str(error)
     assert "\n" not in told
+    assert not python_words(told), told
     assert len(told) < 1000
     assert time.monotonic() - start < 10
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from plain_words import python_words
 from test_train import CONFIG, WORDS, sentences
 
 from seq2seq import config_file
@@ -103,7 +104,13 @@ def refused(capfd, *words: str) -> None:
     said = capfd.readouterr().err
     for word in (*words, "--overwrite", "--run-dir"):
         assert word in said, said
-    assert "Traceback" not in said
+    assert not python_words(said), said
+
+
+def test_the_only_training_corpus_is_named_by_its_files(run, capfd):
+    other_words(Path("train.de"))
+    assert main(["train", "base.yaml", "--set", "training.max_epochs=9", "--run-dir", "runs/base"]) == 2
+    refused(capfd, "data.train: ", "train.en or ", "train.de changed since the run began")
 
 
 # -- content ---------------------------------------------------------------------------------------

@@ -332,9 +332,9 @@ def test_no_first_line_of_the_real_corpora_is_taken_for_a_header(real_data, tmp_
     ("line", "problem"),
     [
         ("{not json", "not JSON"),
-        ("[1, 2]", "list instead of an object"),
-        ('{"en": null, "de": "b"}', "en: NoneType instead of text"),
-        ('{"en": ["a"], "de": "b"}', "en: list instead of text"),
+        ("[1, 2]", "a list instead of an object"),
+        ('{"en": ["a"], "de": "b"}', "en: a list instead of text"),
+        ('{"en": {}, "de": "b"}', "en: an object instead of text"),
         ("[" * 100_000, "not JSON"),
         ('{"en": ' + "9" * 5000 + "}", "not JSON"),
     ],
@@ -342,6 +342,17 @@ def test_no_first_line_of_the_real_corpora_is_taken_for_a_header(real_data, tmp_
 def test_a_bad_json_line_is_named(line, problem, tmp_path):
     path = write(tmp_path / "x.jsonl", '{"en": "a", "de": "b"}', "", line)
     check_one_line(SourceConfig(jsonl=path), rf"x\.jsonl: line 3: {problem}")
+
+
+@pytest.mark.parametrize("side", ["en", "de"])
+def test_null_is_an_empty_side_and_no_label(side, tmp_path):
+    path = write_jsonl(tmp_path / "x.jsonl", [{"en": "a", "de": "b"}, {"en": "c", "de": "d"} | {side: None}])
+    expected = {"en": ("c", "d"), "de": ("c", "d")}[side]
+    sides = [text if name != side else "" for name, text in zip(("en", "de"), expected, strict=True)]
+    assert list(open_pairs(SourceConfig(jsonl=path), "en", "de")) == [Pair("a", "b"), Pair(*sides)]
+    path = write_jsonl(tmp_path / "y.jsonl", [{"text": None, "label": "x"}, {"text": "a", "label": None}])
+    with pytest.raises(DataError, match="line 2: label: null instead of text"):
+        list(open_labelled(SourceConfig(jsonl=path)))
 
 
 def test_line_feeds_inside_json_text_do_not_make_a_new_line(tmp_path):

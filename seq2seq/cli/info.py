@@ -67,7 +67,7 @@ def _describe(folder: Path) -> dict[str, Any]:
 def _rows(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "model", described["folder"]
     if described["task"] == "translation":
-        yield "task", f"translation, {described['source_language']} to {described['target_language']}"
+        yield "task", f"translation, {described['source_language'] or '?'} to {described['target_language'] or '?'}"
     else:
         yield "task", f"classification, labels {some_of(described['labels'])}"
     size = f"{described['bytes'] / 2**20:,.1f} MiB"

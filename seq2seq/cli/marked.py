@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from seq2seq.cli import options
-from seq2seq.errors import DataError
+from seq2seq.errors import DataError, reason
 from seq2seq.lines import DAMAGE, text_bytes
 
 if TYPE_CHECKING:
@@ -88,6 +88,6 @@ def _document(source: BinaryIO, path: Path | None) -> str:
     try:
         return text_bytes(source, str(name), keeps_bom=True).read().decode("utf-8")
     except DAMAGE as error:
-        raise DataError(f"{name}: cannot be read ({error})") from error
+        raise DataError(f"{name}: cannot be read ({reason(error)})") from error
     except UnicodeDecodeError as error:
         raise DataError(f"{name}: not UTF-8 (byte {error.start:,}); convert it to UTF-8") from error

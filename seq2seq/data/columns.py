@@ -10,7 +10,7 @@ from typing import Any
 from seq2seq.config_data import SourceConfig
 from seq2seq.config_values import displayed_labels
 from seq2seq.data.examples import Example, LabelledText, Pair
-from seq2seq.errors import DataError, did_you_mean, shown, some_of
+from seq2seq.errors import DataError, did_you_mean, kind_of, shown, some_of
 from seq2seq.languages import LANGUAGE_NAMES, known_language
 from seq2seq.lines import as_one_line
 
@@ -97,12 +97,15 @@ class Columns:
         """The example of two values.
 
         Raises:
-            DataError: a value is not text, a number or a truth value, or not an object with the probabilities of
-                `labels`, each at least 0, that add up to 1 but for rounding.
+            DataError: a text is not text, a number, a truth value or null; a label is none of the first three, or not
+                an object with the probabilities of `labels`, each at least 0, that add up to 1 but for rounding.
         """
         if self.labels:
-            text = as_one_line(_text(values[0], f"{origin}: {names[0]}"))
+            text = as_one_line(_text(values[0] or "", f"{origin}: {names[0]}"))
             return self._with_probabilities(text, values[1], f"{origin}: {names[1]}")
+        # null is an empty side, which the filters drop and count
+        nulls = ("", "" if self.kind is Pair else None)
+        values = [null if value is None else value for value, null in zip(values, nulls, strict=True)]
         both = zip(names, values, strict=True)
         return self.kind(*(as_one_line(_text(value, f"{origin}: {name}")) for name, value in both))
 
@@ -110,7 +113,7 @@ class Columns:
         if not text.strip():  # it has none where it was classified, and is filtered out
             return LabelledText(text, "")
         if not isinstance(found, dict):
-            raise DataError(f"{origin}: {type(found).__name__} instead of an object with probabilities of labels")
+            raise DataError(f"{origin}: {kind_of(found)} instead of an object with probabilities of labels")
         for name in found:
             if name not in self.labels:
                 hint = did_you_mean(name, self.labels) or "; every text has the same labels"
@@ -183,4 +186,4 @@ def _text(value: Any, origin: str) -> str:
         return value
     if isinstance(value, (int, float)):
         return str(int(value)) if isinstance(value, bool) else str(value)
-    raise DataError(f"{origin}: {type(value).__name__} instead of text; leave the example out or write its text")
+    raise DataError(f"{origin}: {kind_of(value)} instead of text; leave the example out or write its text")

@@ -15,7 +15,7 @@ from seq2seq.config_data import SourceConfig
 from seq2seq.data.columns import NESTED, Columns, flattened
 from seq2seq.data.examples import Chunk, Example, Position, Source
 from seq2seq.data.file_facts import combined_fingerprint, file_facts
-from seq2seq.errors import DataError, did_you_mean, quiet
+from seq2seq.errors import DataError, did_you_mean, quiet, reason
 
 CHUNK_ROWS = 4000
 
@@ -107,7 +107,7 @@ def dataset_chunks(
     except DataError:
         raise
     except Exception as error:  # see open_dataset
-        raise DataError(f"{origin}: cannot be read on ({_one_line(error)}); fetch the dataset again") from error
+        raise DataError(f"{origin}: cannot be read on ({reason(error)[:300]}); fetch the dataset again") from error
 
 
 def _values(dataset: Any, rows: dict[str, list[Any]], name: str, origin: str, label_names: bool) -> list[Any]:
@@ -160,7 +160,7 @@ def _describe(error: Exception, name: str, subset: str | None, split: str) -> st
         return f"{asked}: the Hugging Face hub cannot be reached; {remedy}"
     if kind == "DatasetNotFoundError":
         return f"{asked}: no such dataset on the Hugging Face hub; check the name, or log in if it is private"
-    return f"{asked}: {_one_line(error)}"
+    return f"{asked}: {reason(error)[:300]}"
 
 
 def _fingerprint(dataset: Any, name: str, cache: Path | None) -> str:
@@ -174,7 +174,3 @@ def _fingerprint(dataset: Any, name: str, cache: Path | None) -> str:
         digest.update(str(path.relative_to(folder)).encode("utf-8", "surrogateescape") + b"\0")
         digest.update(bytes.fromhex(file_facts(path, cache, is_text=False).sha256))
     return digest.hexdigest()
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())[:300]

@@ -18,7 +18,7 @@ from seq2seq.data.columns import LABEL_WORDS, Columns, flattened, listed, looks_
 from seq2seq.data.examples import Example, LabelledText
 from seq2seq.data.file_facts import combined_fingerprint
 from seq2seq.data.text_files import TextSource
-from seq2seq.errors import DataError, counted
+from seq2seq.errors import DataError, counted, kind_of, reason
 from seq2seq.lines import as_one_line, open_bytes, read_lines
 
 _QUOTED = r'"(?:[^"]|"")*"'
@@ -184,10 +184,9 @@ class JsonLines(_LineFile):
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            reason = " ".join(str(error).split())
-            raise DataError(f"{origin}: not JSON ({reason}); write one object per line") from error
+            raise DataError(f"{origin}: not JSON ({reason(error)}); write one object per line") from error
         if not isinstance(record, dict):
-            raise DataError(f"{origin}: {type(record).__name__} instead of an object with the columns as keys")
+            raise DataError(f"{origin}: {kind_of(record)} instead of an object with the columns as keys")
         return flattened(record), origin
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from seq2seq.errors import DataError
+from seq2seq.errors import DataError, reason
 from seq2seq.lines import DAMAGE, OnInvalid, decode_line, open_bytes, text_bytes
 
 # More than any sentence has. Beyond it SentencePiece can abort the process where memory is short.
@@ -108,7 +108,7 @@ def read_idle_batches(
         if batch:
             yield batch
         if isinstance(item, DAMAGE):
-            raise DataError(f"{name}: broke off after line {number} ({item})") from item
+            raise DataError(f"{name}: broke off after line {number} ({reason(item)})") from item
         if item is not None:
             raise item
     finally:

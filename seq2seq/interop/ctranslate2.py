@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from seq2seq.config_values import unwritable
 from seq2seq.description import ModelDescription
-from seq2seq.errors import ModelError
+from seq2seq.errors import ModelError, reason
 from seq2seq.files import DamagedFile, read_object, verify
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tokenizer import TokenizerPair
@@ -61,4 +61,4 @@ def read_description(folder: Path) -> tuple[ModelDescription, TokenizerPair, str
         problem = describe(error.errors()[0])
         raise ModelError(f"{folder}: damaged CTranslate2 folder ({problem}); convert the model again") from error
     except (DamagedFile, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ModelError(f"{folder}: damaged CTranslate2 folder ({error}); convert the model again") from error
+        raise ModelError(f"{folder}: damaged CTranslate2 folder ({reason(error)}); convert the model again") from error

@@ -160,7 +160,7 @@ def _stored_weights(folder: Path, torch_file: bool) -> dict[str, Tensor]:
     try:
         loaded = dict(torch.load(folder / PICKLE, map_location="cpu", weights_only=True))
     except Exception as error:  # torch has no one kind of error for a file that is not what it should be
-        raise ModelError(f"{folder}: {PICKLE} cannot be read as plain tensors ({type(error).__name__})") from error
+        raise ModelError(f"{folder}: {PICKLE} cannot be read as plain tensors") from error
     if not all(isinstance(tensor, Tensor) for tensor in loaded.values()):
         raise ModelError(f"{folder}: {PICKLE} holds something else than tensors")
     return loaded

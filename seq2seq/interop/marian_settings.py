@@ -232,7 +232,7 @@ def _own_search(given: Mapping[str, Any]) -> SearchConfig | None:
 
 def _other_than(only: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
     return [
-        f"{key}: {shown(given[key])} (only {value!r} is possible)"
+        f"{key}: {shown(given[key])} (only {shown(value)} is possible)"
         for key, value in only.items()
         if given.get(key) is not None and given[key] != value
     ]

@@ -12,7 +12,7 @@ from pathlib import Path
 from torch import Tensor
 
 from seq2seq.description import FREE_MODEL_KEYS, ModelDescription
-from seq2seq.errors import ModelError, UserError
+from seq2seq.errors import ModelError, UserError, shown
 from seq2seq.store.checkpoint import MANIFEST, load_checkpoint
 from seq2seq.store.model_card import short_card
 from seq2seq.store.model_folder import load_model, save_model
@@ -94,5 +94,5 @@ def _difference(first: _Member, other: _Member) -> str | None:
     values = dict(found.model)
     for key, value in expected.model:
         if key not in FREE_MODEL_KEYS and values[key] != value:
-            return f"another model than {first.path}: {key} is {values[key]}, not {value}"
+            return f"another model than {first.path}: {key} is {shown(values[key])}, not {shown(value)}"
     return None

@@ -15,7 +15,7 @@ from typing import Any
 from torch import Tensor
 
 from seq2seq import atomic
-from seq2seq.errors import CheckpointError
+from seq2seq.errors import CheckpointError, shown
 from seq2seq.files import DamagedFile, read_object, record, verify
 from seq2seq.tensors import read_tensors, write_tensors
 
@@ -145,5 +145,5 @@ def _verified_files(folder: Path) -> dict[str, Any]:
         verify(folder / name, recorded)
     step = read_object(folder / STATE).get("step")
     if not isinstance(step, int) or step_folder(folder.parent, step).name != folder.name:
-        raise DamagedFile(f"{STATE} is of step {step}, not of this folder")
+        raise DamagedFile(f"{STATE} is of step {shown(step)}, not of this folder")
     return files

@@ -15,7 +15,7 @@ from seq2seq.config_data import SourceConfig
 from seq2seq.data.examples import Source
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.description import FREE_MODEL_KEYS
-from seq2seq.errors import ConfigError
+from seq2seq.errors import ConfigError, shown
 from seq2seq.presets import PRESETS
 from seq2seq.store.model_folder import LoadedModel, load_model
 
@@ -112,8 +112,9 @@ def _model(config: Config, initial: ModelConfig) -> ModelConfig:
     problems = []
     for key in sorted(fixed):
         if written[key] != (value := getattr(initial, key)):
-            named = f"{key}: {written[key]}" if key in given else f"preset: {preset} has {key} {written[key]}"
-            problems.append(f"model.{named}, but the model of training.init_from has {value}; leave the key out")
+            own = shown(written[key])
+            named = f"{key}: {own}" if key in given else f"preset: {preset} has {key} {own}"
+            problems.append(f"model.{named}, but the model of training.init_from has {shown(value)}; leave the key out")
     if problems:
         raise ConfigError("config", problems)
     return ModelConfig.model_validate({**dict(initial), **written, "preset": None})

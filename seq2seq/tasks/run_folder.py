@@ -14,8 +14,7 @@ from typing import Any
 
 from seq2seq import atomic, config_file
 from seq2seq.config import Config
-from seq2seq.config_data import SourceConfig
-from seq2seq.errors import ConfigError, UserError
+from seq2seq.errors import ConfigError, UserError, shown
 from seq2seq.files import DamagedFile, json_text, read_object
 from seq2seq.store.finding import BEST, LATEST, RUN_CONFIG, RUN_METRICS, RUNS
 
@@ -166,8 +165,7 @@ def differences(folder: RunFolder, config: Config, now: Mapping[str, str]) -> di
         if before.get(key, fingerprint) != fingerprint
     }
     settings = changes(config_file.load(folder.config, check_files=False), config)
-    shown = ((key, *("unset" if value is None else value for value in values)) for key, *values in settings)
-    return content | {key: f"was {old}, now {new}" for key, old, new in shown}
+    return content | {key: f"was {_written(old)}, now {_written(new)}" for key, old, new in settings}
 
 
 def changes(old: Config, new: Config) -> list[tuple[str, Any, Any]]:
@@ -270,9 +268,15 @@ def _named(key: str, config: Config) -> str:
     value: Any = config
     for part in key.split("."):
         value = value[int(part)] if part.isdigit() else getattr(value, part)
-    if isinstance(value, SourceConfig):
-        return " or ".join(str(path) for _, path in value.files()) or str(value.hub)
+    if key.startswith("data."):
+        sources = value if isinstance(value, tuple) else (value,)
+        return " or ".join(str(path) for one in sources for path in [p for _, p in one.files()] or [one.hub])
     return str(value)
+
+
+def _written(value: Any) -> str:
+    """A setting as a configuration has it."""
+    return "unset" if value is None else value if isinstance(value, str) else shown(value)
 
 
 def _is_in(key: str, keys: Iterable[str]) -> bool:

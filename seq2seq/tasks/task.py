@@ -5,7 +5,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple
 from functools import cached_property
@@ -22,9 +22,9 @@ from seq2seq import atomic
 from seq2seq.config_data import FilterConfig
 from seq2seq.data.corpus import TokenCorpus, prepare_corpus
 from seq2seq.data.examples import Source
-from seq2seq.data.filters import PairFilter
 from seq2seq.data.sampler import TokenBudgetSampler
 from seq2seq.data.stream import CorpusBatches, validation_batches
+from seq2seq.data.tokenizer_text import TokenizerText
 from seq2seq.errors import ModelError
 from seq2seq.evaluation.uncertainty import Measured, of_ratio
 from seq2seq.inspection.overlap import find_overlap, overlap_warning
@@ -201,15 +201,8 @@ def _new_tokenizers(inputs: Inputs, runtime: Runtime) -> TokenizerPair:
             logger.warning("tokenizer.%s: not used; the tokenizers come from training.init_from", keys)
         return inputs.initial.tokenizers
     logger.info("training the tokenizer (%s, %s pieces)", settings.kind, f"{settings.vocab_size:,}")
-    rules = PairFilter(config.data.filters)
-
-    def texts(side: int) -> Iterator[str]:
-        """Of the examples that the text filters keep."""
-        for example in chain.from_iterable(inputs.train):
-            if rules.rejects_text(example) is None:
-                yield example.texts[side]
-
-    sides = [texts(0)] if config.task == "classification" else [texts(0), texts(1)]
+    text = TokenizerText(inputs.train, config.data.filters, settings, config.seed)
+    sides = [text.side(0)] if config.task == "classification" else [text.side(0), text.side(1)]
     with waiting_for("training the tokenizer"):
         if settings.shared or len(sides) == 1:
             sides = [chain(*sides)]

@@ -17,7 +17,7 @@ from torch import Tensor
 from seq2seq import atomic
 from seq2seq.config import TrainingConfig
 from seq2seq.data.stream import BatchStream
-from seq2seq.errors import CheckpointError, counted
+from seq2seq.errors import CheckpointError, counted, reason
 from seq2seq.files import DamagedFile
 from seq2seq.runtime import random_state, restore_random_state
 from seq2seq.store import checkpoint as checkpoints
@@ -82,8 +82,8 @@ class Snapshots:
             state = RunState.from_json(saved.state["run"])
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(
-                f"{folder}: not a checkpoint of this model ({error}); choose another --run-dir, or start over with "
-                "--overwrite"
+                f"{folder}: not a checkpoint of this model ({reason(error)}); choose another --run-dir, or start over "
+                "with --overwrite"
             ) from error
         if saved.state["world_size"] != self._runtime.world_size:
             self._monitor.say(

@@ -1,0 +1,67 @@
+"""The texts that a tokenizer is trained on: of the examples that the filters will keep, as far as can be told before.
+
+`tasks` trains the tokenizers of a run on them. What is far too long, or far longer than its other side, by a first
+small tokenizer teaches nothing: one line of junk would give a vocabulary thousands of pieces that training never sees.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import chain, islice
+from statistics import median
+
+from seq2seq.config import TokenizerConfig
+from seq2seq.config_data import FilterConfig
+from seq2seq.data.examples import Example, Source
+from seq2seq.data.filters import RATIO_FROM, PairFilter
+from seq2seq.errors import UserError, quiet
+from seq2seq.text.tokenizer import Tokenizer
+
+# The small tokenizer sees the first examples of each source, up to SHORT times the median length.
+EXAMPLES, VOCABULARY, SHORT = 20_000, 8000, 4
+# By which its lengths may exceed those of the tokenizer to be trained.
+MARGIN = 1.5
+
+
+class TokenizerText:
+    """The text of each side of the kept examples, for any number of readings."""
+
+    def __init__(self, sources: Sequence[Source], filters: FilterConfig, settings: TokenizerConfig, seed: int):
+        self._sources, self._filters, self._settings, self._seed = sources, filters, settings, seed
+        self._rules = PairFilter(filters)
+
+    def side(self, index: int) -> Iterator[str]:
+        """The texts of one side, in order."""
+        for example in chain.from_iterable(self._sources):
+            if self._rules.rejects_text(example) is None and self._may_fit(example):
+                yield example.texts[index]
+
+    def _may_fit(self, example: Example) -> bool:
+        """Whether the length filters may keep an example; only one with many characters is encoded."""
+        if self._fit([len(text) for text in example.texts]) or not self._small:
+            return True
+        sides = zip(self._small, example.texts, strict=True)
+        return self._fit([len(small.encode(text)) for small, text in sides], MARGIN)
+
+    def _fit(self, lengths: Sequence[int], margin: float = 1.0) -> bool:
+        shorter, longer = min(lengths), max(lengths) / margin
+        return longer <= self._filters.max_length and (
+            longer <= RATIO_FROM or longer <= self._filters.max_ratio * shorter
+        )
+
+    @cached_property
+    def _small(self) -> list[Tokenizer]:
+        """The small tokenizer of each side; none where the short examples do not suffice to train one."""
+        first = chain.from_iterable(islice(source, EXAMPLES) for source in self._sources)
+        texts = [example.texts for example in first if self._rules.rejects_text(example) is None]
+        longest = [max(map(len, sides)) for sides in texts]
+        most = max(self._filters.max_length, SHORT * median(longest))
+        sides = list(zip(*(sides for sides, length in zip(texts, longest, strict=True) if length <= most), strict=True))
+        size = min(self._settings.vocab_size, VOCABULARY)
+        config = self._settings.model_copy(update={"vocab_size": size})
+        try:
+            with quiet("seq2seq"):
+                if self._settings.shared and sides:
+                    return [Tokenizer.train(chain(*sides), config, self._seed)] * len(sides)
+                return [Tokenizer.train(side, config, self._seed) for side in sides]
+        except UserError:
+            return []
