@@ -1,8 +1,10 @@
 """Alignments, probabilities and confidence: whatever is beside a pair, and as good as the figures say."""
 
+import dataclasses
 import json
 import math
 import random
+import tracemalloc
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from seq2seq.cli import main
 from seq2seq.errors import ModelError
 from seq2seq.inference.aligner import Aligner
 from seq2seq.inference.confidence import BINS, confidence, fit, unfit
+from seq2seq.inference.details import pharaoh
 from seq2seq.inference.scorer import Scorer
 from seq2seq.inference.translator import Translator
 from seq2seq.store.calibration import FILE, Calibration, read_calibration, summary, write_calibration
@@ -106,10 +109,13 @@ def test_probabilities_are_those_of_the_scorer(random_model):
     pairs = [(one, other) for one in TEXTS[::3] for other in TEXTS[::4]]
     loaded, here = load_model(random_model), runtime.start("cpu", "float32", 1)
     scores = Scorer(loaded, here).score(pairs)
-    matrices = Aligner(loaded, here).word_matrices(pairs)
-    for score, (_, target, _, log_probs) in zip(scores, matrices, strict=True):
+    aligner = Aligner(loaded, here)
+    fitting = [(score, pair) for score, pair in zip(scores, pairs, strict=True) if aligner.fits(pair)]
+    assert len(fitting) > len(pairs) / 2
+    matrices = aligner.word_matrices([pair for _, pair in fitting])
+    for (score, _), (_, target, _, log_probs) in zip(fitting, matrices, strict=True):
         assert score.tokens == len(target.ids) + 1 or META_SYMBOL in target.text
-        if score.parts == 1 and META_SYMBOL not in target.text:
+        if META_SYMBOL not in target.text:
             assert score.log_prob <= log_probs.sum() + 1e-3  # without the end of the sentence
     ended = Scorer(loaded, here).score([(source, "") for source, _ in pairs])
     assert any(one.log_prob != other.log_prob for one, other in zip(scores, ended, strict=True))
@@ -284,3 +290,30 @@ def test_where_there_is_no_confidence_the_reason_is_told(good, bad, reason):
     assert unfit(is_good).endswith(reason)
     told = " ".join(summary(Calibration(no_confidence=unfit(is_good))))
     assert ("no confidence (null)" in told) == bool(reason)
+
+
+def test_a_long_line_takes_memory_in_proportion_and_keeps_its_words(random_model):
+    loaded, here = load_model(random_model), runtime.start("cpu", "float32", 1)
+    aligner = Aligner(loaded, here)
+    peaks = []
+    for count in (300, 2400):
+        line = " ".join(["one", "two,", "three"] * (count // 3))
+        tracemalloc.start()
+        (details,) = aligner.align([(line, line.upper())], spaced=True)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert len(details.source_words) == len(details.words) == count
+        assert {link.target for link in details.links} == {word.span for word in details.words}
+        pairs = [tuple(map(int, pair.split("-"))) for pair in pharaoh(details).split()]
+        assert max(abs(one - other) for one, other in pairs) < count / 2  # a part is aligned with its own part
+    assert peaks[1] < 16 * peaks[0]
+
+
+def test_a_long_line_leaves_the_others_as_they_are(random_model):
+    loaded, here = load_model(random_model), runtime.start("cpu", "float32", 1)
+    aligner, long = Aligner(loaded, here), "one two " * 2000
+    (alone,) = aligner.align([("one two", "two three")])
+    _, together = aligner.align([(long, long), ("one two", "two three")])
+    assert [link[:2] for link in map(dataclasses.astuple, alone.links)] == [
+        link[:2] for link in map(dataclasses.astuple, together.links)
+    ]

@@ -140,7 +140,7 @@ def _explain(error: BaseException) -> tuple[str, int]:
             remedy = f"; {REMEDIES[error.errno]}" if error.errno in REMEDIES else ""
             return f"{name}{(error.strerror or str(error)).lower()}{remedy}", 1
         case _ if _is_out_of_memory(error):
-            return "out of memory; use smaller batches (training.batch_tokens, --batch-tokens)", 1
+            return "out of memory; use smaller batches (training.batch_tokens, --batch-tokens) or shorter lines", 1
     first_line = (str(error).strip().splitlines() or [""])[0]
     return f"internal error: {type(error).__name__}: {first_line} (run with --debug for the traceback)", 1
 

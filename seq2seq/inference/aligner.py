@@ -60,10 +60,25 @@ class _Side:
             self.ids, spans = tokenizer.spans(line)
             words = () if spaced else word_spans(text, spans)
         self.words = spaced_words(text) if spaced else without_overlaps(words)
-        owner = np.array(owners(spans, self.words), dtype=np.int64)
-        self.belongs = np.zeros((len(self.words) + 1, len(self.ids)), np.float32)  # the last row is of white space
-        self.belongs[owner, np.arange(len(self.ids))] = 1.0
-        self.belongs = self.belongs[:-1]
+        self.owner = np.array(owners(spans, self.words), dtype=np.int64)  # the word of each piece; -1 for white space
+        known = np.array([*np.where(self.owner < 0, len(self.words), self.owner), len(self.words)])
+        self._following = np.minimum.accumulate(known[::-1])[::-1]  # the first word at or behind each piece
+
+    def share(self, pieces: range) -> tuple[int, np.ndarray]:
+        """The first word of consecutive pieces, and which of them belong to which word from there on, (words, pieces).
+
+        Words without pieces are those of the part before, so that each word is in a part.
+        """
+        owner = self.owner[pieces.start : pieces.stop]
+        first = 0 if pieces.start == 0 else int(self._following[pieces.start])
+        last = max(int(owner.max(initial=first - 1)) + 1, int(self._following[pieces.stop]))
+        return first, (owner == np.arange(first, last)[:, None]).astype(np.float32)
+
+    def means(self, values: np.ndarray) -> np.ndarray:
+        """Of values of the pieces, the mean of each word."""
+        owned = self.owner >= 0
+        counts = np.bincount(self.owner[owned], minlength=len(self.words))
+        return np.bincount(self.owner[owned], values[owned], len(self.words)) / np.maximum(counts, 1)
 
 
 @dataclass(frozen=True)
@@ -136,10 +151,16 @@ class Aligner(Scorer):
             RuntimeError: there is no memory even for one pair.
         """
         pairs = checked_pairs(pairs, "align")
-        return [
-            self._details(*sides, matrix[0], log_probs)
-            for *sides, matrix, log_probs in self.word_matrices(pairs, spaced, probabilities)
-        ]
+        sides = self._sides(pairs, spaced)
+        links: list[dict[tuple[int, int], float]] = [{} for _ in sides]
+        log_probs = [np.zeros(len(target.ids)) for _, target in sides]
+        for part, scores, (row, column), matrix in self._matched(sides, probabilities):
+            log_probs[part.pair][part.target.start : part.target.stop] = scores
+            known = links[part.pair]
+            for target_word, source_word, weight in _links(distributions(matrix[0], self.calibration.distance)):
+                place = target_word + row, source_word + column  # a word may be cut, and be in two parts
+                known[place] = max(weight, known.get(place, 0.0))
+        return [self._details(*both, *found) for both, *found in zip(sides, links, log_probs, strict=True)]
 
     def explain(self, translations: Sequence[Translation], probabilities: bool = True) -> list[list[Details]]:
         """The details of each part of each translation, as `align`; spans are those of the whole line.
@@ -162,31 +183,44 @@ class Aligner(Scorer):
             for one in translations
         ]  # fmt: skip
 
-    def word_matrices(
-        self, pairs: Sequence[tuple[str, str]], spaced: bool = False, probabilities: bool = True
-    ) -> list[tuple[_Side, _Side, np.ndarray, np.ndarray]]:
-        """Both sides of each pair, how much of each target word's attention each source word has (C, J, I), and the
-        log-probability of each target piece."""
-        tokenizers = self._tokenizers
-        sides = [
-            (_Side(tokenizers.source, source, spaced, True), _Side(tokenizers.target, target, spaced, False))
-            for source, target in pairs
-        ]
+    def fits(self, pair: tuple[str, str]) -> bool:
+        """Whether the model has room for a pair in one part."""
+        sizes = [len(side.ids) for side in self._sides([pair], False)[0]]
+        return max(sizes) <= self._part_length
+
+    def word_matrices(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[_Side, _Side, np.ndarray, np.ndarray]]:
+        """Both sides of each pair that `fits`, how much of each target word's attention each source word has (C, J, I),
+        and the log-probability of each target piece."""
+        sides = self._sides(pairs, False)
         matrices = [
             np.zeros((len(self.channels), len(target.words), len(source.words)), np.float32) for source, target in sides
         ]
         log_probs = [np.zeros(len(target.ids)) for _, target in sides]
+        for part, scores, _, matrix in self._matched(sides, True):
+            matrices[part.pair], log_probs[part.pair] = matrix, scores
+        return [(*both, matrix, found) for both, matrix, found in zip(sides, matrices, log_probs, strict=True)]
+
+    def _sides(self, pairs: Sequence[tuple[str, str]], spaced: bool) -> list[tuple[_Side, _Side]]:
+        source, target = self._tokenizers.source, self._tokenizers.target
+        return [(_Side(source, one, spaced, True), _Side(target, other, spaced, False)) for one, other in pairs]
+
+    def _matched(
+        self, sides: Sequence[tuple[_Side, _Side]], probabilities: bool
+    ) -> Iterator[tuple[_Part, np.ndarray, tuple[int, int], np.ndarray]]:
+        """Each part, as it comes: the log-probabilities of its target pieces, its first target and source word, and how
+        much of each target word's attention each source word has, (C, J, I).
+
+        So memory holds no matrix of a whole pair, which grows with the square of its length.
+        """
         parts = list(chain.from_iterable(self._cut(index, *both) for index, both in enumerate(sides)))
         lengths = [max(len(part.source), len(part.target)) + 1 for part in parts]
         for indices in token_groups(lengths, self.batch_tokens):
             group = [parts[index] for index in indices]
             for part, scores, attention in zip(group, *self._forced(group, sides, probabilities), strict=True):
-                source, target = sides[part.pair]
-                rows, columns = (slice(one.start, one.stop) for one in (part.target, part.source))
-                log_probs[part.pair][rows] = scores[: len(part.target)]
+                column, source = sides[part.pair][0].share(part.source)
+                row, target = sides[part.pair][1].share(part.target)
                 weights = attention[:, : len(part.target), : len(part.source)]
-                matrices[part.pair] += target.belongs[:, rows] @ weights @ source.belongs[:, columns].T
-        return [(*both, matrix, found) for both, matrix, found in zip(sides, matrices, log_probs, strict=True)]
+                yield part, scores[: len(part.target)], (row, column), target @ weights @ source.T
 
     def _cut(self, index: int, source: _Side, target: _Side) -> Iterator[_Part]:
         lengths = len(source.ids), len(target.ids)
@@ -224,13 +258,16 @@ class Aligner(Scorer):
         attention[:, :, :-1] += torch.einsum("ck,bkts->bcts", later, heads[:, :, 1:])
         return scores.numpy(), attention.cpu().numpy()
 
-    def _details(self, source: _Side, target: _Side, matrix: np.ndarray, log_probs: np.ndarray) -> Details:
-        counts = np.maximum(target.belongs.sum(1), 1.0)
-        words = tuple(
-            Word(span, float(log_prob))
-            for span, log_prob in zip(target.words, target.belongs @ log_probs / counts, strict=True)
-        )
-        links = tuple(_links(source, target, distributions(matrix, self.calibration.distance)))
+    def _details(
+        self, source: _Side, target: _Side, known: dict[tuple[int, int], float], log_probs: np.ndarray
+    ) -> Details:
+        words = tuple(map(Word, target.words, target.means(log_probs).tolist()))
+        if source.text == target.text and source.words == target.words:
+            links = tuple(Link(span, span, 1.0) for span in source.words)
+        else:
+            links = tuple(
+                Link(source.words[column], target.words[row], weight) for (row, column), weight in sorted(known.items())
+            )
         return Details(
             source=(0, len(source.text)),
             target=(0, len(target.text)),
@@ -260,10 +297,8 @@ def normalized(matrix: np.ndarray) -> np.ndarray:
     return matrix / matrix.sum(-1, keepdims=True)
 
 
-def _links(source: _Side, target: _Side, weights: np.ndarray) -> Iterator[Link]:
-    if source.text == target.text:
-        yield from (Link(span, span, 1.0) for span in source.words)
-        return
+def _links(weights: np.ndarray) -> Iterator[tuple[int, int, float]]:
+    """Target word, source word and weight of each link, of distributions (J, I)."""
     if not weights.size:
         return
     chosen = np.zeros(weights.shape, bool)
@@ -272,4 +307,4 @@ def _links(source: _Side, target: _Side, weights: np.ndarray) -> Iterator[Link]:
     best = weights[:, free].argmax(0)
     chosen[best, free] = weights[best, free] >= LEAST_WEIGHT
     for row, column in np.argwhere(chosen).tolist():
-        yield Link(source.words[column], target.words[row], float(weights[row, column]))
+        yield row, column, float(weights[row, column])

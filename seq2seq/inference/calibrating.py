@@ -54,10 +54,13 @@ def calibrate(
     Args:
         loaded: the model.
         runtime: where it computes.
-        pairs: sentences and their translations by people; the first `MOST_PAIRS` are read.
+        pairs: sentences and their translations by people; the first `MOST_PAIRS` are read, without those that are too
+            long for the model.
         translate: the model's own translations.
     """
-    found = _best_heads(_EachHead(loaded, runtime, calibration=Calibration()), pairs[:MOST_PAIRS])
+    heads = _EachHead(loaded, runtime, calibration=Calibration())
+    pairs = [pair for pair in pairs[:MOST_PAIRS] if heads.fits(pair)]
+    found = _best_heads(heads, pairs)
     if not pairs:
         return found
     answered = list(zip(pairs, translate([source for source, _ in pairs[:TRANSLATED]]), strict=False))
@@ -65,7 +68,7 @@ def calibrate(
     details = aligner.align([(source, translation) for (source, _), translation in answered])
     rows = np.array([features(one.words, one.links, len(one.source_words)) for one in details])
     is_good = np.array([sentence_chrf(translation, target) >= GOOD for (_, target), translation in answered])
-    classes = _stand_ins(pairs[:MOST_PAIRS], translate) if found.accuracy is not None else ()
+    classes = _stand_ins(pairs, translate) if found.accuracy is not None else ()
     measured = {"confidence": fit(rows, is_good), "no_confidence": unfit(is_good), "stand_ins": tuple(classes)}
     return found.model_copy(update=measured)
 
