@@ -4,6 +4,7 @@ import pickle
 import random
 
 import pytest
+import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from seq2seq.data.examples import LabelledText, Pair
 from seq2seq.data.noise import EMOJI, perturbed, with_typos
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import UserError
+from seq2seq.text.scripts import graphemes
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 TEXT = st.text(st.characters(exclude_categories=["Cc", "Cs", "Zl", "Zp"]), max_size=40)
@@ -130,3 +132,27 @@ def test_an_unknown_kind_is_one_line(tmp_path):
     )
     with pytest.raises(UserError, match=r"data\.train\.noise\.caps: unknown key"):
         load(tmp_path / "c.yaml")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_typos_move_letters_with_their_marks(seed):
+    text = "विद्यार्थियों हिन्दी लिखते हैं और छात्राएँ देवनागरी"
+    found = with_typos(text, random.Random(seed))
+    assert not regex.search(r"(?:^|[^\w])\p{M}", found)
+    assert {*graphemes(found)} <= {*graphemes(text)}
+
+
+def test_capitals_are_those_of_the_languages(tmp_path):
+    pair = Pair("istanbul ışık", "καλή μέρα")
+    noise = NoiseConfig(upper=1.0)
+    assert perturbed(pair, noise, random.Random(1), ("tr", "el")) == Pair("İSTANBUL IŞIK", "ΚΑΛΗ ΜΕΡΑ")
+    assert perturbed(pair, noise, random.Random(1)) == Pair("ISTANBUL IŞIK", "ΚΑΛΉ ΜΈΡΑ")
+    titled = perturbed(Pair("ijs en", "istanbul"), NoiseConfig(title=1.0), random.Random(1), ("nl", "tr"))
+    assert titled == Pair("IJs En", "İstanbul")
+    for side in ("a", "b"):
+        (tmp_path / side).write_text("istanbul\n", encoding="utf-8")
+    config = SourceConfig(source=tmp_path / "a", target=tmp_path / "b", noise=noise)
+    plain, german, turkish = (
+        open_pairs(config, *names).fingerprint for names in (("en", "fr"), ("de", "en"), ("tr", "en"))
+    )
+    assert plain == german != turkish

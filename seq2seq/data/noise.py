@@ -8,26 +8,31 @@ the same configuration always gives the same text. The kinds are those of OpusTr
 import functools
 import hashlib
 import random
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
+
+import regex
 
 from seq2seq.config_data import NoiseConfig
 from seq2seq.data.examples import Chunk, Example, Pair, Position, Source
+from seq2seq.languages import language_code
+from seq2seq.text.scripts import OWN_CASE, SENTENCE_MARK, graphemes, is_word, title, upper
 
 TYPO_SHARE = 0.1  # of the words of a text with typos; of at least one
-LAST_MARK = re.compile(r"[.!?…。！？।؟]+\s*$")
+LAST_MARK = regex.compile(rf"(?<!{SENTENCE_MARK}){SENTENCE_MARK}++\s*$", regex.VERSION1)
 EMOJI = "😀😂😉😍😎😢😡👍👎🙏🎉🔥❤⭐✅🚀🌍🐱🐶☕"
 SYLLABLES = ("ba", "dor", "el", "fin", "gu", "har", "ik", "jo", "kal", "lum", "mi", "nov", "or", "pe", "quen", "rys")
 
 
 class NoisySource(Source):
-    """The examples of a source, perturbed."""
+    """The examples of a source, perturbed, in the case that the languages of its sides have."""
 
-    def __init__(self, source: Source, noise: NoiseConfig):
-        self._source, self._noise = source, noise
+    def __init__(self, source: Source, noise: NoiseConfig, languages: Sequence[str | None] = ()):
+        self._source, self._noise, self._languages = source, noise, languages
         self.name, self.weight, self.size = source.name, source.weight, source.size
-        settings = f"{source.fingerprint} {noise.model_dump_json()}"
+        own = [code if (code := language_code(language)) in OWN_CASE else "" for language in languages]
+        settings = f"{source.fingerprint} {noise.model_dump_json()}" + (f" {own}" if any(own) else "")
         self.fingerprint = hashlib.sha256(settings.encode()).hexdigest()
 
     @property
@@ -38,21 +43,32 @@ class NoisySource(Source):
     def chunks(self, start: Position = None) -> Iterator[Chunk]:
         """As `Source`."""
         for chunk in self._source.chunks(start):
-            yield replace(chunk, parse=functools.partial(_parsed, chunk.parse, self._noise))
+            yield replace(chunk, parse=functools.partial(_parsed, chunk.parse, self._noise, self._languages))
 
 
 def _parsed(
-    parse: Callable[[object, int], list[Example | None]], noise: NoiseConfig, raw: object, first: int
+    parse: Callable[[object, int], list[Example | None]],
+    noise: NoiseConfig,
+    languages: Sequence[str | None],
+    raw: object,
+    first: int,
 ) -> list[Example | None]:
     lines = enumerate(parse(raw, first), start=first)
-    return [example and perturbed(example, noise, random.Random(f"{noise.seed} {line}")) for line, example in lines]
+    return [
+        example and perturbed(example, noise, random.Random(f"{noise.seed} {line}"), languages)
+        for line, example in lines
+    ]
 
 
-def perturbed(example: Example, noise: NoiseConfig, draw: random.Random) -> Example:
+def perturbed(
+    example: Example, noise: NoiseConfig, draw: random.Random, languages: Sequence[str | None] = ()
+) -> Example:
     """An example with the kinds of noise that `draw` decides on, each for itself.
 
     Case, lost punctuation and copies change a pair on both sides, typos and repeated punctuation its source alone.
+    Capitals are those of the languages of the sides.
     """
+    languages = (*languages, None, None)
     chosen = {kind for kind in NoiseConfig.kinds if draw.random() < getattr(noise, kind)}
     sides = list(example.texts)
     if "lost_punctuation" in chosen and all(map(LAST_MARK.search, sides)):
@@ -62,9 +78,12 @@ def perturbed(example: Example, noise: NoiseConfig, draw: random.Random) -> Exam
     if "typos" in chosen:
         sides[0] = with_typos(sides[0], draw)
     if "upper" in chosen:
-        sides = [side.upper() for side in sides]
+        sides = [upper(side, language) for side, language in zip(sides, languages, strict=False)]
     elif "title" in chosen:
-        sides = [" ".join(word[:1].upper() + word[1:] for word in side.split(" ")) for side in sides]
+        sides = [
+            " ".join(title(word, language) for word in side.split(" "))
+            for side, language in zip(sides, languages, strict=False)
+        ]
     if "copies" in chosen:
         more = _invented(draw)
         sides = [f"{side} {more}" for side in sides]
@@ -77,17 +96,17 @@ def with_typos(text: str, draw: random.Random) -> str:
     """Text in which about every tenth word, and at least one, has two letters exchanged, or one lost, doubled or
     replaced by another letter of the text. The first letter of a word stays, and so do words of up to three."""
     words = text.split(" ")
-    long = [place for place, word in enumerate(words) if len(word) > 3 and word.isalpha()]
-    letters = "".join(words[place] for place in long).lower()
-    for place in draw.sample(long, min(len(long), max(1, round(TYPO_SHARE * len(words))))):
-        word = words[place]
+    long = {place: letters for place, word in enumerate(words) if is_word(word) and len(letters := graphemes(word)) > 3}
+    every = [letter.lower() for letter in chain.from_iterable(long.values())]
+    for place in draw.sample(list(long), min(len(long), max(1, round(TYPO_SHARE * len(words))))):
+        word = long[place]
         at = draw.randrange(1, len(word) - 1)
-        words[place] = draw.choice([
-            word[:at] + word[at + 1] + word[at] + word[at + 2 :],
-            word[:at] + word[at + 1 :],
-            word[:at] + word[at] + word[at:],
-            word[:at] + draw.choice(letters) + word[at + 1 :],
-        ])  # fmt: skip
+        words[place] = "".join(draw.choice([
+            [*word[:at], word[at + 1], word[at], *word[at + 2 :]],
+            [*word[:at], *word[at + 1 :]],
+            [*word[:at], word[at], *word[at:]],
+            [*word[:at], draw.choice(every), *word[at + 1 :]],
+        ]))  # fmt: skip
     return " ".join(words)
 
 

@@ -26,11 +26,12 @@ def open_pairs(config: SourceConfig, source_language: str, target_language: str,
         DataError: a file is missing or damaged, the two sides have unequal line counts, a column is missing. What only
             reading shows (a short row, broken JSON) is raised while reading, with the line.
     """
+    languages = source_language, target_language
     if config.source is not None:
-        return _with_noise(TextFiles(config, cache), config)
+        return _with_noise(TextFiles(config, cache), config, languages)
     from seq2seq.data.columns import pair_columns
 
-    return _with_noise(_open_columns(config, pair_columns(config, source_language, target_language), cache), config)
+    return _with_noise(_open_columns(config, pair_columns(config, *languages), cache), config, languages)
 
 
 def open_labelled(
@@ -51,12 +52,12 @@ def open_labelled(
     return _with_noise(_open_columns(config, label_columns(config, label_names or {}), cache), config)
 
 
-def _with_noise(source: Source, config: SourceConfig) -> Source:
+def _with_noise(source: Source, config: SourceConfig, languages: tuple[str, ...] = ()) -> Source:
     if config.noise is None:
         return source
     from seq2seq.data.noise import NoisySource
 
-    return NoisySource(source, config.noise)
+    return NoisySource(source, config.noise, languages)
 
 
 def _open_columns(config: SourceConfig, columns: "Columns", cache: Path | None) -> Source:

@@ -19,6 +19,7 @@ from seq2seq.markup.standins import ranked
 from seq2seq.runtime import Runtime
 from seq2seq.store.calibration import LONGEST_WORD, Calibration, StandInClass
 from seq2seq.store.model_folder import LoadedModel
+from seq2seq.text.scripts import is_word
 from seq2seq.text.words import Span, word_spans
 
 MOST_PAIRS = 1000
@@ -197,8 +198,8 @@ def _known_words(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     return [
         (written[0][one], written[1][other])
         for one, other in frequent
-        if one.isalpha()
-        and other.isalpha()
+        if is_word(one)
+        and is_word(other)
         and one != other
         and SHORTEST_COPY <= min(len(one), len(other)) <= max(len(one), len(other)) <= LONGEST_WORD
     ]

@@ -5,7 +5,6 @@ order. Shapes: B pairs, T target length, N tokens, V vocabulary.
 """
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from functools import cached_property, partial
 from itertools import chain, count
 from typing import NamedTuple
 
+import regex
 import torch
 from torch import Tensor
 
@@ -31,7 +31,7 @@ from seq2seq.text.tokenizer import META_SYMBOL, encodable
 
 # Logits are computed for this many tokens at a time.
 TOKENS_AT_ONCE = 1024
-_WORD = re.compile(rf"{META_SYMBOL}[^\W\d_{UNSPACED}]+")
+_WORD = regex.compile(rf"{META_SYMBOL}[^\W\d_{UNSPACED}]+")
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,11 @@
 For corpora that are too small for `word_pairs`.
 """
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+import regex
 
 from seq2seq.inspection.word_pairs import FURTHEST, Shift
 
@@ -17,7 +17,8 @@ EVIDENCE, STRONG_EVIDENCE = 20.0, 40.0
 # Standard deviation of the log ratio of lengths of translations; the most that one line can say.
 ALIGNED_SPREAD, LARGEST_SCORE = 0.3, 3.0
 # Numbers, and words with a capital letter that do not begin the line.
-_ANCHOR = re.compile(r"\d+|(?<=\s)[^\W\d_a-z]\w+")
+_ANCHOR = regex.compile(r"\d+|(?<=\s)[\p{Lu}\p{Lt}\p{Lo}]\w+")
+_QUESTION = regex.compile(r"(?:[?？؟፧⁇]|(?<=\p{Greek})[;;])[\p{Pe}\p{Pf}\p{Quotation_Mark}]*$|\p{Armenian}՞")
 
 
 def find_shift_by_shapes(source: Sequence[str], target: Sequence[str], difference: int) -> list[Shift]:
@@ -53,7 +54,7 @@ class _Shapes(NamedTuple):
 
 def _shapes(lines: Sequence[str]) -> _Shapes:
     lengths = np.log([len(line) + 2.0 for line in lines])
-    asks = np.array([line.endswith(("?", "？", "؟", '?"')) for line in lines])
+    asks = np.array([bool(_QUESTION.search(line)) for line in lines])
     return _Shapes(lengths, asks, [set(_ANCHOR.findall(line)) for line in lines])
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from seq2seq.data.examples import Example
-from seq2seq.inspection.oddities import script_of
+from seq2seq.inspection.oddities import UNSPACED_SCRIPTS, script_of
 from seq2seq.inspection.overlap import HeldOut, Match, normalise
 
 NEAR_SIMILARITY = 0.7
@@ -41,7 +41,7 @@ class NearDuplicates:
         ]
         normalised = [tuple(map(normalise, texts)) for _, _, texts in self._held_out]
         self._is_ideographic = [
-            script_of("".join(texts[side] for texts in normalised if len(texts) > side)) == "Han or kana"
+            script_of("".join(texts[side] for texts in normalised if len(texts) > side)) in UNSPACED_SCRIPTS
             for side in (0, 1)
         ]
         self._lengths = [max(len("".join(texts)), 1) for texts in normalised]

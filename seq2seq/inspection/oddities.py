@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import permutations
 
+from seq2seq.text.scripts import SCRIPTS_WITHOUT_SPACES
+
 
 @dataclass(frozen=True)
 class Oddity:
@@ -35,6 +37,7 @@ _SCRIPTS = dict.fromkeys(("CJK", "HIRAGANA", "KATAKANA"), "Han or kana") | {
         "Ethiopic", "Khmer", "Mongolian", "Hangul",
     )
 }  # fmt: skip
+UNSPACED_SCRIPTS = {"Han or kana", *SCRIPTS_WITHOUT_SPACES} & {*_SCRIPTS.values()}
 _NAMES = {chr(ord("A") + index): name for index, name in enumerate(sorted({*_SCRIPTS.values()}))}
 _CHARACTERS = {name: character for character, name in _NAMES.items()}
 _MIXED_WORD = re.compile("|".join(

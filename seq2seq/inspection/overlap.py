@@ -143,7 +143,7 @@ class Matches:
 
 def normalise(text: str) -> str:
     """`text` without case, punctuation and space, and in ordinary width."""
-    return text.translate(_NORMALISED)
+    return (text if text.isascii() else unicodedata.normalize("NFC", text)).translate(_NORMALISED)
 
 
 class _NormalisedCharacters(dict):

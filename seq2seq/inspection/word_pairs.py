@@ -11,8 +11,9 @@ from itertools import chain, product
 from zlib import crc32
 
 import numpy as np
+import regex
 
-from seq2seq.inspection.oddities import script_of
+from seq2seq.inspection.oddities import UNSPACED_SCRIPTS, script_of
 from seq2seq.inspection.overlap import normalise
 
 HASH_FACTOR = 0xC2B2AE35  # of murmur3
@@ -33,7 +34,7 @@ EVIDENCE, LARGEST_EVIDENCE = 25.0, 4.0
 FURTHEST = 20
 MOST_SHIFTS = 10
 LINES_COMPARED = 400
-_WORD = re.compile(r"[^\W_]+")
+_WORD, _ASCII_WORD = regex.compile(r"[^\W_]+"), re.compile(r"[^\W_]+")  # marks are in words by `regex` alone
 
 Texts = Sequence[str]
 
@@ -186,12 +187,12 @@ def _learn(source: np.ndarray, target: np.ndarray, start: int, stop: int, offset
 def _table_indices(lines: Texts) -> np.ndarray:
     """(N, MOST_WORDS) int32, the indices in the table of distinct words of each line, padded with PAD.
 
-    Of ideographs, each two that are adjacent are a word."""
-    if script_of("".join(lines[:LINES_COMPARED])) == "Han or kana":
+    In scripts without spaces, each two characters that are adjacent are a word."""
+    if script_of("".join(lines[:LINES_COMPARED])) in UNSPACED_SCRIPTS:
         texts = list(map(normalise, lines))
         words = [[text[first : first + 2] for first in range(len(text) - 1)] for text in texts]
     else:
-        words = [_WORD.findall(line.lower()) for line in lines]
+        words = [(_ASCII_WORD if line.isascii() else _WORD).findall(line.lower()) for line in lines]
     flat = list(chain.from_iterable(words))
     hashes = {word: HASH_FACTOR * crc32(word.encode()) >> 16 & TABLE_SIZE - 1 for word in set(flat)}
     rows = np.repeat(np.arange(len(words)), list(map(len, words)))

@@ -74,15 +74,19 @@ SENTENCE_END = regex.compile(
     rf"|(?:{_ALONE})++(?![\p{{Pe}}\p{{Pf}}]++[とっ])[\p{{Pe}}\p{{Pf}}]*+\s*+",
     regex.VERSION1,
 )
-QUESTION_MARKS = "?？؟;;፧՞⁇⁈⸮꘏𑅃"
+# Any mark that ends sentences.
+SENTENCE_MARK = rf"(?:{_ALONE}|[.!?…‥․‼⁇⁈⁉‽⸮])"
 
 DOTTED_I = frozenset({"tr", "az", "crh", "gag", "tt"})
+# Languages whose case differs from that of Unicode for all.
+OWN_CASE = DOTTED_I | {"el", "lt", "nl", "hy"}
 _DIPHTHONG = regex.compile(r"([αεοηωυΑΕΟΗΩΥ])[\u0300\u0301\u0342]([ιυΙΥ])(?![\u0300\u0301\u0308\u0342])")
 _GREEK_ACCENTS = regex.compile(r"(?<=\p{Greek}\p{M}*)[\u0300\u0301\u0313\u0314\u0342]")
 _GREEK_WORD = regex.compile(r"[\p{Greek}\p{M}]+")
 _GREEK_OR = "η\u0301"  # the word for "or" keeps its accent in capitals
 _DOT_OF_I = regex.compile(r"([ijIJ]\u0328?)\u0307")
 _ACCENTED_I = regex.compile(r"([IJ]\u0328?)(?=[\u0300\u0301\u0303])")
+_LETTERS_ALONE = regex.compile(r"(?:\p{L}[\p{M}\u200c\u200d]*+)++")
 _FIRST_LETTER = regex.compile(r"\W*+(\p{L}\p{M}*+)")
 
 
@@ -145,6 +149,11 @@ def folded(text: str, language: str | None) -> str:
 def is_small(character: str) -> bool:
     """Whether a character is a small letter of a script in which sentences begin with a capital."""
     return character.islower() and character.title() != character
+
+
+def is_word(text: str) -> bool:
+    """Whether a text is letters with their marks alone."""
+    return text.isalpha() or _LETTERS_ALONE.fullmatch(text) is not None
 
 
 def graphemes(text: str) -> list[str]:
