@@ -131,10 +131,140 @@ def test_alternatives_begin_as_the_translation_does_up_to_the_word(shown):
     assert shown.page.locator(".choices").count() == 0
 
 
+def choose(shown, word=0, choice=1):
+    """Choose another translation of the sentence of a word; return it."""
+    shown.page.locator(".word").nth(word).click()
+    shown.until(lambda: shown.page.locator(".choices button").count() > 1)
+    text = shown.page.locator(".choices button").nth(choice).text_content()
+    shown.page.locator(".choices button").nth(choice).click()
+    return text
+
+
+def test_a_choice_stays_until_its_sentence_changes(shown):
+    shown.type("one four two.")
+    text = choose(shown)
+    assert shown.translation == text
+    shown.type("one four two. Three nine.")
+    assert shown.translation.startswith(text)
+    shown.page.locator(".word").first.click()  # the way back: what the model said by itself is in the list
+    shown.until(lambda: shown.page.locator(".choices button").count() > 1)
+    original = shown.page.locator(".choices button").nth(1).text_content()
+    assert original != text
+    shown.page.locator(".choices button").nth(1).click()
+    assert shown.translation.startswith(original)
+    text = choose(shown)
+    shown.type("one four three. Three nine.")
+    assert not shown.translation.startswith(text)
+
+
+@pytest.mark.parametrize("act", ["type", "clear", "outside", "Escape"])
+def test_the_list_closes_with_everything_that_makes_it_old(shown, act):
+    shown.type("one four two")
+    shown.page.locator(".word").first.click()
+    shown.until(lambda: shown.page.locator(".choices").count() == 1)
+    match act:
+        case "type":
+            shown.page.locator("#text").press_sequentially("x")
+        case "clear":
+            shown.page.click("#clear")
+        case "outside":
+            shown.page.locator("h1").click()
+        case "Escape":
+            shown.page.keyboard.press("Escape")
+            assert shown.page.evaluate("document.activeElement.className").startswith("word")
+    assert shown.page.locator(".choices").count() == 0
+
+
+def test_quick_clicks_open_one_list(shown):
+    shown.type("one four two")
+    shown.page.locator(".word").first.dblclick()
+    shown.page.locator(".word").nth(1).click()
+    shown.until(lambda: shown.page.locator(".choices").count() == 1)
+    shown.page.wait_for_timeout(1000)
+    assert shown.page.locator(".choices").count() == 1
+
+
+def test_the_list_is_below_its_word_and_moves_nothing(shown):
+    shown.type("one four two\n" * 60)
+    word = shown.page.locator(".word").nth(90)
+    word.scroll_into_view_if_needed()
+    before = word.bounding_box()
+    word.click()
+    shown.until(lambda: shown.page.locator(".choices").count() == 1)
+    box = shown.page.locator(".choices").bounding_box()
+    assert abs(word.bounding_box()["y"] - before["y"]) <= box["height"]  # no further than the list needs
+    assert abs(box["y"] - word.bounding_box()["y"] - before["height"]) < 20
+    shown.page.keyboard.press("ArrowDown")
+    assert shown.page.evaluate("document.activeElement === document.querySelectorAll('.choices button')[1]")
+    shown.page.keyboard.press("Enter")
+    place = "document.querySelector('.word:focus')?.getBoundingClientRect().y ?? -1"
+    shown.until(lambda: 0 <= shown.page.evaluate(place) <= 800)
+
+
+def test_the_tab_key_passes_the_words_by(shown):
+    shown.type(TEXT)
+    shown.page.locator(".word").nth(2).focus()
+    shown.page.keyboard.press("Tab")
+    assert shown.page.evaluate("document.activeElement.id") == "copy"
+
+
+def test_what_was_typed_survives_a_reload(shown):
+    shown.type("one four two")
+    shown.page.click("#glossary summary")
+    shown.page.click("#add-term")
+    shown.page.keyboard.type("four")
+    shown.page.keyboard.press("Tab")
+    shown.page.keyboard.type("neun")
+    shown.until(lambda: "neun" in shown.translation)
+    shown.page.reload()
+    shown.until(lambda: "neun" in shown.translation)
+    assert shown.page.input_value("#text") == "one four two"
+
+
+def test_a_text_over_the_limits_is_sent_in_parts(shown, server):
+    limits = server.ask("/v1/models").json["limits"]
+    lines = limits["queue_sentences"] + 100
+    shown.page.fill("#text", "two\n" * lines)
+    shown.until(lambda: shown.status.startswith(("Done", "A part")), 120)
+    assert shown.translation.count("zwei") >= lines == shown.translation.count("\n")
+    shown.page.locator(".word").last.hover()
+    assert shown.page.locator("#mirror mark").all_text_contents() == ["two"]
+
+
+@pytest.mark.parametrize("text", ["four;neun\none;eins\n", '"four","neun"\none,eins', "four\tneun\r\none\teins"])
+def test_terms_are_read_from_pasted_tables_and_files(shown, text, tmp_path):
+    shown.type("one four two")
+    shown.page.click("#glossary summary")
+    (tmp_path / "terms.csv").write_text(text)
+    shown.page.set_input_files("#open-terms", tmp_path / "terms.csv")
+    shown.until(lambda: "neun" in shown.translation)
+    assert shown.page.text_content("#terms-status") == "2 terms added."
+    shown.page.fill("#paste-terms", "no table")
+    shown.page.locator("#paste-terms").blur()
+    assert shown.page.text_content("#terms-status").startswith("No terms in the box: write")
+
+
+def test_documents_and_texts_are_opened_and_saved(shown, tmp_path):
+    (tmp_path / "a.txt").write_text("one four")
+    shown.page.set_input_files("#open-text", tmp_path / "a.txt")
+    shown.until(lambda: shown.translation == "vier eins")
+    with shown.page.expect_download() as saved:
+        shown.page.click("#save")
+    assert Path(saved.value.path()).read_text() == "vier eins\n"
+    (tmp_path / "b.html").write_text("<p>one <b>four</b></p>")
+    shown.page.set_input_files("#open-text", tmp_path / "b.html")
+    shown.until(lambda: "is translated" in shown.status)
+    with shown.page.expect_download() as saved:
+        shown.page.click("#save")
+    assert saved.value.suggested_filename.startswith("b.")
+    assert Path(saved.value.path()).read_text() == "<p><b>vier</b> eins</p>"
+
+
 def test_a_glossary_changes_the_translation_and_shows_a_status(shown):
     shown.type("one four two")
     shown.page.click("#glossary summary")
     shown.page.fill("#paste-terms", "four\tneun\none\teins\n")
+    shown.page.locator("#paste-terms").blur()
     shown.until(lambda: "neun" in shown.translation)
     shown.until(lambda: shown.page.locator(".chip").all_text_contents() == ["forced", "kept"])
     shown.page.get_by_role("button", name="Remove").first.click()

@@ -1,46 +1,37 @@
 // The page: what is typed is translated after a pause, sentence by sentence as they come. Without it, the form works.
 // Spans of answers are in code points; `points` are the texts as arrays of them.
 
-const REST = 300, AGAIN = 2000; // milliseconds
+import { close, offer } from "./alternatives.js";
+import { ask, download, element, kept, objects, RETRY_SECONDS } from "./api.js";
+import { beginGlossary, showStatuses, terms } from "./glossary.js";
+
+const REST = 300; // milliseconds
 const DOUBTFUL = 0.4, UNCERTAIN = 0.5, ALTERNATIVES = 4;
 const FLAGS = {
-  loop: "repeats itself", copy: "is a copy of the text", empty: "is empty", short: "is very short", long: "is very long",
-  cut: "was cut off", split: "was translated in parts", verbatim: "was copied, at least in part",
-  lost: "lacks signs that the model does not know",
-  repaired: "was searched for twice",
+  loop: "repeats itself", copy: "is a copy of the text", empty: "is empty", short: "is very short",
+  long: "was cut off at the length limit", split: "was translated in parts", repaired: "was searched for twice",
+  verbatim: "was copied, because it is not language",
 };
+const FORMATS = { html: "html", htm: "html", xhtml: "xml", xml: "xml", md: "markdown" };
 const $ = (id) => document.getElementById(id);
 const text = $("text"), mirror = $("mirror"), translation = $("translation"), status = $("status");
-let abilities = { details: [], glossary: false }, models = [], parts = [], controller = null, timer = 0;
-
-function element(name, options = {}, ...children) {
-  const made = Object.assign(document.createElement(name), options);
-  made.append(...children);
-  return made;
-}
+const chosen = new Map(); // texts that were chosen, with their details, by language and source sentence
+let abilities = { details: [], formats: [], glossary: false }, limits = {}, models = [], parts = [];
+let controller = null, timer = 0, translated = null; // the last document
 
 function say(words, isError = false) {
   status.textContent = words;
   status.classList.toggle("error", isError);
 }
 
-async function ask(path, body, signal) {
-  const headers = { "Content-Type": "application/json" }, key = $("api_key")?.value;
-  if (key) headers.Authorization = `Bearer ${key}`;
-  const answer = await fetch(path, body ? { method: "POST", headers, body: JSON.stringify(body), signal } : { headers, signal });
-  if (answer.ok) return answer;
-  const told = await answer.json().catch(() => ({}));
-  throw Object.assign(new Error(told.error?.message ?? `error ${answer.status}`), {
-    status: answer.status, after: Number(answer.headers.get("Retry-After")),
-  });
-}
-
 const model = () => models[Number($("direction").value)] ?? models[0];
+const classifies = () => model()?.task === "classification";
 const wanted = (...kinds) => kinds.filter((kind) => abilities.details.includes(kind));
 
 function request() {
-  const { source, target } = model(), entries = terms();
+  const { name, source, target } = model(), entries = terms();
   const body = { source: source ?? undefined, target: target ?? undefined };
+  if (models.some((one) => one.name !== name && one.source === source && one.target === target)) body.model = name;
   if (abilities.glossary && entries.length) body.glossary = { entries };
   return body;
 }
@@ -52,8 +43,11 @@ const isStale = () => translation.classList.contains("stale");
 
 function later() {
   translation.classList.add("stale");
+  close();
   mark([]);
   say("");
+  $("length").textContent = `${Array.from(text.value).length.toLocaleString("en")} characters`;
+  kept.set("text", text.value);
   clearTimeout(timer);
   timer = setTimeout(translate, REST);
 }
@@ -61,32 +55,70 @@ function later() {
 async function translate() {
   controller?.abort();
   const own = (controller = new AbortController()), typed = text.value;
+  translated = null;
   if (!typed.trim() || !models.length) {
     clear();
     parts = [];
     say("");
     return;
   }
-  say("Translating");
+  say(classifies() ? "Classifying" : "Translating");
   try {
-    const body = { ...request(), text: typed, split: "sentences", stream: true };
-    body.details = wanted("alignment", "words", "confidence", "terms");
-    const answer = await ask("/v1/translate", body, own.signal);
+    if (classifies()) return await classify(typed, own.signal);
     const found = [];
-    for await (const line of lines(answer.body)) {
-      if (line.error) throw new Error(line.error.message);
-      if (line.done) break;
-      if (!found.length) clear();
-      found.push(line);
-      parts = found;
-      show(line);
+    let begin = 0;
+    for (const chunk of chunks(typed)) {
+      const body = { ...request(), text: chunk, split: "sentences", stream: true };
+      body.details = wanted("alignment", "words", "confidence", "terms");
+      const answer = await ask("/v1/translate", body, own.signal);
+      for await (const line of objects(answer.body)) {
+        if (line.error) throw new Error(line.error.message);
+        if (line.done) break;
+        if (!found.length) clear();
+        found.push(moved(line, begin));
+        parts = found;
+        show(line);
+      }
+      begin += Array.from(chunk).length;
     }
-    showStatuses();
+    showStatuses(parts.flatMap((part) => part.terms ?? []));
     say(summary(found));
   } catch (error) {
-    if (error.name === "AbortError") return;
-    failed(error);
+    if (error.name !== "AbortError") failed(error, translate);
   }
+}
+
+// A long text in parts that a request may hold, cut at ends of sentences.
+function chunks(typed) {
+  const found = [""], most = { sentences: (limits.queue_sentences ?? 1000) / 2, characters: (limits.queue_characters ?? 1e5) / 2 };
+  let count = 0;
+  for (const [sentence] of typed.matchAll(/[^\n.!?…。！？]*(?:[\n.!?…。！？]+\s*|$)/gu)) {
+    const last = found.length - 1, ends = 1 + sentence.split("\n").length;
+    if (found[last] && (count + ends > most.sentences || found[last].length + sentence.length > most.characters)) {
+      found.push(sentence);
+      count = 0;
+    } else found[last] += sentence;
+    count += ends;
+  }
+  return found.filter(Boolean);
+}
+
+// A part of the translation of a chunk that begins at this code point of the text.
+function moved(part, begin) {
+  const shift = ([from, to]) => [from + begin, to + begin];
+  part.source = shift(part.source);
+  for (const one of part.sentences ?? []) one.alignment = one.alignment?.map(([source, ...rest]) => [shift(source), ...rest]);
+  return part;
+}
+
+async function classify(typed, signal) {
+  const answer = await (await ask("/v1/classify", { text: typed, model: model().name }, signal)).json();
+  const [{ probabilities }] = answer.classifications;
+  const sorted = Object.entries(probabilities).toSorted(([, one], [, other]) => other - one);
+  clear();
+  translation.append(sorted.map(([label, value]) => `${label}: ${Math.round(100 * value)} %`).join("\n"));
+  parts = [];
+  say("Done.");
 }
 
 function clear() {
@@ -94,23 +126,14 @@ function clear() {
   translation.classList.remove("stale");
 }
 
-async function* lines(stream) {
-  let rest = "";
-  for await (const chunk of stream.pipeThrough(new TextDecoderStream())) {
-    const whole = (rest + chunk).split("\n");
-    rest = whole.pop();
-    yield* whole.filter(Boolean).map((line) => JSON.parse(line));
-  }
-}
-
-function failed(error) {
-  const again = () => (timer = setTimeout(translate, (error.after || AGAIN / 1000) * 1000));
-  if (error instanceof TypeError) {
-    say("The server does not answer; trying again.", true);
-    again();
-  } else if (error.status === 429 || error.status === 503) {
-    say("The server is busy; trying again.", true);
-    again();
+function failed(error, again) {
+  const wait = (error.after || RETRY_SECONDS) * 1000;
+  const busy = error.status === 429 || error.status === 503;
+  if (error instanceof TypeError || busy) {
+    say(busy ? "The server is busy; trying again." : "The server does not answer; trying again.", true);
+    if (again) timer = setTimeout(again, wait);
+  } else if (error.status === 401 || error.status === 403) {
+    say($("api_key")?.value ? "The server does not accept this key." : "This server needs a key.", true);
   } else {
     say(error.message, true);
   }
@@ -126,35 +149,53 @@ function summary(found) {
 
 // -- one sentence ---------------------------------------------------------------------------------
 
+const sourceOf = (part) => Array.from(text.value).slice(...part.source).join("");
+const keyOf = (part) => JSON.stringify([model().target, sourceOf(part).trim()]);
+
 function show(part) {
+  part.original = part.text;
+  const shown = element("span", { lang: model().target ?? "" });
+  translation.append(part.before, shown);
+  const choice = chosen.get(keyOf(part));
+  fill(shown, choice ? Object.assign(part, choice) : part);
+}
+
+function fill(shown, part) {
   const points = Array.from(part.text), details = part.sentences ?? [];
   const words = details.flatMap((one) => one.words ?? []), links = details.flatMap((one) => one.alignment ?? []);
   const unsure = details.some((one) => one.confidence !== null && one.confidence < UNCERTAIN);
-  const shown = element("span", { className: unsure ? "sentence uncertain" : "sentence", lang: model().target ?? "" });
+  shown.className = unsure ? "sentence uncertain" : "sentence";
+  shown.replaceChildren();
   let end = 0;
-  for (const word of words) {
+  for (const word of words.length || !points.length ? words : [{ target: [0, points.length] }]) {
     const [from, to] = word.target;
     shown.append(points.slice(end, from).join(""), wordOf(part, points, word, links, shown));
     end = to;
   }
-  if (!words.length && points.length) shown.append(wordOf(part, points, { target: [0, points.length] }, links, shown));
-  else shown.append(points.slice(end).join(""));
-  translation.append(part.before, shown);
+  shown.append(points.slice(end).join(""));
+  rove(translation.querySelector(".word[tabindex='0']") ?? translation.querySelector(".word"));
+}
+
+// The one word that the Tab key reaches; arrow keys go from it to the others.
+function rove(word) {
+  for (const other of translation.querySelectorAll(".word")) other.tabIndex = other === word ? 0 : -1;
 }
 
 function wordOf(part, points, word, links, sentence) {
-  const [from, to] = word.target;
+  const [from, to] = word.target, textOfWord = points.slice(from, to).join("");
   const own = links.filter(([, target]) => target[0] === from).map(([source]) => source);
-  const shown = element("span", { className: "word", tabIndex: 0, textContent: points.slice(from, to).join("") });
+  const shown = element("span", { className: "word", tabIndex: -1, textContent: textOfWord });
   shown.setAttribute("role", "button");
-  if (word.probability !== undefined && word.probability < DOUBTFUL) {
+  shown.setAttribute("aria-haspopup", "true");
+  if (word.probability !== undefined && word.probability < DOUBTFUL && /[\p{L}\p{N}]/u.test(textOfWord)) {
     shown.classList.add("doubtful");
     shown.title = `The model is not sure of this word (${Math.round(100 * word.probability)} %)`;
   }
   shown.sources = own;
+  shown.addEventListener("focus", () => rove(shown));
   for (const begin of ["pointerenter", "focus"]) shown.addEventListener(begin, () => mark(own));
   for (const stop of ["pointerleave", "blur"]) shown.addEventListener(stop, () => mark([]));
-  const choose = () => offer(part, points.slice(0, from).join("").trimEnd(), sentence);
+  const choose = () => alternatives(part, points.slice(0, from).join("").trimEnd(), shown, sentence);
   shown.addEventListener("click", choose);
   shown.addEventListener("keydown", (event) => {
     if (event.key === "Enter" || event.key === " ") {
@@ -168,9 +209,9 @@ function wordOf(part, points, word, links, sentence) {
   return shown;
 }
 
-// Marks words of the text (spans), and the words of the translation that stand for them.
-function mark(chosen) {
-  const spans = isStale() ? [] : chosen;
+// Marks words of the text (spans), and the words of the translation that are linked to them.
+function mark(spansOfText) {
+  const spans = isStale() ? [] : spansOfText;
   const points = Array.from(text.value), sorted = spans.toSorted((one, other) => one[0] - other[0]);
   mirror.replaceChildren();
   let end = 0;
@@ -185,7 +226,7 @@ function mark(chosen) {
   }
 }
 
-// The word at the cursor, and its partners.
+// Marks the word at the cursor, and its partners.
 function markAtCursor() {
   if (document.activeElement !== text) return;
   const place = Array.from(text.value.slice(0, text.selectionStart)).length;
@@ -193,125 +234,143 @@ function markAtCursor() {
   mark(spans.filter(([from, to]) => from <= place && place <= to).slice(0, 1));
 }
 
-// Other translations of a sentence that begin with `prefix`.
-async function offer(part, prefix, sentence) {
-  document.querySelector(".choices")?.remove();
+// Offers other translations of a sentence that begin with `prefix`; what is chosen stays until the sentence changes.
+async function alternatives(part, prefix, word, sentence) {
   if (isStale()) return;
-  const source = Array.from(text.value).slice(...part.source).join("");
+  const source = sourceOf(part), key = keyOf(part), language = model().target ?? "";
   say("Looking for alternatives");
   try {
-    const { source: from, target } = request();
-    const alternatives = Math.min(ALTERNATIVES, (model().search?.beam_size ?? 1) - 1);
-    const body = { source: from, target, text: source, split: "none", alternatives, prefix: prefix || undefined };
-    const [found] = (await (await ask("/v1/translate", body)).json()).translations;
-    const texts = [...new Set([part.text, found.text, ...found.alternatives.map((one) => one.text)])];
-    const list = element("ul", { className: "choices" });
-    list.setAttribute("aria-label", "Alternatives");
-    for (const choice of texts) {
-      const button = element("button", { type: "button", textContent: choice, lang: target ?? "" });
-      button.addEventListener("click", () => {
-        part.text = choice;
-        sentence.replaceChildren(choice);
-        list.remove();
-        say("Changed.");
-      });
-      list.append(element("li", {}, button));
-    }
-    list.addEventListener("keydown", (event) => event.key === "Escape" && list.remove());
-    $("result").append(list);
-    list.querySelector("button").focus();
-    say(`${texts.length} alternatives; Escape closes them.`);
+    const texts = async () => {
+      const count = Math.min(ALTERNATIVES, (model().search?.beam_size ?? 1) - 1);
+      const body = { ...request(), text: source, split: "none", alternatives: count, prefix: prefix || undefined };
+      const [found] = (await (await ask("/v1/translate", body)).json()).translations;
+      const others = [part.original, found.text, ...found.alternatives.map((one) => one.text)];
+      return [...new Set([part.text, ...others.filter((one) => one.startsWith(prefix))])];
+    };
+    const count = await offer(word, language, texts, (choice) => {
+      chosen.set(key, { text: choice, sentences: [] });
+      fill(sentence, Object.assign(part, chosen.get(key)));
+      sentence.querySelector(".word")?.focus({ preventScroll: true });
+      say("Changed.");
+      explain(part, source, key, sentence);
+    });
+    if (count !== null) say(`${count} ${count === 1 ? "alternative" : "alternatives"}; Escape closes them.`);
   } catch (error) {
     failed(error);
   }
 }
 
-// -- glossary -------------------------------------------------------------------------------------
-
-const rows = () => [...$("terms").rows];
-const terms = () => rows().map((row) => [...row.querySelectorAll("input")].map((input) => input.value.trim()))
-  .filter(([source, target]) => source && target);
-
-function addTerm(source = "", target = "") {
-  const inputs = [["Term", source], ["Translation", target]].map(([label, value]) => {
-    const input = element("input", { value });
-    input.setAttribute("aria-label", label);
-    input.addEventListener("input", later);
-    return input;
-  });
-  const remove = element("button", { type: "button", textContent: "Remove" });
-  const row = element("tr", {}, ...inputs.map((input) => element("td", {}, input)), element("td", {}), element("td", {}, remove));
-  remove.addEventListener("click", () => (row.remove(), later()));
-  $("terms").append(row);
-  return inputs[0];
+// Links the words of a text that was chosen, as far as the model would say it.
+async function explain(part, source, key, sentence) {
+  const { source: from, target, model: name } = request();
+  const body = { source: from, target, model: name, text: source, split: "none", prefix: part.text };
+  body.details = wanted("alignment", "words");
+  const answer = await ask("/v1/translate", body).catch(() => null);
+  const found = (await answer?.json())?.translations[0];
+  if (found?.text !== part.text || chosen.get(key)?.text !== part.text || !sentence.isConnected) return;
+  const hadFocus = sentence.contains(document.activeElement);
+  chosen.set(key, { text: part.text, sentences: moved({ ...found, source: [0, 0] }, part.source[0]).sentences });
+  fill(sentence, Object.assign(part, chosen.get(key)));
+  if (hadFocus) sentence.querySelector(".word")?.focus({ preventScroll: true });
 }
 
-function showStatuses() {
-  const all = parts.flatMap((part) => part.terms ?? []);
-  for (const row of rows()) {
-    const [source, target] = [...row.querySelectorAll("input")].map((input) => input.value.trim());
-    const entry = (source === "-" ? target : source.replace(/\*$/, "")).toLowerCase();
-    const found = [...new Set(all.filter((term) => term.entry.toLowerCase() === entry).map((term) => term.status))];
-    row.cells[2].replaceChildren(...found.map((name) => element("span", { className: "chip", textContent: name })));
+// -- files, and the way back ----------------------------------------------------------------------
+
+async function opened(event) {
+  const [file] = event.target.files;
+  event.target.value = "";
+  if (!file) return;
+  const content = await file.text(), ending = file.name.split(".").pop().toLowerCase(), format = FORMATS[ending];
+  if (!format || classifies()) {
+    text.value = content;
+    return later();
+  }
+  if (!abilities.formats.includes(format)) return say(`This server does not translate ${ending} files.`, true);
+  say(`Translating ${file.name}`);
+  try {
+    const [found] = (await (await ask("/v1/translate", { ...request(), text: content, format })).json()).translations;
+    translated = { name: file.name.replace(/(\.\w+)$/, `.${model().target ?? "translated"}$1`), text: found.text };
+    say(`${file.name} is translated; Download saves it.`);
+    $("save").focus();
+  } catch (error) {
+    failed(error);
   }
 }
 
-function pasted() {
-  const box = $("paste-terms");
-  const found = box.value.split("\n").map((line) => line.split("\t")).filter((columns) => columns[0].trim() && columns[1]?.trim());
-  if (!found.length) return;
-  for (const [source, target] of found) addTerm(source.trim(), target.trim());
-  box.value = "";
-  later();
+function save() {
+  if (translated) download(translated.name, translated.text);
+  else if (translation.textContent) download("translation.txt", `${translation.textContent}\n`);
 }
 
-function exported() {
-  const lines = terms().map((columns) => columns.join("\t") + "\n").join("");
-  const url = URL.createObjectURL(new Blob([lines], { type: "text/tab-separated-values" }));
-  element("a", { href: url, download: "glossary.tsv" }).click();
-  URL.revokeObjectURL(url);
+const reverse = () => models.findIndex((one) => one.source && one.source === model()?.target && one.target === model()?.source);
+
+function swap() {
+  const other = reverse(), answer = isStale() ? "" : translation.textContent;
+  if (other < 0) return;
+  $("direction").value = other;
+  if (answer) text.value = answer;
+  turned();
 }
 
 // -- what is served -------------------------------------------------------------------------------
 
 function showFacts() {
-  const { name, source, target, engine, metrics = {}, fingerprint } = model();
+  const { name, engine, metrics = {}, fingerprint } = model();
   const scores = Object.entries(metrics).filter(([, value]) => typeof value === "number")
     .map(([key, value]) => `${key} ${Number(value.toPrecision(4))}`).join(", ");
-  const facts = { Model: name, Languages: `${source ?? "?"} to ${target ?? "?"}`, Engine: engine, Validation: scores, Fingerprint: fingerprint };
-  $("facts").replaceChildren(...Object.entries(facts).flatMap(([term, value]) => [element("dt", {}, term), element("dd", {}, value)]));
+  const languages = classifies() ? "" : $("direction").selectedOptions[0]?.textContent;
+  const facts = { Model: name, Languages: languages, Engine: engine, Validation: scores, Fingerprint: fingerprint };
+  const known = Object.entries(facts).filter(([, value]) => value);
+  $("facts").replaceChildren(...known.flatMap(([term, value]) => [element("dt", {}, term), element("dd", {}, value)]));
+}
+
+// Another model was chosen.
+function turned() {
+  text.lang = model().source ?? "";
+  $("swap").hidden = reverse() < 0;
+  $("result-title").textContent = classifies() ? "Labels" : "Translation";
+  $("glossary").hidden = classifies() || !abilities.glossary;
+  showFacts();
+  later();
 }
 
 async function begin() {
   try {
     const told = await (await ask("/v1/models")).json();
-    abilities = told.abilities;
-    models = told.models.filter((one) => one.task === "translation");
-    if (!models.length) return say("This server has no translation model.", true);
-    $("glossary").hidden = !abilities.glossary;
+    ({ abilities, limits } = told);
+    const classifiers = told.models.filter((one) => one.task === "classification");
+    models = [...told.models.filter((one) => one.task === "translation"), ...classifiers];
+    if (!models.length) return say("This server has no model.", true);
+    for (const option of [...$("direction").options].slice(models.length - classifiers.length)) option.remove();
+    classifiers.forEach((one) => $("direction").append(element("option", {
+      value: models.indexOf(one), textContent: `Classify: ${one.name}`,
+    })));
+    const served = abilities.default_glossaries ?? [];
+    $("served-terms").hidden = !served.length;
+    $("served-terms").textContent = `Without terms here, the server's own apply: ${served.join(", ")}.`;
     $("more").hidden = false;
-    text.lang = model().source ?? "";
-    showFacts();
     say("");
-    later();
+    turned();
   } catch (error) {
-    if (error.status === 403) return say("Give the key of this server.", true);
-    failed(error);
-    setTimeout(begin, AGAIN);
+    failed(error, begin);
   }
 }
 
 document.querySelector(".panes").classList.add("both");
+document.querySelector(".tools").hidden = false;
 $("result").hidden = false;
 $("submit").hidden = true;
+if (!text.value) text.value = kept.get("text", "");
+beginGlossary(later);
 document.querySelector("form").addEventListener("submit", (event) => (event.preventDefault(), translate()));
 text.addEventListener("input", later);
 document.addEventListener("selectionchange", markAtCursor);
-$("direction").addEventListener("change", () => ((text.lang = model().source ?? ""), showFacts(), later()));
+$("direction").addEventListener("change", turned);
+$("swap").addEventListener("click", swap);
 $("api_key")?.addEventListener("change", begin);
+$("clear").addEventListener("click", () => ((text.value = ""), text.focus(), later()));
+$("open-text").addEventListener("change", opened);
+$("save").addEventListener("click", save);
 $("copy").addEventListener("click", () => navigator.clipboard.writeText(translation.textContent).then(
   () => say("Copied."), () => say("The browser does not allow copying; select the text instead.", true)));
-$("add-term").addEventListener("click", () => addTerm().focus());
-$("export-terms").addEventListener("click", exported);
-$("paste-terms").addEventListener("input", pasted);
 begin();

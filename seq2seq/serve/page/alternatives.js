@@ -1,0 +1,58 @@
+// The list of other translations of a sentence, below the word that was clicked. There is one list at most.
+
+import { element } from "./api.js";
+
+let open = null; // {list, word}
+let turn = 0; // counts what was asked, so that a late answer opens nothing
+
+// Closes the list; the focus goes back to the word where it was in the list.
+export function close() {
+  turn += 1;
+  if (!open) return;
+  const { list, word } = open, hadFocus = list.contains(document.activeElement);
+  open = null;
+  list.remove();
+  word.removeAttribute("aria-expanded");
+  if (hadFocus && word.isConnected) word.focus({ preventScroll: true });
+}
+
+/* Shows the list of `texts()`, a promise, below `word`; `choose` takes the text that is clicked.
+   Resolves to the number of texts, or null where another list was asked for meanwhile. */
+export async function offer(word, language, texts, choose) {
+  close();
+  const own = turn, found = await texts();
+  if (own !== turn || !word.isConnected) return null;
+  const list = element("ul", { className: "choices" });
+  list.setAttribute("aria-label", "Alternatives");
+  for (const text of found) {
+    const button = element("button", { type: "button", textContent: text, lang: language });
+    button.addEventListener("click", () => {
+      close();
+      choose(text);
+    });
+    list.append(element("li", {}, button));
+  }
+  list.addEventListener("keydown", moved);
+  const box = document.getElementById("result"), place = word.getBoundingClientRect(), outer = box.getBoundingClientRect();
+  list.style.insetBlockStart = `${place.bottom - outer.top + 4}px`;
+  box.append(list);
+  open = { list, word };
+  word.setAttribute("aria-expanded", "true");
+  list.querySelector("button").focus({ preventScroll: true });
+  list.scrollIntoView({ block: "nearest" });
+  return found.length;
+}
+
+function moved(event) {
+  const buttons = [...open.list.querySelectorAll("button")], at = buttons.indexOf(document.activeElement);
+  const next = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: buttons.length - 1 }[event.key];
+  if (event.key === "Escape") close();
+  else if (next !== undefined) buttons[(next + buttons.length) % buttons.length].focus();
+  else return;
+  event.preventDefault();
+}
+
+document.addEventListener("pointerdown", (event) => {
+  if (open && !open.list.contains(event.target)) close();
+});
+document.addEventListener("keydown", (event) => event.key === "Escape" && close());
