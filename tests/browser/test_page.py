@@ -271,6 +271,20 @@ def test_a_glossary_changes_the_translation_and_shows_a_status(shown):
     shown.until(lambda: "neun" not in shown.translation)
 
 
+def test_alternatives_keep_to_the_glossary(shown):
+    shown.type("one four two")
+    shown.page.click("#glossary summary")
+    shown.page.fill("#paste-terms", "four\tneun\n")
+    shown.page.locator("#paste-terms").blur()
+    shown.until(lambda: "neun" in shown.translation)
+    for word in (0, 2):
+        shown.page.locator(".word").nth(word).click()
+        shown.until(lambda: shown.page.locator(".choices button").count() > 0)
+        choices = shown.page.locator(".choices button").all_text_contents()
+        assert all("neun" in choice for choice in choices), choices
+        shown.page.keyboard.press("Escape")
+
+
 def test_hostile_text_is_text_and_other_scripts_have_their_direction(shown):
     shown.type('<img src=x onerror="alert(1)"> one')
     assert shown.page.locator("#translation img").count() == 0

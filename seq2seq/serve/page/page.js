@@ -10,7 +10,7 @@ const DOUBTFUL = 0.4, UNCERTAIN = 0.5, ALTERNATIVES = 4;
 const FLAGS = {
   loop: "repeats itself", copy: "is a copy of the text", empty: "is empty", short: "is very short",
   long: "was cut off at the length limit", split: "was translated in parts", repaired: "was searched for twice",
-  verbatim: "was copied, because it is not language",
+  verbatim: "was copied, because it is not language", lost: "lacks characters that the model does not know",
 };
 const FORMATS = { html: "html", htm: "html", xhtml: "xml", xml: "xml", md: "markdown" };
 const $ = (id) => document.getElementById(id);
