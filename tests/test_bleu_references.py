@@ -130,6 +130,29 @@ def test_wrong_references_are_one_line(files, write, capsys, arguments, words): 
     assert words in line
 
 
+@pytest.mark.parametrize(
+    ("reference", "hypothesis", "words"),
+    [
+        ("สุนัขวิ่งในหิมะ\n", "สุนัขสีดำวิ่งในหิมะ\n", "--tokenize char"),
+        ("これは本です。\n", "これは本でした。\n", "tok:13a"),
+        ("Über die Brücke.\n", "U\u0308ber die Bru\u0308cke.\n", "U+0308"),
+        ("the soft hyphen\n", "the soft hy\u00adphen\n", "U+00AD"),
+    ],
+    ids=["Thai", "Japanese", "decomposed letters", "soft hyphen"],
+)
+def test_texts_on_which_a_score_misleads_are_named_once(write, caplog, reference, hypothesis, words):  # noqa: F811
+    paths = write("r", reference * 3), write("h", hypothesis * 3)
+    s2s(*paths)
+    (record,) = caplog.records
+    assert words in record.message
+    caplog.clear()
+    s2s(*paths, "--sentence-level")
+    assert [record.message for record in caplog.records if record.levelname == "WARNING"] == [record.message]
+    caplog.clear()
+    s2s(paths[0], paths[0], "--tokenize", "char")
+    assert not caplog.records
+
+
 # -- tokenizers whose models are downloaded --------------------------------------------------------
 
 DOWNLOADED = ("spm", "flores101", "flores200", "spBLEU-1K")

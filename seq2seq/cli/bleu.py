@@ -20,6 +20,8 @@ from seq2seq.ranges import Range
 
 logger = logging.getLogger("seq2seq.cli")
 
+DEFAULT_METRICS = ("bleu", "chrf")
+
 
 @click.command(cls=Command, epilog="Example: s2s translate < test.en | s2s bleu test.de")
 @click.argument("reference", required=False, type=options.FILE)
@@ -152,7 +154,7 @@ def _check_scoring(scoring: Mapping[str, Any]) -> None:
     """Refuse settings that none of the metrics has, and tokenizers that cannot be used, before any work is done."""
     from seq2seq.evaluation.text import check_settings
 
-    metrics = scoring.get("metrics", ("bleu", "chrf"))
+    metrics = scoring.get("metrics", DEFAULT_METRICS)
     check_settings(metrics, scoring.get("tokenize"))
     if "bleu" not in metrics:
         options.only_for("BLEU, which --metrics leaves out", "tokenize")
@@ -168,6 +170,7 @@ def _print(
     records: list[dict[str, Any]] = []
     lines: list[str] = []
     for test_set in test_sets:
+        _hint(test_set, scoring)
         named = {} if test_set.name is None else {"test_set": test_set.name}
         if by_line:
             found, rows = _score_lines(test_set, scoring, width)
@@ -185,6 +188,19 @@ def _print(
         lines = [json.dumps(records[0] if is_one else records, indent=1, ensure_ascii=False, default=float)]
     for line in lines:
         click.echo(line)
+
+
+def _hint(test_set: TestSet, scoring: Mapping[str, Any]) -> None:
+    """Warn of texts on which a metric does not measure what it seems to."""
+    from seq2seq.evaluation.text import form_hint, tokenizer_hint
+
+    hints = []
+    if "bleu" in scoring.get("metrics", DEFAULT_METRICS):
+        hints.append(tokenizer_hint(test_set.references[0], scoring.get("tokenize"), scoring.get("target_language")))
+    for lines in test_set.translations.values():
+        hints += [form_hint(lines, reference) for reference in test_set.references]
+    for hint in dict.fromkeys(filter(None, hints)):
+        logger.warning("%s", hint)
 
 
 def _score(
