@@ -85,8 +85,9 @@ def test_documents_are_copied(translators, aligner, form):
     document = f"<r>{body}</r>" if form == "xml" else body
     marker = MarkupTranslator(translators["torch"], aligner)
     assert marker.translate([document], form)[0].text == document
-    (one,) = marker.translate([f"{start}Привет{end}"], form)
-    assert VERBATIM in one.flags
+    for text in ("Привет", "12:30", "AB-1200", "john@example.org 5"):
+        (one,) = marker.translate([f"{start}{text}{end}"], form)
+        assert (one.text, one.flags) == (f"{start}{text}{end}", (VERBATIM,))
     (one,) = marker.translate([f"{start}the park, Привет{end}"], form)
     assert {VERBATIM} & set(one.flags)
     assert "Привет" in one.text

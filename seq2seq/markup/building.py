@@ -1,6 +1,5 @@
 """From what parsers read to segments: pieces found, tags paired, ends peeled off, white space folded."""
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,8 +15,6 @@ from seq2seq.markup.pieces import EMOJI, Found, find
 SPACE = " \t\n\r\f"
 # Pairs of tags in a segment that are nested more deeply keep their order, and stay near the words beside them.
 MOST_LEVELS = 64
-# A name of a thing, such as AB-12, which is no word of a language.
-_IDENTIFIER = re.compile(r"(?=.*[0-9])[A-Z0-9.,:;#/+_()-]*+")
 
 
 @dataclass(frozen=True)
@@ -119,7 +116,7 @@ class Builder:
         items = [_loosened(item) if index not in partner else item for index, item in enumerate(items)]
         first, last = _peeled(items, partner)
         core = items[first:last]
-        if not _is_language(core):
+        if not any(item.kind == "text" and item.text.strip() for item in core):
             yield from _raw(items)
             return
         before, core, behind = _trimmed(core)
@@ -175,12 +172,6 @@ def _partners(items: Sequence[Item]) -> dict[int, int]:
 def _loosened(item: Item) -> Item:
     """A tag without its partner stands at one place."""
     return replace(item, kind="point", is_loose=True) if item.kind in ("open", "close") else item
-
-
-def _is_language(items: Sequence[Item]) -> bool:
-    """Whether there is a word to translate: not numbers and marks alone, nor names such as AB-12."""
-    text = "".join(item.text if item.kind == "text" else " " * (item.kind == "piece") for item in items)
-    return any(any(map(str.isalpha, word)) and not _IDENTIFIER.fullmatch(word) for word in text.split())
 
 
 def _peeled(items: Sequence[Item], partner: dict[int, int]) -> tuple[int, int]:
