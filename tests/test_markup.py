@@ -364,3 +364,36 @@ def test_markdown_keeps_its_blocks_links_and_code(text, keeps):
     for seed in range(20):
         (marked,) = translate_documents([text], "markdown", Nonsense(seed, keeps))
         assert shape(marked.text) == shape(text), marked.text
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "expected"),
+    [
+        ("html", "<p>Where is</i> the station?</p>", "<p>WHERE IS</i> THE STATION?</p>"),
+        ("html", "<p>Where is <i>the station?</p>", "<p>WHERE IS <i>THE STATION?</p>"),
+        ("html", "a <![ b", "A &lt;![ B"),
+        ("html", f"<p>&#{'9' * 5000}; x</p>", "<p>\ufffd X</p>"),
+        ("html", "-Wait, he said -finally- and Nord- und -süd", "-WAIT, HE SAID -FINALLY- AND NORD- UND -SÜD"),
+        ("html", "the end.it was, stop.in", "THE END.IT WAS, STOP.IN"),
+        ("html", "run --dry-run or -v at docs.example.it", "RUN --dry-run OR -v AT docs.example.it"),
+        ("html", "<td>AB-1200</td><td>one</td>", "<td>AB-1200</td><td>ONE</td>"),
+        ("markdown", "one two\nthree *four\nfive*\n", "ONE TWO\nTHREE *FOUR\nFIVE*\n"),
+        ("markdown", "> one\n> two\n", "> ONE\n> TWO\n"),
+        ("markdown", "| AB-1 | b |\n|---|---|\n| X2 | y |\n", "| AB-1 | B |\n|---|---|\n| X2 | Y |\n"),
+        ("markdown", "Use a | b.\n", "USE A | B.\n"),
+    ],
+)
+def test_what_is_markup_and_what_is_text(form, text, expected):
+    assert translate_documents([text], form, upper)[0].text == expected
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "expected"),
+    [
+        ("html", '<html lang="en"><p lang=en-US>a</p>', '<html lang="de"><p lang=de>A</p>'),
+        ("html", "<html lang='fr'><p lang=en translate=no>a</p>", "<html lang='fr'><p lang=en translate=no>a</p>"),
+        ("xml", "<r xml:lang=\"en\" title='lang'>a</r>", "<r xml:lang=\"de\" title='lang'>A</r>"),
+    ],
+)
+def test_a_translation_is_marked_as_in_its_language(form, text, expected):
+    assert translate_documents([text], form, upper, languages=("en", "de"))[0].text == expected

@@ -87,7 +87,10 @@ class MarkupTranslator:
         if form not in FORMATS:
             raise UserError(f"format {form!r}: not one of {', '.join(FORMATS)}{did_you_mean(form, FORMATS)}")
         texts, is_untranslatable = checked_texts(texts, "translate"), self._translator.is_untranslatable
-        return translate_documents(texts, form, self._plain, self._classes, is_untranslatable)
+        described = self._aligner.description
+        languages = described.source_language, described.target_language
+        known = (languages[0], languages[1]) if all(languages) else None
+        return translate_documents(texts, form, self._plain, self._classes, is_untranslatable, known)
 
     def _plain(self, texts: Sequence[str]) -> list[Translated]:
         found = self._translator.translate(texts)

@@ -42,7 +42,12 @@ def segments(text: str) -> Document:
 
 def read(builder: Builder, text: str) -> None:
     """Give a part of a page to a builder."""
-    build(builder, list(_Tokenizer(text).lexemes()), is_html=True)
+    build(builder, lexemes(text), is_html=True)
+
+
+def lexemes(text: str) -> list[Lexeme]:
+    """Everything in a text, in order."""
+    return list(_Tokenizer(text).lexemes())
 
 
 class _Tokenizer:

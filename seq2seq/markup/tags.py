@@ -7,9 +7,11 @@ import html
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from typing import Literal
 
+from seq2seq.languages import language_code
 from seq2seq.markup.building import SPACE, Builder, Item, text_item
 from seq2seq.markup.document import Template
 
@@ -162,6 +164,28 @@ class _Reader:
                 parts += [(lexeme.raw[position:begin],), self._builder.within(value, escape_attribute)]
                 position = end
         return (*chain.from_iterable(parts), lexeme.raw[position:])
+
+
+def relabelled(lexemes: Sequence[Lexeme], is_html: bool, source: str, target: str) -> str:
+    """The text of lexemes, in which elements that are translated and marked as in the source language are marked as in
+    the target language."""
+    closing, parts, index = ends(lexemes), [], 0
+    while index < len(lexemes):
+        lexeme = lexemes[index]
+        end = closing.get(index, index) if copied(lexeme, is_html) else index
+        parts += [one.raw for one in lexemes[index : end + 1]]
+        if end == index and lexeme.kind in ("open", "empty") and "lang" in lexeme.raw.lower():
+            parts[-1] = _ATTRIBUTE.sub(partial(_relabelled, language_code(source), target), lexeme.raw)
+        index = end + 1
+    return "".join(parts)
+
+
+def _relabelled(source: str, target: str, match: re.Match[str]) -> str:
+    value = next((value for value in match.groups()[1:] if value is not None), "")
+    if match[1].lower() not in ("lang", "xml:lang") or not value or language_code(value) != source:
+        return match.group()
+    begin = match.end(1) - match.start()
+    return match.group()[:begin] + match.group()[begin:].replace(value, target)
 
 
 def ends(lexemes: Sequence[Lexeme]) -> dict[int, int]:

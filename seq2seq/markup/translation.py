@@ -13,6 +13,7 @@ from itertools import chain, pairwise
 from seq2seq.markup import html, markdown, xml
 from seq2seq.markup.document import OBJECT, Document, Template, join
 from seq2seq.markup.standins import CLASSES, MOST, StandIns, choose, find
+from seq2seq.markup.tags import relabelled
 from seq2seq.markup.writing import Answer, written
 from seq2seq.text.splitting import ABBREVIATED, LONGEST_ABBREVIATION, split_sentences
 from seq2seq.text.untranslatable import VERBATIM, lacks_letters
@@ -64,9 +65,11 @@ def translate_documents(
     translate: Translate,
     classes: Sequence[StandIns] = CLASSES,
     is_untranslatable: Callable[[str], bool] = lacks_letters,
+    languages: tuple[str, str] | None = None,
 ) -> list[Marked]:
     """Translate documents of a format; `translate` is called once for all their sentences, and once more for each class
-    of stand-ins that some of them lost. Sentences that are untranslatable without their pieces are copied.
+    of stand-ins that some of them lost. Sentences that are untranslatable without their pieces are copied. Tags that
+    name the first of two languages (`lang`) name the other then.
 
     Raises:
         DataError: a document is not of the format (`html.segments`, `xml.segments`).
@@ -75,7 +78,11 @@ def translate_documents(
     segments = [segment for document in documents for segment in document.segments]
     answers = _of_segments([segment.text for segment in segments], translate, classes, is_untranslatable)
     outputs = iter([written(segment, answer) for segment, answer in zip(segments, answers, strict=True)])
-    return [_joined(document, [next(outputs) for _ in document.segments]) for document in documents]
+    joined = [_joined(document, [next(outputs) for _ in document.segments]) for document in documents]
+    if form == "markdown" or languages is None:
+        return joined
+    read = html.lexemes if form == "html" else xml.lexemes
+    return [replace(one, text=relabelled(read(one.text), form == "html", *languages)) for one in joined]
 
 
 def _joined(document: Document, outputs: Sequence[tuple[Template | None, frozenset[str]]]) -> Marked:

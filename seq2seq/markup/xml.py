@@ -33,27 +33,32 @@ def segments(text: str) -> Document:
         DataError: it is not well-formed (with line and column), not in UTF-8, or declares entities.
     """
     _check(text)
-    lexemes = list(_lexemes(text))
-    closing = ends(lexemes)
-    inside = _inside_text(lexemes)
+    found = lexemes(text)
+    closing = ends(found)
+    inside = _inside_text(found)
     builder = Builder(escape_text)
     waiting: list[Lexeme] = []  # the content of an element that has text
     index = 0
-    while index < len(lexemes):
+    while index < len(found):
         if inside[index]:
-            waiting.append(lexemes[index])
+            waiting.append(found[index])
             index += 1
             continue
         build(builder, waiting, is_html=False)
         waiting = []
-        end = closing.get(index, index) if copied(lexemes[index], is_html=False) else index
-        if lexemes[index].kind == "literal":
-            _insert_cdata(builder, lexemes[index].raw)
+        end = closing.get(index, index) if copied(found[index], is_html=False) else index
+        if found[index].kind == "literal":
+            _insert_cdata(builder, found[index].raw)
         else:
-            builder.cut(tuple(lexeme.raw for lexeme in lexemes[index : end + 1]))
+            builder.cut(tuple(lexeme.raw for lexeme in found[index : end + 1]))
         index = end + 1
     build(builder, waiting, is_html=False)
     return builder.finish()
+
+
+def lexemes(text: str) -> list[Lexeme]:
+    """Everything in a well-formed text, in order."""
+    return list(_lexemes(text))
 
 
 def _lexemes(text: str) -> Iterator[Lexeme]:

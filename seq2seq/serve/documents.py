@@ -8,12 +8,15 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import nan
+from typing import TYPE_CHECKING
 
 from seq2seq.inference.details import Details
 from seq2seq.serve.explained import Explained
 from seq2seq.serve.models import ServedTranslator, Settings
 from seq2seq.serve.queue import Job, Queue, Text
-from seq2seq.store.calibration import Calibration
+
+if TYPE_CHECKING:
+    from seq2seq.inference.aligner import Aligner
 
 
 class Documents(threading.Thread):
@@ -41,7 +44,7 @@ class Documents(threading.Thread):
         job = self._job
         texts = [text.text for text in job.texts]
         try:
-            plain = _Queued(self._model.aligner.calibration, self._is_untranslatable, self._explained)
+            plain = _Queued(self._model.aligner, self._is_untranslatable, self._explained)
             found = MarkupTranslator(plain, plain).translate(texts, self._form)
         except Exception as error:
             job.failure = job.failure or error
@@ -82,11 +85,12 @@ class _Queued:
 
     def __init__(
         self,
-        calibration: Calibration,
+        aligner: "Aligner",
         is_untranslatable: Callable[[str], bool],
         translate: Callable[[Sequence[str]], list[Explained]],
     ):
-        self.calibration, self.is_untranslatable, self.translate = calibration, is_untranslatable, translate
+        self.calibration, self.description = aligner.calibration, aligner.description
+        self.is_untranslatable, self.translate = is_untranslatable, translate
 
     def explain(self, translations: Sequence[Explained], probabilities: bool) -> list[Sequence[Details]]:
         """The details of the parts of each."""
