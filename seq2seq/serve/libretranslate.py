@@ -63,12 +63,27 @@ class DetectBody(BaseModel):
     api_key: Annotated[str, _or("")] = ""
 
 
+class DetectedLanguage(BaseModel):
+    """One of the languages that a text may have."""
+
+    confidence: float
+    language: str
+
+
+class Language(BaseModel):
+    """One of `/languages`."""
+
+    code: str
+    name: str
+    targets: list[str]
+
+
 class TranslatedText(BaseModel):
     """What `/translate` answers: lists for a list."""
 
     translatedText: str | list[str]
     alternatives: list[Any] | None = None
-    detectedLanguage: dict[str, Any] | list[dict[str, Any]] | None = None
+    detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = None
 
 
 class PlainError(BaseModel):

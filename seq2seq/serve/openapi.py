@@ -22,13 +22,16 @@ REFUSED = {
 JSON, REF = "application/json", "#/components/schemas/"
 OBJECT = {JSON: {"schema": {"type": "object"}}}
 # Path: what it does, the body that it takes, what it answers, and what it answers where it refuses.
-POSTED: dict[str, tuple[str, type[BaseModel], type[BaseModel] | None, type[BaseModel]]] = {
+POSTED: dict[str, tuple[str, type[BaseModel], type[BaseModel], type[BaseModel]]] = {
     "/v1/translate": ("Translate.", schemas.TranslateRequest, schemas.TranslateAnswer, schemas.ErrorAnswer),
     "/v1/classify": ("Label texts.", schemas.ClassifyRequest, schemas.ClassifyAnswer, schemas.ErrorAnswer),
     "/translate": ("As LibreTranslate.", libretranslate.TranslateBody, libretranslate.TranslatedText,
                    libretranslate.PlainError),
-    "/detect": ("As LibreTranslate.", libretranslate.DetectBody, None, libretranslate.PlainError),
+    "/detect": ("As LibreTranslate.", libretranslate.DetectBody, libretranslate.DetectedLanguage,
+                libretranslate.PlainError),
 }  # fmt: skip
+LISTS = ("/detect",)
+"""Paths that answer with a list."""
 SHOWN: dict[str, tuple[str, type[BaseModel]]] = {
     "/v1/models": ("What is served, what requests may hold, and the limits.", schemas.ErrorAnswer),
     "/health": ("The process is alive.", schemas.ErrorAnswer),
@@ -42,12 +45,12 @@ SHOWN: dict[str, tuple[str, type[BaseModel]]] = {
 def description() -> dict[str, Any]:
     """The document."""
     streamed = (schemas.TranslatedPart, schemas.StreamEnd)
-    models = {model for _, *models in POSTED.values() for model in models if model} | {*streamed}
+    models = {model for _, *models in POSTED.values() for model in models} | {*streamed, libretranslate.Language}
     _, definitions = models_json_schema(
         [(model, "validation") for model in sorted(models, key=lambda model: model.__name__)],
         ref_template=REF + "{model}",
     )
-    posted = {path: {"post": _posted(*row)} for path, row in POSTED.items()}
+    posted = {path: {"post": _posted(path, *row)} for path, row in POSTED.items()}
     posted["/v1/translate"]["post"]["responses"]["200"]["content"]["application/x-ndjson"] = {
         "schema": {"anyOf": [_ref(model) for model in streamed]}
     }
@@ -55,7 +58,8 @@ def description() -> dict[str, Any]:
         posted["/translate"]["post"]["requestBody"]["content"][form] = {"schema": _ref(libretranslate.TranslateBody)}
     return {
         "openapi": "3.1.0",
-        "info": {"title": "seq2seq", "version": __version__},
+        "info": {"title": "seq2seq", "version": __version__, "license": {"name": "MIT", "identifier": "MIT"}},
+        "servers": [{"url": "/", "description": "This server."}],
         "paths": posted | {path: {"get": _shown(path, *row)} for path, row in SHOWN.items()},
         "components": {
             "schemas": definitions["$defs"],
@@ -66,20 +70,24 @@ def description() -> dict[str, Any]:
 
 
 def _posted(
-    words: str, body: type[BaseModel], answer: type[BaseModel] | None, refused: type[BaseModel]
+    path: str, words: str, body: type[BaseModel], answer: type[BaseModel], refused: type[BaseModel]
 ) -> dict[str, Any]:
-    content = {JSON: {"schema": _ref(answer)}} if answer else {JSON: {"schema": {"type": "array"}}}
+    schema = _ref(answer)
+    content = {JSON: {"schema": {"type": "array", "items": schema} if path in LISTS else schema}}
     return {
         "summary": words,
+        "operationId": _id("post", path),
         "requestBody": {"required": True, "content": {JSON: {"schema": _ref(body)}}},
         "responses": {"200": {"description": "Done.", "content": content}, **_refused(refused, tuple(REFUSED))},
     }
 
 
 def _shown(path: str, words: str, refused: type[BaseModel]) -> dict[str, Any]:
-    kinds = {"/metrics": {"text/plain": {"schema": {"type": "string"}}}, "/languages": {JSON: {"schema": {}}}}
+    languages = {"type": "array", "items": _ref(libretranslate.Language)}
+    kinds = {"/metrics": {"text/plain": {"schema": {"type": "string"}}}, "/languages": {JSON: {"schema": languages}}}
     return {
         "summary": words,
+        "operationId": _id("get", path),
         "responses": {
             "200": {"description": "Done.", "content": kinds.get(path, OBJECT)},
             **_refused(refused, (403, 500, 503)),
@@ -91,6 +99,11 @@ def _refused(model: type[BaseModel], statuses: tuple[int, ...]) -> dict[str, Any
     return {
         str(status): {"description": REFUSED[status], "content": {JSON: {"schema": _ref(model)}}} for status in statuses
     }
+
+
+def _id(method: str, path: str) -> str:
+    """The name of an operation, as programs that are made of the description call it."""
+    return f"{method}_{path.strip('/').replace('/', '_')}"
 
 
 def _ref(model: type[BaseModel]) -> dict[str, str]:
