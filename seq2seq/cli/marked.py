@@ -41,17 +41,14 @@ def translate(
     given: dict[str, Any],
 ) -> None:  # fmt: skip
     """Translate a document, or those on the lines of the input."""
-    from seq2seq.inference.aligner import Aligner
+    from seq2seq.inference.aligner import load_both
     from seq2seq.inference.marked import MarkupTranslator, WithTerms
-    from seq2seq.inference.one_model import computing
     from seq2seq.inference.streaming import open_input, read_idle_batches
     from seq2seq.inference.terms import TermTranslator, read_glossary
-    from seq2seq.inference.translator import Translator
 
     source = open_input(input_path, keeps_bom=not each_line)
     text = None if each_line else _document(source, input_path)
-    translator = Translator.load(model, **given)
-    aligner = Aligner.load(model, **computing(given))
+    translator, aligner = load_both(model, **given)
     kept = None
     if glossary is not None:
         kept = WithTerms(TermTranslator(translator, aligner, read_glossary(glossary, translator)))

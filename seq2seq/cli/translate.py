@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from tqdm import tqdm
 
+    from seq2seq.inference.aligner import Aligner
     from seq2seq.inference.translator import Translation, Translator
 
     Answer = tuple[Translation, dict[str, Any]]
@@ -144,9 +145,15 @@ def command(
             check_counts(input_path or "standard input", total, prefix_file, num_prefixes)
         prefixes = read_lines(prefix_file, options.warn_invalid(prefix_file))
     chosen = models or (options.chosen_model(None, "translation"),)
-    translator = Translator.load(*chosen, **given)
+    aligner = None
+    if kinds or glossary is not None:
+        from seq2seq.inference.aligner import load_both
+
+        translator, aligner = load_both(chosen[0], **given)
+    else:
+        translator = Translator.load(*chosen, **given)
     statuses: Counter[str] = Counter()
-    answer = _answerer(translator, chosen[0], kinds, glossary, given, statuses)
+    answer = _answerer(translator, aligner, kinds, glossary, statuses)
     n_best = translator.config.n_best
     batches = read_idle_batches(source, on_invalid=options.warn_invalid(input_path))
     flags: Counter[tuple[str, ...]] = Counter()
@@ -210,24 +217,19 @@ def _check_glossary(models: tuple[Path, ...], prefix_file: Path | None, loading:
 
 def _answerer(
     translator: "Translator",
-    model: Path,
+    aligner: "Aligner | None",
     kinds: list[str],
     glossary: Path | None,
-    given: dict[str, Any],
     statuses: Counter[str],
 ) -> "Callable[[Iterable[list[str]], Iterator[str] | None], Iterator[list[Answer]]]":
     """What turns batches of lines into translations, each with what JSON shows beside its own fields.
 
     How many terms of the glossary have which status is counted in `statuses`.
     """
-    if not kinds and glossary is None:
+    if aligner is None:
         return lambda batches, prefixes: (
             [(translation, {}) for translation in batch] for batch in translator.translate_stream(batches, prefixes)
         )
-    from seq2seq.inference.aligner import Aligner
-    from seq2seq.inference.one_model import computing
-
-    aligner = Aligner.load(model, **computing(given))
     if "confidence" in kinds and aligner.calibration.confidence is None:
         why = aligner.calibration.no_confidence or "the model was never calibrated; s2s align --calibrate does it"
         logger.warning("confidence is null: %s", why)

@@ -25,14 +25,17 @@ from seq2seq.errors import ModelError
 from seq2seq.inference.batching import equal_parts, token_groups
 from seq2seq.inference.confidence import confidence
 from seq2seq.inference.details import Details, Link, Word, copied
+from seq2seq.inference.one_model import computing
 from seq2seq.inference.scorer import Scorer
-from seq2seq.inference.translator import Translation
+from seq2seq.inference.translator import Translation, Translator
 from seq2seq.lines import as_one_line, checked_pairs
 from seq2seq.memory import in_parts
 from seq2seq.model.attention import CrossAttention, capture_attention
 from seq2seq.runtime import Runtime, multiplies_bfloat16
 from seq2seq.store.calibration import FILE, Calibration, read_calibration
+from seq2seq.store.finding import find_model
 from seq2seq.store.model_folder import LoadedModel
+from seq2seq.store.opened import in_one_state
 from seq2seq.text.tokenizer import Tokenizer, encodable
 from seq2seq.text.words import owners, spaced_words, without_overlaps, word_spans
 
@@ -278,6 +281,17 @@ class Aligner(Scorer):
             if np.isnan(log_probs).any()
             else confidence(self.calibration.confidence, words, links, len(source.words)),
         )
+
+
+def load_both(path: str | Path | None, **options: Any) -> tuple[Translator, Aligner]:
+    """A translator and the aligner of one model, from one state of its folder; options as of `Translator.load`.
+
+    Raises:
+        ModelError, UserError: as `Translator.load`.
+    """
+    folder = find_model(path)
+    aligning = computing(options)
+    return in_one_state(folder, lambda: (Translator.load(folder, **options), Aligner.load(folder, **aligning)))
 
 
 def distributions(matrix: np.ndarray, distance: float) -> np.ndarray:

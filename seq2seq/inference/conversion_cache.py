@@ -33,14 +33,15 @@ def converted(folder: Path, quantization: str) -> Iterator[tuple[Path, ModelDesc
     """
     root = _root()
     model = _name(folder)
-    version = f"{model}-{_content(folder)}"
+    content = _content(folder)
+    version = f"{model}-{content}"
     target = root / f"{version}-{quantization}"
     with atomic.locked(root / f"{model}.lock"):
         try:
             description, tokenizers, _ = ctranslate2.read_description(target)
         except ModelError:  # it is not there, or damaged
             try:
-                _convert(folder, target, quantization)
+                _convert(folder, content, target, quantization)
                 for entry in root.glob(f"{model}-*"):
                     if not entry.name.startswith(version):
                         atomic.remove_folder(entry)
@@ -59,7 +60,7 @@ def forget(folders: Iterable[Path]) -> None:
                 atomic.remove_folder(entry)
 
 
-def _convert(folder: Path, target: Path, quantization: str) -> None:
+def _convert(folder: Path, content: str, target: Path, quantization: str) -> None:
     from seq2seq.interop.ctranslate2_export import write_ctranslate2  # these import torch
     from seq2seq.store.model_folder import load_model
 
@@ -70,6 +71,8 @@ def _convert(folder: Path, target: Path, quantization: str) -> None:
     atomic.remove_leftovers(target.parent)
     with atomic.new_folder(target) as temporary:
         write_ctranslate2(temporary, loaded.model, loaded.description, loaded.tokenizers, quantization)
+        if _content(folder) != content:
+            raise ModelError(f"{folder}: it changed while it was converted; try again when nothing writes to it")
 
 
 def _name(folder: Path) -> str:

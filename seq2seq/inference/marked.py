@@ -10,11 +10,10 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from seq2seq.errors import UserError, did_you_mean
-from seq2seq.inference.aligner import Aligner
+from seq2seq.inference.aligner import Aligner, load_both
 from seq2seq.inference.degeneration import LOST
-from seq2seq.inference.one_model import computing
 from seq2seq.inference.terms import TermTranslator
-from seq2seq.inference.translator import Translation, Translator
+from seq2seq.inference.translator import Translation
 from seq2seq.lines import checked_texts
 from seq2seq.markup.standins import CLASSES, StandIns
 from seq2seq.markup.translation import FORMATS, Marked, Translated, translate_documents
@@ -73,7 +72,7 @@ class MarkupTranslator:
             ModelError, UserError: as `Translator.load`.
         """
         if glossary is None:
-            return cls(Translator.load(path, **options), Aligner.load(path, **computing(options)))
+            return cls(*load_both(path, **options))
         keeper = TermTranslator.load(path, glossary, **options)
         return cls(WithTerms(keeper), keeper.aligner)
 

@@ -15,10 +15,9 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from seq2seq.inference.aligner import Aligner
+from seq2seq.inference.aligner import Aligner, load_both
 from seq2seq.inference.degeneration import LOST
 from seq2seq.inference.details import Details, Status, Term
-from seq2seq.inference.one_model import computing
 from seq2seq.inference.translator import PartSpans, Translation, Translator
 from seq2seq.search.base import normalized_score
 from seq2seq.text.glossary import Forbidden, Glossary, Match, places
@@ -93,7 +92,7 @@ class TermTranslator:
             DataError: the glossary cannot be read.
             ModelError, UserError: as `Translator.load`.
         """
-        translator, aligner = Translator.load(path, **options), Aligner.load(path, **computing(options))
+        translator, aligner = load_both(path, **options)
         if not isinstance(glossary, Glossary):
             glossary = read_glossary(Path(glossary), translator)
         return cls(translator, aligner, glossary)

@@ -6,6 +6,7 @@
 import functools
 import hashlib
 import itertools
+import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,18 +21,18 @@ from seq2seq.interop.ctranslate2 import is_ctranslate2
 from seq2seq.languages import ENGLISH_NAMES, language_code
 from seq2seq.lines import as_one_line, shown_name
 from seq2seq.serve.explained import Explained
-from seq2seq.serve.limits import bad
+from seq2seq.serve.limits import Refusal, bad
 from seq2seq.serve.queue import Text
 from seq2seq.store.finding import BEST, CONFIG, find_model
+from seq2seq.store.opened import KINDS, Opened, in_one_state
 from seq2seq.text.glossary import Glossary
 
 if TYPE_CHECKING:
     from seq2seq.inference.aligner import Aligner
     from seq2seq.inference.terms import TermTranslator
 
-# What translations depend on; a model card does not change them.
-KINDS = (".json", ".safetensors", ".bin", ".spm", ".txt")
 AUTO = "auto"
+logger = logging.getLogger(__name__)
 
 
 class Terms(tuple[tuple[str, ...], ...]):
@@ -114,7 +115,7 @@ class ServedTranslator(ServedModel):
         self.under = functools.lru_cache(maxsize=64)(self._under)
         self._own_glossary = functools.lru_cache(maxsize=64)(self._glossary)
         self._client_glossary = functools.lru_cache(maxsize=8)(self._glossary)
-        self._folder, self._computing = folder, computing
+        self._opened, self._computing = Opened(folder), computing
         self._aligner: Aligner | None = None
         self._loading = threading.Lock()
 
@@ -150,12 +151,24 @@ class ServedTranslator(ServedModel):
 
     @property
     def aligner(self) -> "Aligner":
-        """Loaded when it is first needed: it needs torch, and the weights again."""
+        """Loaded when it is first needed, because it needs torch and the weights again: from the files that the folder
+        had when the translator was loaded, whatever has become of it.
+
+        Raises:
+            Refusal: they were overwritten, or do not fit each other; the log has the reason.
+        """
         with self._loading:
             if self._aligner is None:
                 from seq2seq.inference.aligner import Aligner
 
-                self._aligner = Aligner.load(self._folder, **self._computing)
+                try:
+                    with self._opened.reopened() as folder:
+                        self._aligner = Aligner.load(folder, **self._computing)
+                except UserError as error:
+                    logger.error("%s: %s", self.name, error)
+                    message = "this model has no details, glossaries and documents now; the server's log has the reason"
+                    raise Refusal(503, "model", message) from error
+                self._opened.close()
             return self._aligner
 
     def _term_translator(self, translator: Translator, terms: Terms) -> "TermTranslator":
@@ -207,14 +220,16 @@ def load(paths: Sequence[Path], translating: dict[str, Any], computing: dict[str
     for path in paths:
         folder = find_model(path)
         name = _free(path, folder, {model.name for model in served})
-        if _task(folder) == "classification":
-            from seq2seq.inference.classifier import Classifier
-
-            served.append(ServedClassifier(name, folder, Classifier.load(folder, **computing)))
-        else:
-            translator = Translator.load(folder, **translating)
-            served.append(ServedTranslator(name, folder, translator, computing))
+        served.append(in_one_state(folder, functools.partial(_load, name, folder, translating, computing)))
     return Models(served)
+
+
+def _load(name: str, folder: Path, translating: dict[str, Any], computing: dict[str, Any]) -> ServedModel:
+    if _task(folder) == "classification":
+        from seq2seq.inference.classifier import Classifier
+
+        return ServedClassifier(name, folder, Classifier.load(folder, **computing))
+    return ServedTranslator(name, folder, Translator.load(folder, **translating), computing)
 
 
 class Models:

@@ -97,7 +97,7 @@ class Service:
     def _load_aligners(self) -> None:
         for model in self.models.translators:
             if model.can_explain:
-                with contextlib.suppress(UserError, OSError):  # the requests that need it are told
+                with contextlib.suppress(Refusal, OSError):  # the requests that need it are told
                     _ = model.aligner
 
     @property

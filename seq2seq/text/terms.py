@@ -96,7 +96,7 @@ class Searchable:
         in_compounds = in_compounds and len(term) >= SHORTEST_IN_COMPOUND
         found = set()
         for index, key in enumerate(keys(term, self._language)):
-            begin = self.text.find(key)
+            begin = self.text.find(key) if key else -1  # nothing is left of a term of marks that are not read
             while begin >= 0:
                 end = begin + len(key)
                 if self.is_edge(end) and (self.is_edge(begin) or (in_compounds and self._begins_character(begin))):

@@ -1,0 +1,109 @@
+"""A model folder in one state, although training may replace it at any time.
+
+`Opened` keeps the files of a folder as they were when it was opened, so that the server can read more of them later;
+`in_one_state` is for whoever reads a folder several times.
+"""
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from seq2seq.errors import ModelError, UserError
+
+Result = TypeVar("Result")
+
+# What a model is read from; its card is not.
+KINDS = (".json", ".safetensors", ".bin", ".spm", ".txt")
+TRIES = 3
+_DESCRIPTORS = Path("/proc/self/fd")
+
+
+class Opened:
+    """The files of a folder, held open until `close`: the name of the folder may come to mean another one.
+
+    Raises:
+        ModelError: the folder cannot be read.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self._stack = contextlib.ExitStack()
+        try:
+            paths = [path for path in sorted(folder.iterdir()) if path.suffix in KINDS and path.is_file()]
+            self._files = {path.name: self._stack.enter_context(open(path, "rb")) for path in paths}
+        except OSError as error:
+            self._stack.close()
+            raise ModelError(f"{folder}: cannot be read ({error.strerror})") from error
+        self._states = self._now()
+
+    def close(self) -> None:
+        """Let the files go."""
+        self._stack.close()
+
+    def is_current(self) -> bool:
+        """Whether the folder has these files still, and they hold what they did."""
+        try:
+            names = {path.name for path in self.folder.iterdir() if path.suffix in KINDS and path.is_file()}
+            here = {name: _state(os.stat(self.folder / name)) for name in names}
+        except OSError:
+            return False
+        return here == self._states == self._now()
+
+    @contextlib.contextmanager
+    def reopened(self) -> Iterator[Path]:
+        """A folder with these files, also where the folder itself was replaced.
+
+        Raises:
+            ModelError: the files were overwritten; or the folder was replaced, and the system has no names for files
+                that are open.
+        """
+        if self._now() != self._states or not (_DESCRIPTORS.is_dir() or self.is_current()):
+            raise self._changed()
+        if not _DESCRIPTORS.is_dir():
+            yield self.folder
+            if not self.is_current():
+                raise self._changed()
+            return
+        with tempfile.TemporaryDirectory(prefix="s2s-") as place:
+            for name, file in self._files.items():
+                os.symlink(_DESCRIPTORS / str(file.fileno()), Path(place) / name)
+            try:
+                yield Path(place)
+            except UserError as error:
+                raise ModelError(str(error).replace(place, str(self.folder))) from error
+        if self._now() != self._states:
+            raise self._changed()
+
+    def _now(self) -> dict[str, tuple[int, ...]]:
+        return {name: _state(os.fstat(file.fileno())) for name, file in self._files.items()}
+
+    def _changed(self) -> ModelError:
+        return ModelError(f"{self.folder}: its files changed after the model was loaded; load it again")
+
+
+def in_one_state(folder: Path, read: Callable[[], Result]) -> Result:
+    """What `read` returns, which reads the folder more than once; it is called again if the folder changed meanwhile.
+
+    Raises:
+        ModelError: the folder changes all the time.
+        UserError: of `read`.
+    """
+    for _ in range(TRIES):
+        opened = Opened(folder)
+        try:
+            found = read()
+            if opened.is_current():
+                return found
+        except UserError:
+            if opened.is_current():
+                raise
+        finally:
+            opened.close()
+    raise ModelError(f"{folder}: it changes while it is read; try again when nothing writes to it")
+
+
+def _state(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
