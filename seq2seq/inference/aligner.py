@@ -289,7 +289,7 @@ def load_both(path: str | Path | None, **options: Any) -> tuple[Translator, Alig
     Raises:
         ModelError, UserError: as `Translator.load`.
     """
-    folder = find_model(path)
+    folder = find_model(path, "translation")
     aligning = computing(options)
     return in_one_state(folder, lambda: (Translator.load(folder, **options), Aligner.load(folder, **aligning)))
 
