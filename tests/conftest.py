@@ -1,11 +1,13 @@
-"""What several test files share: deterministic torch, a run that was trained once, and where the optional real corpora
-are."""
+"""What several test files share: a neutral environment, deterministic torch, a run that was trained once, and where the
+optional real corpora are."""
 
 import os
 import shutil
 import signal
 import threading
 from pathlib import Path
+
+from environment import REAL_DATA
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # the processes share the CPUs; what torch reads when it is imported
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -42,7 +44,7 @@ def _own_cache(tmp_path_factory):
 @pytest.fixture(scope="session")
 def real_data() -> Path:
     """The folder of real corpora that S2S_DATA names; tests that measure on them skip without it."""
-    folder = Path(os.environ.get("S2S_DATA", Path(__file__).parent.parent.parent / "shared" / "data"))
+    folder = Path(os.environ.get(REAL_DATA, Path(__file__).parent.parent.parent / "shared" / "data"))
     if not (folder / "multi30k" / "train.en.gz").exists():
         pytest.skip("needs Multi30k under $S2S_DATA/multi30k")
     return folder
