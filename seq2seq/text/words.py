@@ -4,6 +4,7 @@ A span is (begin, end) in code points. Punctuation marks are words of their own,
 """
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
@@ -24,7 +25,7 @@ def word_spans(text: str, pieces: Iterable[Span]) -> list[Span]:
     for found in (ASCII_WORD if text.isascii() else WORD).finditer(text):
         begin, end = found.span()
         if has_unspaced(found.group()[0]):
-            cuts = [begin, *(start for start in starts if begin < start < end), end]
+            cuts = [begin, *starts[bisect_right(starts, begin) : bisect_left(starts, end)], end]
             words += pairwise(cuts)
         else:
             words.append((begin, end))
