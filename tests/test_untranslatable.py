@@ -97,6 +97,10 @@ def test_http_copies(server):
     answer = server.ask("/v1/translate", {"text": NO_LANGUAGE, "details": ["alignment", "words", "confidence"]})
     for line, one in zip(NO_LANGUAGE, answer.json["translations"], strict=True):
         assert (one["text"], one["flags"]) == (line, [VERBATIM])
+    spaced = "  12:30. Привет \n\t 5 "
+    for split in ("lines", "sentences"):
+        answer = server.ask("/v1/translate", {"text": spaced, "split": split})
+        assert answer.json["translations"][0]["text"] == spaced
     for split in ("sentences", "none"):
         answer = server.ask("/v1/translate", {"text": NO_LANGUAGE, "split": split})
         assert [one["text"].strip() for one in answer.json["translations"]] == [line.strip() for line in NO_LANGUAGE]

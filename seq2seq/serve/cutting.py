@@ -30,7 +30,8 @@ def cut(text: str, split: Split, longest: int = sys.maxsize) -> list[Piece]:
     """The pieces of a text, at least one.
 
     A line ends at `\\n`, and a `\\r` before that goes with the line end: as `s2s translate` reads a file, so that the
-    translation of each line is the one it gives. Line ends stay as they are. A sentence of more than `longest`
+    translation of each line is the one it gives. Line ends stay as they are; white space at the ends of a line is part
+    of its first and last piece. A sentence of more than `longest`
     characters is cut as `split_text` does; each has the language tag that its line or the text begins with. With `none`
     the text is one piece.
     """
@@ -39,13 +40,13 @@ def cut(text: str, split: Split, longest: int = sys.maxsize) -> list[Piece]:
     pieces, before, begin, tag = [], "", 0, "" if split == "lines" else _tag(text)
     for line in text.split("\n"):
         core = line.removesuffix("\r")
-        cores = [core] if split == "lines" else _sentences(core.strip(), longest)
-        place = begin + (0 if split == "lines" else len(core) - len(core.lstrip()))
+        cores, place = [core] if split == "lines" else _sentences(core, longest), begin
         own = "" if split == "lines" else _tag(core)
         for number, part in enumerate(cores):
             there = "" if own and number == 0 else own or tag
-            pieces.append(Piece(before, part if split == "lines" else part.rstrip(), place, there))
-            before, place = part[len(part.rstrip()) :], place + len(part)
+            end = len(part) if number == len(cores) - 1 else len(part.rstrip())
+            pieces.append(Piece(before, part[:end], place, there))
+            before, place = part[end:], place + len(part)
         before, begin = line[len(core) :] + "\n", begin + len(line) + 1
     return pieces
 
