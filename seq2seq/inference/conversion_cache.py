@@ -8,6 +8,7 @@ sizes and times of all files, are as they were.
 import contextlib
 import hashlib
 import os
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from seq2seq.lines import shown_name
 from seq2seq.text.tokenizer import TokenizerPair
 
 SETTINGS = ("config.json", "generation_config.json")
+KEPT_SECONDS = 30 * 24 * 3600  # since the last use
 
 
 @contextlib.contextmanager
@@ -45,10 +47,13 @@ def converted(folder: Path, quantization: str) -> Iterator[tuple[Path, ModelDesc
                 for entry in root.glob(f"{model}-*"):
                     if not entry.name.startswith(version):
                         atomic.remove_folder(entry)
+                _remove_unused(root)
             except OSError as error:
                 reason = error.strerror or error
                 raise RunError(f"{root}: cannot be written ({reason}); set XDG_CACHE_HOME to another folder") from error
             description, tokenizers, _ = ctranslate2.read_description(target)
+        with contextlib.suppress(OSError):  # a cache that may only be read
+            os.utime(target)
         yield target, description, tokenizers
 
 
@@ -58,6 +63,17 @@ def forget(folders: Iterable[Path]) -> None:
         with contextlib.suppress(RunError):  # without a cache there are none
             for entry in _root().glob(f"{_name(folder)}-*"):
                 atomic.remove_folder(entry)
+
+
+def _remove_unused(root: Path) -> None:
+    """Remove the conversions that no one has opened for `KEPT_SECONDS`, such as those of models that are gone."""
+    for entry in list(root.glob("[0-9a-f]*-*")):
+        with contextlib.suppress(OSError):  # another process may be faster
+            if entry.stat().st_mtime > time.time() - KEPT_SECONDS:
+                continue
+            with atomic.locked(root / f"{entry.name.partition('-')[0]}.lock", wait=False) as is_free:
+                if is_free:
+                    atomic.remove_folder(entry)
 
 
 def _convert(folder: Path, content: str, target: Path, quantization: str) -> None:
