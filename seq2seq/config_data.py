@@ -48,7 +48,7 @@ class NoiseConfig(Section):
 
 
 class SourceConfig(Section):
-    """Where examples come from: exactly one of `source` + `target`, `tsv`, `jsonl` or `hub`."""
+    """Where examples come from: exactly one of `source` + `target`, `tsv`, `jsonl`, `tmx` or `hub`."""
 
     source: ExistingFile | None = None
     """Text file, one sentence per line; may be compressed with gzip."""
@@ -58,6 +58,8 @@ class SourceConfig(Section):
     """Tab-separated file, or a CSV (comma or semicolon) whose name ends in .csv; one record per line."""
     jsonl: ExistingFile | None = None
     """One JSON object per line, flat or `{"translation": {"en": ..., "de": ...}}`."""
+    tmx: ExistingFile | None = None
+    """Translation memory (TMX), of which the units with both languages are read; may be compressed with gzip."""
     hub: Dataset | None = None
     """Dataset of the Hugging Face hub by name, or a local dataset folder."""
     subset: str | None = None
@@ -85,10 +87,10 @@ class SourceConfig(Section):
         for side, other in (("source", "target"), ("target", "source")):
             if getattr(self, side) is not None and getattr(self, other) is None:
                 raise ValueError(f"has {side} but no {other}; two text files need both")
-        kinds = [kind for kind in ("source", "tsv", "jsonl", "hub") if getattr(self, kind) is not None]
+        kinds = [kind for kind in ("source", "tsv", "jsonl", "tmx", "hub") if getattr(self, kind) is not None]
         if len(kinds) != 1:
             given = " and ".join(kinds) or "none"
-            raise ValueError(f"needs exactly one of source + target, tsv, jsonl, hub; {given} given")
+            raise ValueError(f"needs exactly one of source + target, tsv, jsonl, tmx, hub; {given} given")
         return self
 
     @model_serializer(mode="wrap")
@@ -97,7 +99,7 @@ class SourceConfig(Section):
 
     def files(self) -> Iterator[tuple[str, Path]]:
         """(key, path) of every local file that this source names."""
-        for key in ("source", "target", "tsv", "jsonl"):
+        for key in ("source", "target", "tsv", "jsonl", "tmx"):
             if (path := getattr(self, key)) is not None:
                 yield key, path
 

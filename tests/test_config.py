@@ -95,7 +95,7 @@ def test_yaml_1_2_values_keep_their_meaning(folder, override, path, value):
         ("data.train.taget=x", "data.train.taget: unknown key; did you mean 'target'?"),
         (
             "data.train.tsv=train.en",
-            "data.train: needs exactly one of source + target, tsv, jsonl, hub; source and tsv given",
+            "data.train: needs exactly one of source + target, tsv, jsonl, tmx, hub; source and tsv given",
         ),
         ("data.valid.target=null", "data.valid: has source but no target"),
     ],

@@ -48,7 +48,7 @@ def command(
     \b
     s2s check CONFIG          train, valid and test of a config, and what they share
     s2s check SOURCE TARGET   two text files, line by line
-    s2s check FILE            one .tsv, .csv or .jsonl of pairs, or of texts with labels
+    s2s check FILE            one .tsv, .csv, .jsonl or .tmx of pairs, or of texts with labels
 
     Exit code 0: no errors, though there may be warnings; 1: an error that would spoil a result; 2: the check cannot be
     made."""
@@ -111,11 +111,13 @@ def _from_files(files: Sequence[Path], source_language: str | None, target_langu
     kind = files[0].name.removesuffix(".gz").rpartition(".")[2]
     if len(files) == 2:
         source = SourceConfig(source=files[0], target=files[1])
-    elif len(files) > 2 or kind not in ("tsv", "csv", "jsonl"):
-        raise DataError("give a CONFIG (.yaml), two text files SOURCE and TARGET, or one .tsv, .csv or .jsonl")
+    elif len(files) > 2 or kind not in ("tsv", "csv", "jsonl", "tmx"):
+        raise DataError("give a CONFIG (.yaml), two text files SOURCE and TARGET, or one .tsv, .csv, .jsonl or .tmx")
     else:
-        source = SourceConfig(**{"jsonl" if kind == "jsonl" else "tsv": files[0]})
-        if not (source_language and target_language):
+        source = SourceConfig(**{kind if kind in ("jsonl", "tmx") else "tsv": files[0]})
+        if kind == "tmx":
+            languages = (source_language or "", target_language or "")
+        elif not (source_language and target_language):
             columns = _columns_of(files[0], kind == "jsonl")
             source = source.model_copy(update=columns)
             languages = None if "label_column" in columns else ("", "")
@@ -133,9 +135,12 @@ def _columns_of(path: Path, is_jsonl: bool) -> dict[str, str]:
         probability_column,
     )
     from seq2seq.data.tables import header
+    from seq2seq.data.text_files import check_form
+    from seq2seq.text.forms import JSON
 
     record = {}
     if is_jsonl:
+        check_form(path, [JSON])
         try:
             record = json.loads(next(read_lines(path), ""))
         except (ValueError, RecursionError):

@@ -1,5 +1,6 @@
 """`s2s info`: what a model is, from its folder."""
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -38,7 +39,10 @@ def _describe(folder: Path) -> dict[str, Any]:
         sizes = {"format": "CTranslate2", "quantization": quantization, "bytes": weights["size"]}
     else:
         loaded = load_model(folder)
-        description, tokenizers, weights = loaded.description, loaded.tokenizers, loaded.files["model.safetensors"]
+        description, tokenizers = loaded.description, loaded.tokenizers
+        shards = [facts["sha256"] for name, facts in loaded.files.items() if name.endswith(".safetensors")]
+        joined = "".join(shards).encode()
+        weights = {"sha256": shards[0] if len(shards) == 1 else hashlib.sha256(joined).hexdigest()}
         parameters = list(loaded.model.parameters())
         sizes = {
             "parameters": sum(parameter.numel() for parameter in parameters),

@@ -66,6 +66,9 @@ logger = logging.getLogger("seq2seq.cli")
     help="text: each line by itself. Others: the whole input is one document, because a sentence of it may go on over "
     "several lines; tags go where their words go, and variables, addresses and code stay as they are.",
 )
+@click.option(
+    "--force", is_flag=True, help="Translate subtitles, tables, JSON or markup given as plain text line by line."
+)
 @click.option("--each-line", is_flag=True, help="With another --input-format: each line is a document.")
 @options.search_options
 @click.option(
@@ -96,6 +99,7 @@ def command(
     details: str | None,
     glossary: Path | None,
     kind: str,
+    force: bool,
     each_line: bool,
     **loading: Any,
 ) -> None:
@@ -117,6 +121,7 @@ def command(
     if input_path is not None:
         options.name_unread_input("-i names a file", input_path)
     if kind != "text":
+        options.only_for("plain text; leave out --input-format", "force")
         marked.check(models, prefix_file, form, details, loading)
         marked.translate(
             models[0] if models else options.chosen_model(None, "translation"),
@@ -130,6 +135,7 @@ def command(
         return
     if each_line:
         raise click.UsageError("--each-line needs --input-format html, xml or markdown; lines of text are its default")
+    from seq2seq.cli.input_forms import refuse_structured, watched
     from seq2seq.inference.degeneration import LOST, SPLIT, SYMPTOMS, summary
     from seq2seq.inference.streaming import count_ahead, open_input, read_idle_batches
     from seq2seq.inference.translator import Translator
@@ -137,12 +143,15 @@ def command(
     from seq2seq.text.untranslatable import VERBATIM
 
     source = open_input(input_path)
+    name = input_path or "standard input"
+    if not force:
+        refuse_structured(source, name)
     total = count_ahead(source) if prefix_file is not None or _is_terminal(sys.stderr) else None
     prefixes = None
     if prefix_file is not None:
         if total is not None and prefix_file.is_file():
             num_prefixes = sum(1 for _ in read_lines(prefix_file))
-            check_counts(input_path or "standard input", total, prefix_file, num_prefixes)
+            check_counts(name, total, prefix_file, num_prefixes)
         prefixes = read_lines(prefix_file, options.warn_invalid(prefix_file))
     chosen = models or (options.chosen_model(None, "translation"),)
     aligner = None
@@ -156,6 +165,8 @@ def command(
     answer = _answerer(translator, aligner, kinds, glossary, statuses)
     n_best = translator.config.n_best
     batches = read_idle_batches(source, on_invalid=options.warn_invalid(input_path))
+    if not force:
+        batches = watched(batches, name, source.isatty())
     flags: Counter[tuple[str, ...]] = Counter()
     with options.open_output(output_path) as sink, _progress_bar(source, total, output_path) as bar:
         for answers in answer(batches, prefixes):

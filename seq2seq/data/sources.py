@@ -1,4 +1,4 @@
-"""Opening a source: aligned text files, TSV or CSV, JSONL, or a dataset of the Hugging Face hub or a local folder.
+"""Opening a source: aligned text files, TSV or CSV, JSONL, TMX, or a dataset of the Hugging Face hub or a local folder.
 
 `tasks`, `check` and `classify` open what a `SourceConfig` names. Modules for tables and datasets are imported only
 where such a source is used.
@@ -12,6 +12,7 @@ from seq2seq.config_data import SourceConfig
 from seq2seq.data.examples import Source
 from seq2seq.data.text_files import TextFiles
 from seq2seq.errors import DataError
+from seq2seq.text.forms import TMX, form_of_file
 
 if TYPE_CHECKING:
     from seq2seq.data.columns import Columns
@@ -29,6 +30,10 @@ def open_pairs(config: SourceConfig, source_language: str, target_language: str,
     languages = source_language, target_language
     if config.source is not None:
         return _with_noise(TextFiles(config, cache), config, languages)
+    if (memory := config.tmx or (config.tsv if config.tsv and form_of_file(config.tsv) is TMX else None)) is not None:
+        from seq2seq.data.tmx import TmxFile
+
+        return _with_noise(TmxFile(memory, languages, config.weight, cache), config, languages)
     from seq2seq.data.columns import pair_columns
 
     return _with_noise(_open_columns(config, pair_columns(config, *languages), cache), config, languages)
@@ -45,8 +50,8 @@ def open_labelled(
     Raises:
         DataError: as `open_pairs`.
     """
-    if config.source is not None:
-        raise DataError(f"{config.source}: labelled texts come from tsv, jsonl or hub, not from source + target")
+    if (pairs := config.source or config.tmx) is not None:
+        raise DataError(f"{pairs}: labelled texts come from tsv, jsonl or hub, not from pairs")
     from seq2seq.data.columns import label_columns
 
     return _with_noise(_open_columns(config, label_columns(config, label_names or {}), cache), config)

@@ -14,18 +14,20 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from seq2seq.data.column_kinds import misplaced
 from seq2seq.data.columns import LABEL_WORDS, Columns, flattened, listed, looks_like_header
 from seq2seq.data.examples import Example, LabelledText
 from seq2seq.data.file_facts import combined_fingerprint
 from seq2seq.data.text_files import TextSource
 from seq2seq.errors import DataError, counted, kind_of, reason
 from seq2seq.lines import as_one_line, open_bytes, read_lines
+from seq2seq.text.forms import JSON, MOSES, form_of_file
 
 _QUOTED = r'"(?:[^"]|"")*"'
 _RECORD, _ALL_QUOTED = (
     re.compile(rf"(?:{field})(?:\t(?:{field}))*") for field in (rf'{_QUOTED}|[^"\t]*', rf"{_QUOTED}|\d*")
 )
-_LINES_FOR_DELIMITER = 200
+_LINES_FOR_DELIMITER = _LINES_FOR_KINDS = 200
 # In a shorter file it means little that the label of line 1 is unique.
 _FEWEST_LINES = 50
 
@@ -46,9 +48,12 @@ class TableFormat:
 
 
 def table_format(path: Path) -> TableFormat:
-    """The format of a file: of a .csv by its first lines, else tabs, with quotes where a spreadsheet wrote them."""
+    """The format of a file: of a .csv by its first lines, else ` ||| ` where all lines have it, else tabs, with quotes
+    where a spreadsheet wrote them."""
     if path.name.lower().removesuffix(".gz").endswith(".csv"):
         return TableFormat(_delimiter(list(islice(read_lines(path), _LINES_FOR_DELIMITER))), is_quoted=True)
+    if form_of_file(path) is MOSES:
+        return TableFormat(" ||| ")
     return TableFormat(is_quoted=_has_spreadsheet_quotes(path))
 
 
@@ -88,7 +93,7 @@ class Table(_LineFile):
         self._has_header, self._indices = self._find_columns(first)
         self._width = len(first) if self._has_header else None
         self.size = self._facts[0].lines - self._has_header
-        form = (self._format,) if self._format.is_quoted else ()
+        form = (self._format,) if self._format != TableFormat() else ()
         self.fingerprint = combined_fingerprint("tsv", self._facts[0].sha256, self._has_header, self._indices, *form)
 
     def _example(self, line: str, number: int) -> Example | None:
@@ -125,6 +130,8 @@ class Table(_LineFile):
             raise DataError(f"{self._path}: both columns are number {indices[0]}; number both, counted from 0")
         if max(indices) < len(first):
             self._refuse_header([first[index] for index in indices], indices[1])
+            if not numbered:
+                self._refuse_other_columns(indices[:1] if self._columns.kind is LabelledText else indices)
         return False, indices
 
     def _refuse_header(self, heads: Sequence[str], label_index: int) -> None:
@@ -137,6 +144,13 @@ class Table(_LineFile):
             raise DataError(
                 f"{self._path}: line 1 looks like a header ({listed(heads)}); name its columns ({named}), or remove it"
             )
+
+    def _refuse_other_columns(self, indices: Sequence[int]) -> None:
+        """Addresses, scores or identifiers in front of the text must not become examples."""
+        lines = (line for line in read_lines(self._path) if line)
+        rows = [self._fields(line, number) for number, line in enumerate(islice(lines, _LINES_FOR_KINDS), start=1)]
+        if problem := misplaced(rows, indices):
+            raise DataError(f"{self._path}: {problem}; name the columns with {' and '.join(self._columns.keys)}")
 
     def _has_unique_label(self, text: str, label: str, index: int) -> bool:
         """Whether line 1 is a short text and a word as label that no other line has, where all other labels repeat.
@@ -156,6 +170,8 @@ class Table(_LineFile):
 
 class JsonLines(_LineFile):
     """One JSON object a line, flat or with both sides inside `translation`; blank lines are skipped."""
+
+    forms = (JSON,)
 
     def __init__(self, path: Path, columns: Columns, weight: float, cache: Path | None):
         super().__init__(path, columns, weight, cache)

@@ -9,12 +9,14 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from typing import ClassVar
 
 from seq2seq.config_data import SourceConfig
 from seq2seq.data.examples import Chunk, Example, Pair, Position, Source
 from seq2seq.data.file_facts import check_unchanged, combined_fingerprint, file_facts
 from seq2seq.errors import DataError, counted
 from seq2seq.lines import DAMAGE, damaged, decode_line, open_bytes
+from seq2seq.text.forms import Form, form_of_file
 
 logger = logging.getLogger(__name__)
 
@@ -28,8 +30,13 @@ class TextSource(Source):
         DataError: a file cannot be read.
     """
 
+    forms: ClassVar[tuple[Form, ...]] = ()
+    """Of structured text, those that are read."""
+
     def __init__(self, paths: Sequence[Path], weight: float, cache: Path | None):
         self._paths, self.name, self.weight = paths, str(paths[0]), weight
+        for path in paths:
+            check_form(path, self.forms)
         self._facts = [file_facts(path, cache) for path in paths]
 
     def chunks(self, start: Position = None) -> Iterator[Chunk]:
@@ -88,6 +95,17 @@ class TextFiles(TextSource):
     @staticmethod
     def _parse(texts: Sequence[str], first: int) -> list[Example | None]:
         return list(map(Pair, *map(_lines_of, texts)))
+
+
+def check_form(path: Path, forms: Sequence[Form] = ()) -> None:
+    """Refuse a file in a form that does not have one sentence per line, and is none of `forms`.
+
+    Raises:
+        DataError: its form, and what to do with it.
+    """
+    form = form_of_file(path)
+    if form is not None and not form.has_sentences and form not in forms:
+        raise DataError(f"{path}: {form}")
 
 
 def _decode(raw: bytes, number: int, invalid: list[int]) -> str:

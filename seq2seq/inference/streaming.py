@@ -52,6 +52,20 @@ def count_ahead(stream: BinaryIO) -> int | None:
         return None
 
 
+def head_ahead(stream: BinaryIO, size: int) -> str | None:
+    """The first `size` bytes of a file as text, whose position is kept; None for a pipe, or what cannot be read."""
+    try:
+        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            return None
+        start = stream.tell()
+        try:
+            return text_bytes(stream, "").read(size).decode("utf-8", errors="replace")
+        finally:
+            stream.seek(start)
+    except (*DAMAGE, DataError):  # raised where the lines are read
+        return None
+
+
 def read_idle_batches(
     binary_stream: BinaryIO,
     max_lines: int = 4096,

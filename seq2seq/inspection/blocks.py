@@ -11,6 +11,7 @@ from itertools import islice, zip_longest
 from seq2seq.config_data import SourceConfig
 from seq2seq.data.examples import Example, LabelledText, Pair
 from seq2seq.data.sources import open_labelled, open_pairs
+from seq2seq.data.text_files import check_form
 from seq2seq.errors import DataError
 from seq2seq.lines import read_lines
 
@@ -101,6 +102,8 @@ class CorpusReader:
 
     def _text_blocks(self) -> Iterator[Block]:
         paths = [path for _, path in self.config.files()]
+        for path in paths:
+            check_form(path)
         lines = zip_longest(*(read_lines(path, on.append) for path, on in zip(paths, self.invalid, strict=True)))
         first = 1
         while rows := list(islice(lines, BLOCK_LINES)):

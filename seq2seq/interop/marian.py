@@ -4,6 +4,7 @@
 model is post-norm with sinusoidal positions, and its decoder starts from padding.
 """
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ from seq2seq.text.marian_tokenizer import (
 from seq2seq.text.tokenizer import SOURCE_FILE, TARGET_FILE, Tokenizer, TokenizerPair
 
 CONFIG, WEIGHTS, PICKLE = "config.json", "model.safetensors", "pytorch_model.bin"
+INDEX, SHARD = "model.safetensors.index.json", re.compile(r"[A-Za-z0-9_-][\w.-]*\.safetensors")
 GENERATION, TOKENIZER = "generation_config.json", "tokenizer_config.json"
 # All unsupported settings are named; tensors that do not fit resemble each other.
 MOST_TENSORS_NAMED = 5
@@ -146,6 +148,8 @@ def write_marian(
 def _stored_weights(folder: Path, torch_file: bool) -> dict[str, Tensor]:
     if (folder / WEIGHTS).exists():
         return read_tensors(folder / WEIGHTS)
+    if (folder / INDEX).exists():
+        return _sharded_weights(folder)
     if not (folder / PICKLE).exists():
         raise ModelError(
             f"{folder}: {WEIGHTS} is missing; copy the whole folder; if the model has only {PICKLE}, convert it with "
@@ -164,6 +168,21 @@ def _stored_weights(folder: Path, torch_file: bool) -> dict[str, Tensor]:
     if not all(isinstance(tensor, Tensor) for tensor in loaded.values()):
         raise ModelError(f"{folder}: {PICKLE} holds something else than tensors")
     return loaded
+
+
+def _sharded_weights(folder: Path) -> dict[str, Tensor]:
+    """The tensors of several safetensors files, as their index names them.
+
+    Raises:
+        DamagedFile: the index is none, or a file of it is missing or lacks a tensor.
+    """
+    named = read_object(folder / INDEX).get("weight_map")
+    if not isinstance(named, dict) or not all(SHARD.fullmatch(str(file)) for file in named.values()):
+        raise DamagedFile(f"{INDEX} has no weight_map from tensors to files of this folder")
+    shards = {file: read_tensors(folder / file) for file in sorted(set(named.values()))}
+    if missing := [name for name, file in named.items() if name not in shards[file]]:
+        raise DamagedFile(f"{named[missing[0]]} has no tensor {missing[0]}, which {INDEX} names")
+    return {name: shards[file][name] for name, file in named.items()}
 
 
 def _tokenizers(

@@ -131,7 +131,7 @@ def read_search_config(given: Mapping[str, Any], ids: SpecialIds, problems: list
     if (own := _own_search(given)) is not None:
         return own
     before = len(problems)
-    problems += _other_than(NEUTRAL, given)
+    problems += _other_than(NEUTRAL, {key: value for key, value in given.items() if value not in ([], {})})
     unwanted = given.get("bad_words_ids") or []
     if not isinstance(unwanted, list) or any(words not in ([ids.pad], [ids.start]) for words in unwanted):
         problems.append(f"bad_words_ids: {shown(unwanted)} (only padding and the start are kept from coming out)")

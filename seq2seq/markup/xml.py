@@ -12,6 +12,7 @@ from seq2seq.markup import html
 from seq2seq.markup.building import SPACE, Builder, text_item
 from seq2seq.markup.document import Document
 from seq2seq.markup.tags import Lexeme, build, copied, ends, escape_text, unescape
+from seq2seq.text.forms import XLIFF
 
 _TOKEN = re.compile(
     r"(?P<comment><!--.*?-->)|(?P<cdata><!\[CDATA\[.*?\]\]>)|(?P<other><\?.*?\?>|<![^>\"']*(?:\"[^\"]*\"[^>\"']*|"
@@ -22,6 +23,8 @@ _TOKEN = re.compile(
 _NAME = re.compile(r"</?\s*([^\s/>]+)")
 # An atomic group reads each comment once; without it, one comment could be read as several.
 _HAS_PROLOG = re.compile(r"\ufeff?(?>\s*+(?:<!--.*?-->|<\?(?!xml\s).*?\?>))*+\s*+<(?:\?xml\s|!DOCTYPE)", re.DOTALL)
+# Elements of XLIFF, TMX and Qt's TS, whose sources must not be replaced by translations.
+_BILINGUAL = {"xliff", "trans-unit", "tmx", "tuv", "TS"}
 _CDATA_BEGIN, _CDATA_END = "<![CDATA[", "]]>"
 _HAS_TAGS = re.compile(r"</?[A-Za-z]|&#?\w+;")
 
@@ -129,7 +132,12 @@ def _check(text: str) -> None:
         if has_internal_subset:
             raise DataError("XML that declares entities or elements of its own; remove what is in [] of <!DOCTYPE>")
 
+    def element(name: str, attributes: dict[str, str]) -> None:
+        if name.rpartition(":")[2] in _BILINGUAL:
+            raise DataError(f"<{name}> holds texts and their translations; {XLIFF.way}, or its texts alone")
+
     parser.XmlDeclHandler, parser.StartDoctypeDeclHandler = declaration, doctype
+    parser.StartElementHandler = element
     body = text.removeprefix("\ufeff")
     try:
         parser.Parse((begin + body + end).encode("utf-8", "surrogatepass"), True)

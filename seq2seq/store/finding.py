@@ -7,6 +7,7 @@ from pathlib import Path
 from seq2seq import atomic
 from seq2seq.errors import ModelError, UserError, did_you_mean
 from seq2seq.files import DamagedFile, read_object
+from seq2seq.store.foreign import foreign_form
 
 CONFIG = "config.json"
 RUNS, LATEST, BEST, RUN_CONFIG, RUN_METRICS = Path("runs"), "latest", "best", "config.yaml", "metrics.jsonl"
@@ -24,13 +25,18 @@ def find_model(path: str | Path | None, task: str | None = None) -> Path:
     if path is None:
         return find_model(newest_run(task))
     folder = atomic.standing(Path(path))
+    if folder.exists() and (form := foreign_form(folder)):
+        raise ModelError(f"{path}: {form}")
     if folder.is_file():
         raise ModelError(f"{path}: a file; name the model folder that it belongs to")
     if not folder.is_dir():
         from seq2seq import hub
 
         if hub.is_hub_name(path):
-            return hub.fetch_model(path)
+            fetched = hub.fetch_model(path)
+            if form := foreign_form(fetched):
+                raise ModelError(f"{path}: {form}")
+            return fetched
         siblings = [entry.name for entry in folder.parent.iterdir()] if folder.parent.is_dir() else []
         raise ModelError(
             f"{path}: no such folder{did_you_mean(folder.name, siblings) or '; name a model or run folder'}"

@@ -165,7 +165,7 @@ class Task(Protocol):
         corpora += [("valid", self.config.data.valid, inputs.valid, len(self._valid_corpus))]
         records = []
         for role, named, source, examples in corpora:
-            path = named.source or named.tsv or named.jsonl  # without the folders of this machine
+            path = named.source or named.tsv or named.jsonl or named.tmx  # without the folders of this machine
             name = path.name if path else " ".join(filter(None, (named.hub, named.subset, named.split)))
             records.append(DataRecord(role, name, examples, source.fingerprint[:16]))
         return records

@@ -1,0 +1,44 @@
+"""Structured text that `s2s translate` gets as plain text: files are refused, first lines of streams are checked."""
+
+import logging
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from seq2seq.errors import DataError
+from seq2seq.inference.streaming import head_ahead
+from seq2seq.text.forms import HEAD_BYTES, Form, form_of
+
+logger = logging.getLogger("seq2seq.cli")
+
+FORCED = "--force translates it line by line"
+
+
+def refuse_structured(stream: BinaryIO, name: object) -> None:
+    """Refuse a file that is not text of one sentence per line; a pipe or terminal is not read ahead.
+
+    Raises:
+        DataError: its form, and what to do with it.
+    """
+    if (head := head_ahead(stream, HEAD_BYTES)) and (form := form_of(head)):
+        raise _refusal(name, form)
+
+
+def watched(batches: Iterator[list[str]], name: object, is_typed: bool) -> Iterator[list[str]]:
+    """The batches of a stream, of which the first is looked at: what one line shows is refused, unless it is typed, and
+    what several lines show is warned about.
+
+    Raises:
+        DataError: the form, and what to do with it.
+    """
+    for batch in batches:
+        if form := form_of("\n".join(batch)[:HEAD_BYTES]):
+            if form_of(batch[0]) and not is_typed:
+                raise _refusal(name, form)
+            logger.warning("%s: this looks like %s", name, form)
+        yield batch
+        break
+    yield from batches
+
+
+def _refusal(name: object, form: Form) -> DataError:
+    return DataError(f"{name}: this looks like {form}; {FORCED}")

@@ -1,0 +1,40 @@
+"""What the columns of a table without header hold: text, or addresses, numbers, identifiers, one value throughout.
+
+`tables` asks before it takes the first two columns, because many published corpora have others in front.
+"""
+
+import re
+from collections.abc import Sequence
+
+FEWEST_LINES = 8
+# Of the fields of a column, how many show what it is.
+MOST = 0.9
+_ADDRESS = re.compile(
+    r"(?:[a-z][a-z\d+.-]*://|www\.|mailto:)\S+|[\w.+-]+@[\w-]+\.\S+|/?(?:[\w.-]+/)+[\w.-]*", re.IGNORECASE
+)
+_NUMBER = re.compile(r"[-+]?[\d.,:/%\s-]*\d[\d.,:/%\s-]*(?:[eE][-+]?\d+)?|nan|[-+]?inf", re.IGNORECASE)
+_IDENTIFIER = re.compile(r"(?=\S*\d)(?=\S*[\w])[\w.:#/-]+")
+
+
+def kind_of_column(fields: Sequence[str]) -> str | None:
+    """What a column holds other than text, in words; None for text."""
+    filled = [field.strip() for field in fields if field.strip()]
+    if not filled:
+        return "nothing"
+    for kind, pattern in (("numbers", _NUMBER), ("addresses", _ADDRESS), ("identifiers", _IDENTIFIER)):
+        if sum(pattern.fullmatch(field) is not None for field in filled) >= MOST * len(filled):
+            return kind
+    return f"'{filled[0][:20]}' in each line" if len(set(filled)) == 1 else None
+
+
+def misplaced(rows: Sequence[Sequence[str]], taken: Sequence[int]) -> str | None:
+    """Why the columns `taken` are not those with the text, for a message; None where they may be."""
+    width = min(map(len, rows), default=0)
+    if len(rows) < FEWEST_LINES or width <= max(taken):
+        return None
+    kinds = [kind_of_column([row[index] for row in rows]) for index in range(width)]
+    texts = [index for index, kind in enumerate(kinds) if kind is None]
+    if len(texts) < len(taken) or all(kinds[index] is None for index in taken):
+        return None
+    others = ", ".join(f"column {index} has {kinds[index]}" for index in taken if kinds[index])
+    return f"{others}; text is in {' and '.join(map(str, texts))} (counted from 0)"
