@@ -195,17 +195,21 @@ def occurrences(
 
 def places(matches: Sequence[Match], text: str) -> list[Span | None]:
     """Where the text has each term; no place is that of two."""
-    taken: set[Span] = set()
     found: list[Span | None] = []
-    target = Searchable(text, matches[0].language) if matches else None
+    if not matches:
+        return found
+    target = Searchable(text, matches[0].language)
+    taken = bytearray(len(text))
+    waiting: dict[tuple[object, ...], Iterator[Span]] = {}
     for match in matches:
-        free = [
-            span
-            for span in match.occurrences(target)
-            if all(span[1] <= begin or end <= span[0] for begin, end in taken)
-        ]
-        found.append(min(free, default=None))
-        taken.update(free and [min(free)])
+        terms = (match.forms, match.entry.as_written, match.in_compounds)
+        if terms not in waiting:
+            waiting[terms] = iter(sorted(match.occurrences(target)))
+        # What is taken stays so: spans that were passed once are not looked at again.
+        place = next((span for span in waiting[terms] if not any(taken[slice(*span)])), None)
+        if place is not None:
+            taken[slice(*place)] = b"\1" * (place[1] - place[0])
+        found.append(place)
     return found
 
 
