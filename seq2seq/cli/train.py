@@ -62,6 +62,10 @@ def _log_result(result: "TrainingResult", folder: Path, config: "Config") -> Non
     if result.best_step == 0:
         best += ", the initial model: training has not improved on it"
     logger.info("%s at step %s: %s%s", result.status, f"{result.step:,}", result.reason, best)
+    from seq2seq.training.state import further
+
+    if way := further(result, config.training):
+        logger.log(logging.WARNING if result.is_improving else logging.INFO, "%s", way)
     verb = "translate" if config.task == "translation" else "classify"
     logger.info("try: echo 'Your text.' | s2s %s %s", verb, folder)
     if config.task == "translation" and config.data.test:

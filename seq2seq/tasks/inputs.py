@@ -9,8 +9,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from seq2seq.config import Config, ModelConfig, SearchConfig
+from pydantic import ValidationError
+
+from seq2seq.config import Config, ModelConfig, SearchConfig, TokenizerConfig
 from seq2seq.config_data import SourceConfig
 from seq2seq.data.examples import Source
 from seq2seq.data.sources import open_labelled, open_pairs
@@ -18,7 +21,11 @@ from seq2seq.description import FREE_MODEL_KEYS
 from seq2seq.errors import ConfigError, shown
 from seq2seq.presets import PRESETS
 from seq2seq.store.model_folder import LoadedModel, load_model
+from seq2seq.text.tokenizer import TokenizerPair
+from seq2seq.text.trained_with import trained_with
 
+# The keys of `tokenizer` that a run decides itself, whoever trained the tokenizers.
+SAMPLING_KEYS = frozenset({"sampling", "sampling_nbest", "sampling_alpha"})
 # What only a decoder has: a classifier ignores it.
 DECODER_KEYS = frozenset({"num_decoder_layers", "tied_embeddings", "output_bias"})
 # How a model searches for the best translation; how many are returned, or drawn, is not taken over.
@@ -84,7 +91,10 @@ def complete(config: Config, initial: LoadedModel | None) -> Config:
     if initial is not None:
         if config.task == "translation" and initial.description.task != "translation":
             raise ConfigError("config", ["training.init_from: a classifier has no decoder; name a translation model"])
-        changes = {"model": _model(config, initial.description.model)}
+        changes = {
+            "model": _model(config, initial.description.model),
+            "tokenizer": _tokenizer(config, initial.tokenizers),
+        }
         if config.task == "translation":
             taken = {
                 key: getattr(initial.description.search, key) for key in SEARCH_KEYS - config.search.model_fields_set
@@ -101,6 +111,34 @@ def complete(config: Config, initial: LoadedModel | None) -> Config:
 def max_pieces(config: Config) -> int:
     """The longest text that the model has positions for, in pieces: without the end, and a classifier's start."""
     return max(1, config.model.max_length - (1 if config.task == "translation" else 2))
+
+
+def _tokenizer(config: Config, initial: TokenizerPair) -> TokenizerConfig:
+    """What holds for the initial model's tokenizers; only how sentences are sampled is the run's own."""
+    written = {key: getattr(config.tokenizer, key) for key in config.tokenizer.model_fields_set - SAMPLING_KEYS}
+    shared = initial.source.fingerprint == initial.target.fingerprint
+    held = {"vocab_size": initial.source.vocab_size, "shared": shared, **trained_with(initial.source.model_bytes)}
+    holds = TokenizerConfig.model_construct(**{**dict(TokenizerConfig()), **held})
+    problems = [
+        f"tokenizer.{key}: {shown(value)}, but the tokenizers of training.init_from have {shown(getattr(holds, key))}; "
+        "leave the key out"
+        for key, value in sorted(written.items())
+        if value != getattr(holds, key)
+    ]
+    if problems:
+        raise ConfigError("config", problems)
+    own = {key: getattr(config.tokenizer, key) for key in SAMPLING_KEYS}
+    known = {key: value for key, value in held.items() if _is_possible(key, value)}
+    return TokenizerConfig.model_validate({**known, **own})
+
+
+def _is_possible(key: str, value: Any) -> bool:
+    """Whether a key of `TokenizerConfig` may have this value: other toolkits have other rules."""
+    try:
+        TokenizerConfig.model_validate({key: value})
+    except ValidationError:
+        return False
+    return True
 
 
 def _model(config: Config, initial: ModelConfig) -> ModelConfig:

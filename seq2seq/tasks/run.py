@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from logging import getLogger
 from pathlib import Path
@@ -15,11 +15,13 @@ from seq2seq.config import Config, TrainingConfig
 from seq2seq.data.stream import BatchStream
 from seq2seq.description import ModelDescription
 from seq2seq.errors import UserError, counted
+from seq2seq.evaluation.text import check_settings
 from seq2seq.runtime import Runtime
 from seq2seq.store.calibration import FILE as CALIBRATION
 from seq2seq.store.calibration import read_calibration, summary, write_calibration
 from seq2seq.store.model_card import ScoreRecord, model_card
 from seq2seq.store.model_folder import CARD, load_model, save_model, update_settings
+from seq2seq.tasks.effects import without_effect
 from seq2seq.tasks.inputs import Inputs
 from seq2seq.tasks.run_folder import (
     RunFolder,
@@ -32,7 +34,7 @@ from seq2seq.tasks.run_folder import (
     write_note,
 )  # fmt: skip
 from seq2seq.tasks.task import Task, prepare_tokenizers
-from seq2seq.training.progress import estimate, waiting_for
+from seq2seq.training.progress import estimate, foreseen_steps, too_long, waiting_for
 from seq2seq.training.signals import leaving_at_once
 from seq2seq.training.state import TrainingResult
 from seq2seq.training.step import is_compiled
@@ -55,9 +57,10 @@ def train(config: Config, path: Path, command: str, overwrite: bool = False) -> 
         RunError: training itself failed; the message names the last good checkpoint.
     """
     folder = RunFolder.at(path)
-    folder.check(config)
+    _check(config, folder)
     with contextlib.ExitStack() as stack:
         with contextlib.closing(_started(config)) as here:
+            _warn(here, without_effect(config, here.world_size))
             with leaving_at_once(here, "stopping; the same command continues the preparation"):
                 inputs = Inputs.open(config, folder.cache(config))
                 _on_main(here, lambda: stack.enter_context(folder.locked()))
@@ -69,6 +72,10 @@ def train(config: Config, path: Path, command: str, overwrite: bool = False) -> 
                 if here.is_main:
                     for line in run.figures():
                         logger.info("%s", line)
+                    if not config.training.max_minutes:  # else the monitor tells, once it knows the pace
+                        _warn(
+                            here, too_long(config.training, foreseen_steps(config.training, 0.0, run.epochs_per_step))
+                        )
             result = trainer.run()
         if not here.is_main:
             return None
@@ -88,8 +95,9 @@ def describe(config: Config, path: Path) -> str:
     run in the folder could not continue with this configuration.
     """
     folder = RunFolder.at(path)
-    folder.check(config)
+    _check(config, folder)
     with contextlib.closing(_started(config)) as here:
+        _warn(here, without_effect(config, here.world_size))
         inputs = Inputs.open(config, folder.cache(config))
         changed = differences(folder, inputs.config, inputs.identity())
         if error := refusal(folder, changed):
@@ -102,6 +110,7 @@ def describe(config: Config, path: Path) -> str:
             with contextlib.closing(trainer.stream):
                 a_step = trainer.time_steps()
         figures.append(f"time: {estimate(config.training, *a_step)}")
+        _warn(here, too_long(config.training, foreseen_steps(config.training, *a_step)))
         figures += batch_advice(config.training, here)
         return "\n".join([config_file.dump(inputs.config), *(f"# {line}" for line in figures)])
 
@@ -176,6 +185,11 @@ class _Run:
             scores=[*self.task.score_records("valid", metrics), *tests],
             notes=[*self.task.notes, *notes],
         )
+
+    @property
+    def epochs_per_step(self) -> float:
+        sampler = self.task.sampler
+        return self.task.config.training.accumulate / (sampler.num_sections * len(sampler.plan(0)))
 
     @property
     def num_parameters(self) -> int:
@@ -257,6 +271,18 @@ class _Run:
             f"device: {here.device}, {str(here.precision).removeprefix('torch.')}, "
             f"{counted(torch.get_num_threads(), 'thread')}, {counted(here.world_size, 'rank')}",
         ]
+
+
+def _check(config: Config, folder: RunFolder) -> None:
+    """Refuse what would fail later: another folder's content, or a tokenizer of BLEU that cannot be had here."""
+    folder.check(config)
+    if config.task == "translation":
+        check_settings(config.evaluation.metrics, config.evaluation.tokenize)
+
+
+def _warn(here: Runtime, lines: Iterable[str]) -> None:
+    for line in lines if here.is_main else ():
+        logger.warning("%s", line)
 
 
 def _started(config: Config) -> Runtime:

@@ -195,10 +195,6 @@ def prepare_tokenizers(inputs: Inputs, folder: Path | None, runtime: Runtime) ->
 def _new_tokenizers(inputs: Inputs, runtime: Runtime) -> TokenizerPair:
     config, settings = inputs.config, inputs.config.tokenizer
     if inputs.initial is not None:
-        unused = [key for key in sorted(settings.model_fields_set) if not key.startswith("sampling")]
-        if unused and runtime.is_main:
-            keys = ", tokenizer.".join(unused)
-            logger.warning("tokenizer.%s: not used; the tokenizers come from training.init_from", keys)
         return inputs.initial.tokenizers
     logger.info("training the tokenizer (%s, %s pieces)", settings.kind, f"{settings.vocab_size:,}")
     text = TokenizerText(inputs.train, config.data.filters, settings, config.seed)

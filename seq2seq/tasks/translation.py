@@ -84,15 +84,18 @@ class TranslationTask(Task):
         return True
 
     def _check_corpora(self) -> None:
-        """Warn of sides that look swapped against those of the first training corpus, or do not belong together."""
+        """Warn of sides that are the same text, look swapped against those of the first, or do not belong together."""
         if not self._runtime.is_main:
             return
         first, *train = self.inputs.train
         tests = {f"data.test.{name}": source for name, source in self.inputs.tests.items()}
         others = {source.name: source for source in train} | {"data.valid": self.inputs.valid} | tests
         usual = _first_lines(first)
-        for name, source in others.items():
-            if sides_are_swapped(usual, _first_lines(source)):
+        for name, source in {"data.train": first, **others}.items():
+            sources, targets = usual if source is first else _first_lines(source)
+            if sources == targets:
+                logger.warning("%s: source and target are the same text; is one of the names a slip?", name)
+            elif source is not first and sides_are_swapped(usual, (sources, targets)):
                 logger.warning("%s: source and target look swapped against data.train; s2s check tells more", name)
         for source in self.inputs.train:
             sides = _first_lines(source)

@@ -17,7 +17,7 @@ from typing import Any
 
 from seq2seq.config import TrainingConfig
 from seq2seq.errors import RunError
-from seq2seq.training.progress import LiveLine, clock, estimate
+from seq2seq.training.progress import LiveLine, clock, estimate, foreseen_steps, too_long
 from seq2seq.training.state import SE, Sample
 
 METRICS, SAMPLES, TENSORBOARD = "metrics.jsonl", "samples.txt", "tensorboard"
@@ -89,7 +89,11 @@ class Monitor:
         if seconds >= SECONDS_TO_ESTIMATE and not self._has_estimated:
             self._has_estimated = True
             steps = step - first.step
-            self.say(f"time: {estimate(self._config, seconds / steps, (epoch - first.epoch) / steps, progress)}")
+            pace = seconds / steps, (epoch - first.epoch) / steps
+            self.say(f"time: {estimate(self._config, *pace, progress)}")
+            if self._config.max_minutes:  # the others are told before the first step
+                for line in too_long(self._config, foreseen_steps(self._config, *pace)):
+                    self.say(line, logging.WARNING)
 
     def training(self, record: Mapping[str, float]) -> None:
         """A training record: step, loss, tokens_per_second, learning_rate, grad_norm."""

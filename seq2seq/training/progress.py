@@ -5,6 +5,7 @@ The monitor shows training with it, `tasks` other long work.
 
 import contextlib
 import logging
+import math
 import os
 import sys
 import threading
@@ -108,9 +109,35 @@ def duration(seconds: float) -> str:
     return counted(big, nouns[0]) + (f" {counted(small, nouns[1])}" if small else "")
 
 
+def foreseen_steps(config: TrainingConfig, seconds_per_step: float, epochs_per_step: float) -> float:
+    """After how many steps the first limit is reached; infinite where only the clock limits and a step takes 0 s."""
+    share = progress(RunState(step=1, seconds=seconds_per_step), epochs_per_step, config)
+    return 1 / share if share else math.inf
+
+
+def too_long(config: TrainingConfig, steps: float) -> Iterator[str]:
+    """A line for each setting that a training of about this many steps is too short for."""
+    foreseen = f"about {counted(round(float(f'{steps:.2g}')), 'step')} are foreseen"
+    validations = math.ceil(steps / config.validate_every)
+    if config.warmup_steps >= steps:
+        yield (
+            f"training.warmup_steps: {config.warmup_steps:,}, but {foreseen}: training.learning_rate is never reached; "
+            "lower it to a tenth of the steps"
+        )
+    written = config.model_fields_set
+    if config.patience and "patience" in written and validations <= config.patience:
+        yield (
+            f"training.patience: {config.patience}, but about {counted(validations, 'validation')} are foreseen: it "
+            "cannot end training; lower it, or training.validate_every"
+        )
+    for key in ("validate_every", "checkpoint_every"):
+        if key in written and (every := getattr(config, key)) > steps:
+            yield f"training.{key}: {every:,}, but {foreseen}: it happens only at the end"
+
+
 def estimate(config: TrainingConfig, seconds_per_step: float, epochs_per_step: float, done: float = 0.0) -> str:
     """How long training takes, in words, where the share `done` of it is over."""
-    share = progress(RunState(step=1, seconds=seconds_per_step), epochs_per_step, config)
+    share = 1 / foreseen_steps(config, seconds_per_step, epochs_per_step)
     steps = (1 - done) / share
     time_needed = duration(steps * seconds_per_step)
     digits = ".0f" if seconds_per_step >= 10 else ".2g"

@@ -257,6 +257,18 @@ def limits(config: TrainingConfig) -> tuple[float, float, float]:
     return steps, config.max_epochs or math.inf, (config.max_minutes or math.inf) * 60
 
 
+def further(result: TrainingResult, config: TrainingConfig) -> str:
+    """How to train on, where a limit ended a training that still improved, or has ended it before; else empty."""
+    names = ("max_steps", "max_epochs", "max_minutes")
+    limit = next((limit for limit in zip(names, limits(config), strict=True) if limit[0] in result.reason), None)
+    if limit is None or not (result.is_improving or result.status == "already finished"):
+        return ""
+    key, value = limit
+    twice = f"{2 * value / 60 if key == 'max_minutes' else 2 * value:.10g}"
+    ended = f"training.{key} ended training while the model still improved, so its answers may be poor; "
+    return f"{ended * result.is_improving}to train on, run the same command with --set training.{key}={twice}"
+
+
 def progress(state: RunState, epoch: float, config: TrainingConfig) -> float:
     """The share of training that is done, in [0, 1], by the limit that will be reached first."""
     steps, epochs, seconds = limits(config)

@@ -1,0 +1,108 @@
+"""Settings that cannot take effect in a run, each with the reason; `tasks.run` warns of them before training.
+
+Some are without effect because of other keys, some because training is too short for them.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from seq2seq.config import Config
+from seq2seq.config_data import SourceConfig
+from seq2seq.config_values import Section
+from seq2seq.languages import language_code
+
+Condition = Callable[[Config], bool]
+
+
+def _classifies(config: Config) -> bool:
+    return config.task == "classification"
+
+
+def _translates(config: Config) -> bool:
+    return config.task == "translation"
+
+
+def _has_no_dropout(config: Config) -> bool:
+    sections = [config.model] + [config.classifier] * _classifies(config)
+    return not config.training.init_from and not any(
+        value for section in sections for key, value in section if key.endswith("dropout")
+    )
+
+
+# Keys, or sections, by the reason why they have no effect, and when.
+WITHOUT_EFFECT: Mapping[tuple[str, ...], tuple[str, Condition]] = {
+    ("classifier", "data.label_names"): ("task is translation", _translates),
+    ("search", "evaluation", "target_language", "tokenizer.shared"): ("task is classification", _classifies),
+    ("model.num_decoder_layers", "model.tied_embeddings", "model.output_bias"): (
+        "a classifier has no decoder",
+        _classifies,
+    ),
+    ("training.final_learning_rate",): (
+        "only the schedules cosine and linear end at it",
+        lambda config: config.training.schedule not in ("cosine", "linear"),
+    ),
+    ("training.average_count",): ("training.average is none", lambda config: config.training.average == "none"),
+    ("training.dropout_epochs",): ("there is no dropout", _has_no_dropout),
+    ("tokenizer.sampling_nbest", "tokenizer.sampling_alpha"): (
+        "tokenizer.sampling is 0",
+        lambda config: not config.tokenizer.sampling,
+    ),
+    ("model.position_layout",): (
+        "model.positions is not sinusoidal",
+        lambda config: config.model.positions != "sinusoidal",
+    ),
+    ("model.initialization",): (
+        "the weights come from training.init_from",
+        lambda config: config.training.init_from is not None,
+    ),
+    ("evaluation.tokenize",): (
+        "bleu is not in evaluation.metrics",
+        lambda config: "bleu" not in config.evaluation.metrics,
+    ),
+    ("search.early_stopping",): ("search.beam_size is 1", lambda config: config.search.beam_size == 1),
+    ("search.seed",): ("search.sample is false", lambda config: not config.search.sample),
+}
+OF_HUB = ("subset", "split", "streaming")
+OF_PAIRS, OF_TEXTS = ("source_column", "target_column"), ("text_column", "label_column")
+
+
+def without_effect(config: Config, ranks: int = 1) -> Iterator[str]:
+    """A line for each key that was written and cannot take effect next to the others; `config` is as it was written."""
+    for keys, (reason, holds) in WITHOUT_EFFECT.items():
+        if holds(config):
+            yield from (f"{key}: no effect; {reason}" for name in keys for key in _written(config, name))
+    if config.training.shard and ranks == 1:
+        yield "training.shard: no effect; there is one process, start several with torchrun"
+    single = len(config.data.train) == 1
+    named = {f"data.train{'' if single else f'.{index}'}": one for index, one in enumerate(config.data.train)}
+    named |= {"data.valid": config.data.valid, **{f"data.test.{name}": one for name, one in config.data.test.items()}}
+    for name, source in named.items():
+        yield from (f"{name}.{key}: no effect; {reason}" for key, reason in _of_source(source, config))
+    if _translates(config) and language_code(config.source_language) == language_code(config.target_language):
+        yield f"source_language and target_language are both {config.source_language}; is one of them a slip?"
+
+
+def _of_source(source: SourceConfig, config: Config) -> Iterator[tuple[str, str]]:
+    others, task = (OF_TEXTS, config.task) if _translates(config) else (OF_PAIRS, config.task)
+    yield from ((key, f"task is {task}") for key in others if _differs(source, key))
+    if source.hub is None:
+        yield from ((key, "the source is not of a hub") for key in OF_HUB if _differs(source, key))
+    if source.source is not None:
+        yield from ((key, "the source is two text files") for key in OF_PAIRS if _differs(source, key))
+
+
+def _written(config: Config, name: str) -> Iterator[str]:
+    """The key, or each key of a section, that was written and is not as by default."""
+    *parents, last = name.split(".")
+    section: Any = config
+    for part in parents:
+        section = getattr(section, part)
+    value = getattr(section, last)
+    if isinstance(value, Section):
+        yield from (f"{name}.{key}" for key in sorted(value.model_fields_set) if _differs(value, key))
+    elif last in section.model_fields_set and _differs(section, last):
+        yield name
+
+
+def _differs(section: Section, key: str) -> bool:
+    return getattr(section, key) != type(section).model_fields[key].get_default(call_default_factory=True)
