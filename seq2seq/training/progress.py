@@ -117,7 +117,7 @@ def foreseen_steps(config: TrainingConfig, seconds_per_step: float, epochs_per_s
 
 def too_long(config: TrainingConfig, steps: float) -> Iterator[str]:
     """A line for each setting that a training of about this many steps is too short for."""
-    foreseen = f"about {counted(round(float(f'{steps:.2g}')), 'step')} are foreseen"
+    foreseen = f"training has about {counted(round(float(f'{steps:.2g}')), 'step')}"
     validations = math.ceil(steps / config.validate_every)
     if config.warmup_steps >= steps:
         yield (
@@ -127,8 +127,8 @@ def too_long(config: TrainingConfig, steps: float) -> Iterator[str]:
     written = config.model_fields_set
     if config.patience and "patience" in written and validations <= config.patience:
         yield (
-            f"training.patience: {config.patience}, but about {counted(validations, 'validation')} are foreseen: it "
-            "cannot end training; lower it, or training.validate_every"
+            f"training.patience: {config.patience}, but it cannot end a training with about "
+            f"{counted(validations, 'validation')}; lower it, or training.validate_every"
         )
     for key in ("validate_every", "checkpoint_every"):
         if key in written and (every := getattr(config, key)) > steps:
