@@ -23,7 +23,7 @@ target_language: de
 data:
   train: {source: train.en, target: train.de}
   valid: {source: valid.en, target: valid.de}
-tokenizer: {vocab_size: 300}
+tokenizer: {vocab_size: 600}
 model: {preset: tiny}
 training: {max_steps: 3, batch_tokens: 256, warmup_steps: 1, threads: 1, device: cpu}
 """
@@ -176,7 +176,7 @@ def test_the_settings_of_a_tokenizer_are_read_from_it(kind, normalization, byte_
         assert isinstance(trained_with(model[:cut]), dict)  # no damage is an error
 
 
-FINETUNE = TEXT.replace("tokenizer: {vocab_size: 300}\nmodel: {preset: tiny}\n", "").replace(
+FINETUNE = TEXT.replace("tokenizer: {vocab_size: 600}\nmodel: {preset: tiny}\n", "").replace(
     "max_steps: 3", "init_from: old, max_steps: 3"
 )
 

@@ -97,13 +97,6 @@ def test_the_vocabulary_is_that_of_the_initial_model_byte_for_byte(folder):
         assert (folder / "runs/tune/best" / name).read_bytes() == (folder / "runs/old/best" / name).read_bytes()
 
 
-def test_written_settings_of_tokenizers_that_are_not_made_are_said(folder, capfd):
-    assert main(["train", "tune.yaml", "--dry-run", "--run-dir", "runs/other", "--set=tokenizer.kind=bpe",
-                 "--set=tokenizer.vocab_size=90", "--set=tokenizer.sampling=0.1"]) == 0  # fmt: skip
-    warning = "tokenizer.kind, tokenizer.vocab_size: not used; the tokenizers come from training.init_from"
-    assert warning in capfd.readouterr().err
-
-
 def test_small_steps_are_in_force_where_nothing_else_is_said(folder):
     config = config_file.load(folder / "runs/tune/config.yaml", check_files=False).training
     assert config.preset == "finetune"
