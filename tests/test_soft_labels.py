@@ -99,8 +99,8 @@ def test_a_blank_line_has_no_probabilities_wherever_it_stands(tmp_path):
         ({"0": 1.0}, "no probability of '1'; write 0 where it is impossible"),
         ({"0": 0.5, "1": 0.2, "I": 0.3}, "unknown label 'I'; it has 0, 1"),
         ({}, "no probability of '0'"),
-        ("0", "str instead of an object with probabilities"),
-        ([0.5, 0.5], "list instead of an object with probabilities"),
+        ("0", "text instead of an object with probabilities"),
+        ([0.5, 0.5], "a list instead of an object with probabilities"),
     ],
 )
 def test_wrong_probabilities_are_one_line_with_place(tmp_path, found, problem):
