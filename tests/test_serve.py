@@ -375,6 +375,14 @@ def test_libretranslates_fields(server, translator):
     }
     one = server.ask("/translate", {"q": "a man", **fields, "source": "auto", "format": None, "other": 1}).json
     assert one == {"translatedText": best[0].text, "detectedLanguage": {"language": "en", "confidence": 0.0}}
+    german, english = "Guten Morgen, wie geht es dir heute?", "Where is the station, and how are you today?"
+    for text, language in ((german, "de"), (english, "en")):
+        (found,) = server.form("/detect", q=text).json
+        assert (found["language"], found["confidence"] > 90) == (language, True)
+    for text in ("7", "Bonjour, comment allez-vous aujourd'hui ?"):
+        assert server.form("/detect", q=text).json == [{"language": "en", "confidence": 0.0}]
+    known = server.ask("/translate", {"q": german, **fields, "source": "auto"}).json
+    assert (known["translatedText"], known["detectedLanguage"]["language"]) == (german, "de")
     assert server.form("/translate", q="a man", **fields, alternatives="").json == {"translatedText": best[0].text}
     assert server.form("/translate", q=["a man", "two dogs"], **fields).json == {
         "translatedText": both["translatedText"]

@@ -7,8 +7,10 @@ many as there are, of a document none. Other fields that cannot be honoured are 
 models for one direction the first translates. A text that is to be translated into its own language is returned.
 """
 
+import asyncio
 import json
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
@@ -30,14 +32,16 @@ from seq2seq.serve.http import (
 from seq2seq.serve.limits import Refusal, bad, unsupported
 from seq2seq.serve.models import AUTO, ServedTranslator, language_name
 from seq2seq.serve.service import Asked, Service
+from seq2seq.text.identification import LEAST_PROBABILITY, ranked
 
 # Those that LibreTranslate has; of what begins with them errors have its form.
 PATHS = ("/translate", "/languages", "/detect", "/frontend/settings", "/spec", "/suggest", "/download_file")
 FORM, PARTS = "application/x-www-form-urlencoded", "multipart/form-data"
 # Names of its own for languages.
 ALIASES = {"pb": "pt-BR", "zt": "zh-Hant"}
-# It has no detector, so nothing is known about the one language that there is.
-UNEXAMINED = 0.0
+# Confidences are in percent. Below the first, a language is no guess; from the second on, `auto` goes by the guess.
+LEAST_CONFIDENCE, CERTAIN = 50.0, 100 * LEAST_PROBABILITY
+LONGEST_SAMPLE = 1_000
 
 
 def _or(default: Any) -> BeforeValidator:
@@ -117,6 +121,10 @@ class LibreTranslate:
         is_list = isinstance(body.q, list)
         texts = body.q if is_list else [body.q]
         source, target = (ALIASES.get(code.lower(), code) for code in (body.source, body.target))
+        guess = await self._guess(texts) if source.lower() == AUTO else []
+        least = LEAST_CONFIDENCE if len(self._service.models.sources) > 1 else CERTAIN
+        if guess and guess[0]["confidence"] >= least:
+            source = guess[0]["language"] if self._has(guess[0]["language"], target) else source
         model = self._model(source, target)
         columns: dict[str, list[Any]] = {"translatedText": texts, "alternatives": [[] for _ in texts]}
         if model is not None:
@@ -138,7 +146,7 @@ class LibreTranslate:
         if not body.alternatives:
             del columns["alternatives"]
         if body.source.lower() == AUTO:
-            columns["detectedLanguage"] = self._detected() * len(texts)
+            columns["detectedLanguage"] = guess[:1] * len(texts)
         return json_answer({name: values if is_list else values[0] for name, values in columns.items()})
 
     def _model(self, source: str, target: str) -> ServedTranslator | None:
@@ -162,11 +170,9 @@ class LibreTranslate:
             raise bad("{} is not available as a target language from {}".format(*names)) from refusal
 
     async def detect(self, request: Request) -> Response:
-        """The language of a text: here the one that there is to translate from."""
-        await self._body(request, DetectBody)
-        if len(self._service.models.sources) != 1:
-            raise bad("languages are not detected here")
-        return json_answer(self._detected())
+        """The languages of this server that a text may have, the likeliest first."""
+        body = await self._body(request, DetectBody)
+        return json_answer(await self._guess(body.q if isinstance(body.q, list) else [body.q]))
 
     async def suggest(self, request: Request) -> Response:
         """Translations that users suggest are not kept."""
@@ -206,8 +212,24 @@ class LibreTranslate:
         """The description of the routes."""
         return Response(self._description, media_type="application/json")
 
-    def _detected(self) -> list[dict[str, Any]]:
-        return [{"confidence": UNEXAMINED, "language": language} for language in self._service.models.sources[:1]]
+    async def _guess(self, texts: Sequence[str]) -> list[dict[str, Any]]:
+        """The languages of this server that texts may have, the likeliest first; without a guess the first to translate
+        from, with confidence 0."""
+        models = self._service.models
+        codes = {language_code(name): code(name) for name in models.languages()}
+        sample = " ".join(texts)[:LONGEST_SAMPLE]
+        found = await asyncio.to_thread(ranked, sample, codes) if any(map(str.isalpha, sample)) else []
+        shown = [{"confidence": round(100 * share, 1), "language": codes[one]} for one, share in found]
+        likely = [one for one in shown if one["confidence"] >= LEAST_CONFIDENCE]
+        return likely or [{"confidence": 0.0, "language": language} for language in models.sources[:1]]
+
+    def _has(self, source: str, target: str) -> bool:
+        """Whether there is something to do for this direction: a model, or nothing where both are one language."""
+        try:
+            self._model(source, target)
+        except Refusal:
+            return False
+        return True
 
     async def _body(self, request: Request, kind: type[BaseModel]) -> Any:
         """The fields of a request, from its body and address, once its key is known."""
