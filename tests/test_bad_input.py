@@ -156,7 +156,6 @@ TABLE = {
         ("text --port 0", "text"),
         ("cut --port 0", "model.safetensors"),
         ("odd --port 0", "config.json"),
-        ("model model --port 0", "both translate"),
         ("model --port 65536", "--port"),
         ("model --port 0 --host 0.0.0.0", "--open"),
         ("model --port 0 --host nowhere.invalid --open", "nowhere.invalid"),
