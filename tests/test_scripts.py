@@ -13,6 +13,7 @@ from seq2seq.languages import language_code
 from seq2seq.text.scripts import (
     SCRIPTS_WITHOUT_SPACES,
     UNSPACED,
+    ends_in_word,
     folded,
     has_unspaced,
     is_small,
@@ -146,6 +147,13 @@ def test_case_is_that_of_the_language(language, small, capitals, begun):
     assert upper(small, language) == capitals
     assert unicodedata.normalize("NFC", title(small, language)) == unicodedata.normalize("NFC", begun)
     assert folded(begun, language) == folded(small, language)
+
+
+@pytest.mark.parametrize("language", TEXTS)
+def test_words_end_in_words_and_sentences_do_not(language):
+    first, *_, last = TEXTS[language][1].split("|")
+    assert ends_in_word(unicodedata.normalize("NFD", first)) == (first[0].isalnum())
+    assert ends_in_word(last) == (language in {"th", "lo"})
 
 
 def test_small_letters_are_those_of_the_language():

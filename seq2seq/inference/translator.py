@@ -19,6 +19,7 @@ from seq2seq.inference.degeneration import EMPTY, LOST, REPAIRED, SYMPTOMS, line
 from seq2seq.inference.loading import EngineName, load_engine, override_search
 from seq2seq.lines import as_one_line, checked_texts
 from seq2seq.search.base import Hypothesis, Sentence, normalized_score
+from seq2seq.text.scripts import lower, title
 from seq2seq.text.splitting import language_tag, split_text
 from seq2seq.text.tokenizer import TokenizerPair, encodable
 from seq2seq.text.untranslatable import VERBATIM, Untranslatable
@@ -260,7 +261,8 @@ class Translator:
 
     def _sequences(self, words: Collection[str]) -> tuple[tuple[int, ...], ...]:
         """The target ids of these words, as they are and with a small or capital first letter."""
-        cases = {one for word in words for one in (word, word[:1].lower() + word[1:], word[:1].upper() + word[1:])}
+        language = self.description.target_language if self.description else None
+        cases = {one for word in words for one in (word, lower(word[:1], language) + word[1:], title(word, language))}
         return tuple(tuple(self._tokenizers.target.encode(one)) for one in sorted(cases))
 
     def takes_prefix(self, text: str) -> bool:

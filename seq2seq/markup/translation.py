@@ -15,6 +15,7 @@ from seq2seq.markup.document import OBJECT, Document, Template, join
 from seq2seq.markup.standins import CLASSES, MOST, StandIns, choose, find
 from seq2seq.markup.tags import relabelled
 from seq2seq.markup.writing import Answer, written
+from seq2seq.text.scripts import ends_in_word
 from seq2seq.text.splitting import ABBREVIATED, LONGEST_ABBREVIATION, split_sentences
 from seq2seq.text.untranslatable import VERBATIM, lacks_letters
 from seq2seq.text.words import Span, word_spans
@@ -24,7 +25,7 @@ PLACEHOLDER = "placeholder"
 # Classes of stand-ins that a sentence is tried with. Then the words that are linked to them count, whatever they are;
 # where there are none, the sentence is cut at its pieces.
 MOST_TRIES = 3
-STOPS = (".", "。")
+STOPS = (".", "。", "।", "۔", "።", "។", "။", "։")
 
 
 @dataclass(frozen=True)
@@ -234,7 +235,7 @@ class _Filled:
 def _without_added_stop(source: str, translated: Translated) -> Translated:
     """Without the full stop that models of sentences add to a title or a cell of a table."""
     text, end = translated.text, len(translated.text) - 1
-    is_added = source[-1:].isalnum() and text[-1:] in STOPS and text[-2:-1].isalnum()
+    is_added = ends_in_word(source) and text.endswith(STOPS) and ends_in_word(text[:-1])
     if not is_added or ABBREVIATED.search(text[max(0, end - LONGEST_ABBREVIATION) : end]):
         return translated
     words = [word for word in translated.words if word[1] <= end]

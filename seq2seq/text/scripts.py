@@ -156,6 +156,11 @@ def is_word(text: str) -> bool:
     return text.isalpha() or _LETTERS_ALONE.fullmatch(text) is not None
 
 
+def ends_in_word(text: str) -> bool:
+    """Whether the last character of a text is a letter, a mark or joiner of one, or a digit."""
+    return text[-1:].isalnum() or regex.match(r"[\p{M}\u200c\u200d]", text[-1:]) is not None
+
+
 def graphemes(text: str) -> list[str]:
     """What a reader sees as characters: letters with their marks, emoji with their modifiers."""
     return list(text) if text.isascii() else regex.findall(r"\X", text)
