@@ -4,6 +4,7 @@
 call anything here.
 """
 
+import heapq
 import threading
 import time
 from collections import Counter, deque
@@ -120,7 +121,7 @@ class Queue:
     """A bounded queue that is fair to clients, and of each client to its jobs.
 
     The client that has had the least time of the worker is next: its first job says the settings of the batch, and all
-    clients with sentences of these settings fill it, one sentence each in turn. A client that comes begins with the
+    clients with sentences of these settings fill it in equal shares. A client that comes begins with the
     time of the one that has had least, so that nobody waits for what others have had before. The bounds are those of a
     client; all together may have `SHARES` times as much. A client of whom nothing waits may put in more sentences than
     the bound, in one job, so that the number of characters alone says what a request may hold.
@@ -184,20 +185,22 @@ class Queue:
             order = sorted(self._clients, key=self._used.__getitem__)
             self._least = self._used[order[0]]
             batch, left = Batch(self._clients[order[0]].jobs[0].settings), room()
-            turns = deque(turn for name in order if (turn := self._clients[name].sharing(batch.settings)).jobs)
-            sharing = list(turns)
+            sharing = [turn for name in order if (turn := self._clients[name].sharing(batch.settings)).jobs]
+            turns = [(0, number) for number in range(len(sharing))]  # a heap of what each has in the batch
             while turns:
-                turn = turns.popleft()
-                job = turn.jobs[0]
-                left -= job.size(job.waiting[0])
+                taken, number = heapq.heappop(turns)
+                turn = sharing[number]
+                size = turn.jobs[0].size(turn.jobs[0].waiting[0])
+                left -= size
                 if batch.members and left < 0:
                     break
                 batch.members.append(turn.take())
-                length = len(job.texts[batch.members[-1][1]].text)
+                job, index = batch.members[-1]
+                length = len(job.texts[index].text)
                 batch.characters += length
                 self._count(turn.client, -1, -length)
                 if turn.jobs:
-                    turns.append(turn)
+                    heapq.heappush(turns, (taken + size, number))
             for turn in sharing:
                 turn.end(batch.settings)
             self._forget()
