@@ -320,7 +320,7 @@ def test_every_changeable_key_exists():
 @pytest.mark.parametrize("moment", MOMENTS[1:])
 @pytest.mark.parametrize(
     "change",
-    ["seed=2", "data.filters.max_length=20", "tokenizer.vocab_size=290", "model.dropout=0.3", "classifier.hidden=3",
+    ["seed=2", "data.filters.max_length=20", "tokenizer.sampling=0.3", "model.dropout=0.3", "classifier.hidden=3",
      "training.batch_tokens=128", "data.train=[{source: train.en, target: train.de}]"],
 )  # fmt: skip
 def test_another_key_stops_a_run_that_has_learned(run, capfd, moment, change):
