@@ -153,7 +153,7 @@ def test_what_cannot_be_judged_is_said(check):
     assert check(*phrasebook()).corpora[0].agreement.not_judged == []
     equal = [f"{index:03}" for index in range(300)]  # lines of one length, without words in common
     (first, *_) = check(equal, equal[::-1]).corpora[0].agreement.not_judged
-    assert first.endswith("their lengths and words say too little")
+    assert first.endswith("their lengths and words give too little evidence")
 
 
 def test_lines_that_the_filters_drop_count_for_no_advice(check):

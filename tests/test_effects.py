@@ -239,9 +239,9 @@ def test_a_tokenizer_that_cannot_be_had_ends_before_any_work(folder, capfd, monk
         ("finished", "max_minutes 4 reached", True, "--set training.max_minutes=8"),
         ("finished", "max_minutes 4 reached", False, ""),
         ("finished", "max_steps 500 reached", True, "--set training.max_steps=1000"),
-        ("finished", "no bleu that is better beyond chance in 3 validations", True, ""),
+        ("finished", "no significant improvement of bleu in 3 validations", True, ""),
         ("already finished", "max_epochs 2.5 reached", False, "--set training.max_epochs=5"),
-        ("already finished", "max_minutes 4 reached", False, "to train on, run the same command"),
+        ("already finished", "max_minutes 4 reached", False, "to continue, run the same command"),
     ],
 )
 def test_how_to_train_on_is_told_where_a_limit_came_too_early(status, reason, improving, expected):

@@ -36,18 +36,18 @@ BATCH_LINES = 1024
 @click.option(
     "--calibrate",
     is_flag=True,
-    help="Find the attention heads of MODEL that align best on these pairs, and what its probabilities say; keep both "
-    "in MODEL.",
+    help="Find the attention heads of MODEL that align best on these pairs, fit its confidence, and write both into "
+    "MODEL.",
 )
 @options.batch_tokens_option
 @options.computing_options
 def command(
     model: Path, source: Path, target: Path, output: Path | None, form: str, calibrate: bool, **loading: Any
 ) -> None:
-    """Print the word alignment of each line of SOURCE and that line of TARGET, as the model's attention has it.
+    """Print the word alignment of each line of SOURCE with the same line of TARGET, from the model's attention.
 
-    A model is calibrated at the end of its training, on the validation set; one of another toolkit by --calibrate, with
-    some hundred pairs. Without it all heads count alike, and alignments are rough.
+    A model is calibrated at the end of its training, on the validation set. Calibrate a model of another toolkit with
+    --calibrate and a few hundred pairs. Without calibration all attention heads count equally: alignments are rough.
     """
     if calibrate:
         options.only_for("alignments; leave out --calibrate", "output", "form", "batch_tokens")

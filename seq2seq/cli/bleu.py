@@ -40,7 +40,7 @@ DEFAULT_METRICS = ("bleu", "chrf")
     "references",
     type=options.FILE,
     multiple=True,
-    help="With --model: reference translation of --source. Without: another reference besides REFERENCE. Repeatable.",
+    help="With --model: reference translation of --source. Without --model: a further reference. Repeatable.",
 )
 @click.option("--test-set", "names", multiple=True, help="With --model: only this test set of the run; repeatable.")
 @click.option("-m", "--metrics", help="Any of bleu,chrf,chrf++,ter [default: bleu,chrf].")
@@ -49,9 +49,7 @@ DEFAULT_METRICS = ("bleu", "chrf")
 )
 @click.option("--lowercase", is_flag=True, help="Ignore case in BLEU and chrF; TER always does.")
 @click.option("--confidence", is_flag=True, help="Add 95 % bootstrap intervals; several systems always have them.")
-@click.option(
-    "--sentence-level", "by_line", is_flag=True, help="Score each line: its scores, separated by tabs, on a line."
-)
+@click.option("--sentence-level", "by_line", is_flag=True, help="Print the scores of each line, separated by tabs.")
 @options.format_option
 @click.option("-w", "--width", type=options.Number(Range(0, 10)), default=1, help="Decimals.")
 @click.option("-b", "--score-only", is_flag=True, help="Print the figures alone.")
@@ -103,7 +101,7 @@ def command(
         source, names, output = (modelling.pop(key) for key in ("source", "names", "output"))
         test_sets = found.test_sets(source, references, names)
         if by_line and len(test_sets) > 1:
-            raise click.UsageError("--sentence-level prints the lines of one test set; name it with --test-set")
+            raise click.UsageError("--sentence-level scores the lines of one test set; choose it with --test-set")
         outputs = found.outputs(test_sets, output)
         options.name_unread_input("--model translates files", source)
         found.translate(test_sets, outputs, modelling)
@@ -119,7 +117,7 @@ def command(
 def _check_usage(
     reference: Path | None, references: Sequence[Path], models: Sequence[Path], modelling: Mapping[str, Any]
 ) -> None:
-    """Refuse a command line that lacks something, or has what nothing is done with."""
+    """Refuse a command line that lacks an argument, or has one without effect."""
     if not models:
         if reference is None and not references:
             raise click.UsageError("give a REFERENCE file, or --model MODEL")
@@ -139,7 +137,7 @@ def _check_usage(
 
 
 def _check_form(is_table: bool, form: str) -> None:
-    """Refuse options of the form of the output that exclude each other."""
+    """Refuse options of the output format that exclude each other."""
     if is_table:
         options.only_for("one system; several are a table, or --format json", "score_only", "by_line")
         if form == "json":
@@ -191,7 +189,7 @@ def _print(
 
 
 def _hint(test_set: TestSet, scoring: Mapping[str, Any]) -> None:
-    """Warn of texts on which a metric does not measure what it seems to."""
+    """Warn of texts on which a metric is misleading."""
     from seq2seq.evaluation.text import form_hint, tokenizer_hint
 
     hints = []
@@ -218,7 +216,7 @@ def _score(
 
 
 def _score_lines(test_set: TestSet, scoring: Mapping[str, Any], width: int) -> tuple[list[dict[str, Any]], list[str]]:
-    """The scores of each line of one system, as JSON and as lines; the signatures go to standard error."""
+    """Return the scores of each line of one system, as JSON and as lines; log the signatures."""
     from seq2seq.evaluation.text import score_sentences
 
     (translations,) = test_set.translations.values()

@@ -50,8 +50,8 @@ def command(
     s2s check SOURCE TARGET   two text files, line by line
     s2s check FILE            one .tsv, .csv, .jsonl or .tmx of pairs, or of texts with labels
 
-    Exit code 0: no errors, though there may be warnings; 1: an error that would spoil a result; 2: the check cannot be
-    made."""
+    Exit code 0: no errors (warnings are possible); 1: errors that would spoil results; 2: the check is not
+    possible."""
     config = files[0] if len(files) == 1 and files[0].suffix in CONFIG_SUFFIXES else None
     if config is None:
         options.only_for("a CONFIG (a .yaml file)", "overrides")

@@ -41,8 +41,8 @@ def command(
     """Label each line of the input: `label<TAB>probability`. A blank line gives an empty line.
 
     MODEL is a model folder or a run folder [default: the newest classification run]; several MODELs with the same
-    labels are an ensemble: the mean of their probabilities. What --format jsonl writes is training data for a model
-    that is to answer as they do."""
+    labels are an ensemble: the mean of their probabilities. To distil the ensemble into
+    one model, train on the output of --format jsonl."""
     if gold and form == "jsonl":
         raise click.UsageError("--format jsonl is for labelling; with --gold use text or json")
     if not gold and form == "json":

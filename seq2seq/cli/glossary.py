@@ -31,13 +31,17 @@ class Count:
 
 @click.group(cls=Group, epilog="Example: s2s glossary check terms.tsv --model runs/demo --corpus test.en")
 def command() -> None:
-    """Look at glossaries, for s2s translate --glossary."""
+    """Check glossaries for s2s translate --glossary."""
 
 
 @command.command(epilog="Example: s2s glossary check terms.tsv --model runs/demo --corpus test.en")
 @click.argument("glossary", type=options.FILE)
 @click.option("--corpus", type=options.FILE, help="Source text in which the terms are counted.")
-@click.option("--model", type=options.ANY_PATH, help="Count how often this model says the terms of --corpus by itself.")
+@click.option(
+    "--model",
+    type=options.ANY_PATH,
+    help="Count the terms in this model's translations of --corpus, made without the glossary.",
+)
 @click.option("--target-language", help="Language of the targets [default: that of --model].")
 @options.format_option
 @options.computing_options
@@ -46,10 +50,10 @@ def check(
 ) -> None:
     """Check GLOSSARY, and count its terms in a corpus and in a model's own translations of it.
 
-    A line of a glossary is source, tab, target. Targets may be several forms with | between them, the preferred one
-    first; = is a copy. A source that ends in * may go on (invoice*). The source - is for words that no translation may
-    say. A third column 'case' is for terms that match as they are written. A file whose name ends in .csv is read as
-    DeepL exports it.
+    A line of a glossary is source, tab, target. A target may have several forms with | between them, the preferred one
+    first; = copies the source. A source that ends in * also matches longer words (invoice*). If the source is -, the
+    target is forbidden in translations. The third column 'case' makes a term case-sensitive. A file whose name ends in
+    .csv is read as DeepL exports it.
     """
     from seq2seq.text.glossary import Glossary
 

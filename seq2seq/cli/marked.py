@@ -20,8 +20,8 @@ logger = logging.getLogger("seq2seq.cli")
 WORDS = {
     "placeholder": "cut at variables or addresses, because the model lost what stood for them",
     "markup": "written without their emphasis, or left as they were, because Markdown would have read them otherwise",
-    "verbatim": "copied, at least in part, because no translation is possible",
-    "lost": "translated without words or signs that the model does not know",
+    "verbatim": "copied, completely or in part, because the text cannot be translated",
+    "lost": "translated without some words or signs, because the model does not know them",
     "empty": "left as they were, because their translation was empty",
 }
 

@@ -148,7 +148,7 @@ def name_unread_input(reason: str, instead: Path | None = None) -> None:
         if instead is not None and os.path.samestat(os.stat(instead), os.fstat(sys.stdin.fileno())):
             return
     if _is_waiting(sys.stdin):
-        logger.warning("what is on standard input is not read, because %s", reason)
+        logger.warning("standard input is not read, because %s", reason)
 
 
 def warn_invalid(path: Path | None) -> OnInvalid:

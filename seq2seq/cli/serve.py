@@ -27,47 +27,62 @@ REFUSED_PORTS = frozenset(
 @click.argument("models", nargs=-1, type=options.ANY_PATH, metavar="[MODEL]...")
 @click.option("--host", default="127.0.0.1", help="Address to listen on; others than this machine's need a key file.")
 @click.option("--port", type=options.Number(Range(0, 65535)), default=5000, help="0 takes one that is free.")
-@click.option("--key-file", type=options.FILE, help="Keys that clients must have, one on each line.")
-@click.option("--open", "is_open", is_flag=True, help="Let everybody ask who reaches --host, without a key.")
+@click.option("--key-file", type=options.FILE, help="API keys, one per line. Clients must send one of them.")
+@click.option(
+    "--open", "is_open", is_flag=True, help="Accept requests without a key from everyone who can reach --host."
+)
 @click.option(
     "--allow-host",
     "names",
     multiple=True,
-    help="Name that clients may use, as behind a proxy; repeatable.",
+    help="Host name to accept in requests, such as that of a proxy; repeatable.",
 )
 @click.option(
-    "--cors-origin", "origins", multiple=True, help="Origin of web pages that may ask, https://example.org; repeatable."
+    "--cors-origin",
+    "origins",
+    multiple=True,
+    help="Origin of web pages that may send requests, such as https://example.org; repeatable.",
 )
 @click.option("--no-page", is_flag=True, help="Leave out the page at /.")
 @click.option(
     "--max-queue",
     type=options.Number(Range(1, 10**6)),
     default=1000,
-    help="Sentences of one client that wait before further requests of it are refused.",
+    help="Maximum number of waiting sentences of one client. Its further requests are refused.",
 )
-@click.option("--max-texts", type=options.Number(Range(1, 10**6)), default=100, help="Texts in a request.")
+@click.option(
+    "--max-texts", type=options.Number(Range(1, 10**6)), default=100, help="Maximum number of texts in a request."
+)
 @click.option(
     "--max-characters",
     type=options.Number(Range(1, 10**8)),
     default=200_000,
-    help="Characters in the texts or documents of a request.",
+    help="Maximum number of characters in the texts or documents of a request.",
 )
 @click.option(
     "--max-body",
     type=options.Number(Range(100, 10**9)),
-    help="Bytes in a request [default: enough for --max-characters].",
+    help="Maximum size of a request, in bytes [default: enough for --max-characters].",
 )
-@click.option("--max-beam", type=options.Number(ranges.BEAM_SIZE), default=10, help="Beam that a client may ask for.")
 @click.option(
-    "--deadline", type=options.Number(Range(0.1, 86400.0)), default=60.0, help="Seconds until a request is given up."
+    "--max-beam",
+    type=options.Number(ranges.BEAM_SIZE),
+    default=10,
+    help="Maximum beam size that a client may request.",
+)
+@click.option(
+    "--deadline",
+    type=options.Number(Range(0.1, 86400.0)),
+    default=60.0,
+    help="Time limit for one request, in seconds.",
 )
 @click.option(
     "--glossary",
     "glossaries",
     metavar="[NAME=]FILE",
     multiple=True,
-    help="Terms for all requests that name no glossary, with NAME= only for those that name this one; repeatable "
-    "(s2s glossary check --help).",
+    help="Glossary of all requests that name no glossary. With NAME=: only of requests that name it. Repeatable "
+    "(format: s2s glossary check --help).",
 )
 @options.search_options
 @options.engine_options
@@ -93,11 +108,12 @@ def command(
     """Translate and classify over HTTP: the API /v1, that of LibreTranslate, and a page.
 
     MODEL is a model folder or a run folder [default: the newest translation run and the newest classification run].
-    Several MODELs serve several directions or classifiers, or several models of one direction, of which requests name
-    one. GET /v1/models says what is served; /openapi.json describes requests. SIGTERM ends it once all is answered.
+    Several MODELs serve several language pairs or classifiers. If several translate the same pair, requests choose one
+    by name. GET /v1/models lists the models; /openapi.json describes requests. On SIGTERM the server answers the
+    requests that it has accepted, then exits.
     """
     if is_open and key_file:
-        raise click.UsageError("--open lets everybody ask, --key-file those with a key; leave one out")
+        raise click.UsageError("--open lets everyone send requests, --key-file those with a key; leave out one of them")
     from seq2seq.errors import UserError
     from seq2seq.serve.guard import Keys, is_loopback
     from seq2seq.serve.limits import Limits, body_of

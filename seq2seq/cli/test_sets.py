@@ -30,7 +30,7 @@ class TestSet:
     name: str | None
     """None for files given on the command line."""
     references: list[list[str]]
-    """One list of lines, or several for the same sources."""
+    """Lists of reference lines, one or several for the same sources."""
     sources: list[str] = field(default_factory=list)
     translations: dict[str, list[str]] = field(default_factory=dict)
     """By system."""

@@ -33,8 +33,8 @@ def command(
 ) -> None:
     """Train a model, or continue a run.
 
-    Without CONFIG, the demonstration on the phrasebook that comes with the toolkit. The same command again continues
-    where it stopped. Under torchrun it trains on several devices.
+    Without CONFIG, train the demonstration on the phrasebook that comes with the toolkit. The same command again
+    continues where it stopped. Under torchrun it trains on several devices.
     """
     if dry_run:
         options.only_for("training; leave out --dry-run", "overwrite")

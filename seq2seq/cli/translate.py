@@ -55,26 +55,26 @@ logger = logging.getLogger("seq2seq.cli")
 @click.option(
     "--glossary",
     type=options.FILE,
-    help="Terms that translations are to have: source, tab, target (s2s glossary check --help). What the model does "
-    "not say by itself is searched for again, with the term put in.",
+    help="Glossary: one source, tab, target per line (s2s glossary check --help). If a translation lacks a term, it is "
+    "decoded again with the term forced.",
 )
 @click.option(
     "--input-format",
     "kind",
     type=click.Choice(["text", "html", "xml", "markdown"]),
     default="text",
-    help="text: each line by itself. Others: the whole input is one document, because a sentence of it may go on over "
-    "several lines; tags go where their words go, and variables, addresses and code stay as they are.",
+    help="text: each line is translated alone. Others: the whole input is one document, because a sentence may "
+    "continue on the next line. Tags stay with their words; variables, addresses and code stay unchanged.",
 )
 @click.option(
-    "--force", is_flag=True, help="Translate subtitles, tables, JSON or markup given as plain text line by line."
+    "--force", is_flag=True, help="Translate subtitles, tables, JSON or markup line by line, as if it were plain text."
 )
-@click.option("--each-line", is_flag=True, help="With another --input-format: each line is a document.")
+@click.option("--each-line", is_flag=True, help="With --input-format html, xml or markdown: each line is a document.")
 @options.search_options
 @click.option(
     "--max-length-ratio", type=options.Number(ranges.MAX_LENGTH_RATIO), help="Target pieces per source piece, at most."
 )
-@click.option("--n-best", type=options.Number(ranges.N_BEST), help="Translations of each line.")
+@click.option("--n-best", type=options.Number(ranges.N_BEST), help="Number of translations for each line.")
 @click.option("--sample", is_flag=True, default=None, help="Draw translations at random instead of searching.")
 @click.option(
     "--temperature", type=options.Number(ranges.TEMPERATURE), help="With --sample: below 1 favours likely pieces."
@@ -103,8 +103,8 @@ def command(
     each_line: bool,
     **loading: Any,
 ) -> None:
-    """Translate each line of the input: N lines in, N lines out, in order. A blank line gives an empty line;
-    what is no text, such as a long URL or a table of numbers, is copied.
+    """Translate each line of the input: N lines in, N lines out, in order. A blank line gives an empty line.
+    Lines that are not language, such as URLs or numbers, are copied unchanged.
 
     MODEL is a model folder or a run folder [default: the newest translation run]; several with one vocabulary are an
     ensemble.
@@ -182,8 +182,8 @@ def command(
     marked.tell_terms(statuses)
     for flag, what in (
         (SPLIT, "translated in parts"),
-        (VERBATIM, "copied, at least in part, because no translation is possible"),
-        (LOST, "translated without words or signs that the model does not know"),
+        (VERBATIM, "copied, completely or in part, because the text cannot be translated"),
+        (LOST, "translated without some words or signs, because the model does not know them"),
     ):
         if count := sum(count for names, count in flags.items() if flag in names):
             logger.info("%s %s", "1 line was" if count == 1 else f"{count:,} lines were", what)
@@ -242,7 +242,7 @@ def _answerer(
             [(translation, {}) for translation in batch] for batch in translator.translate_stream(batches, prefixes)
         )
     if "confidence" in kinds and aligner.calibration.confidence is None:
-        why = aligner.calibration.no_confidence or "the model was never calibrated; s2s align --calibrate does it"
+        why = aligner.calibration.no_confidence or "the model is not calibrated; run s2s align --calibrate"
         logger.warning("confidence is null: %s", why)
 
     def with_terms(batches: "Iterable[list[str]]", prefixes: "Iterator[str] | None") -> "Iterator[list[Answer]]":

@@ -30,7 +30,9 @@ logger = logging.getLogger("seq2seq.cli")
 @click.argument("model", required=False, type=options.ANY_PATH)
 @click.option("--source", type=options.FILE, help="Text to tune on [default: the validation set of the run].")
 @click.option("--reference", type=options.FILE, help="Its reference translation.")
-@click.option("-m", "--metric", type=click.Choice(["bleu", "chrf", "chrf++"]), default="bleu", help="What decides.")
+@click.option(
+    "-m", "--metric", type=click.Choice(["bleu", "chrf", "chrf++"]), default="bleu", help="Metric to maximise."
+)
 @click.option(
     "-o",
     "--output",
@@ -55,7 +57,8 @@ def command(
     The choice is kept in generation_config.json, which every command reads, with the scores before and after: on the
     validation set, and on the test sets of the run. About twelve translations of the validation set are made.
 
-    A run that trains on writes the search settings of its configuration again; with -o the tuned model stays.
+    If the run is trained further, the search settings of its configuration replace the tuned ones; a folder of -o keeps
+    them.
     """
     from seq2seq.evaluation.text import check_settings
     from seq2seq.inference.conversion_cache import forget

@@ -107,7 +107,7 @@ def dataset_chunks(
     except DataError:
         raise
     except Exception as error:  # see open_dataset
-        raise DataError(f"{origin}: cannot be read on ({reason(error)[:300]}); fetch the dataset again") from error
+        raise DataError(f"{origin}: reading stopped ({reason(error)[:300]}); fetch the dataset again") from error
 
 
 def _values(dataset: Any, rows: dict[str, list[Any]], name: str, origin: str, label_names: bool) -> list[Any]:

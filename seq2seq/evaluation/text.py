@@ -104,7 +104,7 @@ def form_hint(hypotheses: Iterable[str], references: Iterable[str]) -> str | Non
     words = f"{len(found):,} {'word is' if len(found) == 1 else 'words are'}"
     example = " ".join(f"U+{ord(char):04X}" for char in found[0] if normalized(char) != char or combining(char))
     remedy = "bring both sides to one Unicode form (uconv -x nfc)"
-    return f"{words} written in another way in hypotheses than in references ({example}) and count as errors; {remedy}"
+    return f"{words} encoded differently in hypotheses and references ({example}) and count as errors; {remedy}"
 
 
 def score_texts(

@@ -122,7 +122,7 @@ def read_idle_batches(
         if batch:
             yield batch
         if isinstance(item, DAMAGE):
-            raise DataError(f"{name}: broke off after line {number} ({reason(item)})") from item
+            raise DataError(f"{name}: reading stopped after line {number} ({reason(item)})") from item
         if item is not None:
             raise item
     finally:

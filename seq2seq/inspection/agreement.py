@@ -107,9 +107,9 @@ def _not_judged(
     examples: int, word_pairs: WordPairs | None, unrelated: list[Unrelated] | None, languages: Sequence[str | None]
 ) -> Iterator[str]:
     if unrelated is None and word_pairs is None:
-        reason = "their lengths and words say too little"
+        reason = "their lengths and words give too little evidence"
         if examples < FEWEST_LINES:
-            reason = f"this can be seen from {FEWEST_LINES} lines on"
+            reason = f"at least {FEWEST_LINES} lines are necessary"
         yield f"whether line i of the target translates line i of the source: {reason}"
     for name, language in zip(("source", "target"), languages, strict=True):
         if language is None:

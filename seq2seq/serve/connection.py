@@ -16,7 +16,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from seq2seq.serve.http import client_of, to_json
 from seq2seq.serve.limits import Limits
 
-MALFORMED = "this is not HTTP, or it has two lengths, more than {:,} headers, or more than {:,} bytes of headers"
+MALFORMED = "the request is not HTTP, has two lengths, more than {:,} headers, or more than {:,} bytes of headers"
 _numbers = itertools.count()
 
 

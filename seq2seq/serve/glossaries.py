@@ -58,7 +58,9 @@ class Glossaries:
             return self
         if len(models.directions) > 1:
             names = some_of(self.default_names)
-            logger.warning("glossaries apply by name alone (%s), because there are several directions", names)
+            logger.warning(
+                "glossaries (%s) apply only where a request names them: there are several language pairs", names
+            )
             return replace(self, default_names=())
         if without := next((model for model in models.translators if not model.can_explain), None):
             raise UserError(

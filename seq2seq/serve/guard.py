@@ -90,7 +90,7 @@ class Keys:
         digest = _digest(key)
         known = [hmac.compare_digest(digest, one) for one in self._digests]  # all, so that the time tells nothing
         if not any(known):
-            raise Refusal(403, "key", "this key is not one of this server's; check it")
+            raise Refusal(403, "key", "this server does not know this key; check it")
 
 
 class Guard:
@@ -186,11 +186,11 @@ def explained(error: Exception) -> dict[str, Any]:
 def _no_key(line: str) -> str | None:
     """Why a line of a key file cannot be a key, or None."""
     if re.search(r"\s", line):
-        return "a key has a space in it"
+        return "a key contains a space"
     if not line.isprintable():
-        return "a key has a character that cannot be seen"
+        return "a key contains an invisible character"
     if line.strip("\"'").casefold() in NO_VALUES:
-        return f"{shown(line)} is what programs write for a missing value"
+        return f"{shown(line)} is not a key: programs write it for a missing value"
     return None
 
 

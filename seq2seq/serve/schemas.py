@@ -29,14 +29,14 @@ class GlossaryBody(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     entries: list[Annotated[list[str], Field(min_length=2, max_length=2)]] = []
-    names: list[str] = Field([], description="Glossaries of this server that apply too; of two entries the first.")
+    names: list[str] = Field([], description="Further glossaries of this server, by name.")
 
 
 class TranslateRequest(Body):
     """`POST /v1/translate`. `GET /v1/models` says what the fields may hold on this server."""
 
-    model: str | None = Field(None, description="A model; left out, it is the first one of the direction.")
-    source: str | None = Field(None, description="Language of the text; may be left out where one model fits.")
+    model: str | None = Field(None, description="Name of a model [default: the first one of the language pair].")
+    source: str | None = Field(None, description="Language of the text; optional if only one model fits.")
     target: str | None = Field(None, description="Language to translate into; may be left out where one model fits.")
     format: Literal["text", "html", "xml", "markdown"] = Field(
         "text", description="In the others each text is a document: tags go with their words, variables and code stay."
@@ -52,8 +52,8 @@ class TranslateRequest(Body):
     )
     glossary: str | list[str] | GlossaryBody | None = Field(
         None,
-        description="Names of glossaries of this server, or entries: terms that translations are to have. Without it "
-        "the default glossaries of the server apply, with [] none.",
+        description="Names of glossaries of this server, or entries: terms that translations must contain "
+        "[default: the default glossaries of the server]. [] is none.",
     )
     glossary_mode: Literal["strict", "soft"] | None = None
     protect: list[str] | None = None

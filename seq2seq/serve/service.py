@@ -214,7 +214,7 @@ class Service:
     def _check_lines(self, pieces: Iterable[Piece | Text], longest: int) -> None:
         """Refuse a line that takes long, because it is translated in one go."""
         if max((len(piece.text) for piece in pieces), default=0) > longest:
-            remedy = "break it into lines" + ", or ask for a smaller beam" * (longest < self.limits.line_characters)
+            remedy = "break it into lines" + ", or request a smaller beam" * (longest < self.limits.line_characters)
             raise Refusal(413, "too_large", f"a line has more than {longest:,} characters; {remedy}", "text")
 
     def terms(self, names: Sequence[str] | None, entries: Sequence[Sequence[str]] = ()) -> Terms:

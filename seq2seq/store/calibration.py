@@ -110,7 +110,7 @@ def read_calibration(folder: Path) -> Calibration:
 def summary(calibration: Calibration) -> list[str]:
     """What was measured, for logs and model cards."""
     if calibration.accuracy is None:
-        lines = ["Alignments are rough: too few words have a certain partner to choose attention heads by."]
+        lines = ["Alignments are rough: too few words with a certain partner were found to choose attention heads."]
     else:
         found, heads = f"{100 * calibration.accuracy:.1f} %", ", ".join(calibration.heads)
         lines = [

@@ -10,7 +10,7 @@ from pathlib import Path
 from seq2seq.files import DamagedFile, read_object
 from seq2seq.lines import DAMAGE
 
-_READ = "of other toolkits' models, s2s reads Marian folders of transformers (OPUS-MT)"
+_READ = "of other toolkits, s2s reads only Marian folders of transformers (OPUS-MT)"
 _AVERAGE = "make a model of it: s2s average {path} -o MODEL"
 # By `model_type` of config.json, where transformers saved the folder.
 _TYPES = {
@@ -56,7 +56,7 @@ def _of_folder(folder: Path) -> Iterator[str]:
         kind = values.get("model_type")
         if "model.bin" in names and "seq2seq.json" not in names:
             yield (
-                "a CTranslate2 folder of another converter, which does not hold what s2s needs to know; name the model "
+                "a CTranslate2 folder of another converter, which lacks information that s2s needs; name the model "
                 "that it was made from, or convert that: s2s convert MODEL --to ctranslate2 -o NEW"
             )
         elif isinstance(kind, str) and kind != "marian" and "format" not in values:

@@ -79,7 +79,7 @@ def without_effect(config: Config, ranks: int = 1) -> Iterator[str]:
     for name, source in named.items():
         yield from (f"{name}.{key}: no effect; {reason}" for key, reason in _of_source(source, config))
     if _translates(config) and language_code(config.source_language) == language_code(config.target_language):
-        yield f"source_language and target_language are both {config.source_language}; is one of them a slip?"
+        yield f"source_language and target_language are both {config.source_language}; check them"
 
 
 def _of_source(source: SourceConfig, config: Config) -> Iterator[tuple[str, str]]:

@@ -94,7 +94,7 @@ class TranslationTask(Task):
         for name, source in {"data.train": first, **others}.items():
             sources, targets = usual if source is first else _first_lines(source)
             if sources == targets:
-                logger.warning("%s: source and target are the same text; is one of the names a slip?", name)
+                logger.warning("%s: source and target are the same text; check the names of the files", name)
             elif source is not first and sides_are_swapped(usual, (sources, targets)):
                 logger.warning("%s: source and target look swapped against data.train; s2s check tells more", name)
         for source in self.inputs.train:

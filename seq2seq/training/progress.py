@@ -122,7 +122,7 @@ def too_long(config: TrainingConfig, steps: float) -> Iterator[str]:
     if config.warmup_steps >= steps:
         yield (
             f"training.warmup_steps: {config.warmup_steps:,}, but {foreseen}: training.learning_rate is never reached; "
-            "lower it to a tenth of the steps"
+            "set warmup_steps to a tenth of the steps"
         )
     written = config.model_fields_set
     if config.patience and "patience" in written and validations <= config.patience:

@@ -266,7 +266,7 @@ def further(result: TrainingResult, config: TrainingConfig) -> str:
     key, value = limit
     twice = f"{2 * value / 60 if key == 'max_minutes' else 2 * value:.10g}"
     ended = f"training.{key} ended training while the model still improved, so its answers may be poor; "
-    return f"{ended * result.is_improving}to train on, run the same command with --set training.{key}={twice}"
+    return f"{ended * result.is_improving}to continue, run the same command with --set training.{key}={twice}"
 
 
 def progress(state: RunState, epoch: float, config: TrainingConfig) -> float:
@@ -292,5 +292,5 @@ def end_reason(state: RunState, epoch: float, config: TrainingConfig) -> str | N
     if state.seconds >= seconds - state.validation_seconds:
         return f"max_minutes {seconds / 60:g} reached"
     if config.patience and state.validations_since_best >= config.patience:
-        return f"no {state.metric} that is better beyond chance in {counted(config.patience, 'validation')}"
+        return f"no significant improvement of {state.metric} in {counted(config.patience, 'validation')}"
     return None

@@ -9,7 +9,7 @@ const REST = 300; // milliseconds
 const DOUBTFUL = 0.4, UNCERTAIN = 0.5, ALTERNATIVES = 4;
 const FLAGS = {
   loop: "repeats itself", copy: "is a copy of the text", empty: "is empty", short: "is very short",
-  long: "was cut off at the length limit", split: "was translated in parts", repaired: "was searched for twice",
+  long: "was cut off at the length limit", split: "was translated in parts", repaired: "was translated a second time",
   verbatim: "was copied, because it is not language", lost: "lacks characters that the model does not know",
 };
 const FORMATS = { html: "html", htm: "html", xhtml: "xml", xml: "xml", md: "markdown" };
@@ -38,7 +38,7 @@ function request() {
 
 // -- translation ----------------------------------------------------------------------------------
 
-// The translation is of what stood in the box before.
+// Whether the translation belongs to an earlier text.
 const isStale = () => translation.classList.contains("stale");
 
 function later() {
@@ -347,7 +347,7 @@ async function begin() {
     })));
     const served = abilities.default_glossaries ?? [];
     $("served-terms").hidden = !served.length;
-    $("served-terms").textContent = `Without terms here, the server's own apply: ${served.join(", ")}.`;
+    $("served-terms").textContent = `If you enter no terms, the server's own terms apply: ${served.join(", ")}.`;
     $("more").hidden = false;
     say("");
     turned();
