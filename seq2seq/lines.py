@@ -230,3 +230,12 @@ def check_counts(name: object, count: int, other_name: object, other_count: int)
     if count != other_count:
         counts = f"{name} has {count:,} lines and {other_name} {other_count:,}"
         raise DataError(f"{counts}; they must be equal (s2s check shows where)")
+
+
+def first_of_each(texts: Sequence[str]) -> Iterator[int]:
+    """The index of the first of equal texts; white space makes no difference."""
+    seen = set()
+    for index, text in enumerate(texts):
+        if (words := tuple(text.split())) not in seen:
+            seen.add(words)
+            yield index

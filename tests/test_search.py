@@ -2,83 +2,22 @@
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from launches import as_on_a_gpu
-from torch import Tensor
+from table_model import EOS, NUM_STATES, START, TableModel, config, sentences, sources, texts
 
 from seq2seq.config import SearchConfig
-from seq2seq.search.base import Sentence, normalized_score
+from seq2seq.search.base import Opening, Sentence, normalized_score
 from seq2seq.search.beam import beam_search
 from seq2seq.search.candidates import largest_candidates
 from seq2seq.search.greedy import draw_ids, greedy_search, sample_search
 from seq2seq.search.rules import Rules, forbid_repeated_ngrams
 from seq2seq.search.search import search
-
-START, EOS = 0, 1
-NUM_STATES = 997
-
-
-@dataclass
-class TableState:
-    keys: Tensor  # (R,): which line of the table a row stands at; a function of its source and all its ids
-    num_rows: int
-    steps: int = 0
-
-
-class TableModel:
-    """Log-probabilities from a table, by all that a row has read: a wrong row or sentence changes what comes next."""
-
-    start_id, eos_id, device = START, EOS, torch.device("cpu")
-
-    def __init__(self, seed: int, vocab_size: int = 7, spread: float = 2.0, max_length: int = 64, suppressed=(START,)):
-        self.vocab_size, self.max_length, self.suppressed = vocab_size, max_length, suppressed
-        generator = torch.Generator().manual_seed(seed)
-        self.table = torch.randn(NUM_STATES, vocab_size, generator=generator) * spread
-        self.rows_computed = 0
-
-    def start(self, source_ids, beam_size, max_length):
-        keys = [hash(tuple(ids)) % NUM_STATES for ids in source_ids]
-        return TableState(torch.tensor(keys).repeat_interleave(beam_size), beam_size)
-
-    def step(self, token_ids, state):
-        self.rows_computed += len(token_ids)
-        state.keys = (state.keys * 31 + token_ids * 7 + 1) % NUM_STATES
-        return self.table[state.keys].log_softmax(-1)
-
-    def reorder(self, state, rows, sentences=None):
-        kept = torch.arange(len(rows) // state.num_rows) if sentences is None else sentences
-        assert torch.equal(rows // state.num_rows, kept.repeat_interleave(state.num_rows))
-        state.keys = state.keys[rows]
-
-    def log_prob(self, source, ids):
-        """Of the tokens `ids`, computed without search."""
-        key, total = hash(tuple(source)) % NUM_STATES, 0.0
-        for last, token in zip((START, *ids), ids, strict=False):
-            key = (key * 31 + last * 7 + 1) % NUM_STATES
-            total += self.table[key].double().log_softmax(0)[token].item()
-        return total
-
-
-def sources(count: int, seed: int = 0) -> list[list[int]]:
-    generator = torch.Generator().manual_seed(seed)
-    return [torch.randint(2, 50, (1 + i % 5,), generator=generator).tolist() for i in range(count)]
-
-
-def sentences(count: int, seed: int = 0) -> list[Sentence]:
-    return [Sentence(ids, key=key) for key, ids in enumerate(sources(count, seed))]
-
-
-def texts(results):
-    return [[hypothesis.ids for hypothesis in hypotheses] for hypotheses in results]
-
-
-def config(**values) -> SearchConfig:
-    return SearchConfig(**{"max_length_ratio": 1.0, "max_length_offset": 8, "n_best": 1, **values})
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -199,6 +138,30 @@ def test_forced_prefix_is_a_prefix_and_counts(how):
 
 
 @pytest.mark.parametrize("how", [dict(beam_size=1), dict(beam_size=4, n_best=4), dict(sample=True, n_best=4)])
+@pytest.mark.parametrize("rules", [{}, dict(no_repeat_ngram=1), dict(renormalize=True)], ids=str)
+def test_an_opening_is_followed_by_every_hypothesis(how, rules):
+    """Ids 2 2 2, or 2 3, or 4 must follow the prefix, each sentence has its own; then everything may."""
+    model = TableModel(5)
+    opening = Opening(({2: 1, 4: 3}, {2: 2, 3: 3}, {2: 3}))
+    asked = [
+        replace(sentence, prefix=prefix, opening=opening if index % 3 else None)
+        for index, (sentence, prefix) in enumerate(zip(sentences(9), [[], [3], [2, 2]] * 3, strict=True))
+    ]
+    results = search(model, asked, config(**how, **rules))
+    for sentence, hypotheses in zip(asked, results, strict=True):
+        for one in hypotheses:
+            assert one.log_prob > -math.inf
+            begin = len(sentence.prefix)
+            assert one.ids[:begin] == tuple(sentence.prefix)
+            if sentence.opening:
+                ways = ((2, 2, 2), (2, 3), (4,))
+                assert any(one.ids[begin : begin + len(way)] == way for way in ways)
+    assert [search(model, [one], config(**how, **rules))[0] for one in asked] == results
+    free = search(model, [replace(one, opening=None) for one in asked], config(**how, **rules))
+    assert texts(free)[::3] == texts(results)[::3]
+
+
+@pytest.mark.parametrize("how", [dict(beam_size=1), dict(beam_size=4, n_best=4), dict(sample=True, n_best=4)])
 def test_minimum_length_holds_even_beyond_the_limit(how):
     results = search(TableModel(5, vocab_size=30), sentences(5), config(**how, min_length=20))
     assert all(len(hypothesis.ids) >= 20 for hypotheses in results for hypothesis in hypotheses)
@@ -259,7 +222,7 @@ def test_suppressed_ids_never_come_out():
 
 def test_finished_sentences_leave_the_batch():
     model = TableModel(4)
-    results = beam_search(model, sentences(60), config(beam_size=3))
+    results = beam_search(model, sentences(60), config(beam_size=3, max_extra_steps=0))
     steps = max(len(hypotheses[0].ids) + 1 for hypotheses in results)
     assert model.rows_computed < 0.8 * steps * 60 * 3
 

@@ -13,6 +13,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
+
 from seq2seq.config import SearchConfig
 from seq2seq.errors import RunError, UserError
 from seq2seq.inference.batching import SEARCH_TOKENS, token_groups
@@ -32,6 +34,8 @@ DIFFERENT = ("sample", "min_length", "no_repeat_ngram")
 LARGEST_GROUP, SMALLEST_GROUP, GROUPS_PER_WORKER = 1024, 256, 4
 # Searches end at multiples of this; nearly all translations have at most FIRST_RATIO pieces for each source piece.
 LIMIT_STEP, FIRST_RATIO = 16, 1.25
+# Hypotheses beyond beam_size that have to end before a search does, unless there is `early_stopping`.
+MORE_ENDED = 7
 # Groups of each worker that wait in CTranslate2's queue, which is finished before the program ends.
 GROUPS_AHEAD = 3
 
@@ -39,8 +43,9 @@ GROUPS_AHEAD = 3
 class CTranslate2Engine:
     """Searches with CTranslate2 in groups of sentences of similar lengths.
 
-    Its beam search ends once `beam_size` hypotheses have and one of them was the best candidate of its step; with
-    `early_stopping`, as ours, once `beam_size` hypotheses have.
+    Its beam search ends once a number of hypotheses have: `beam_size` with `early_stopping`, as ours; else `MORE_ENDED`
+    more. It does not tell what is still live, so that a better translation may rarely be missed, and `max_extra_steps`
+    has no effect. Without a length penalty it ends when the best candidate of a step ends, as ours.
 
     Args:
         folder: a CTranslate2 folder.
@@ -77,6 +82,8 @@ class CTranslate2Engine:
         Raises:
             RunError: there is no memory for a group of sentences.
         """
+        if any(sentence.opening for sentence in sentences):
+            return self._translate_opened(sentences, config)
         limits = length_limits(sentences, config, self.max_length - 1)  # `_scored` needs a position for the end
         if config.sample or config.beam_size == 1:
             shared = [min(_rounded_up(limit), self.max_length - 1) for limit in limits]
@@ -90,7 +97,7 @@ class CTranslate2Engine:
                 index
                 for index, found in results.items()
                 if first[index] < limits[index]
-                and not all(one.finished for one in found)
+                and _may_improve(found, limits[index], config)
                 and not has_loop(max(found, key=lambda one: one.score).ids[len(sentences[index].prefix) :])
             ]
             results |= self._search(sentences, late, limits, config)
@@ -107,6 +114,60 @@ class CTranslate2Engine:
             sorted(results[index], key=lambda one: (not one.finished, -one.score))[: config.n_best]
             for index in range(len(sentences))
         ]
+
+    def _translate_opened(self, sentences: Sequence[Sentence], config: SearchConfig) -> list[list[Hypothesis]]:
+        """Translate sentences with openings, which CTranslate2 has no option for.
+
+        A search without the opening often finds what begins with it. Elsewhere the likeliest ways to spell the opening
+        are found step by step, each of them is a prefix of one search, and the best hypotheses of all are taken.
+        """
+        free = self.translate([replace(one, opening=None) for one in sentences], config)
+        for index, (sentence, found) in enumerate(zip(sentences, free, strict=True)):
+            free[index] = [one for one in found if self._keeps_opening(sentence, one)]
+        missing = [index for index, found in enumerate(free) if len(found) < config.n_best]
+        spelled = [
+            (index, ids) for index in missing for ids in self._spell(sentences[index], rows_per_sentence(config))
+        ]
+        begun = [
+            replace(sentences[index], prefix=(*sentences[index].prefix, *ids), opening=None) for index, ids in spelled
+        ]
+        for index in missing:
+            free[index] = []
+        for (index, _), found in zip(spelled, self.translate(begun, config) if begun else (), strict=True):
+            free[index] += found
+        return [sorted(found, key=lambda one: (not one.finished, -one.score))[: config.n_best] for found in free]
+
+    def _keeps_opening(self, sentence: Sentence, one: Hypothesis) -> bool:
+        if sentence.opening is None:
+            return True
+        ends = [self._target_ids[self._end]] if one.finished else []
+        return sentence.opening.state([*one.ids[len(sentence.prefix) :], *ends]) == len(sentence.opening.steps)
+
+    def _spell(self, sentence: Sentence, most: int) -> list[tuple[int, ...]]:
+        """The `most` likeliest ways to spell the opening of a sentence, by a beam search of that width."""
+        opening, beams, spelled = sentence.opening, [(0.0, ())], []
+        end = self._target_ids[self._end]
+        assert opening is not None
+        while beams:
+            prefixes = [self._to_target((*sentence.prefix, *ids)) for _, ids in beams]
+            answers = self._translator.translate_batch(
+                [self._to_source(sentence)] * len(beams),
+                prefixes,
+                beam_size=1,
+                max_decoding_length=len(prefixes[0]) + 1,
+                max_input_length=0,
+                return_logits_vocab=True,
+            )
+            longer = []
+            for (log_prob, ids), answer in zip(beams, answers, strict=True):
+                logits = np.array(answer.logits[0][-1].to_device(ctranslate2.package().Device.cpu), np.float32)
+                log_probs = logits - np.logaddexp.reduce(logits)
+                allowed = opening.allowed(ids) or {}
+                longer += [(log_prob + float(log_probs[id_]), (*ids, id_)) for id_ in allowed if id_ != end]
+            best = sorted([*spelled, *longer], reverse=True)[:most]
+            spelled = [one for one in best if opening.allowed(one[1]) is None]
+            beams = [one for one in best if opening.allowed(one[1]) is not None]
+        return [ids for _, ids in spelled]
 
     def _search(
         self, sentences: Sequence[Sentence], indices: Sequence[int], limits: Sequence[int], config: SearchConfig
@@ -207,6 +268,13 @@ def _first_limit(sentence: Sentence, limit: int, config: SearchConfig) -> int:
     return min(limit, _rounded_up(usual + config.max_length_offset))
 
 
+def _may_improve(found: Sequence[Hypothesis], limit: int, config: SearchConfig) -> bool:
+    """Whether what a length limit cut off could still beat one of the n best that ended, by the bound of `beam`."""
+    live = max((one.log_prob for one in found if not one.finished), default=-math.inf)
+    ended = sorted((one.score for one in found if one.finished), reverse=True)[: config.n_best]
+    return live > -math.inf and (len(ended) < config.n_best or ended[-1] < live / limit**config.length_penalty)
+
+
 def _cut(one: Hypothesis, limit: int) -> Hypothesis:
     return replace(one, ids=one.ids[:limit], finished=len(one.ids) < limit and one.finished)
 
@@ -250,10 +318,15 @@ def _open(folder: Path, device: str, threads: int) -> Any:
 
 
 def _options(config: SearchConfig) -> dict[str, Any]:
+    # With a length penalty, CTranslate2 stops once enough hypotheses have ended, however unlikely they are. Without one
+    # it also waits until the best candidate of a step has ended. The ranking is ours in either case.
+    penalty = _length_penalty(config)
+    enough = config.beam_size + (MORE_ENDED if penalty and not config.early_stopping else 0)
     options: dict[str, Any] = dict(
         beam_size=config.beam_size,
-        num_hypotheses=config.beam_size,  # all of them: those that ended come before those that a limit cut off
-        length_penalty=_length_penalty(config),
+        patience=enough / config.beam_size,
+        num_hypotheses=enough,  # all of them: those that ended come before those that a limit cut off
+        length_penalty=penalty,
         min_decoding_length=config.min_length,
         no_repeat_ngram_size=config.no_repeat_ngram,
         return_scores=True,
@@ -263,6 +336,7 @@ def _options(config: SearchConfig) -> dict[str, Any]:
     if config.sample:
         options |= dict(
             beam_size=1,
+            patience=1,
             num_hypotheses=config.n_best,
             sampling_topk=config.top_k,
             sampling_topp=config.top_p,
@@ -272,6 +346,4 @@ def _options(config: SearchConfig) -> dict[str, Any]:
 
 
 def _length_penalty(config: SearchConfig) -> float:
-    # With a penalty, CTranslate2 stops once beam_size hypotheses have ended, however unlikely they are. Without one it
-    # also waits until the best candidate of a step has ended, as our rule does; the ranking is ours in either case.
-    return (config.length_penalty or 1e-9) if config.early_stopping else 0.0
+    return config.length_penalty or (1e-9 if config.early_stopping else 0.0)

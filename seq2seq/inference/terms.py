@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from seq2seq.inference.aligner import Aligner, load_both
-from seq2seq.inference.degeneration import LOST
+from seq2seq.inference.degeneration import LOST, line_flags
 from seq2seq.inference.details import Details, Status, Term
 from seq2seq.inference.translator import PartSpans, Translation, Translator
 from seq2seq.search.base import normalized_score
@@ -190,6 +190,7 @@ class TermTranslator:
             [parts[index].source for index, _ in asked],
             [prefix for _, prefix in asked],
             forbidden=[parts[index].words_avoided for index, _ in asked],
+            has_whole_prefixes=True,
         )
         usable = ((index, one) for (index, _), one in zip(asked, found, strict=True) if HARMLESS.issuperset(one.flags))
         candidates = [(index, one.text) for index, one in usable]
@@ -232,7 +233,10 @@ class TermTranslator:
             text += translation.text[end : own.target[0]]
             begin, end = len(text), own.target[1]
             text += part.text
-            spans.append(PartSpans(own.source, (begin, len(text)), own.is_copied and part.text == part.source))
+            is_same = part.text == translation.text[slice(*own.target)]
+            flags = own.flags if is_same else self.translator.flags([(part.source, part.text)])[0]
+            is_copied = own.is_copied and part.text == part.source
+            spans.append(PartSpans(own.source, (begin, len(text)), is_copied, flags))
             for match, place in zip(part.matches, places(part.matches, part.text), strict=True):
                 status: Status = "missing" if place is None else "forced" if match.span in part.forced else "kept"
                 target = place and (place[0] + begin, place[1] + begin)
@@ -246,7 +250,9 @@ class TermTranslator:
                     terms.append(Term(None, None, "avoided", one.words))
         text += translation.text[end:]
         others = tuple(other for other in translation.alternatives if self._keeps(parts, text, other.text))
-        return TermTranslation(replace(translation, text=text, parts=tuple(spans), alternatives=others), tuple(terms))
+        flags = translation.flags if text == translation.text else line_flags([one.flags for one in spans])
+        joined = replace(translation, text=text, flags=flags, parts=tuple(spans), alternatives=others)
+        return TermTranslation(joined, tuple(terms))
 
     def _keeps(self, parts: Sequence[_Part], best: str, other: str) -> bool:
         """Whether another translation of a line has all the terms that the best one has, and no forbidden word more."""

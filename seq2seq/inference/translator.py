@@ -17,9 +17,9 @@ from seq2seq.errors import DataError, UserError
 from seq2seq.inference.batching import Engine
 from seq2seq.inference.degeneration import EMPTY, LOST, REPAIRED, SYMPTOMS, line_flags, remedy, symptoms
 from seq2seq.inference.loading import EngineName, load_engine, override_search
-from seq2seq.lines import as_one_line, checked_texts
+from seq2seq.inference.prefixes import Prefix, Prefixes
+from seq2seq.lines import as_one_line, checked_texts, first_of_each
 from seq2seq.search.base import Hypothesis, Sentence, normalized_score
-from seq2seq.text.scripts import lower, title
 from seq2seq.text.splitting import language_tag, split_text
 from seq2seq.text.tokenizer import TokenizerPair, encodable
 from seq2seq.text.untranslatable import VERBATIM, Untranslatable
@@ -71,6 +71,8 @@ class PartSpans(NamedTuple):
     source: tuple[int, int]
     target: tuple[int, int]
     is_copied: bool = False
+    flags: tuple[str, ...] = ()
+    """Those of the part."""
 
 
 class _Part(NamedTuple):
@@ -83,6 +85,7 @@ class _Part(NamedTuple):
     """White space between this part and the one before."""
     text: str
     sentence: Sentence
+    prefix: Prefix
     is_copied: bool
     """It never reaches the model."""
 
@@ -119,6 +122,7 @@ class Translator:
         self._tokenizers = tokenizers
         self._repair = repair
         self.is_untranslatable = Untranslatable(tokenizers.source)
+        self._prefixes = Prefixes(tokenizers, description.target_language if description else None)
         # The translation of the longest part has to fit as well: half the positions, with the default ratio of 2.
         room = int((engine.max_length - config.max_length_offset) / max(config.max_length_ratio, 1.0))
         self._part_length = min(max(room, engine.max_length // 4, 1), engine.max_length - 1)
@@ -164,6 +168,7 @@ class Translator:
         prefixes: Sequence[str] | None = None,
         first_line: int = 0,
         forbidden: Sequence[Collection[str]] = (),
+        has_whole_prefixes: bool = False,
     ) -> list[Translation]:
         """Translate each line, whatever the others are.
 
@@ -174,10 +179,12 @@ class Translator:
 
         Args:
             lines: texts; a line feed within one becomes a space.
-            prefixes: the text each translation begins with, empty for none; in a line in parts, the first part.
+            prefixes: the text each translation begins with, empty for none; in a line in parts, the first part. It
+                may end inside a word.
             first_line: number of the first line, from 0; the random draws of a sample are keyed by line number.
             forbidden: for each line words that its translation does not have, unless its prefix does or the model
-                spells them in other pieces than the tokenizer.
+                spells them in unusual pieces.
+            has_whole_prefixes: the prefixes end with whole words.
 
         Raises:
             DataError: there is not one prefix for each line, or one is too long for the model.
@@ -186,7 +193,10 @@ class Translator:
         prefixes = prefixes if prefixes is None else checked_texts(prefixes, "prefixes")
         if prefixes is not None and len(prefixes) != len(lines):
             raise _unequal(len(prefixes), f"{len(lines):,}")
-        parts = list(self._parts(lines, prefixes, first_line, forbidden))
+        begun = [
+            self._prefix(text, first_line + number, has_whole_prefixes) for number, text in enumerate(prefixes or ())
+        ]
+        parts = list(self._parts(lines, begun, first_line, forbidden))
         translations = [Translation("", 0.0, 0.0, 0, (EMPTY,) if line.strip() else (), (), line) for line in lines]
         answered = zip(parts, self._answers(parts), strict=True)
         for number, group in groupby(answered, key=lambda pair: pair[0].line):
@@ -214,7 +224,7 @@ class Translator:
     def _parts(
         self,
         lines: Sequence[str],
-        prefixes: Sequence[str] | None,
+        prefixes: Sequence[Prefix],
         first_line: int,
         forbidden: Sequence[Collection[str]],
     ) -> Iterator[_Part]:
@@ -223,9 +233,9 @@ class Translator:
         for number, (text, ids) in enumerate(zip(stripped, self._tokenizers.source.read_all(stripped), strict=True)):
             if not text:
                 continue
-            prefix = self._prefix(prefixes[number], first_line + number) if prefixes is not None else ()
-            never = self._sequences(forbidden[number]) if forbidden else ()
-            tag, parts = self._cut(text, len(ids), may_copy=not prefix)
+            prefix = prefixes[number] if prefixes else Prefix()
+            never = self._prefixes.forbidden(forbidden[number]) if forbidden else ()
+            tag, parts = self._cut(text, len(ids), may_copy=not prefix.text)
             line, before = lines[number], ""
             begin = len(line) - len(line.lstrip()) + len(tag)
             for index, (part, is_copied) in enumerate(parts):
@@ -234,9 +244,9 @@ class Translator:
                 if core:
                     part_ids = ids if len(parts) == 1 and not tag else read(tag + core)
                     key = (first_line + number) * MOST_PARTS + index
-                    sentence = Sentence(tuple(part_ids), prefix, key, never)
-                    yield _Part(number, begin + part.index(core), before, core, sentence, is_copied)
-                    prefix, before = (), part[len(part.rstrip()) :]
+                    sentence = Sentence(tuple(part_ids), prefix.ids, key, never, prefix.opening)
+                    yield _Part(number, begin + part.index(core), before, core, sentence, prefix, is_copied)
+                    prefix, before = Prefix(), part[len(part.rstrip()) :]
                 begin += len(part)
 
     def _cut(self, text: str, num_pieces: int, may_copy: bool) -> tuple[str, list[tuple[str, bool]]]:
@@ -259,25 +269,16 @@ class Translator:
             parts += [(part, is_copied or copies(part)) for part in cut]
         return tag, parts
 
-    def _sequences(self, words: Collection[str]) -> tuple[tuple[int, ...], ...]:
-        """The target ids of these words, as they are and with a small or capital first letter."""
-        language = self.description.target_language if self.description else None
-        cases = {one for word in words for one in (word, lower(word[:1], language) + word[1:], title(word, language))}
-        return tuple(tuple(self._tokenizers.target.encode(one)) for one in sorted(cases))
-
     def takes_prefix(self, text: str) -> bool:
         """Whether the model has room for a translation that begins with this text."""
-        return len(self._prefix_ids(text)) < self._engine.max_length
+        return len(self._tokenizers.target.encode(as_one_line(text).strip())) < self._engine.max_length
 
-    def _prefix_ids(self, text: str) -> tuple[int, ...]:
-        return tuple(self._tokenizers.target.encode(as_one_line(text).rstrip()))
-
-    def _prefix(self, text: str, number: int) -> tuple[int, ...]:
-        ids = self._prefix_ids(text)
-        if len(ids) >= self._engine.max_length:
-            most = self._engine.max_length - 1
-            raise DataError(f"prefix of line {number + 1}: {len(ids)} pieces, the model takes {most}; shorten it")
-        return ids
+    def _prefix(self, text: str, number: int, is_whole: bool) -> Prefix:
+        prefix = self._prefixes.prefix(text, is_whole)
+        if prefix.text and not self.takes_prefix(text):
+            count, most = len(self._tokenizers.target.encode(as_one_line(text).strip())), self._engine.max_length - 1
+            raise DataError(f"prefix of line {number + 1}: {count} pieces, the model takes {most}; shorten it")
+        return prefix
 
     def _answers(self, parts: Sequence[_Part]) -> list[_Answer]:
         """The answer for each part: searched again where it is degenerate and there is a remedy."""
@@ -305,11 +306,13 @@ class Translator:
         keys: list[Hashable] = [
             part.sentence.key
             if config.sample
-            else (part.text, part.sentence.source_ids, part.sentence.prefix, part.sentence.forbidden)
+            else (part.text, part.sentence.source_ids, part.prefix.text, part.sentence.forbidden)
             for part in parts
         ]
         distinct = {key: part for key, part in zip(keys, parts, strict=True) if not part.is_copied}
-        found = self._engine.translate([part.sentence for part in distinct.values()], config)
+        # Of several spellings of one text the best counts, so a list of n texts may need more than n hypotheses.
+        every = config.model_copy(update={} if config.sample or config.n_best == 1 else {"n_best": config.beam_size})
+        found = self._engine.translate([part.sentence for part in distinct.values()], every)
         answers = {
             key: self._answer(part, hypotheses) for (key, part), hypotheses in zip(distinct.items(), found, strict=True)
         }
@@ -319,14 +322,29 @@ class Translator:
         ]
 
     def _answer(self, part: _Part, hypotheses: Sequence[Hypothesis]) -> _Answer:
-        texts = [self._tokenizers.target.decode(hypothesis.ids) for hypothesis in hypotheses]
-        found = symptoms(part.text, part.sentence.source_ids, texts[0], hypotheses[0])
-        is_lost = any(word not in texts[0] for word in self.is_untranslatable.foreign_words(part.text))
-        return _Answer(hypotheses, texts, (*found, *[LOST] * is_lost))
+        texts = [part.prefix.restored(self._tokenizers.target.decode(hypothesis.ids)) for hypothesis in hypotheses]
+        kept = range(len(texts)) if self.config.sample else list(first_of_each(texts))[: self.config.n_best]
+        flags = self._flags(part.text, part.sentence.source_ids, texts[0], hypotheses[0])
+        return _Answer([hypotheses[index] for index in kept], [texts[index] for index in kept], flags)
+
+    def _flags(self, source: str, source_ids: Sequence[int], text: str, hypothesis: Hypothesis) -> tuple[str, ...]:
+        is_lost = any(word not in text for word in self.is_untranslatable.foreign_words(source))
+        return (*symptoms(source, source_ids, text, hypothesis), *[LOST] * is_lost)
+
+    def flags(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, ...]]:
+        """The flags of given translations, as (source, translation), neither of them in parts."""
+        sources = self._tokenizers.source.read_all([source for source, _ in pairs])
+        targets = self._tokenizers.target.encode_all([text for _, text in pairs])
+        return [
+            self._flags(source, ids, text, Hypothesis(tuple(own), 0.0, 0.0, True))
+            for (source, text), ids, own in zip(pairs, sources, targets, strict=True)
+        ]
 
     def _join(self, line: str, answered: Sequence[tuple[_Part, _Answer]]) -> Translation:
         count = max(len(answer.hypotheses) for _, answer in answered)
-        best, *others = (self._alternative(line, answered, rank) for rank in range(count))
+        ranks = [self._alternative(line, answered, rank) for rank in range(count)]
+        kept = range(count) if self.config.sample else first_of_each([one.text for one in ranks])
+        best, *others = (ranks[index] for index in kept)
         # The best translations of the parts make the best one of the line, even if another rank scores higher.
         others.sort(key=lambda alternative: -alternative.normalized_score)
         flags = line_flags([answer.flags for _, answer in answered])
@@ -348,7 +366,7 @@ class Translator:
 def _ends(line: str, answered: Sequence[tuple[_Part, _Answer]]) -> tuple[str, str]:
     """The white space at the ends of a line, without characters that end lines; a prefix decides on the beginning."""
     before, after = line[: len(line) - len(line.lstrip())], line[len(line.rstrip()) :]
-    has_prefix = bool(answered[0][0].sentence.prefix)
+    has_prefix = bool(answered[0][0].prefix.text)
     return "" if has_prefix else LINE_ENDS.sub("", before), LINE_ENDS.sub("", after)
 
 
@@ -356,7 +374,8 @@ def _spans(answered: Sequence[tuple[_Part, _Answer]], position: int) -> Iterator
     for part, answer in answered:
         position += len(part.before)
         end = position + len(answer.texts[0])
-        yield PartSpans((part.begin, part.begin + len(part.text)), (position, end), part.is_copied)
+        spans = (part.begin, part.begin + len(part.text)), (position, end)
+        yield PartSpans(*spans, part.is_copied, answer.flags)
         position = end
 
 

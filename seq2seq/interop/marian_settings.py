@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from seq2seq.config import ModelConfig, SearchConfig
 from seq2seq.config_problems import describe
 from seq2seq.errors import shown
+from seq2seq.ranges import PIECES
 
 # Keys of config.json by our keys of `model`.
 MODEL_KEYS = {
@@ -48,6 +49,8 @@ SEARCH_KEYS = {
     "beam_size": "num_beams", "n_best": "num_return_sequences", "length_penalty": "length_penalty",
     "no_repeat_ngram": "no_repeat_ngram_size", "early_stopping": "early_stopping", "renormalize": "renormalize_logits",
 }  # fmt: skip
+
+NEVER = "never"  # a value of early_stopping
 
 # Settings of generation that change what comes out, and the value at which they do not.
 NEUTRAL: dict[str, Any] = {
@@ -121,7 +124,8 @@ def read_search_config(given: Mapping[str, Any], ids: SpecialIds, problems: list
     """The default search of a folder, or None.
 
     The length limit is ours, in proportion to the source and within the positions of the model; `max_length` would only
-    cut texts off. Without `early_stopping` our search ends a sentence a little earlier than that of transformers.
+    cut texts off. Without `early_stopping` our search continues beyond the end of that of transformers; `never` has no
+    `max_extra_steps`.
 
     Args:
         given: generation_config.json, or config.json where an old folder has no such file.
@@ -148,6 +152,11 @@ def read_search_config(given: Mapping[str, Any], ids: SpecialIds, problems: list
         **{key: found.get(key) is True for key in ("early_stopping", "renormalize")},
         "min_length": max(least[0] - 1, least[1], 0),
     }
+    if (stopping := given.get("early_stopping")) == NEVER:
+        ours["max_extra_steps"] = PIECES.most
+    elif not isinstance(stopping, bool | None):
+        problems.append(f"early_stopping: {shown(stopping)} (only true, false and {NEVER} are possible)")
+        return None
     try:
         return SearchConfig.model_validate(ours)
     except ValidationError as error:
@@ -192,6 +201,8 @@ def model_values(config: ModelConfig, source_size: int, target_size: int, ids: S
 def search_values(search: SearchConfig) -> dict[str, Any]:
     """The search settings that generation_config.json has words for."""
     values: dict[str, Any] = {key: getattr(search, our_key) for our_key, key in SEARCH_KEYS.items()}
+    if search.max_extra_steps == PIECES.most and not search.early_stopping:
+        values["early_stopping"] = NEVER
     values |= {"min_length": search.min_length + 1 if search.min_length else 0, "do_sample": search.sample}
     if search.sample:
         del values["early_stopping"]

@@ -6,7 +6,7 @@ Shapes: B sentences, N hypotheses a sentence, R = B * N rows (those of a sentenc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -44,6 +44,29 @@ class StepModel(Protocol):
 
 
 @dataclass(frozen=True)
+class Opening:
+    """The ids that may follow a prefix until all of a given text is there: the text can be spelled in several ways."""
+
+    steps: tuple[Mapping[int, int], ...]
+    """For each state the ids that are allowed and the state that each leads to, from state 0 on. In state `len(steps)`
+    the text is there, and everything is allowed."""
+
+    def allowed(self, ids: Sequence[int]) -> Mapping[int, int] | None:
+        """What may follow these ids after the prefix; None for everything, and for ids that are not allowed."""
+        state = self.state(ids)
+        return None if state is None or state == len(self.steps) else self.steps[state]
+
+    def state(self, ids: Sequence[int]) -> int | None:
+        """The state after these ids; None where they are not allowed."""
+        state: int | None = 0
+        for id_ in ids:
+            if state is None or state == len(self.steps):
+                return state
+            state = self.steps[state].get(id_)
+        return state
+
+
+@dataclass(frozen=True)
 class Sentence:
     """One sentence that a search is asked to translate."""
 
@@ -55,6 +78,13 @@ class Sentence:
     """Random draws are keyed by it and the seed, so that they do not depend on the batch."""
     forbidden: tuple[tuple[int, ...], ...] = ()
     """Sequences of target ids that the translation does not have, unless the prefix does."""
+    opening: Opening | None = None
+    """What follows the prefix."""
+
+    @property
+    def fewest(self) -> int:
+        """Ids that prefix and opening may need."""
+        return len(self.prefix) + (len(self.opening.steps) if self.opening else 0)
 
 
 @dataclass(frozen=True)
@@ -84,7 +114,7 @@ def length_limits(sentences: Sequence[Sentence], config: SearchConfig, max_lengt
 
     def limit(sentence: Sentence) -> int:
         by_source = int(config.max_length_ratio * len(sentence.source_ids)) + config.max_length_offset
-        return min(max(by_source, len(sentence.prefix) + 1, config.min_length + 1), max_length)
+        return min(max(by_source, sentence.fewest + 1, config.min_length + 1), max_length)
 
     return [limit(sentence) for sentence in sentences]
 

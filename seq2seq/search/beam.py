@@ -25,11 +25,13 @@ def beam_search(model: StepModel, sentences: Sequence[Sentence], config: SearchC
     Each step looks at the 2 * beam_size best continuations of a sentence. Those among the first beam_size that end are
     finished; the best beam_size that do not end are the next beams. A sentence is over when
 
-    - beam_size hypotheses have finished, and the best of them scores no less than the best live one as it stands (with
-      `early_stopping` whatever is still live), or
-    - the n_best best of them score at least log_prob / max_length^a of the best live one: since log-probabilities are
-      at most 0 and a at least 0, nothing that could still finish is better, or
-    - it has reached its length limit (`base.length_limits`).
+    - the n_best best finished hypotheses score at least log_prob / limit^a of the best live one, for its length limit
+      (`base.length_limits`): log-probabilities are at most 0 and a is at least 0, so no continuation scores higher, or
+    - it has been settled for `max_extra_steps` steps: beam_size hypotheses have finished, and the best beam_size of
+      them score at least log_prob / length^a of the best live one at its present length. Only a continuation whose mean
+      log-probability rises could still win. transformers' generate ends a sentence at the first settled step, or
+    - `early_stopping` is set, or beam_size is 1 as in greedy search, and beam_size hypotheses have finished, or
+    - it has reached its length limit.
 
     `n_best` decides when the search may stop early, never where it goes, so the first of 5 is the first of 1.
     Where fewer than `n_best` have finished at the length limit, live ones follow them, with `finished` False.
@@ -43,6 +45,7 @@ class _BeamSearch(SearchLoop):
         self._log_probs = torch.full(self.ids.shape[:2], -torch.inf, device=model.device)  # (B, N)
         self._log_probs[:, 0] = 0.0  # all beams begin alike: one of them is enough
         self._finished: list[list[Hypothesis]] = [[] for _ in sentences]  # best first; of equal ones the earlier
+        self._settled_steps = [0] * len(sentences)
 
     def advance(self, log_probs: Tensor) -> tuple[Tensor, Tensor]:
         num_beams = self._log_probs.shape[1]
@@ -77,16 +80,16 @@ class _BeamSearch(SearchLoop):
     def _is_over(self, sentence: int, best: float) -> bool:
         """Whether a sentence is over, if the best of its live hypotheses has this log-probability."""
         config, finished, limit = self.config, self._finished[sentence], self.limits[sentence]
-        length = self.ids.shape[2]
+        length, beam_size, penalty = self.ids.shape[2], config.beam_size, config.length_penalty
         if length >= limit:
             return True
-        # Many unlikely ends may come before the likely one, so their number alone is not enough.
-        if len(finished) >= config.beam_size and (
-            config.early_stopping or finished[0].score >= best / length**config.length_penalty
-        ):
+        if len(finished) >= config.n_best and finished[config.n_best - 1].score >= best / limit**penalty:
             return True
-        enough = len(finished) >= config.n_best
-        return enough and finished[config.n_best - 1].score >= best / limit**config.length_penalty
+        if len(finished) < beam_size:
+            return False
+        if self._settled_steps[sentence] or finished[beam_size - 1].score >= best / length**penalty:
+            self._settled_steps[sentence] += 1
+        return config.early_stopping or beam_size == 1 or self._settled_steps[sentence] > config.max_extra_steps
 
     def _result(self, sentence: int, ids: np.ndarray, log_probs: np.ndarray) -> list[Hypothesis]:
         rows = zip(ids, log_probs.tolist(), strict=True)

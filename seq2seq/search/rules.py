@@ -39,12 +39,16 @@ class Rules:
         width = max(len(sentence.prefix) for sentence in sentences)
         prefixes = [[*one.prefix, *[NOT_FORCED] * (width - len(one.prefix))] for one in sentences]
         self._prefixes = torch.tensor(prefixes, dtype=torch.long, device=model.device)  # (B, P)
+        self._openings = [(len(one.prefix), one.opening) for one in sentences]
+        self._last_opening = max((one.fewest for one in sentences if one.opening), default=0)
 
     def apply(self, log_probs: Tensor, history: Tensor) -> Tensor:
         """`log_probs` (R, V) of what follows history (R, t), written into: -inf for what is forbidden.
 
-        A forced prefix keeps its probability, whatever the other rules say of it.
+        A forced prefix keeps its probability, whatever the other rules say of it; so does an opening where they forbid
+        all of it.
         """
+        opened = self._opened(log_probs, history)
         forced = self._forced_at(history.shape[1])
         given = None if forced is None else log_probs.gather(1, forced.clamp(min=0)[:, None])  # (R, 1)
         for rule in self._rules:
@@ -56,6 +60,11 @@ class Rules:
             total.nan_to_num_(neginf=0.0)  # where everything is forbidden
             log_probs -= total
             given = None if given is None else given - total
+            opened = [(row, ids, values - total[row]) for row, ids, values in opened]
+        for row, ids, values in opened:
+            allowed = log_probs[row, ids]
+            log_probs[row] = -torch.inf
+            log_probs[row, ids] = torch.where((allowed > -torch.inf).any(), allowed, values)
         if forced is not None:
             force_ids(log_probs, forced, given)
         return log_probs
@@ -65,6 +74,23 @@ class Rules:
         self._prefixes = self._prefixes[sentences]
         if self._sequences:
             self._is_forbidden = self._is_forbidden[:, sentences]
+        if self._last_opening:
+            self._openings = [self._openings[index] for index in sentences.tolist()]
+
+    def _opened(self, log_probs: Tensor, history: Tensor) -> list[tuple[int, Tensor, Tensor]]:
+        """The rows that are within an opening, the ids that are allowed there, and their log-probabilities."""
+        position, found = history.shape[1], []
+        if position >= self._last_opening:
+            return []
+        for index, (begin, opening) in enumerate(self._openings):
+            if opening is None or not begin <= position < begin + len(opening.steps):
+                continue
+            rows = range(index * self._num_rows, (index + 1) * self._num_rows)
+            for row, ids in zip(rows, history[rows.start : rows.stop, begin:].tolist(), strict=True):
+                if allowed := opening.allowed(ids):
+                    choice = torch.tensor(list(allowed), device=log_probs.device)
+                    found.append((row, choice, log_probs[row, choice]))
+        return found
 
     def _forced_at(self, position: int) -> Tensor | None:
         if position >= self._prefixes.shape[1]:

@@ -30,8 +30,8 @@ SAMPLING_KEYS = frozenset({"sampling", "sampling_nbest", "sampling_alpha"})
 DECODER_KEYS = frozenset({"num_decoder_layers", "tied_embeddings", "output_bias"})
 # How a model searches for the best translation; how many are returned, or drawn, is not taken over.
 SEARCH_KEYS = frozenset(
-    {"beam_size", "length_penalty", "early_stopping", "max_length_ratio", "max_length_offset", "min_length",
-     "no_repeat_ngram", "renormalize"}
+    {"beam_size", "length_penalty", "early_stopping", "max_extra_steps", "max_length_ratio", "max_length_offset",
+     "min_length", "no_repeat_ngram", "renormalize"}
 )  # fmt: skip
 
 

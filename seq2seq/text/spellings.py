@@ -1,0 +1,85 @@
+"""The ways in which a vocabulary spells a text: `Spellings` of a tokenizer finds them.
+
+`Translator` asks it how a prefix that ends inside a word may continue, and what pieces a forbidden word has.
+"""
+
+import bisect
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from seq2seq.text.tokenizer import META_SYMBOL, TokenizerPair
+
+Steps = tuple[dict[int, int], ...]
+"""For each number of bytes that are there, the ids that may follow and the number of bytes then; at the end, and beyond
+it, `len(steps)`."""
+
+_BYTE = re.compile("<0x([0-9A-F]{2})>")
+SPACE = b" "
+
+
+class Spellings:
+    """The pieces of the target of a tokenizer pair, by their bytes."""
+
+    def __init__(self, tokenizers: TokenizerPair):
+        target = tokenizers.target
+        silent = {*tokenizers.never_generated, target.unk_id, target.bos_id, target.eos_id, target.pad_id}
+        pieces = target.pieces(range(target.vocab_size))
+        self.bytes = [b"" if id_ in silent else _bytes(piece) for id_, piece in enumerate(pieces)]
+        """What each id adds to a text; nothing for ids without text."""
+        self._ids: dict[bytes, list[int]] = defaultdict(list)
+        for id_, own in enumerate(self.bytes):
+            if own:
+                self._ids[own].append(id_)
+        self._sorted = sorted(self._ids)
+        self._longest = max(map(len, self._sorted), default=0)
+
+    def steps(self, text: bytes) -> Steps:
+        """The ids that spell a text of at least one byte, or one that begins with it; nothing where none do."""
+        steps: list[dict[int, int]] = [{} for _ in text]
+        for place in reversed(range(len(text))):
+            rest = text[place:]
+            for length in range(1, min(len(rest), self._longest + 1)):
+                if steps[place + length]:  # the rest can be spelled
+                    steps[place] |= dict.fromkeys(self._ids.get(rest[:length], ()), place + length)
+            steps[place] |= dict.fromkeys(self.beginning(rest), len(text))
+        return tuple(steps) if steps[0] else ()
+
+    def sequences(self, text: bytes, most: int, longest: int) -> list[tuple[int, ...]]:
+        """The `most` shortest spellings of at most `longest` pieces, as `steps` has them."""
+        steps = self.steps(text)
+        found: list[tuple[int, ...]] = []
+        begun: list[tuple[int, tuple[int, ...]]] = [(0, ())] if steps else []
+        while begun and len(begun[0][1]) < longest and len(found) < most:
+            longer = [(after, (*ids, id_)) for place, ids in begun for id_, after in steps[place].items()]
+            found += [ids for place, ids in longer if place == len(steps)]
+            begun = [one for one in longer if one[0] < len(steps)]
+        return found[:most]
+
+    def beginning(self, text: bytes) -> Iterator[int]:
+        """The ids whose bytes begin with these."""
+        for own in self._sorted[bisect.bisect_left(self._sorted, text) :]:
+            if not own.startswith(text):
+                break
+            yield from self._ids[own]
+
+
+def begin_of_last_word(parts: Sequence[bytes], most: int) -> int:
+    """The index of the first piece of the last word, of which no more than `most` bytes and one piece are taken."""
+    first = len(parts)
+    size = 0
+    while first and parts[first - 1]:
+        size += len(parts[first - 1])
+        if first < len(parts) and size > most:
+            break
+        first -= 1
+        if parts[first].startswith(SPACE):
+            break
+    return first
+
+
+def _bytes(piece: str) -> bytes:
+    found = _BYTE.fullmatch(piece)
+    if found:
+        return b"" if found[1] == "20" else bytes([int(found[1], 16)])
+    return piece.replace(META_SYMBOL, " ").encode("utf-8", "replace")
