@@ -166,9 +166,7 @@ class ServedTranslator(ServedModel):
                         self._aligner = Aligner.load(folder, **self._computing)
                 except UserError as error:
                     logger.error("%s: %s", self.name, error)
-                    message = (
-                        "no details, glossaries and documents with this model now; the server's log has the cause"
-                    )
+                    message = "no details, glossaries and documents with this model now; the server's log has the cause"
                     raise Refusal(503, "model", message) from error
                 self._opened.close()
             return self._aligner
