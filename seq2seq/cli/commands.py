@@ -12,7 +12,7 @@ class Command(click.Command):
     """A command whose options are given once, unless they are repeatable."""
 
     def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
-        """Called by click with what was typed."""
+        """Check the typed arguments; click calls it."""
         if not context.resilient_parsing:
             _, _, given = self.make_parser(context).parse_args(list(arguments))
             for parameter, count in Counter(given).items():
@@ -22,6 +22,6 @@ class Command(click.Command):
 
 
 class Group(click.Group):
-    """A command of commands of the same class."""
+    """A group whose commands are of the same class."""
 
     command_class = Command

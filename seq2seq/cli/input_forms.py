@@ -1,4 +1,4 @@
-"""Structured text that `s2s translate` gets as plain text: files are refused, first lines of streams are checked."""
+"""Refusal of structured text that `s2s translate` gets as plain text: whole files, and the first lines of streams."""
 
 import logging
 from collections.abc import Iterator
@@ -24,8 +24,8 @@ def refuse_structured(stream: BinaryIO, name: object) -> None:
 
 
 def watched(batches: Iterator[list[str]], name: object, is_typed: bool) -> Iterator[list[str]]:
-    """The batches of a stream, of which the first is looked at: what one line shows is refused, unless it is typed, and
-    what several lines show is warned about.
+    """Yield the batches of a stream, and check the first: a form that one line shows is refused, unless it is typed;
+    a form that several lines show causes a warning.
 
     Raises:
         DataError: the form, and what to do with it.

@@ -132,13 +132,13 @@ def only_for(purpose: str, *names: str) -> None:
 
 
 def refuse_standard_input(reason: str) -> None:
-    """Refuse a standard input that has something to read, where the running command reads none."""
+    """Refuse text on standard input if the running command does not read it."""
     if _is_waiting(sys.stdin):
         raise click.UsageError(f"there is text on standard input, but {reason} (or give < /dev/null)")
 
 
 def name_unread_input(reason: str, instead: Path | None = None) -> None:
-    """Warn of a standard input that has something to read, where the running command reads none.
+    """Warn of text on standard input if the running command does not read it.
 
     `instead` is the file that is read, which may be `-` or `/dev/stdin`.
     """
@@ -201,7 +201,7 @@ def open_output(path: Path | None) -> Iterator[BinaryIO]:
 
 
 def chosen_model(path: Path | None, task: str | None = None) -> Path:
-    """The model folder that MODEL stands for; if it was left out, the newest run (of a task) is chosen and logged."""
+    """Return the model folder of MODEL; if it was left out, choose and log the newest run (of a task)."""
     from seq2seq.store.finding import find_model
 
     folder = find_model(path, task)
@@ -211,7 +211,7 @@ def chosen_model(path: Path | None, task: str | None = None) -> Path:
 
 
 def newest_models() -> list[Path]:
-    """The newest translation model and the newest classifier, as far as there are any."""
+    """Return the newest translation model and the newest classifier, if they exist."""
     found = []
     for task in ("translation", "classification"):
         with contextlib.suppress(ModelError):

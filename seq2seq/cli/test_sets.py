@@ -1,4 +1,4 @@
-"""Test sets for `s2s bleu`: given as files, or those of a run, and the translations of each system.
+"""Test sets of `s2s bleu`, from files or of a run, with the translations of each system.
 
 `cli.bleu` opens them, has models translate them, and scores them.
 """
@@ -52,13 +52,13 @@ class Models:
     """Models that translate test sets before these are scored."""
 
     folders: Mapping[str, Path]
-    """By the name that the user gave."""
+    """The model folders, by the name that the user gave."""
     config: "Config | None"
-    """Of the first model's run, whose test sets and settings of evaluation count."""
+    """The configuration of the first model's run; its test sets and evaluation settings are used."""
 
     @classmethod
     def find(cls, names: Sequence[Path]) -> "Models":
-        """The model folders of MODELs, each a translation model."""
+        """Find the model folders of MODELs, each a translation model."""
         from seq2seq.config_file import load
         from seq2seq.store.finding import find_model, task_of
 
@@ -73,7 +73,7 @@ class Models:
 
     @property
     def scoring(self) -> dict[str, Any]:
-        """The options of `score_texts` that hold where the user gives no others."""
+        """The default options of `score_texts`."""
         if self.config is None:
             return {"target_language": _target_language(next(iter(self.folders.values())))}
         evaluation = self.config.evaluation
@@ -84,7 +84,7 @@ class Models:
         }
 
     def test_sets(self, source: Path | None, references: Sequence[Path], names: Sequence[str]) -> list[TestSet]:
-        """The given files, or the test sets of the run, all or those that are named."""
+        """Return the given files, or the test sets of the run, all or the named ones."""
         if source is None:
             test_sets = self._of_the_run(names)
         else:
@@ -115,7 +115,7 @@ class Models:
         return test_sets
 
     def outputs(self, test_sets: Sequence[TestSet], output: Path | None) -> list[Path | None]:
-        """Where the translations of each test set go: one file, or a file for each."""
+        """Return the file for the translations of each test set: one file, or a file for each."""
         outputs = [output] * len(test_sets)
         if output is not None and len(test_sets) > 1:
             outputs = [output.with_stem(f"{output.stem}.{test_set.name}") for test_set in test_sets]

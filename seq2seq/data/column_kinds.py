@@ -17,7 +17,7 @@ _IDENTIFIER = re.compile(r"(?=\S*\d)(?=\S*[\w])[\w.:#/-]+")
 
 
 def kind_of_column(fields: Sequence[str]) -> str | None:
-    """What a column holds other than text, in words; None for text."""
+    """Return what a column holds, in words; None for text."""
     filled = [field.strip() for field in fields if field.strip()]
     if not filled:
         return "nothing"
@@ -28,7 +28,7 @@ def kind_of_column(fields: Sequence[str]) -> str | None:
 
 
 def misplaced(rows: Sequence[Sequence[str]], taken: Sequence[int]) -> str | None:
-    """Why the columns `taken` are not those with the text, for a message; None where they may be."""
+    """Return why the columns `taken` do not hold the text, for a message; None if they may."""
     width = min(map(len, rows), default=0)
     if len(rows) < FEWEST_LINES or width <= max(taken):
         return None

@@ -146,7 +146,7 @@ class Table(_LineFile):
             )
 
     def _refuse_other_columns(self, indices: Sequence[int]) -> None:
-        """Addresses, scores or identifiers in front of the text must not become examples."""
+        """Refuse to take addresses, scores or identifiers before the text as examples."""
         lines = (line for line in read_lines(self._path) if line)
         rows = [self._fields(line, number) for number, line in enumerate(islice(lines, _LINES_FOR_KINDS), start=1)]
         if problem := misplaced(rows, indices):

@@ -31,7 +31,7 @@ class TextSource(Source):
     """
 
     forms: ClassVar[tuple[Form, ...]] = ()
-    """Of structured text, those that are read."""
+    """Forms of structured text that are read."""
 
     def __init__(self, paths: Sequence[Path], weight: float, cache: Path | None):
         self._paths, self.name, self.weight = paths, str(paths[0]), weight

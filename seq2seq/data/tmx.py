@@ -33,7 +33,7 @@ Unit = list[tuple[str, str]]
 
 
 class TmxFile(Source):
-    """The pairs of a TMX file, plain or gzip, in the order of its units.
+    """Pairs of a TMX file, plain or gzip, in the order of its units.
 
     Languages match by any of their names and codes (`de`, `DE-AT`, `ger`), equal spelling first. Without names they are
     the source language of the header, else that of the first segment, and the first other one.
@@ -60,7 +60,7 @@ class TmxFile(Source):
         self.fingerprint = combined_fingerprint("tmx", self._facts.sha256, self._languages)
 
     def chunks(self, start: Position = None) -> Iterator[Chunk]:
-        """Some units at a time; a position is their number."""
+        """Read some units at a time; a position is their number."""
         number = start or 0
         units = islice(self._units(), number, None)
         while rows := [self._pair(unit) for unit in islice(units, CHUNK_UNITS)]:

@@ -1,4 +1,4 @@
-"""The texts that a tokenizer is trained on: of the examples that the filters will keep, as far as can be told before.
+"""Training texts of tokenizers: of the examples that the filters will keep, as far as this is known before.
 
 `tasks` trains the tokenizers of a run on them. What is far too long, or far longer than its other side, by a first
 small tokenizer teaches nothing: one line of junk would give a vocabulary thousands of pieces that training never sees.

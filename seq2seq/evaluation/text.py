@@ -65,7 +65,7 @@ class Score:
     """Everything that the figure depends on, in sacrebleu's form."""
     scorer: Any = field(default=None, repr=False, compare=False)
     statistics: Sequence[Sequence[float]] = field(default=(), repr=False, compare=False)
-    """Of each line, what the score is made of."""
+    """The statistics of each line, from which the score is computed."""
 
     @property
     def score(self) -> float:
@@ -215,7 +215,7 @@ def check_settings(metrics: Sequence[str], tokenize: str | None) -> None:
     The model of a tokenizer (spm, flores101, flores200, spBLEU-1K) is downloaded where it is not there yet.
 
     Raises:
-        UserError: naming it and the remedy.
+        UserError: there is no such metric or tokenizer here; the message has the remedy.
     """
     from sacrebleu.metrics import BLEU
 
@@ -253,7 +253,7 @@ def default_tokenizer(target_language: str | None) -> str:
 def tokenizer_hint(
     references: Iterable[str], tokenize: str | None = None, target_language: str | None = None
 ) -> str | None:
-    """One line if BLEU would count the words of references that have no spaces between words; None otherwise."""
+    """Return a warning if BLEU would count words in references without spaces between words; None otherwise."""
     used = tokenize or default_tokenizer(target_language)
     text = "".join("".join(islice(references, LINES_LOOKED_AT)).split())
     if used not in _WORD_TOKENIZERS or not may_lack_spaces(text):
@@ -330,7 +330,7 @@ def _scorers(
 def _checked(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], name: str | None = None
 ) -> tuple[list[str], list[list[str]]]:
-    """All sides without white space at the line ends, which is how the command `sacrebleu` reads files."""
+    """Return all sides without white space at the line ends, as the command `sacrebleu` reads files."""
     hypotheses = checked_texts(hypotheses, "a score")
     references = [checked_texts(lines, "a score") for lines in references]
     for lines in references:

@@ -13,14 +13,14 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Measured:
-    """A score of a set, and what each of its N examples contributes to it (N,)."""
+    """A score of a set, and the contribution of each of its N examples (N,)."""
 
     value: float
     contributions: np.ndarray
 
 
 def standard_error(contributions: np.ndarray) -> float:
-    """The standard error of their mean; 0 for a single example, which cannot show it.
+    """Return the standard error of the mean of contributions; 0 for a single example.
 
     Of the differences between the contributions of two models to the same examples it is that of the difference of
     their scores, which is much smaller than that of either: both find the same examples hard.

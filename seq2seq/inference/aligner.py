@@ -166,7 +166,7 @@ class Aligner(Scorer):
         return [self._details(*both, *found) for both, *found in zip(sides, links, log_probs, strict=True)]
 
     def explain(self, translations: Sequence[Translation], probabilities: bool = True) -> list[list[Details]]:
-        """The details of each part of each translation, as `align`; spans are those of the whole line.
+        """Return the details of each part of each translation, as `align` does; spans are those of the whole line.
 
         A part that was copied is linked to itself, without the model.
         """
@@ -312,7 +312,7 @@ def normalized(matrix: np.ndarray) -> np.ndarray:
 
 
 def _links(weights: np.ndarray) -> Iterator[tuple[int, int, float]]:
-    """Target word, source word and weight of each link, of distributions (J, I)."""
+    """Return target word, source word and weight of each link of distributions (J, I)."""
     if not weights.size:
         return
     chosen = np.zeros(weights.shape, bool)

@@ -40,7 +40,7 @@ def confidence(
 
 
 def unfit(is_good: np.ndarray) -> str:
-    """Why no map can be fitted to sentences that are good or not (N,); empty if one can."""
+    """Return why no map can be fitted to sentences that are good or not (N,); empty if one can."""
     if len(is_good) < LEAST_SENTENCES:
         return f"{len(is_good)} sentences were translated for it, {LEAST_SENTENCES} are needed"
     good = int(is_good.sum())

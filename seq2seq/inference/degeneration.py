@@ -30,7 +30,7 @@ LONG_SOURCE, REMEDY_RATIO = 50, 1.25  # pieces; target pieces for each
 
 
 def symptoms(source: str, source_ids: Sequence[int], target: str, hypothesis: Hypothesis) -> tuple[str, ...]:
-    """What is wrong with a translation of a text that is not blank.
+    """Return the symptoms of a degenerate translation of a text that is not blank.
 
     - `empty`: nothing came out.
     - `short`: fewer than a fifth as many pieces as a source of at least 12.
@@ -52,7 +52,7 @@ def symptoms(source: str, source_ids: Sequence[int], target: str, hypothesis: Hy
 
 
 def remedy(found: Sequence[str], source_length: int, config: SearchConfig) -> SearchConfig | None:
-    """How to search once more against these symptoms, or None where searching again does not help.
+    """Return the settings of a second search against these symptoms; None if searching again does not help.
 
     Loops and translations without an end: no 3 pieces twice, and of a long source a translation that is not far longer.
     Empty and short ones: at least a third as many pieces as the source. A copy may be right (names, numbers, code), and

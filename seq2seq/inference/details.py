@@ -81,7 +81,7 @@ class Details:
 
 
 def copied(text: str, source: Span, target: Span) -> Details:
-    """The details of a part of `text` that is the translation of itself."""
+    """Return the details of a part of `text` that was copied."""
     words = word_spans(text[slice(*source)], ())
     links = tuple(Link(span, span, 1.0) for span in words)
     spans = (0, source[1] - source[0]), (0, target[1] - target[0])

@@ -57,7 +57,7 @@ class _Part:
     avoided: set[Forbidden]
     """What a search was told not to say."""
     prefix: str = ""
-    """What the translation has to begin with."""
+    """The required beginning of the translation."""
 
     @property
     def words_avoided(self) -> list[str]:
@@ -147,7 +147,7 @@ class TermTranslator:
         return _Part(source, text, matches, forced, set(), set())
 
     def _said(self, text: str) -> dict[Forbidden, list[Span]]:
-        """What a translation says and may not, and where."""
+        """Return the forbidden words of a translation, and their places."""
         return self.glossary.said(text)
 
     def _avoid(self, parts: Sequence[_Part]) -> None:

@@ -87,7 +87,7 @@ class _Part(NamedTuple):
     sentence: Sentence
     prefix: Prefix
     is_copied: bool
-    """It never reaches the model."""
+    """Whether the part was copied; it never reaches the model then."""
 
 
 class _Answer(NamedTuple):

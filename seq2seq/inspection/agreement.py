@@ -18,34 +18,34 @@ from seq2seq.inspection.word_pairs import Shift, WordPairs, find_shifts
 
 @dataclass(frozen=True)
 class Expected:
-    """What the sides of all corpora are compared with."""
+    """The expectations that the sides of all corpora are compared with."""
 
     languages: Sequence[str | None]
-    """That the two sides are said to have."""
+    """The named languages of the two sides."""
     word_pairs: WordPairs | None
-    """Learned from the training corpora."""
+    """Word pairs, learned from the training corpora."""
     words_deny: bool
-    """The words of the training corpora go together by chance alone."""
+    """Whether the words of the training corpora match no better than by chance."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """What is known of the sides of a corpus as translations of each other."""
+    """Findings about the two sides of a corpus as translations of each other."""
 
     shifts: list[Shift] | None = None
     """Blocks of lines that translate others; None where the words of both sides show nothing."""
     unrelated: list[Unrelated] | None = None
     """Runs of lines whose sides do not belong together at any offset; None where their lengths show nothing."""
     languages: list[str | None] = field(default_factory=list)
-    """Of most lines of each side; None where it is unclear."""
+    """The language of most lines of each side; None if it is unclear."""
     unexpected_languages: list[tuple[int, str, float]] = field(default_factory=list)
     """Sides that are not in the language that is named: (side, language, its share)."""
     num_identified: int = 0
-    """Pairs of which the languages were looked at."""
+    """Number of pairs in the sample of languages."""
     language_findings: dict[str, Finding] = field(default_factory=dict)
-    """Swapped pairs, and pairs in another language, of these."""
+    """Number of swapped pairs, and of pairs in another language, in the sample."""
     not_judged: list[str] = field(default_factory=list)
-    """What cannot be said of this corpus, with the reason."""
+    """Properties of this corpus that cannot be judged, with the reason."""
 
 
 def agreement_of(tally: Tally, reader: CorpusReader, expected: Expected, is_train: bool, difference: int) -> Agreement:

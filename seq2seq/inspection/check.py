@@ -1,6 +1,6 @@
 """`s2s check`: one report on the corpora of a run before anything is trained.
 
-`check_corpora` reads each corpus once, looks at its blocks in as many processes as there are, and adds up a
+`check_corpora` reads each corpus once, looks at its blocks in all worker processes, and adds up a
 `CheckReport`, which the command prints. Memory: about 43 bytes a training pair, and the held-out sets.
 """
 

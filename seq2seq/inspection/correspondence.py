@@ -25,14 +25,14 @@ LEAST_SPREAD = 0.15
 
 @dataclass(frozen=True)
 class Unrelated:
-    """Lines `first` to `last` (from 1), whose two sides do not belong together."""
+    """A run of lines, `first` to `last` (from 1), whose two sides do not belong together."""
 
     first: int
     last: int
 
 
 def log_lengths(lines: Sequence[str]) -> np.ndarray:
-    """(N,) float32, the logarithm of the characters of each line."""
+    """Return the logarithm of the number of characters of each line, (N,) float32."""
     return np.log(np.fromiter(map(len, lines), np.float32, len(lines)) + 2)
 
 

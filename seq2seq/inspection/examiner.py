@@ -92,7 +92,7 @@ class Tally(Sums):
     misfits: list[np.ndarray] = field(default_factory=list)
     """float32, log-odds that the sides of a pair do not translate each other, where word pairs were learned."""
     log_lengths: list[np.ndarray] = field(default_factory=list)
-    """(2, N) float32, of the lines of both sides."""
+    """Logarithms of the lengths of the lines of both sides, (2, N) float32."""
     directions: dict[str, Finding] = field(default_factory=dict)
     """Pairs of a sample by the languages of their sides."""
     matches: list[tuple[str, Match]] = field(default_factory=list)

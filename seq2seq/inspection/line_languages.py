@@ -1,4 +1,4 @@
-"""In which languages the lines of a corpus are: swapped pairs, sides in another language than the rest or than named.
+"""Languages of the lines of a corpus: swapped pairs, and sides in another language than the rest or than the named one.
 
 The examiner counts `directions` in a sample of each block; `report` makes findings of their sum.
 """

@@ -170,7 +170,7 @@ def _partners(items: Sequence[Item]) -> dict[int, int]:
 
 
 def _loosened(item: Item) -> Item:
-    """A tag without its partner stands at one place."""
+    """A tag without its partner is at one place."""
     return replace(item, kind="point", is_loose=True) if item.kind in ("open", "close") else item
 
 

@@ -51,7 +51,7 @@ def lexemes(text: str) -> list[Lexeme]:
 
 
 class _Tokenizer:
-    """What stands in a text, one thing behind the other: nothing is lost, and nothing is looked for twice in vain."""
+    """Yield the lexemes of a text in order: nothing is lost, and no failed search is repeated."""
 
     def __init__(self, text: str):
         self._text = text
@@ -78,7 +78,7 @@ class _Tokenizer:
             yield Lexeme("text", text[begin:])
 
     def _markup(self, begin: int) -> Lexeme | None:
-        """What begins with this `<`; None where it is text."""
+        """Return the lexeme that begins with this `<`; None if it is text."""
         text = self._text
         if comment := _COMMENT.match(text, begin):
             is_empty = comment.group().endswith(">")
@@ -102,7 +102,7 @@ class _Tokenizer:
         return None
 
     def _find(self, ending: str, begin: int) -> int:
-        """Where an ending ends; 0 where there is none."""
+        """Return the place after an ending; 0 if there is none."""
         found = None if ending in self._missing else _ENDS[ending].search(self._text, begin)
         if found is None:
             self._missing.add(ending)

@@ -110,7 +110,7 @@ def _pieces(text: str) -> Iterator[Found]:
 
 
 def _closing(text: str) -> dict[int, int]:
-    """Behind the brace that closes the one at each place."""
+    """Return, for each brace, the place after the one that closes it."""
     opened: list[int] = []
     found = {}
     for match in re.compile("[{}]").finditer(text):

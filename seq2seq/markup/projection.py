@@ -246,7 +246,7 @@ def _largest(scores: Sequence[float], begin: int, end: int) -> list[tuple[float,
 
 
 def _overlapping(regions: list[Region], begin: int, end: int) -> list[Region]:
-    """What of sorted regions is between two places."""
+    """Return the parts of sorted regions that are between two places."""
     first = bisect_right(regions, begin, key=lambda region: region[1])
     found = []
     for left, right in islice(regions, first, None):

@@ -38,7 +38,7 @@ class Translated:
     links: Sequence[tuple[Span, Span, float]] = ()
     """(source word, target word, weight)"""
     flags: Sequence[str] = ()
-    """What a segment is flagged with."""
+    """The flags of a segment."""
 
 
 _MARKS = re.compile(r"(\W+)")
@@ -160,7 +160,7 @@ def _answers(texts: Sequence[str], translate: Translate, classes: Sequence[Stand
 
 
 def _verbatim(text: str) -> Answer:
-    """What was copied as untranslatable, with its flag."""
+    """Return the text that was copied as untranslatable, with its flag."""
     return replace(_copied(text), flags=frozenset({VERBATIM} if text else ()))
 
 

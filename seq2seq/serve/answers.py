@@ -24,7 +24,7 @@ class Answers:
         settings: under which it does.
         texts: what is computed.
         deadline: seconds until the answer is refused.
-        client: who asks.
+        client: the client's name.
         weight: as of a `Job`.
     """
 

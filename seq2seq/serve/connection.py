@@ -21,7 +21,7 @@ _numbers = itertools.count()
 
 
 class Strict(h11.Connection):
-    """HTTP/1.1 that refuses what another program on the way may read in another way, and headers over the limits.
+    """An HTTP/1.1 connection that refuses headers over the limits, and requests that a proxy may read differently.
 
     h11 bounds the headers alone that come in several pieces; a request with two lengths it reads by one of them.
     """

@@ -23,7 +23,7 @@ class Piece(NamedTuple):
     begin: int
     """In the text, in code points."""
     tag: str = ""
-    """Language tag of the text that is not in this piece."""
+    """The language tag of the text, which is not in this piece."""
 
 
 def cut(text: str, split: Split, longest: int = sys.maxsize) -> list[Piece]:

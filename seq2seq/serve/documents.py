@@ -1,7 +1,7 @@
 """The documents of a request, whose sentences wait in the queue like those of any text.
 
 `service` starts one thread for each such request: it reads the documents, lets the worker translate their sentences in
-turn with those of other clients, and writes the documents. So a long one holds nobody up.
+turn with those of other clients, and writes the documents. So a long document does not delay other clients.
 """
 
 import threading
@@ -38,7 +38,7 @@ class Documents(threading.Thread):
         self._is_stopped = False
 
     def run(self) -> None:
-        """The work of the thread."""
+        """Run in the thread."""
         from seq2seq.inference.marked import MarkupTranslator  # it imports torch
 
         job = self._job
@@ -56,7 +56,7 @@ class Documents(threading.Thread):
         job.told()
 
     def stop(self) -> None:
-        """Take the sentences that wait out of the queue: nobody waits for the documents."""
+        """Take the waiting sentences out of the queue, because nobody waits for the documents."""
         self._is_stopped = True
         if self._sentences is not None:
             self._queue.fail(self._sentences, InterruptedError())

@@ -49,7 +49,7 @@ class Glossaries:
         return cls(named, tuple(defaults))
 
     def fitting(self, models: Models) -> "Glossaries":
-        """These glossaries for these models.
+        """Return the glossaries that apply to these models.
 
         Raises:
             UserError: a model cannot keep to those that apply by default.
@@ -88,7 +88,7 @@ class Glossaries:
 
 
 def _named(given: str) -> tuple[str, Path]:
-    """The name and the file of FILE or NAME=FILE."""
+    """Return the name and the file of FILE or NAME=FILE."""
     name, equals, path = given.partition("=")
     if equals and _NAME.fullmatch(name) and not Path(given).exists():
         return name, Path(path)

@@ -68,14 +68,14 @@ class DetectBody(BaseModel):
 
 
 class DetectedLanguage(BaseModel):
-    """One of the languages that a text may have."""
+    """A possible language of a text."""
 
     confidence: float
     language: str
 
 
 class Language(BaseModel):
-    """One of `/languages`."""
+    """An entry of `/languages`."""
 
     code: str
     name: str
@@ -175,7 +175,7 @@ class LibreTranslate:
         return json_answer(await self._guess(body.q if isinstance(body.q, list) else [body.q]))
 
     async def suggest(self, request: Request) -> Response:
-        """Translations that users suggest are not kept."""
+        """Refuse translations that users suggest."""
         raise Refusal(403, "no_suggestions", "Suggestions are disabled on this server")
 
     async def languages(self, request: Request) -> Response:

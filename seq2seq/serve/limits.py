@@ -1,4 +1,4 @@
-"""What a server takes, and the answer to a request that it does not take.
+"""The limits of a server, and the answer to a request that exceeds them.
 
 The command line makes `Limits`; every part of the server reads them, and `/v1/models` shows them.
 """
@@ -14,45 +14,45 @@ class Limits:
     """Bounds on everything that a client can make large."""
 
     body_bytes: int = 2**21
-    """Of a request."""
+    """Bytes of a request."""
     texts: int = 100
-    """In a request."""
+    """Texts in a request."""
     terms: int = 1_000
     """Entries of a glossary that a request holds; those of the server have no such limit."""
     term_forms: int = 5_000
-    """Of all these entries together."""
+    """Forms of all these entries together."""
     line_characters: int = 10_000
-    """In a line of a text, at the model's own beam; of a larger one fewer: a line is translated in one go."""
+    """Characters in a line with the model's own beam, fewer with a larger one: a line is translated in one go."""
     request_characters: int = 200_000
-    """In all texts or documents of a request."""
+    """Characters in all texts or documents of a request."""
     documents: int = 16
     """Requests of one client for documents at the same time."""
     queue_sentences: int = 1_000
-    """Of one client that wait before further requests of it are refused."""
+    """Waiting sentences of one client; above it, further requests of this client are refused."""
     alternatives: int = 10
-    """Of each text, besides the best."""
+    """Alternatives of each text, in addition to the best."""
     beam_size: int = 10
-    """That a client may ask for."""
+    """Beam size that a client may request."""
     deadline_seconds: float = 60.0
-    """From the last byte of a request to its answer."""
+    """Time from the last byte of a request to its answer."""
     receive_seconds: float = 20.0
-    """From the first byte of a request to the last."""
+    """Time from the first byte of a request to the last."""
     drain_seconds: float = 10.0
-    """For the answers to what was accepted before the server was told to stop."""
+    """Time for the answers to requests that were accepted before the server had to stop."""
     connections: int = 512
-    """At the same time. Above it, the client that has the most loses its oldest one that waits."""
+    """Simultaneous connections. Above it, the client with the most loses the oldest one that waits."""
     headers: int = 100
-    """Of a request."""
+    """Headers of a request."""
     header_bytes: int = 2**14
-    """Of all headers of a request together, with its address."""
+    """Bytes of all headers of a request together, with its address."""
     batch_seconds: float = 2.0
-    """That a batch takes to compute, about, by the measured rate: where many wait, so long does one that comes."""
+    """Approximate time to compute a batch, by the measured rate; a new request waits this long if many are waiting."""
     batch_characters: int = 512
-    """Of a batch, however slow the machine is; one longer sentence is a batch of its own."""
+    """Characters of a batch at least, even on a slow machine; a longer sentence is a batch of its own."""
 
     @property
     def queue_characters(self) -> int:
-        """Of one client that wait."""
+        """Waiting characters of one client; above it, further requests of this client are refused."""
         return max(self.request_characters, self.queue_sentences * CHARACTERS_PER_SENTENCE)
 
     def as_dict(self) -> dict[str, float]:
@@ -61,12 +61,12 @@ class Limits:
 
 
 def body_of(characters: int) -> int:
-    """Bytes of a body that holds this many characters, each written in up to 9 bytes, as a form writes Chinese."""
+    """Return the bytes of a body with this number of characters, each in up to 9 bytes, as forms encode Chinese."""
     return max(Limits.body_bytes, 10 * characters)
 
 
 class Refusal(Exception):
-    """A request that is not answered, and why: the words are for the client, and hold nothing of the text.
+    """A refused request and the reason, which is for the client and contains nothing of the text.
 
     Args:
         status: of HTTP.

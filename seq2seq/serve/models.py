@@ -63,7 +63,7 @@ class Settings:
     explains: bool = False
     """Whether alignments, probabilities and confidence are computed."""
     only_links: bool = False
-    """Whether `explains` means alignments alone, as documents need them."""
+    """Whether `explains` means only alignments, as documents need them."""
     terms: Terms = NO_TERMS
 
 
@@ -206,7 +206,7 @@ class ServedClassifier(ServedModel):
 
 
 def load(paths: Sequence[Path], translating: dict[str, Any], computing: dict[str, Any]) -> "Models":
-    """Load what is to be served.
+    """Load the models to serve.
 
     Args:
         paths: the MODELs.
@@ -271,7 +271,7 @@ class Models:
 
     @property
     def directions(self) -> set[tuple[str, str]]:
-        """Those that are translated."""
+        """Languages from which and to which models translate."""
         return {(_tag(model.source), _tag(model.target)) for model in self.translators}
 
     def translator(self, source: str | None, target: str | None, name: str | None = None) -> ServedTranslator:

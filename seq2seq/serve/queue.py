@@ -37,7 +37,7 @@ class Job:
         settings: how they are computed; sentences of equal settings share batches.
         texts: the sentences.
         told: called by the worker's thread whenever some of them are done, or the job has failed.
-        client: who asks; clients take turns.
+        client: the client's name; clients take turns.
         weight: what a character costs, of one that is translated under the model's own settings.
     """
 
@@ -60,7 +60,7 @@ class Job:
         return sum(len(self.texts[index].text) for index in self.waiting)
 
     def size(self, index: int) -> int:
-        """What a sentence costs to compute, in characters."""
+        """Return the cost of a sentence, in characters."""
         return round(len(self.texts[index].text) * self.weight) + PER_SENTENCE
 
 

@@ -53,9 +53,9 @@ class Asked:
     form: str = "text"
     """Others are those of `markup.translation.FORMATS`; each text is a document then."""
     model: str | None = None
-    """Its name, where the direction alone does not say it."""
+    """The name of the model, if several have the direction."""
     client: str = ""
-    """Who asks."""
+    """The client's name."""
 
 
 class Service:
@@ -269,7 +269,7 @@ class Service:
         return answers
 
     def _put(self, answers: Answers) -> None:
-        """Let sentences wait; those of documents come later, so that here their number is bounded."""
+        """Queue the sentences. Those of documents come later, so only the number of documents is bounded here."""
         job = answers.job
         if answers.documents is None:
             self.queue.put(job)

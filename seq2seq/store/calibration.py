@@ -18,7 +18,7 @@ from seq2seq.lines import as_one_line
 FILE = "details.json"
 LARGEST_FILE = 2**20
 NUM_FEATURES = 4
-"""Of a translation, that its confidence is computed from (`inference.confidence.features`)."""
+"""Features of a translation, from which its confidence is computed (`inference.confidence.features`)."""
 MOST_HEADS, LARGEST_NUMBER, LONGEST_WORD = 10_000, 1e6, 60
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Count = Annotated[int, Field(ge=0, le=2**53)]
@@ -82,7 +82,7 @@ class Calibration(Section):
     anchors: Count = 0
     confidence: ConfidenceMap | None = None
     no_confidence: Annotated[str, Field(max_length=200)] = ""
-    """Why there is no map, where it was tried."""
+    """The reason why calibration gave no map."""
     stand_ins: Annotated[tuple[StandInClass, ...], Field(strict=False, max_length=100)] = ()
     """The best first."""
 

@@ -14,7 +14,7 @@ RUNS, LATEST, BEST, RUN_CONFIG, RUN_METRICS = Path("runs"), "latest", "best", "c
 
 
 def find_model(path: str | Path | None, task: str | None = None) -> Path:
-    """The model folder that MODEL stands for.
+    """Return the model folder of MODEL.
 
     It is the folder itself, a run folder's `best`, that of the newest run (of `task`, if given) where `path` is None,
     or what the Hugging Face hub has under that name where there is no such folder.
@@ -71,7 +71,7 @@ def newest_run(task: str | None = None) -> Path:
 
 
 def _task_of_run(run: Path) -> str:
-    """By its best model, and before there is one by its configuration."""
+    """Return the task of a run, from its best model or else from its configuration."""
     from seq2seq import config_file
 
     if not (run / BEST / CONFIG).is_file() and (run / RUN_CONFIG).is_file():

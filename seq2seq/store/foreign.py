@@ -40,7 +40,7 @@ _LARGEST_PICKLE = 1 << 24
 
 
 def foreign_form(path: Path) -> str | None:
-    """What a file or folder is that no command takes as MODEL, and the way; None for what may be a model of ours."""
+    """Describe a file or folder that no command takes as MODEL, with the remedy; None if it may be a model of ours."""
     return _of_file(path) if path.is_file() else next(_of_folder(path), None)
 
 
@@ -90,7 +90,7 @@ def _of_file(path: Path) -> str | None:
 
 
 def _of_archive(path: Path) -> str:
-    """Who wrote a zip archive: PyTorch's hold a pickle, in which the classes and keys are named."""
+    """Return which toolkit wrote a zip archive: those of PyTorch have a pickle with the names of classes and keys."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()

@@ -40,11 +40,11 @@ class Opened:
         self._states = self._now()
 
     def close(self) -> None:
-        """Let the files go."""
+        """Close the files."""
         self._stack.close()
 
     def is_current(self) -> bool:
-        """Whether the folder has these files still, and they hold what they did."""
+        """Whether the folder still has these files, unchanged."""
         try:
             names = {path.name for path in self.folder.iterdir() if path.suffix in KINDS and path.is_file()}
             here = {name: _state(os.stat(self.folder / name)) for name in names}

@@ -1,6 +1,6 @@
 """Settings that cannot take effect in a run, each with the reason; `tasks.run` warns of them before training.
 
-Some are without effect because of other keys, some because training is too short for them.
+Other keys, or a short training, can make a setting ineffective.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -114,7 +114,7 @@ def max_pieces(config: Config) -> int:
 
 
 def _tokenizer(config: Config, initial: TokenizerPair) -> TokenizerConfig:
-    """What holds for the initial model's tokenizers; only how sentences are sampled is the run's own."""
+    """Return the settings of the initial model's tokenizers; only the sampling of sentences is the run's own."""
     written = {key: getattr(config.tokenizer, key) for key in config.tokenizer.model_fields_set - SAMPLING_KEYS}
     shared = initial.source.fingerprint == initial.target.fingerprint
     held = {"vocab_size": initial.source.vocab_size, "shared": shared, **trained_with(initial.source.model_bytes)}

@@ -24,7 +24,7 @@ class Form:
 
     name: str
     way: str
-    """How to translate what it holds."""
+    """The way to translate its contents."""
     has_sentences: bool = True
     """Whether each line may still be a sentence, so that a corpus in this form is read."""
 

@@ -176,7 +176,7 @@ class Glossary:
         return found
 
     def said(self, text: str) -> dict[Forbidden, list[Span]]:
-        """What a translation says that none may say, and where."""
+        """Return the forbidden words in a translation, and their places."""
         found: dict[Forbidden, list[Span]] = {}
         if self.forbidden:
             target = Searchable(text, self.target_language)
@@ -295,7 +295,7 @@ class _Problems:
         self._kinds.setdefault(kind, []).append(line)
 
     def lines(self) -> list[str]:
-        """All that is told."""
+        """Return all lines."""
         told = []
         for kind, lines in self._kinds.items():
             told += lines[:MOST_TOLD]

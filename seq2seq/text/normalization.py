@@ -1,4 +1,4 @@
-"""What looks the same is read the same: the form of a text that is encoded, and where its characters were.
+"""The normal form in which texts are encoded, and the places of its characters in the original text.
 
 Tokenizers make a `Normalizer` of the characters that they have; translators, scorers, aligners and classifiers read
 texts through it. `normalized`, its part that needs no vocabulary, is applied to all text for training.
@@ -50,7 +50,7 @@ def normalized(text: str) -> str:
 
 
 class Mapped(NamedTuple):
-    """A normalised text, and the span of each of its characters in the text as it was given."""
+    """A normalised text, and the span of each of its characters in the original text."""
 
     text: str
     spans: list[Span]

@@ -144,7 +144,7 @@ class Tokenizer(ReadingTokenizer):
 
     @classmethod
     def train(cls, texts: Iterable[str], config: TokenizerConfig, seed: int) -> "Tokenizer":
-        """Train on `texts` as they are normalised, or on `config.sample_lines` of them drawn evenly by `seed`.
+        """Train on the normalised `texts`, or on `config.sample_lines` of them, drawn evenly by `seed`.
 
         The same texts, config and seed give the same bytes. A vocabulary that the corpus is too small for is made
         smaller, with a warning.

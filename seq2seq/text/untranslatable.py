@@ -1,4 +1,4 @@
-"""What a translation model cannot translate, and what is therefore copied: text without words that the model knows.
+"""Text that a model cannot translate, and that is therefore copied: text without words that the model knows.
 
 `Translator` and `markup` ask `Untranslatable`, the only place that decides it: numbers, dates, addresses, codes, emoji,
 punctuation, and scripts that the vocabulary lacks. Models answer such text with invented sentences or endless loops.
@@ -46,7 +46,7 @@ def lacks_letters(text: str) -> bool:
 
 
 class Untranslatable:
-    """Decides what a model copies, by the vocabulary of its source.
+    """Decides which texts a model copies, from the vocabulary of its source.
 
     A vocabulary without words, such as that of a model which sorts digits, makes an exception: it reads all characters
     that it has.

@@ -116,7 +116,7 @@ def foreseen_steps(config: TrainingConfig, seconds_per_step: float, epochs_per_s
 
 
 def too_long(config: TrainingConfig, steps: float) -> Iterator[str]:
-    """A line for each setting that a training of about this many steps is too short for."""
+    """Yield a line for each setting that has no effect because training has only about this number of steps."""
     foreseen = f"training has about {counted(round(float(f'{steps:.2g}')), 'step')}"
     validations = math.ceil(steps / config.validate_every)
     if config.warmup_steps >= steps:

@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and SIGHUP as a request to stop, answered at once; a second one ends the process and tells the loss.
+"""SIGINT, SIGTERM and SIGHUP as requests to stop, answered immediately; a second one ends the process.
 
 The trainer finishes its step, saves and returns; work that has nothing to save is abandoned.
 """

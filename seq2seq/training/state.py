@@ -46,7 +46,7 @@ class Validation:
     metrics: Mapping[str, float]
     samples: Sequence[Sample] = ()
     contributions: Mapping[str, np.ndarray] = field(default_factory=dict)
-    """By metric, what each sentence contributes to it (`evaluation.uncertainty`)."""
+    """The contribution of each sentence, by metric (`evaluation.uncertainty`)."""
 
     @property
     def errors(self) -> dict[str, float]:
@@ -105,7 +105,7 @@ class RunState:
     highest_value: float | None = None
     """The highest value, of the best model or an earlier one."""
     highest: list[float] = field(default_factory=list)
-    """What each sentence contributed to it."""
+    """The contributions of the sentences to it."""
     shown_value: float | None = None
     """The value of the latest validation that was better, beyond chance, than the one that had this place before."""
     shown: list[float] = field(default_factory=list)
@@ -113,7 +113,7 @@ class RunState:
     """(step, value of the best metric) of every validation."""
     validated_step: int | None = None
     validations_since_best: int = 0
-    """Since the validation of `shown_value`: for patience."""
+    """Validations since that of `shown_value`, for patience."""
     bad_in_a_row: int = 0
     bad_steps: int = 0
     rollbacks: int = 0
@@ -186,7 +186,7 @@ class RunState:
     def _difference(
         self, value: float, parts: Sequence[float], other: float | None, others: Sequence[float]
     ) -> tuple[float, float]:
-        """By how much a value is better than another one, and the standard error of that: 0 where it is not known."""
+        """Return the lead of a value over another one, and the standard error of this lead (0 if unknown)."""
         if other is None or not math.isfinite(value):
             return -math.inf, 0.0
         error = standard_error(np.subtract(parts, others)) if len(parts) == len(others) else 0.0
@@ -246,7 +246,7 @@ def deciding_metric(wanted: str, metrics: Mapping[str, float], before: str | Non
 
 
 def _sign(metric: str) -> int:
-    """That of an improvement."""
+    """Return 1 if higher values of a metric are better, -1 if lower ones are."""
     return -1 if metric == "loss" else 1
 
 
@@ -258,7 +258,7 @@ def limits(config: TrainingConfig) -> tuple[float, float, float]:
 
 
 def further(result: TrainingResult, config: TrainingConfig) -> str:
-    """How to train on, where a limit ended a training that still improved, or has ended it before; else empty."""
+    """Return how to continue, if a limit ended a training that still improved, or has ended it before; else empty."""
     names = ("max_steps", "max_epochs", "max_minutes")
     limit = next((limit for limit in zip(names, limits(config), strict=True) if limit[0] in result.reason), None)
     if limit is None or not (result.is_improving or result.status == "already finished"):

@@ -26,18 +26,18 @@ class Run:
     """A run folder, and how the call that trained in it ended."""
 
     folder: Path
-    """With `best/`, the model folder."""
+    """The run folder; `best/` in it is the model folder."""
     result: "TrainingResult | None"
-    """None on other ranks than the main one."""
+    """The result of training; None on ranks other than the main one."""
 
     def translator(self, **options: Any) -> "Translator":
-        """The best model of a translation run; the options are those of `Translator.load`."""
+        """Load the best model of a translation run; the options are those of `Translator.load`."""
         from seq2seq.inference.translator import Translator
 
         return Translator.load(self.folder, **options)
 
     def classifier(self, **options: Any) -> "Classifier":
-        """The best model of a classification run; the options are those of `Classifier.load`."""
+        """Load the best model of a classification run; the options are those of `Classifier.load`."""
         from seq2seq.inference.classifier import Classifier
 
         return Classifier.load(self.folder, **options)

@@ -43,12 +43,12 @@ class Scoring:
     """How translations are measured."""
 
     metric: str
-    """What decides: bleu, chrf or chrf++."""
+    """The metric that decides: bleu, chrf or chrf++."""
     tokenize: str | None
     target_language: str | None
 
     def scores(self, texts: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-        """BLEU, chrF and what decides."""
+        """BLEU, chrF and the metric that decides."""
         found = score_texts(texts, references, self._metrics, self.tokenize, self.target_language)
         return {score.metric: score.score for score in found}
 
