@@ -39,10 +39,10 @@ def peer_option(*names: str) -> Callable:
 )
 @click.pass_context
 def command(context: click.Context) -> None:
-    """Measure the speed of training and decoding on this machine, beside other toolkits that are installed.
+    """Measure the speed of training and decoding on this machine, and of other toolkits that are installed.
 
     All do the same work in one process, in alternating rounds; ratios are of adjacent rounds. pip install
-    'seq2seq-toolkit[bench]' brings the others."""
+    'seq2seq-toolkit[bench]' installs the others."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
@@ -110,7 +110,7 @@ def train(
     "--beam-size",
     type=options.Number(Range(2, ranges.BEAM_SIZE.most)),
     default=5,
-    help="Beam size, measured beside greedy search.",
+    help="Beam size, measured in addition to greedy search.",
 )
 @click.option("--greedy", is_flag=True, help="Greedy search alone.")
 @click.option("--single", type=options.Number(ranges.COUNT), default=50, help="Sentences translated one at a time.")
@@ -237,7 +237,7 @@ def serve(
 
 def _chosen(peers: tuple[str, ...], known: Iterable[str]) -> tuple[str, ...]:
     if NO_PEERS in peers and len(peers) > 1:
-        raise click.UsageError(f"--peer {NO_PEERS} stands alone; leave out the others")
+        raise click.UsageError(f"--peer {NO_PEERS} excludes others; leave them out")
     return () if NO_PEERS in peers else tuple(dict.fromkeys(peers or known))
 
 

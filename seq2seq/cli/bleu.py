@@ -124,7 +124,7 @@ def _check_usage(
         options.only_for("--model MODEL", *modelling)
         return
     if reference is not None:
-        raise click.UsageError("with --model the reference is given as --reference FILE, beside --source FILE")
+        raise click.UsageError("with --model the reference is given as --reference FILE, next to --source FILE")
     if (modelling["source"] is None) != (not references):
         raise click.UsageError(
             "--source and --reference belong together; give both, or neither for the run's test sets"

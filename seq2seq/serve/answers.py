@@ -58,7 +58,7 @@ class Answers:
                     async with asyncio.timeout_at(self._ends):
                         await self._changed.wait()
                 except TimeoutError:
-                    raise Refusal(504, "deadline", "there was no time to answer; send less at once") from None
+                    raise Refusal(504, "deadline", "the request took too long; send less text in a request") from None
                 self._changed.clear()
             yield self.job.results[index]
 
