@@ -217,7 +217,7 @@ class SearchConfig(Section):
     early_stopping: bool = False
     """Finish a sentence once beam_size hypotheses have ended (as CTranslate2), even if another could score better."""
     max_extra_steps: Annotated[int, ranges.PIECES] = 8
-    """Steps for which a search continues after the beam_size best that ended score higher than all others as yet."""
+    """Steps for which a search continues after the best beam_size finished hypotheses outscore all live ones."""
     max_length_ratio: Annotated[float, ranges.MAX_LENGTH_RATIO] = 2.0
     """A translation has at most max_length_ratio * source pieces + max_length_offset pieces."""
     max_length_offset: Annotated[int, ranges.PIECES] = 10

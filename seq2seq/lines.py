@@ -233,7 +233,7 @@ def check_counts(name: object, count: int, other_name: object, other_count: int)
 
 
 def first_of_each(texts: Sequence[str]) -> Iterator[int]:
-    """The index of the first of equal texts; white space makes no difference."""
+    """Yield the index of the first of equal texts; white space makes no difference."""
     seen = set()
     for index, text in enumerate(texts):
         if (words := tuple(text.split())) not in seen:

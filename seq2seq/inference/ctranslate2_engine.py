@@ -34,7 +34,7 @@ DIFFERENT = ("sample", "min_length", "no_repeat_ngram")
 LARGEST_GROUP, SMALLEST_GROUP, GROUPS_PER_WORKER = 1024, 256, 4
 # Searches end at multiples of this; nearly all translations have at most FIRST_RATIO pieces for each source piece.
 LIMIT_STEP, FIRST_RATIO = 16, 1.25
-# Hypotheses beyond beam_size that have to end before a search does, unless there is `early_stopping`.
+# Hypotheses beyond beam_size that must finish before a search ends without `early_stopping`.
 MORE_ENDED = 7
 # Groups of each worker that wait in CTranslate2's queue, which is finished before the program ends.
 GROUPS_AHEAD = 3
@@ -144,7 +144,7 @@ class CTranslate2Engine:
         return sentence.opening.state([*one.ids[len(sentence.prefix) :], *ends]) == len(sentence.opening.steps)
 
     def _spell(self, sentence: Sentence, most: int) -> list[tuple[int, ...]]:
-        """The `most` likeliest ways to spell the opening of a sentence, by a beam search of that width."""
+        """Return the `most` likeliest ways to spell the opening of a sentence, by a beam search of that width."""
         opening, beams, spelled = sentence.opening, [(0.0, ())], []
         end = self._target_ids[self._end]
         assert opening is not None
@@ -269,7 +269,7 @@ def _first_limit(sentence: Sentence, limit: int, config: SearchConfig) -> int:
 
 
 def _may_improve(found: Sequence[Hypothesis], limit: int, config: SearchConfig) -> bool:
-    """Whether what a length limit cut off could still beat one of the n best that ended, by the bound of `beam`."""
+    """Whether a hypothesis that a length limit cut off could still beat an n best finished one (bound of `beam`)."""
     live = max((one.log_prob for one in found if not one.finished), default=-math.inf)
     ended = sorted((one.score for one in found if one.finished), reverse=True)[: config.n_best]
     return live > -math.inf and (len(ended) < config.n_best or ended[-1] < live / limit**config.length_penalty)

@@ -1,6 +1,6 @@
-"""Prefixes: texts that translations begin with, as ids for a search and as text for its result.
+"""Prefixes of translations, as ids for a search and as text for its result.
 
-`Translator` makes them of what its caller gives. A prefix may end inside a word, as a text does while it is typed.
+`Translator` makes them from the texts of its caller. A prefix may end inside a word, as a text does while it is typed.
 """
 
 from collections.abc import Collection
@@ -12,7 +12,7 @@ from seq2seq.text.scripts import lower, title
 from seq2seq.text.spellings import SPACE, Spellings, begin_of_last_word
 from seq2seq.text.tokenizer import TokenizerPair, encodable
 
-# Bytes of the last word that are spelled anew: scripts without spaces have long ones.
+# Most bytes of the last word that are spelled anew: scripts without spaces have long words.
 LONGEST_LAST_WORD = 48
 # Spellings of a forbidden word: more than its own number of pieces are unlikely.
 MOST_SPELLINGS, MORE_PIECES = 64, 1
@@ -23,14 +23,14 @@ class Prefix(NamedTuple):
 
     text: str = ""
     ids: tuple[int, ...] = ()
-    """The pieces that are forced: all but those of the last word."""
+    """The forced pieces: all except those of the last word."""
     opening: Opening | None = None
-    """The last word, which may go on."""
+    """The last word, which may continue."""
     spelled: str = ""
-    """The text as decoding gives it: normalised, without unknown characters."""
+    """The text after encoding and decoding: normalised, without unknown characters."""
 
     def restored(self, decoded: str) -> str:
-        """A decoded translation, beginning with the text as it was given."""
+        """Return a decoded translation that begins with the original text."""
         if not self.text or self.spelled.startswith(decoded):
             return self.text or decoded
         return self.text + decoded[len(self.spelled) :] if decoded.startswith(self.spelled) else decoded
@@ -43,7 +43,7 @@ class Prefixes:
         self._target, self._spellings, self._language = tokenizers.target, Spellings(tokenizers), language
 
     def prefix(self, text: str, is_whole: bool = False) -> Prefix:
-        """The prefix of a text; one that `is_whole` ends with a whole word. White space alone is none."""
+        """Return the prefix of a text; with `is_whole` it ends with a whole word. White space alone gives no prefix."""
         text = encodable(as_one_line(text))
         ids = self._target.encode(text.strip())
         if not ids or is_whole:
@@ -62,7 +62,7 @@ class Prefixes:
         return Prefix(text, tuple(ids[:first]), Opening(steps), begun + (last if begun else last.removeprefix(" ")))
 
     def forbidden(self, words: Collection[str]) -> tuple[tuple[int, ...], ...]:
-        """The usual spellings of words, and of words that begin with them, with a small or capital first letter."""
+        """Return the usual spellings of words, in either case of the first letter, and of longer words."""
         language = self._language
         cases = {one for word in words for one in (word, lower(word[:1], language) + word[1:], title(word, language))}
         found: set[tuple[int, ...]] = set()

@@ -332,7 +332,7 @@ class Translator:
         return (*symptoms(source, source_ids, text, hypothesis), *[LOST] * is_lost)
 
     def flags(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, ...]]:
-        """The flags of given translations, as (source, translation), neither of them in parts."""
+        """Return the flags of translations that were not made in parts, given as (source, translation)."""
         sources = self._tokenizers.source.read_all([source for source, _ in pairs])
         targets = self._tokenizers.target.encode_all([text for _, text in pairs])
         return [

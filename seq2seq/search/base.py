@@ -45,19 +45,19 @@ class StepModel(Protocol):
 
 @dataclass(frozen=True)
 class Opening:
-    """The ids that may follow a prefix until all of a given text is there: the text can be spelled in several ways."""
+    """Allowed ids after a prefix until a text is complete, in any spelling."""
 
     steps: tuple[Mapping[int, int], ...]
     """For each state the ids that are allowed and the state that each leads to, from state 0 on. In state `len(steps)`
     the text is there, and everything is allowed."""
 
     def allowed(self, ids: Sequence[int]) -> Mapping[int, int] | None:
-        """What may follow these ids after the prefix; None for everything, and for ids that are not allowed."""
+        """Return the ids that may follow these after the prefix; None if all may, or these are not allowed."""
         state = self.state(ids)
         return None if state is None or state == len(self.steps) else self.steps[state]
 
     def state(self, ids: Sequence[int]) -> int | None:
-        """The state after these ids; None where they are not allowed."""
+        """Return the state after these ids; None if they are not allowed."""
         state: int | None = 0
         for id_ in ids:
             if state is None or state == len(self.steps):
@@ -79,7 +79,7 @@ class Sentence:
     forbidden: tuple[tuple[int, ...], ...] = ()
     """Sequences of target ids that the translation does not have, unless the prefix does."""
     opening: Opening | None = None
-    """What follows the prefix."""
+    """The opening, which follows the prefix."""
 
     @property
     def fewest(self) -> int:

@@ -78,7 +78,7 @@ class Rules:
             self._openings = [self._openings[index] for index in sentences.tolist()]
 
     def _opened(self, log_probs: Tensor, history: Tensor) -> list[tuple[int, Tensor, Tensor]]:
-        """The rows that are within an opening, the ids that are allowed there, and their log-probabilities."""
+        """Return the rows that are within an opening, the ids that are allowed there, and their log-probabilities."""
         position, found = history.shape[1], []
         if position >= self._last_opening:
             return []

@@ -170,7 +170,7 @@ class LibreTranslate:
             raise bad("{} is not available as a target language from {}".format(*names)) from refusal
 
     async def detect(self, request: Request) -> Response:
-        """The languages of this server that a text may have, the likeliest first."""
+        """Answer with the possible languages of a text on this server, the likeliest first."""
         body = await self._body(request, DetectBody)
         return json_answer(await self._guess(body.q if isinstance(body.q, list) else [body.q]))
 

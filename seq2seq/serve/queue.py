@@ -121,7 +121,7 @@ class Queue:
     """A bounded queue that is fair to clients, and of each client to its jobs.
 
     The client that has had the least time of the worker is next: its first job says the settings of the batch, and all
-    clients with sentences of these settings fill it in equal shares. A client that comes begins with the
+    clients with sentences of these settings fill it in equal shares. A new client begins with the
     time of the one that has had least, so that nobody waits for what others have had before. The bounds are those of a
     client; all together may have `SHARES` times as much. A client of whom nothing waits may put in more sentences than
     the bound, in one job, so that the number of characters alone says what a request may hold.

@@ -1,4 +1,4 @@
-"""The ways in which a vocabulary spells a text: `Spellings` of a tokenizer finds them.
+"""Spellings of a text by a vocabulary: `Spellings` of a tokenizer finds them.
 
 `Translator` asks it how a prefix that ends inside a word may continue, and what pieces a forbidden word has.
 """
@@ -19,14 +19,14 @@ SPACE = b" "
 
 
 class Spellings:
-    """The pieces of the target of a tokenizer pair, by their bytes."""
+    """Pieces of the target side of a tokenizer pair, by their bytes."""
 
     def __init__(self, tokenizers: TokenizerPair):
         target = tokenizers.target
         silent = {*tokenizers.never_generated, target.unk_id, target.bos_id, target.eos_id, target.pad_id}
         pieces = target.pieces(range(target.vocab_size))
         self.bytes = [b"" if id_ in silent else _bytes(piece) for id_, piece in enumerate(pieces)]
-        """What each id adds to a text; nothing for ids without text."""
+        """The bytes that each id adds to a text; none for ids without text."""
         self._ids: dict[bytes, list[int]] = defaultdict(list)
         for id_, own in enumerate(self.bytes):
             if own:
@@ -35,7 +35,7 @@ class Spellings:
         self._longest = max(map(len, self._sorted), default=0)
 
     def steps(self, text: bytes) -> Steps:
-        """The ids that spell a text of at least one byte, or one that begins with it; nothing where none do."""
+        """Return the ids that spell a text of at least one byte, or a longer text; empty if there are none."""
         steps: list[dict[int, int]] = [{} for _ in text]
         for place in reversed(range(len(text))):
             rest = text[place:]
@@ -46,7 +46,7 @@ class Spellings:
         return tuple(steps) if steps[0] else ()
 
     def sequences(self, text: bytes, most: int, longest: int) -> list[tuple[int, ...]]:
-        """The `most` shortest spellings of at most `longest` pieces, as `steps` has them."""
+        """Return the `most` shortest spellings of at most `longest` pieces in `steps`."""
         steps = self.steps(text)
         found: list[tuple[int, ...]] = []
         begun: list[tuple[int, tuple[int, ...]]] = [(0, ())] if steps else []
@@ -57,7 +57,7 @@ class Spellings:
         return found[:most]
 
     def beginning(self, text: bytes) -> Iterator[int]:
-        """The ids whose bytes begin with these."""
+        """Yield the ids whose bytes begin with these."""
         for own in self._sorted[bisect.bisect_left(self._sorted, text) :]:
             if not own.startswith(text):
                 break
@@ -65,7 +65,7 @@ class Spellings:
 
 
 def begin_of_last_word(parts: Sequence[bytes], most: int) -> int:
-    """The index of the first piece of the last word, of which no more than `most` bytes and one piece are taken."""
+    """Return the index of the first piece of the last word, of which at most `most` bytes and one piece are taken."""
     first = len(parts)
     size = 0
     while first and parts[first - 1]:
