@@ -65,7 +65,7 @@ def fetch(name: str, destination: Path, dataset_path: str | None = None) -> list
     """
     if name not in CORPORA:
         hint = did_you_mean(name, CORPORA)
-        raise DataError(f"fetch {name}: no such corpus{hint or ''}; there are {', '.join(CORPORA)}")
+        raise DataError(f"fetch {name}: no such corpus{hint or ''}; the corpora are {', '.join(CORPORA)}")
     corpus = CORPORA[name]
     try:
         if destination.exists() and any(destination.iterdir()):

@@ -77,7 +77,7 @@ class Glossaries:
         """
         names = self.default_names if names is None else tuple(names)
         if not self.named.keys() >= set(names):
-            raise bad(f"no glossary has this name; there are {some_of(sorted(self.named)) or 'none'}", "glossary")
+            raise bad(f"no glossary has this name; the server has: {some_of(sorted(self.named)) or 'none'}", "glossary")
         return self._joined(tuple(dict.fromkeys(names)))
 
     @functools.lru_cache(maxsize=64)  # noqa: B019 (there is one such object)

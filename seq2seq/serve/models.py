@@ -290,10 +290,10 @@ class Models:
             raise bad(f"languages are not detected here; name the source: {some_of(self.sources)}", "source")
         by_source = [model for model in self.translators if _fits(wanted, model.source)]
         if not by_source:
-            raise bad(f"no model translates from this language; there are {_directions(self.translators)}", "source")
+            raise bad(f"no model translates from this language; served: {_directions(self.translators)}", "source")
         fitting = [model for model in by_source if _fits(target, model.target)]
         if not fitting:
-            raise bad(f"no model translates into this language; there are {_directions(by_source)}", "target")
+            raise bad(f"no model translates into this language; served: {_directions(by_source)}", "target")
         exact = [
             model
             for model in fitting
@@ -307,7 +307,7 @@ class Models:
     def _named(self, name: str, source: str | None, target: str | None) -> ServedTranslator:
         named = next((model for model in self.translators if model.name == name), None)
         if named is None:
-            raise bad(f"there is no such model; there are {some_of([one.name for one in self.translators])}", "model")
+            raise bad(f"no model has this name; served: {some_of([one.name for one in self.translators])}", "model")
         wanted = None if source is None or source.lower() == AUTO else source
         for asked, has, field in ((wanted, named.source, "source"), (target, named.target, "target")):
             if not _fits(asked, has):

@@ -69,7 +69,7 @@ class ClassificationTask(Task):
             problems.append(f"data.train: all texts have the label {labels[0]!r}; a classifier needs two or more")
         unknown = [label for label in names if label not in labels]
         problems += [
-            f"data.label_names.{label}: no text has this label; there are {some_of(labels)}" for label in unknown
+            f"data.label_names.{label}: no text has this label; the labels are {some_of(labels)}" for label in unknown
         ]
         try:
             displayed_labels(labels, names)

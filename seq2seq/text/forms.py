@@ -32,18 +32,18 @@ class Form:
         return f"{self.name}; {self.way}"
 
 
-_CUES = "take the text of the cues out (the Python package srt or webvtt-py), translate it, and put it back"
+_CUES = "extract the text of the cues (Python packages srt, webvtt-py), translate it, and insert it again"
 _COLUMN = "translate one column of it (cut -f 1 FILE)"
 SRT = Form("subtitles (SRT)", _CUES, False)
 VTT = Form("subtitles (WebVTT)", _CUES, False)
 ASS = Form("subtitles (ASS)", _CUES, False)
 PO = Form(
-    "a catalogue of messages (PO)", "take the texts of msgid out with polib, translate them, and fill msgstr", False
+    "a catalogue of messages (PO)", "extract the texts of msgid with polib, translate them, and fill msgstr", False
 )
 STRINGS = Form(
-    "a table of strings of an Apple program", "take the values out, translate them, and put them back", False
+    "a table of strings of an Apple program", "extract the values, translate them, and insert them again", False
 )
-JSON = Form("JSON", "take the text out (jq -r '.KEY' FILE), or train on its lines with the key jsonl", False)
+JSON = Form("JSON", "extract the text (jq -r '.KEY' FILE), or train on its lines with the key jsonl", False)
 JSON_ARRAY = Form("a JSON array", "write one object per line (jq -c '.[]' FILE > NEW.jsonl)", False)
 TMX = Form("a translation memory (TMX)", "train on it with the key tmx (data.train: {tmx: FILE})", False)
 XLIFF = Form("XLIFF", "translate its sources with a program for XLIFF, such as the Translate Toolkit (xliff2po)", False)
