@@ -105,7 +105,7 @@ def test_stderr_counts_what_came_out_degenerate_and_what_still_is(model, lines, 
     assert told.endswith(f"; a second search repaired {repaired}, so {len(found) - repaired} remain degenerate")
     for kind in set().union(*found) - other:
         assert f"{kind} {sum(kind in flag for flag in found)}" in told
-    for kind, what in (("split", "translated in parts"), ("verbatim", "copied, at least in part")):
+    for kind, what in (("split", "translated in parts"), ("verbatim", "copied, completely or in part")):
         count = sum(kind in flag for flag in flags)
         assert (f"1 line was {what}" if count == 1 else f"{count} lines were {what}") in err
 
