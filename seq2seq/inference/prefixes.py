@@ -3,6 +3,7 @@
 `Translator` makes them from the texts of its caller. A prefix may end inside a word, as a text does while it is typed.
 """
 
+import functools
 from collections.abc import Collection
 from typing import NamedTuple
 
@@ -40,7 +41,11 @@ class Prefixes:
     """Makes prefixes for the target side of a tokenizer pair."""
 
     def __init__(self, tokenizers: TokenizerPair, language: str | None = None):
-        self._target, self._spellings, self._language = tokenizers.target, Spellings(tokenizers), language
+        self._tokenizers, self._target, self._language = tokenizers, tokenizers.target, language
+
+    @functools.cached_property
+    def _spellings(self) -> Spellings:  # takes some 60 ms, which most translations do not need
+        return Spellings(self._tokenizers)
 
     def prefix(self, text: str, is_whole: bool = False) -> Prefix:
         """Return the prefix of a text; with `is_whole` it ends with a whole word. White space alone gives no prefix."""
