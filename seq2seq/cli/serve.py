@@ -25,7 +25,9 @@ REFUSED_PORTS = frozenset(
 
 @click.command(cls=Command, epilog="Example: s2s serve runs/demo --port 5000")
 @click.argument("models", nargs=-1, type=options.ANY_PATH, metavar="[MODEL]...")
-@click.option("--host", default="127.0.0.1", help="Address to listen on; others than this machine's need a key file.")
+@click.option(
+    "--host", default="127.0.0.1", help="Address to listen on; others than localhost need --key-file or --open."
+)
 @click.option("--port", type=options.Number(Range(0, 65535)), default=5000, help="0 takes one that is free.")
 @click.option("--key-file", type=options.FILE, help="API keys, one per line. Clients must send one of them.")
 @click.option(

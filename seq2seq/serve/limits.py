@@ -48,7 +48,7 @@ class Limits:
     batch_seconds: float = 2.0
     """Approximate time to compute a batch, by the measured rate; a new request waits this long if many are waiting."""
     batch_characters: int = 512
-    """Characters of a batch at least, even on a slow machine; a longer sentence is a batch of its own."""
+    """Characters that a batch may have even on a slow machine; a longer sentence is a batch of its own."""
 
     @property
     def queue_characters(self) -> int:

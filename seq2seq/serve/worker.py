@@ -21,7 +21,7 @@ class Worker(threading.Thread):
         compute: the answers to texts under settings, in their order.
         metrics: counts batches.
         batch_seconds: that a batch takes, about, where so much waits.
-        batch_characters: of a batch, at least, where so many wait.
+        batch_characters: the least room of a batch, in characters.
 
     There is one such thread, also for several models: two take as long for the same work, so each batch twice as long.
     """
