@@ -111,7 +111,7 @@ def test_a_cache_that_cannot_be_written_changes_nothing(tmp_path, settled):
 def test_a_corpus_that_changes_while_it_is_read_is_an_error(kind, tmp_path):
     paths = [tmp_path / "en", tmp_path / "de"]
     for path in paths:
-        path.write_bytes(b'{"en": "a", "de": "b"}\n' * 9)
+        path.write_bytes((b"a line\n" if kind == "text" else b'{"en": "a", "de": "b"}\n') * 9)
     config = SourceConfig(source=paths[0], target=paths[1]) if kind == "text" else SourceConfig(jsonl=paths[0])
     source = open_pairs(config, "en", "de")
     chunks = source.chunks()

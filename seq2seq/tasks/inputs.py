@@ -116,7 +116,7 @@ def max_pieces(config: Config) -> int:
 def _tokenizer(config: Config, initial: TokenizerPair) -> TokenizerConfig:
     """Return the settings of the initial model's tokenizers; only the sampling of sentences is the run's own."""
     written = {key: getattr(config.tokenizer, key) for key in config.tokenizer.model_fields_set - SAMPLING_KEYS}
-    shared = initial.source.fingerprint == initial.target.fingerprint
+    shared = initial.source.vocabulary == initial.target.vocabulary
     held = {"vocab_size": initial.source.vocab_size, "shared": shared, **trained_with(initial.source.model_bytes)}
     holds = TokenizerConfig.model_construct(**{**dict(TokenizerConfig()), **held})
     problems = [

@@ -88,7 +88,7 @@ def _groups(text: str, form: Callable[[str], str]) -> Iterator[Span]:
     for place, char in enumerate(text):
         if not form(char):
             continue
-        if begin < end and not _combines(text[begin:end], char, form):
+        if begin < end and not (unicodedata.combining(char) or _combines(text[begin:end], char, form)):
             yield begin, end
             begin = end
         if begin == end:
@@ -99,8 +99,6 @@ def _groups(text: str, form: Callable[[str], str]) -> Iterator[Span]:
 
 
 def _combines(group: str, char: str, form: Callable[[str], str]) -> bool:
-    if unicodedata.combining(char):
-        return True
     if char.isascii() or (char.isalnum() and char < "\u0300"):
         return False
     return form(group + char) != form(group) + form(char)

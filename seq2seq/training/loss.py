@@ -127,7 +127,7 @@ def label_smoothed_cross_entropy(
     if not with_gradient and not r_drop:
         with torch.autocast(hidden.device.type, enabled=False):
             total, correct, _, each = _blocks(*arguments)
-        return LossSum(total, count, correct, each)
+        return LossSum(total, count, correct, torch.cat(each) if each else hidden.new_zeros(0, 3, dtype=torch.float32))
     total, correct = _LinearCrossEntropy.apply(*arguments)
     return LossSum(total / 2, count, correct / 2) if r_drop else LossSum(total, count, correct)
 
@@ -198,8 +198,7 @@ def _blocks(hidden, weight, bias, targets, smoothing, r_drop, dtype, with_gradie
         hidden_gradient -= (smoothing * mean_row).to(dtype)
         weight_gradient -= states.sum(dim=0, dtype=torch.float32) * (smoothing / len(weight))
         hidden_gradient, weight_gradient = hidden_gradient.to(hidden.dtype), weight_gradient.to(weight.dtype)
-    found = torch.cat(each) if each else hidden.new_zeros(0, 3, dtype=torch.float32)
-    return total, correct, (hidden_gradient, weight_gradient, bias_gradient), found
+    return total, correct, (hidden_gradient, weight_gradient, bias_gradient), each
 
 
 def _softmax_loss(logits, bias, targets, smoothing, r_drop, with_gradient):

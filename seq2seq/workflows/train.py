@@ -80,5 +80,5 @@ def resolve(config: str | Path | None, overrides: Sequence[str], run_dir: str | 
     from seq2seq.tasks.run_folder import LATEST, RUNS, RunFolder
 
     if run_dir is None and path.stem == LATEST:
-        raise UserError(f"{path}: name a run folder; {RUNS / LATEST} is the link to the newest run")
+        raise UserError(f"{path}: name a run folder (--run-dir); {RUNS / LATEST} is the link to the newest run")
     return settings, RunFolder.at(Path(run_dir) if run_dir is not None else RUNS / path.stem).path
