@@ -279,6 +279,10 @@ REAL = {
          "<source>PRESS <ph id=\"1\"/> TO <g id=\"2\">START</g></source>"),
         ("<string name='hello'>Hello, %1$s &amp; all</string>", "<string name='hello'>HELLO, %1$s &amp; ALL</string>"),
     ],
+    "plain": [
+        ("%d files in {folder}\n\n  see <b> & http://a.b/c.\r\nHello, %(name)s\n",
+         "%d FILES IN {folder}\n\n  SEE <B> & http://a.b/c.\r\nHELLO, %(name)s\n"),
+    ],
     "markdown": [
         ("# Getting *started*\n\nRun `pip install x` and see [the docs](https://a.b/c).\n",
          "# GETTING *STARTED*\n\nRUN `pip install x` AND SEE [THE DOCS](https://a.b/c).\n"),

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from test_markup import Nonsense, upper
 
 from seq2seq.errors import DataError
-from seq2seq.markup import html, markdown, xml
+from seq2seq.markup import html, markdown, plain, xml
 from seq2seq.markup.document import join
 from seq2seq.markup.translation import translate_documents
 
-PARSERS = {"html": html.segments, "markdown": markdown.segments, "xml": xml.segments}
+PARSERS = {"html": html.segments, "markdown": markdown.segments, "plain": plain.segments, "xml": xml.segments}
 FAMILIES = dict(families())
 # Those that were slow once, and one of each kind.
 QUICK = [

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq.markup import html, markdown, xml
+from seq2seq.markup import html, markdown, plain, xml
 from seq2seq.markup.document import OBJECT, join, walk
 
-PARSERS = {"html": html.segments, "markdown": markdown.segments, "xml": xml.segments}
+PARSERS = {"html": html.segments, "markdown": markdown.segments, "plain": plain.segments, "xml": xml.segments}
 ODD_HTML = [
     "",
     " \r\n\t",
@@ -51,12 +51,14 @@ ODD_MARKDOWN = [
     "\ufeff# Title",
     "<http://auto.link> and https://plain.link.\n\tindented",
 ]
-ODD = {"html": ODD_HTML, "xml": ODD_XML, "markdown": ODD_MARKDOWN}
+ODD_PLAIN = ["", "\n\r\n", "one {name}\r\n\r\n  %d files \n<b>&amp;</b>\rlast", "{x}", "\ufeff a\tb \x00 \ud800"]
+ODD = {"html": ODD_HTML, "xml": ODD_XML, "markdown": ODD_MARKDOWN, "plain": ODD_PLAIN}
 BITS = {
     "html": "<p> </p> <b> </b> <i> </i> <br> <a\thref='x'> </a> <!-- --> < > & &amp; &lt; <script> </script> <pre> "
     "</pre> <code> </code> <li> <span\ttranslate=no> </span> <img\talt='two\twords'> word {x} 😀 http://a.b . , \n",
     "markdown": "# * ** _ __ ` ``` [ ] ( ) ![ ](x) [a](b) <b> </b> <br> | - 1. > \\ & &amp; ~~ word {x} 😀 \n \n\n "
     "\r\n --- === \t <div> </div> http://a.b [^1] [x]: : !",
+    "plain": "word {x} %d %(name)s $HOME 😀 http://a.b <b> &amp; . , ` # \n \r\n \r \t",
 }
 
 
@@ -77,7 +79,7 @@ def test_joined_without_a_change_a_document_is_the_same(kind, text):
     same(kind, text)
 
 
-@pytest.mark.parametrize("kind", ["html", "markdown"])
+@pytest.mark.parametrize("kind", ["html", "markdown", "plain"])
 @settings(deadline=None, max_examples=300)
 @given(data=st.data())
 def test_whatever_is_written(kind, data):

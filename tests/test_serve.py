@@ -165,7 +165,7 @@ def test_what_else_an_answer_says(server, folder):
     assert [one["name"] for one in models["models"]] == ["one", "two", "labels"]
     assert models["models"][0]["fingerprint"] == body["model"]["fingerprint"] != models["models"][1]["fingerprint"]
     assert models["limits"]["texts"] == 100
-    assert models["abilities"]["formats"] == ["text", "html", "markdown", "xml"]
+    assert models["abilities"]["formats"] == ["text", "html", "markdown", "plain", "xml"]
 
 
 # -- what is refused -------------------------------------------------------------------------------

@@ -61,10 +61,11 @@ logger = logging.getLogger("seq2seq.cli")
 @click.option(
     "--input-format",
     "kind",
-    type=click.Choice(["text", "html", "xml", "markdown"]),
+    type=click.Choice(["text", "plain", "html", "xml", "markdown"]),
     default="text",
-    help="text: each line is translated alone. Others: the whole input is one document, because a sentence may "
-    "continue on the next line. Tags stay with their words; variables, addresses and code stay unchanged.",
+    help="text: each line is translated alone. plain: the same, and variables, addresses and code stay unchanged. "
+    "Others: the whole input is one document, because a sentence may continue on the next line. Tags stay with their "
+    "words; variables, addresses and code stay unchanged.",
 )
 @click.option(
     "--force", is_flag=True, help="Translate subtitles, tables, JSON or markup line by line, as if it were plain text."

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 
-from seq2seq.markup import html, markdown, xml
+from seq2seq.markup import html, markdown, plain, xml
 from seq2seq.markup.document import OBJECT, Document, Template, join
 from seq2seq.markup.standins import CLASSES, MOST, StandIns, choose, find
 from seq2seq.markup.tags import relabelled
@@ -20,7 +20,7 @@ from seq2seq.text.splitting import ABBREVIATED, LONGEST_ABBREVIATION, split_sent
 from seq2seq.text.untranslatable import VERBATIM, lacks_letters
 from seq2seq.text.words import Span, word_spans
 
-FORMATS = {"html": html.segments, "xml": xml.segments, "markdown": markdown.segments}
+FORMATS = {"html": html.segments, "xml": xml.segments, "markdown": markdown.segments, "plain": plain.segments}
 PLACEHOLDER = "placeholder"
 # Classes of stand-ins that a sentence is tried with. Then the words that are linked to them count, whatever they are;
 # where there are none, the sentence is cut at its pieces.
@@ -80,7 +80,7 @@ def translate_documents(
     answers = _of_segments([segment.text for segment in segments], translate, classes, is_untranslatable)
     outputs = iter([written(segment, answer) for segment, answer in zip(segments, answers, strict=True)])
     joined = [_joined(document, [next(outputs) for _ in document.segments]) for document in documents]
-    if form == "markdown" or languages is None:
+    if form in ("markdown", "plain") or languages is None:
         return joined
     read = html.lexemes if form == "html" else xml.lexemes
     return [replace(one, text=relabelled(read(one.text), form == "html", *languages)) for one in joined]

@@ -118,7 +118,7 @@ class Api:
         if body.glossary_mode is not None:
             raise unsupported("glossary_mode", "every glossary is strict")
         if body.protect is not None:
-            raise unsupported("protect", "variables and code are kept in documents; send the text as html or markdown")
+            raise unsupported("protect", "for texts whose variables and code stay, set format to plain")
         prefix = body.prefix or []
         prefixes: Sequence[str] = [prefix] * len(body.texts) if isinstance(prefix, str) else prefix
         if prefixes and len(prefixes) != len(body.texts):

@@ -38,8 +38,10 @@ class TranslateRequest(Body):
     model: str | None = Field(None, description="Name of a model [default: the first one of the language pair].")
     source: str | None = Field(None, description="Language of the text; optional if only one model fits.")
     target: str | None = Field(None, description="Language to translate into; may be left out where one model fits.")
-    format: Literal["text", "html", "xml", "markdown"] = Field(
-        "text", description="In the others each text is a document: tags go with their words, variables and code stay."
+    format: Literal["text", "plain", "html", "xml", "markdown"] = Field(
+        "text",
+        description="plain: lines whose variables, addresses and code stay. html, xml, markdown: each text is a "
+        "document, whose tags stay with their words too.",
     )
     split: Literal["lines", "sentences", "none"] = Field(
         "lines", description="What is translated on its own. Lines give what s2s translate gives for a file."

@@ -1,0 +1,19 @@
+"""Plain text whose variables, addresses and code are kept: each line is a segment. `translation` reads messages of
+programs so, such as `%d files in {folder}`."""
+
+import re
+
+from seq2seq.markup.building import Builder, text_item
+from seq2seq.markup.document import Document
+
+_LINE = re.compile(r"([^\r\n]*)([\r\n]*)")
+
+
+def segments(text: str) -> Document:
+    """Read a text of which each line is translated alone."""
+    builder = Builder(str)
+    for line in _LINE.finditer(text):
+        if line[1]:
+            builder.add(text_item(line[1]))
+        builder.cut((line[2],) if line[2] else ())
+    return builder.finish()
