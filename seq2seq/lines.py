@@ -185,7 +185,7 @@ def checked_texts(texts: Iterable[str], function: str) -> list[str]:
     Raises:
         TypeError: it is a single text, whose letters would be taken for texts, or something in it is not a text.
     """
-    found = None if isinstance(texts, str | bytes) else list(texts)
+    found = None if isinstance(texts, str | bytes) or not isinstance(texts, Iterable) else list(texts)
     if found is None or not all(isinstance(text, str) for text in found):
         raise TypeError(f"{function} takes a list of texts; put a single text into a list")
     return found

@@ -317,3 +317,10 @@ def test_a_long_line_leaves_the_others_as_they_are(random_model):
     assert [link[:2] for link in map(dataclasses.astuple, alone.links)] == [
         link[:2] for link in map(dataclasses.astuple, together.links)
     ]
+
+
+def test_a_precision_holds_however_it_is_given(folder):
+    run = folder / "runs/toy"
+    by_place, by_name = Aligner.load(run, "cpu", "float32"), Aligner.load(run, device="cpu", precision="float32")
+    assert not by_place._has_fast_products
+    assert not by_name._has_fast_products

@@ -28,7 +28,8 @@ NO_LANGUAGE = [
     "😀", "👍🏽 👩‍👩‍👧 🇩🇪", "❤️", ":-)", "😀😀😀 !!!",
     "https://example.org/a", "http://a.b/?x=1&y=the", "www.example.org", "example.org/the/park", "(https://example.org)",
     "john@example.org", "<john.the@example.org>", "mailto:a@b.c", "@the_park", "/usr/local/the/", "C:\\the\\park",
-    "the_park", "park.txt", "d41d8cd98f00b204e9800998ecf8427e", "550e8400-e29b-41d4-a716-446655440000", "2001:db8::1",
+    "the_park", "park.txt", "the_park.txt", "#the", "0x1F", "12°C – 15°C", "(#42)",
+    "d41d8cd98f00b204e9800998ecf8427e", "550e8400-e29b-41d4-a716-446655440000", "2001:db8::1",
     "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9", "Привет", "Привет, как дела?", "你好", "日本語の文章です。", "हिन्दी",
     "שלום", "안녕하세요", "ราม", "Ωμέγα 5", "Привет: https://example.org 12:30",
 ]  # fmt: skip

@@ -119,13 +119,20 @@ class Aligner(Scorer):
         ]
 
     @classmethod
-    def load(cls, path: str | Path | None = None, *arguments: Any, **computing: Any) -> Self:
+    def load(
+        cls,
+        path: str | Path | None = None,
+        device: str = "auto",
+        precision: str | None = None,
+        *arguments: Any,
+        **computing: Any,
+    ) -> Self:
         """As `OneModel.load`. Unless a precision is asked for, `align` multiplies in bfloat16 where the CPU does so
         natively: 998 of 1,000 links stay the same, in three fifths of the time."""
-        aligner = super().load(path, *arguments, **computing)
+        aligner = super().load(path, device, precision, *arguments, **computing)
         _ = aligner.channels  # a calibration of another model is found here, and not with the first text
         here = aligner._runtime.device
-        is_open = computing.get("precision") is None and here.type == "cpu"
+        is_open = precision is None and here.type == "cpu"
         aligner._has_fast_products = is_open and multiplies_bfloat16(here)
         return aligner
 

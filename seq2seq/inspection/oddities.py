@@ -132,7 +132,8 @@ ODDITIES = {
         Oddity("html_tag", "HTML tags such as <b>", _matches(r"</?[a-zA-Z][a-zA-Z0-9]*(?:\s[^<>]{0,200})?/?>"),
                "with HTML tags; remove them", 0.001),
         Oddity("segmented", "marks of subwords (@@ or \u2581): the text was segmented before",
-               _matches(r"\w@@(?:\s|$)|\u2581"), "segmented into subwords; join them (sed 's/@@ //g')", 0.001),
+               _matches(r"\w@@(?:\s|$)|\u2581"), "segmented into subwords; join them (@@: "
+               "sed 's/@@ //g'; \u2581: sed 's/ //g; s/\u2581/ /g')", 0.001),
         Oddity("tokenised", "spaces before punctuation: the text was tokenised before",
                _matches(r"\w [.,](?:\s|$)|\w (?:n't|'s)\b")),
         Oddity("tab", "a tab, which breaks tab-separated files", lambda line: "\t" in line),

@@ -17,7 +17,7 @@ from seq2seq.text.words import Span, word_spans
 VERBATIM = "verbatim"  # the flag of what was copied
 LONG_RUN = re.compile(r"\S{100,}")
 # A line that begins like this has a word, in nearly all lines.
-_FIRST_WORD = re.compile(r"[^\w\s]{0,3}([^\W\d_]+)[,.;:!?]{0,3}(?:\s|$)")
+_FIRST_WORD = re.compile(r"[^\w\s#@]{0,3}([^\W\d_]+)[,.;:!?]{0,3}(?:\s|$)")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _MARKS = ".,;:!?\"'`“”„‘’«»‹›()[]{}<>|*_~…"
 _LATIN = r"[0-9A-Za-z\u00c0-\u024f-]"
@@ -25,7 +25,9 @@ _LATIN = r"[0-9A-Za-z\u00c0-\u024f-]"
 _NO_WORD = re.compile(
     r"(?:[a-zA-Z][a-zA-Z0-9+.-]*+://|www\.|mailto:)\S+"  # addresses
     r"|[\w.+-]++@[\w-]++(?:\.[\w-]++)*"
-    r"|@[\w.]+"
+    r"|@[\w.]+|#\w++"
+    r"|0[xX][0-9a-fA-F]++|[\d.,]++°[A-Za-z]?"
+    r"|\w++\.[a-z]{3,4}"
     rf"|{_LATIN}++(?:\.{_LATIN}+)*\.[a-z]{{2,6}}(?::\d+)?(?:[/?#]\S*)?"  # domains and names of files
     r"|(?:[A-Za-z]:\\|\\\\|~?/(?=[^\s/]*/))\S+"  # paths
     r"|(?=[^\s\d]*\d)[A-Z0-9][A-Z0-9._/:#+-]*"  # codes: AB-1200, 3D, 2024-05-01T12:30Z

@@ -2,23 +2,24 @@
 
 import { element } from "./api.js";
 
-let open = null; // {list, word}
+let open = null; // {list, word, closed}
 let turn = 0; // counts what was asked, so that a late answer opens nothing
 
 // Closes the list; the focus goes back to the word where it was in the list.
 export function close() {
   turn += 1;
   if (!open) return;
-  const { list, word } = open, hadFocus = list.contains(document.activeElement);
+  const { list, word, closed } = open, hadFocus = list.contains(document.activeElement);
   open = null;
   list.remove();
+  closed();
   word.removeAttribute("aria-expanded");
   if (hadFocus && word.isConnected) word.focus({ preventScroll: true });
 }
 
-/* Shows the list of `texts()`, a promise, below `word`; `choose` takes the text that is clicked.
+/* Shows the list of `texts()`, a promise, below `word`; `choose` takes the text that is clicked, `closed` is called when the list is gone.
    Resolves to the number of texts, or null where another list was asked for meanwhile. */
-export async function offer(word, language, texts, choose) {
+export async function offer(word, language, texts, choose, closed) {
   close();
   const own = turn, found = await texts();
   if (own !== turn || !word.isConnected) return null;
@@ -36,7 +37,7 @@ export async function offer(word, language, texts, choose) {
   const box = document.getElementById("result"), place = word.getBoundingClientRect(), outer = box.getBoundingClientRect();
   list.style.insetBlockStart = `${place.bottom - outer.top + 4}px`;
   box.append(list);
-  open = { list, word };
+  open = { list, word, closed };
   word.setAttribute("aria-expanded", "true");
   list.querySelector("button").focus({ preventScroll: true });
   list.scrollIntoView({ block: "nearest" });

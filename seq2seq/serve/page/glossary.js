@@ -43,11 +43,11 @@ export function showStatuses(found) {
   }
 }
 
-// The first two columns of each line, which are separated by tabs, semicolons or commas, with quotes as in CSV.
+// The first two columns of each line that has them, separated by a tab, a semicolon or a comma, with quotes as in CSV.
 export function columnsOf(text) {
   const lines = text.replace(/^\ufeff/, "").split(/\r\n|\r|\n/).filter((line) => line.trim());
-  const mark = ["\t", ";", ","].find((one) => lines.length && lines.every((line) => split(line, one).length > 1));
-  return mark === undefined ? null : lines.map((line) => split(line, mark).slice(0, 2).map((cell) => cell.trim()));
+  const columns = lines.map((line) => ["\t", ";", ","].map((mark) => split(line, mark)).find((found) => found.length > 1) ?? []);
+  return columns.map((found) => found.slice(0, 2).map((cell) => cell.trim()));
 }
 
 function split(line, mark) {
@@ -67,13 +67,15 @@ function split(line, mark) {
 
 // Adds the terms of a text; says how many, or why there are none.
 function take(text, from) {
-  const found = columnsOf(text)?.filter(([source, target]) => source && target) ?? [];
+  const lines = columnsOf(text), known = new Set(terms().map(String));
+  const read = lines.filter(([source, target]) => source && target), left = lines.length - read.length;
+  const found = read.filter((columns) => !known.has(String(columns)) && known.add(String(columns)));
   found.forEach((columns) => addTerm(...columns));
-  $("terms-status").textContent = found.length
-    ? `${found.length} ${found.length === 1 ? "term" : "terms"} added.`
+  $("terms-status").textContent = read.length
+    ? `${found.length} ${found.length === 1 ? "term" : "terms"} added.${left ? ` Lines without a translation: ${left}.` : ""}`
     : `No terms in ${from}: write a term and its translation in each line, with a tab or a comma between them.`;
   if (found.length) update();
-  return found.length > 0;
+  return read.length > 0;
 }
 
 export function beginGlossary(onChange) {

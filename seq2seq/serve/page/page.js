@@ -238,9 +238,9 @@ function markAtCursor() {
 async function alternatives(part, prefix, word, sentence) {
   if (isStale()) return;
   const source = sourceOf(part), key = keyOf(part), language = model().target ?? "";
-  say("Looking for alternatives");
   try {
     const texts = async () => {
+      say("Looking for alternatives");
       const count = Math.min(ALTERNATIVES, (model().search?.beam_size ?? 1) - 1);
       const body = { ...request(), text: source, split: "none", alternatives: count, prefix: prefix || undefined };
       const [found] = (await (await ask("/v1/translate", body)).json()).translations;
@@ -253,7 +253,7 @@ async function alternatives(part, prefix, word, sentence) {
       sentence.querySelector(".word")?.focus({ preventScroll: true });
       say("Changed.");
       explain(part, source, key, sentence);
-    });
+    }, () => say(summary(parts)));
     if (count !== null) say(`${count} ${count === 1 ? "alternative" : "alternatives"}; Escape closes them.`);
   } catch (error) {
     failed(error);
