@@ -375,6 +375,7 @@ def test_markdown_keeps_its_blocks_links_and_code(text, keeps):
     [
         ("html", "<p>Where is</i> the station?</p>", "<p>WHERE IS</i> THE STATION?</p>"),
         ("html", "<p>Where is <i>the station?</p>", "<p>WHERE IS <i>THE STATION?</p>"),
+        ("html", "<p>Where is</div> the</li> station?</p>", "<p>WHERE IS</div> THE</li> STATION?</p>"),
         ("html", "a <![ b", "A &lt;![ B"),
         ("html", f"<p>&#{'9' * 5000}; x</p>", "<p>\ufffd X</p>"),
         ("html", "-Wait, he said -finally- and Nord- und -süd", "-WAIT, HE SAID -FINALLY- AND NORD- UND -SÜD"),

@@ -95,6 +95,7 @@ class _Reader:
     def __init__(self, builder: Builder, lexemes: Sequence[Lexeme], is_html: bool):
         self._builder, self._lexemes, self._is_html = builder, lexemes, is_html
         self._ends = ends(lexemes)
+        self._closing = set(self._ends.values())
 
     def read(self) -> None:
         index = 0
@@ -108,6 +109,8 @@ class _Reader:
             builder.add(text_item(lexeme.raw, ENTITY, unescape))
         elif lexeme.kind in ("other", "literal"):
             builder.add(Item("piece" if lexeme.kind == "literal" else "point", (lexeme.raw,), name="code"))
+        elif lexeme.kind == "close" and lexeme.name != "p" and index not in self._closing:
+            builder.add(Item("close", (lexeme.raw,), name=lexeme.name))  # browsers ignore it; </p> alone is a paragraph
         elif lexeme.kind == "close":
             self._put_tag(lexeme, (lexeme.raw,))
         elif (end := self._ends.get(index)) is not None and (how := copied(lexeme, self._is_html)):
