@@ -11,7 +11,7 @@ import numpy as np
 from seq2seq.inspection.blocks import CorpusReader, Finding
 from seq2seq.inspection.correspondence import FEWEST_LINES, Unrelated, find_unrelated
 from seq2seq.inspection.examiner import Tally
-from seq2seq.inspection.line_languages import language_findings, unexpected_languages, usual_language
+from seq2seq.inspection.line_languages import language_findings, unexpected_languages, usual_languages
 from seq2seq.inspection.line_shapes import MOST_LINES, find_shift_by_shapes
 from seq2seq.inspection.word_pairs import Shift, WordPairs, find_shifts
 
@@ -68,7 +68,7 @@ def agreement_of(tally: Tally, reader: CorpusReader, expected: Expected, is_trai
     )
     if unrelated:
         unrelated = [run for run in unrelated if not any(_overlap(run, shift) for shift in shifts or ())]
-    languages = [usual_language(tally.directions, side, name) for side, name in enumerate(names)]
+    languages = usual_languages(tally.directions, names)
     return Agreement(
         shifts=shifts,
         unrelated=unrelated,

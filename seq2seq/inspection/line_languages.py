@@ -15,7 +15,7 @@ MOST_IDENTIFIED = 512  # lines of a block
 UNCLEAR = "?"
 # Lines of clear language from which on a side has a usual language, and the share that it has of them. Lines of a
 # language that cannot be identified are given several others.
-FEWEST_CLEAR, LEAST_SHARE = 20, 0.45
+FEWEST_CLEAR, LEAST_SHARE = 20, 0.4
 # Share of the clear lines that may be scattered over further languages than the most frequent two.
 MOST_SCATTERED = 0.03
 # Share of the clear lines from which on the language of a side is that which is named.
@@ -35,17 +35,29 @@ def directions(block: Block) -> dict[str, Finding]:
     return {key: block.finding(indices, *block.columns) for key, indices in found.items()}
 
 
-def usual_language(counted: Mapping[str, Finding], side: int, named: str | None) -> str | None:
-    """Return the language of most lines of a side, of which the lines in others differ; None where that is unclear."""
-    clear = _clear(counted, side)
+def usual_languages(counted: Mapping[str, Finding], names: Sequence[str | None]) -> list[str | None]:
+    """Return the language of each side from which other lines differ; None where that is unclear.
+
+    It is the one that is named, if the side has it at all, and otherwise that of the most frequent pair of languages:
+    where half of the pairs are swapped, both sides have both.
+    """
+    pairs = {key: finding.count for key, finding in counted.items() if UNCLEAR not in key.split(">")}
+    most = max(pairs, key=lambda key: pairs[key], default="").split(">")
+    return [
+        _usual_language(_clear(counted, side), named, most[side] if len(most) == len(names) else None)
+        for side, named in enumerate(names)
+    ]
+
+
+def _usual_language(clear: Counter[str], named: str | None, in_most_pairs: str | None) -> str | None:
     total = clear.total()
     if total < FEWEST_CLEAR:
         return None
     if (code := known_language(named)) and clear[code] >= LEAST_NAMED * total:
         return code
-    (most, count), *others = clear.most_common(2)
-    scattered = total - count - sum(number for _, number in others)
-    return most if count >= LEAST_SHARE * total and scattered <= MOST_SCATTERED * total else None
+    scattered = total - sum(count for _, count in clear.most_common(2))
+    chosen = in_most_pairs or clear.most_common(1)[0][0]
+    return chosen if clear[chosen] >= LEAST_SHARE * total and scattered <= MOST_SCATTERED * total else None
 
 
 def language_findings(counted: Mapping[str, Finding], usual: Sequence[str | None]) -> dict[str, Finding]:
