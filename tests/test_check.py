@@ -362,7 +362,8 @@ def test_the_oddities_of_multi30k_are_found(real_data):
     assert report.ok
     assert found(report, "train", "source") == {"repeated": 9, "entity": 16, "double_space": 1}
     assert found(report, "train", "target") == {
-        "repeated": 25, "no_words": 2, "entity": 1, "tab": 1, "odd_space": 44, "trailing_space": 40, "double_space": 44,
+        "repeated": 25, "no_words": 2, "entity": 1, "tokenised": 19, "tab": 1, "odd_space": 44,
+        "trailing_space": 40, "double_space": 44,
     }  # fmt: skip
     train = report.corpora[0]
     assert train.findings["duplicate"].count == 3
