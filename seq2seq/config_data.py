@@ -48,7 +48,7 @@ class NoiseConfig(Section):
 
 
 class SourceConfig(Section):
-    """Where examples come from: exactly one of `source` + `target`, `tsv`, `jsonl`, `tmx` or `hub`."""
+    """The source of examples: exactly one of `source` + `target`, `tsv`, `jsonl`, `tmx` or `hub`."""
 
     source: ExistingFile | None = None
     """Text file, one sentence per line; may be compressed with gzip."""

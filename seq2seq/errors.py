@@ -87,7 +87,7 @@ def some_of(names: Sequence[str], limit: int = 5) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """What JSON calls a value: `null`, `true`, `false`, `a number`, `text`, `a list`, `an object`."""
+    """Return JSON's name for a kind of value: `null`, `true`, `false`, `a number`, `text`, `a list`, `an object`."""
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     kinds = ((str, "text"), (int | float, "a number"), (list | tuple, "a list"), (Mapping, "an object"))

@@ -133,7 +133,7 @@ def test_force_goes_on_line_by_line(model, tmp_path, capfd):
 
 
 class Pipe(io.BytesIO):
-    """Standard input that is no file."""
+    """Standard input that is not a file."""
 
     name = "<stdin>"
 

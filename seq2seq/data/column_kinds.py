@@ -1,4 +1,4 @@
-"""What the columns of a table without header hold: text, or addresses, numbers, identifiers, one value throughout.
+"""Kinds of the columns of a table without header: text, or addresses, numbers, identifiers, one value throughout.
 
 `tables` asks before it takes the first two columns, because many published corpora have others in front.
 """

@@ -78,7 +78,7 @@ class _Side:
         return first, (owner == np.arange(first, last)[:, None]).astype(np.float32)
 
     def means(self, values: np.ndarray) -> np.ndarray:
-        """Of values of the pieces, the mean of each word."""
+        """Return the mean of each word over the values of its pieces."""
         owned = self.owner >= 0
         counts = np.bincount(self.owner[owned], minlength=len(self.words))
         return np.bincount(self.owner[owned], values[owned], len(self.words)) / np.maximum(counts, 1)

@@ -12,7 +12,7 @@ from seq2seq.store.model_folder import LoadedModel, load_model
 
 
 def computing(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of the options of `Translator.load` that say where and how a model computes, for a model beside it."""
+    """Return the options of `Translator.load` that choose device, precision and threads, for a second model."""
     return {key: options[key] for key in ("device", "precision", "threads") if key in options}
 
 

@@ -72,7 +72,7 @@ class PartSpans(NamedTuple):
     target: tuple[int, int]
     is_copied: bool = False
     flags: tuple[str, ...] = ()
-    """Those of the part."""
+    """Flags of the part."""
 
 
 class _Part(NamedTuple):

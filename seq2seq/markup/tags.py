@@ -73,7 +73,7 @@ def escape_attribute(text: str) -> str:
 
 
 def unescape(text: str) -> str:
-    """Text with entities as plain text; a number of any length that is no character is U+FFFD, as in browsers."""
+    """Return text with its entities as plain text; a number that is not a character becomes U+FFFD, as in browsers."""
     return html.unescape(_DECIMAL.sub(lambda match: f"&#{match[1].lstrip('0')[:MOST_DIGITS] or 0}", text))
 
 

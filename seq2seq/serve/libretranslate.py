@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from seq2seq.languages import language_code
+from seq2seq.languages import language_code, language_name
 from seq2seq.serve.guard import Keys
 from seq2seq.serve.http import (
     client_of,
@@ -30,7 +30,7 @@ from seq2seq.serve.http import (
     unless_gone,
 )
 from seq2seq.serve.limits import Refusal, bad, unsupported
-from seq2seq.serve.models import AUTO, ServedTranslator, language_name
+from seq2seq.serve.models import AUTO, ServedTranslator
 from seq2seq.serve.service import Asked, Service
 from seq2seq.text.identification import LEAST_PROBABILITY, ranked
 

@@ -18,7 +18,7 @@ from seq2seq.errors import UserError, some_of
 from seq2seq.files import DamagedFile, read_object, record
 from seq2seq.inference.translator import Translator
 from seq2seq.interop.ctranslate2 import is_ctranslate2
-from seq2seq.languages import ENGLISH_NAMES, language_code
+from seq2seq.languages import language_code
 from seq2seq.lines import as_one_line, shown_name
 from seq2seq.serve.explained import Explained
 from seq2seq.serve.limits import Refusal, bad
@@ -326,11 +326,6 @@ class Models:
         if len(fitting) != 1:
             raise bad(f"name one of the classifiers: {some_of([one.name for one in self.classifiers])}", "model")
         return fitting[0]
-
-
-def language_name(code: str) -> str:
-    """A language in English, or its code where that is not known."""
-    return ENGLISH_NAMES.get(language_code(code), code)
 
 
 def _fits(asked: str | None, has: str | None) -> bool:

@@ -7,10 +7,11 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Route
 
+from seq2seq.languages import language_name
 from seq2seq.serve.guard import Keys, explained
 from seq2seq.serve.http import NO_STORE, client_of, fields_of_form, read_body, unless_gone
 from seq2seq.serve.limits import Refusal, bad
-from seq2seq.serve.models import ServedTranslator, language_name
+from seq2seq.serve.models import ServedTranslator
 from seq2seq.serve.service import Asked, Service
 
 FOLDER = Path(__file__).parent / "page"
