@@ -78,12 +78,18 @@ class ModelConfig(PresetSection):
     positions: Literal["sinusoidal", "learned", "rotary"] = "sinusoidal"
     position_layout: Literal["interleaved", "halves"] = "interleaved"
     """Sinusoids: sines and cosines alternate (the paper), or all sines precede all cosines (Marian)."""
+    position_formula: Literal["paper", "fairseq"] = "paper"
+    """Sinusoids: frequency i is 10000^(-2i / d_model) (the paper), or 10000^(-i / (d_model/2 - 1)) (M2M-100, NLLB)."""
+    position_offset: Annotated[int, Range(0, 1024)] = 0
+    """Sinusoids: number of the first position; 2 in M2M-100 and NLLB."""
     max_length: Annotated[int, ranges.LENGTH] = 1024
     """Maximum length of a sequence, special ids included."""
     tied_embeddings: Literal["none", "decoder", "all"] = "all"
     """Share the decoder's embedding with the output layer, or with the encoder too (Press and Wolf 2017)."""
     scale_embedding: bool = True
     """Multiply embeddings by sqrt(d_model)."""
+    embedding_norm: bool = False
+    """Normalise the sum of embeddings and positions, as mBART does."""
     output_bias: bool = False
     """Add a bias to the logits."""
     initialization: Literal["glorot", "mimetic"] = "glorot"
@@ -98,6 +104,8 @@ class ModelConfig(PresetSection):
             raise ValueError(f"rotary positions need an even head_dim, not {self.head_width}")
         if self.positions == "sinusoidal" and self.d_model % 2:
             raise ValueError(f"sinusoidal positions need an even d_model, not {self.d_model}")
+        if self.position_formula == "fairseq" and self.d_model < 4:
+            raise ValueError(f"position_formula fairseq needs d_model 4 or more, not {self.d_model}")
         check_size(self)
         return self
 

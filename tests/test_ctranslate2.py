@@ -47,6 +47,8 @@ ARCHITECTURES = {
     "narrow heads": dict(head_dim=6),
     "uneven depth": dict(num_encoder_layers=3, num_decoder_layers=1),
     "unscaled": dict(scale_embedding=False),
+    "as in M2M-100": dict(position_layout="halves", position_formula="fairseq", position_offset=2),
+    "as in mBART": dict(positions="learned", embedding_norm=True, activation="gelu"),
     "untied": dict(tied_embeddings="none", norm_position="post"),
     "two vocabularies": dict(shared=False, tied_embeddings="decoder"),
 }

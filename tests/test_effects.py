@@ -52,6 +52,7 @@ def named(text: str, *overrides: str) -> set[str]:
 
 
 # A value for each key that can be without effect, the configuration in which it is, and how it gets an effect.
+LEARNED = TEXT.replace("tiny", "tiny, positions: learned")
 CASES = {
     "classifier.hidden": ("8", TEXT, None),
     "data.label_names": ("{a: b}", TEXT, None),
@@ -67,7 +68,9 @@ CASES = {
     "training.dropout_epochs": ("2.0", TEXT + "\n", "model.dropout=0.2"),
     "tokenizer.sampling_nbest": ("8", TEXT, "tokenizer.sampling=0.2"),
     "tokenizer.sampling_alpha": ("0.5", TEXT, "tokenizer.sampling=0.2"),
-    "model.position_layout": ("halves", TEXT.replace("tiny", "tiny, positions: learned"), "model.positions=sinusoidal"),
+    "model.position_layout": ("halves", LEARNED, "model.positions=sinusoidal"),
+    "model.position_formula": ("fairseq", LEARNED, "model.positions=sinusoidal"),
+    "model.position_offset": ("2", LEARNED, "model.positions=sinusoidal"),
     "model.initialization": ("mimetic", TEXT.replace("max_steps", "init_from: '.', max_steps"), "training.init_from="),
     "evaluation.tokenize": ("char", TEXT + "evaluation: {metrics: [chrf]}", "evaluation.metrics=[bleu, chrf]"),
     "search.early_stopping": ("true", TEXT + "search: {beam_size: 1}", "search.beam_size=4"),

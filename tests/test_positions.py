@@ -27,6 +27,19 @@ def test_halves_hold_the_same_numbers_sines_first():
     assert torch.equal(halves[:, 5:], interleaved[:, 1::2])
 
 
+def test_sinusoids_of_fairseq_are_those_of_transformers():
+    pytest.importorskip("transformers")
+    from transformers.models.m2m_100.modeling_m2m_100 import M2M100SinusoidalPositionalEmbedding as Theirs
+
+    theirs = Theirs(40, 12, padding_idx=1).weights[2:]
+    torch.testing.assert_close(sinusoids(40, 12, "halves", "fairseq", 2), theirs, atol=1e-5, rtol=0)
+
+
+def test_an_offset_is_the_number_of_the_first_position():
+    for formula in ("paper", "fairseq"):
+        assert torch.equal(sinusoids(5, 8, "halves", formula, 3), sinusoids(8, 8, "halves", formula)[3:])
+
+
 def test_far_positions_keep_their_precision():
     position, width = 1023, 512
     expected = [math.sin(position / 10000 ** (2 * i / width)) for i in range(width // 2)]

@@ -70,6 +70,7 @@ def _specification(model: Transformer, tokenizers: TokenizerPair) -> Any:
         activation=getattr(specs.common_spec.Activation, ACTIVATIONS[config.activation]),
         ffn_glu=config.activation == "swiglu",
         rms_norm=config.norm == "rms",
+        layernorm_embedding=config.embedding_norm,
         head_dim=config.head_width if config.head_width * config.num_heads != config.d_model else None,
     )
     if config.positions == "rotary":
@@ -108,6 +109,8 @@ def _fill_stack(spec: Any, embeddings: Any, stack: nn.Module, config: ModelConfi
     spec.scale_embeddings = config.scale_embedding
     if stack.embedding.positions is not None:
         spec.position_encodings.encodings = _array(stack.embedding.positions.weight)
+    if config.embedding_norm:
+        _fill_norm(spec.layernorm_embedding, stack.embedding.norm)
     if config.norm_position == "pre":
         _fill_norm(spec.layer_norm, stack.norm)
     for layer_spec, layer in zip(spec.layer, stack.layers, strict=True):

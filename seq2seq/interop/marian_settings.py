@@ -23,7 +23,10 @@ MODEL_KEYS = {
     "max_length": "max_position_embeddings", "scale_embedding": "scale_embedding",
 }  # fmt: skip
 # What Marian models have and config.json has no key for.
-FIXED = {"norm_position": "post", "norm": "layer", "norm_epsilon": 1e-5, "positions": "sinusoidal"}
+FIXED = {
+    "norm_position": "post", "norm": "layer", "norm_epsilon": 1e-5, "positions": "sinusoidal",
+    "position_formula": "paper", "position_offset": 0, "embedding_norm": False,
+}  # fmt: skip
 ACTIVATIONS = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu"}
 SIDES_AGREE = ("ffn_dim", "attention_heads")
 

@@ -73,7 +73,7 @@ class FeedForward(nn.Module):
 
 
 class TokenEmbedding(nn.Module):
-    """Token embeddings, scaled, with positions, word dropout and dropout."""
+    """Token embeddings, scaled, with positions, word dropout, a norm where the configuration has it, and dropout."""
 
     def __init__(self, config: ModelConfig, vocab_size: int):
         super().__init__()
@@ -81,6 +81,7 @@ class TokenEmbedding(nn.Module):
         nn.init.normal_(self.tokens.weight, std=config.d_model**-0.5)
         self.scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
         self.positions = PositionalEmbedding(config) if config.positions != "rotary" else None
+        self.norm = make_norm(config) if config.embedding_norm else None
         self.word_dropout = Dropout(config.word_dropout)  # its rate alone: it is whole embeddings that are dropped
         self.dropout = Dropout(config.dropout)
 
@@ -92,7 +93,7 @@ class TokenEmbedding(nn.Module):
             embedded = embedded * kept.unsqueeze(-1)  # positions stay, so that order and length are still seen
         if self.positions is not None:
             embedded = (embedded + self.positions(token_ids.size(1), start)).to(embedded.dtype)  # tables are float32
-        return self.dropout(embedded)
+        return self.dropout(embedded if self.norm is None else self.norm(embedded))
 
 
 class EncoderLayer(nn.Module):

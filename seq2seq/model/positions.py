@@ -12,14 +12,18 @@ from torch import Tensor, nn
 from seq2seq.config import ModelConfig
 
 
-def sinusoids(num_positions: int, width: int, layout: str = "interleaved") -> Tensor:
+def sinusoids(
+    num_positions: int, width: int, layout: str = "interleaved", formula: str = "paper", first: int = 0
+) -> Tensor:
     """Sinusoidal positions (Vaswani et al. 2017, section 3.5), float32, (num_positions, width); `width` is even.
 
-    Frequency i is 10000^(-2i / width). `interleaved` puts its sine and cosine at 2i and 2i + 1, as the paper does;
-    `halves` puts all sines before all cosines, as Marian does.
+    Frequency i is 10000^(-2i / width), and with the formula of `fairseq` 10000^(-i / (width/2 - 1)). `interleaved` puts
+    its sine and cosine at 2i and 2i + 1, as the paper does; `halves` puts all sines before all cosines, as Marian does.
+    The first row is position `first`.
     """
-    frequencies = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
-    angles = torch.arange(num_positions, dtype=torch.float64)[:, None] * frequencies  # (T, D/2)
+    steps = torch.arange(0, width, 2, dtype=torch.float64)
+    frequencies = 10000.0 ** (-steps / (width if formula == "paper" else width - 2))
+    angles = torch.arange(first, first + num_positions, dtype=torch.float64)[:, None] * frequencies  # (T, D/2)
     if layout == "halves":
         return torch.cat([angles.sin(), angles.cos()], dim=1).float()  # (T, D)
     return torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1).float()  # (T, D)
@@ -45,7 +49,8 @@ class PositionalEmbedding(_WithTables):
             self.weight = nn.Parameter(torch.empty(config.max_length, config.d_model))
             nn.init.normal_(self.weight, std=config.d_model**-0.5)
         else:
-            table = sinusoids(config.max_length, config.d_model, config.position_layout)
+            kind = config.position_layout, config.position_formula, config.position_offset
+            table = sinusoids(config.max_length, config.d_model, *kind)
             self.register_buffer("weight", table, persistent=False)  # computed, so not part of a model's file
 
     def forward(self, length: int, start: int = 0) -> Tensor:

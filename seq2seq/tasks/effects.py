@@ -47,7 +47,7 @@ WITHOUT_EFFECT: Mapping[tuple[str, ...], tuple[str, Condition]] = {
         "tokenizer.sampling is 0",
         lambda config: not config.tokenizer.sampling,
     ),
-    ("model.position_layout",): (
+    ("model.position_layout", "model.position_formula", "model.position_offset"): (
         "model.positions is not sinusoidal",
         lambda config: config.model.positions != "sinusoidal",
     ),
