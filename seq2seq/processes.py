@@ -1,6 +1,6 @@
-"""An ordered map in several processes, to tokenise, check and compare corpora.
+"""An ordered map in several processes, to tokenise, check and compare corpora; and the memory of a process.
 
-Results do not depend on the number of processes, and only a few items are in memory.
+Results do not depend on the number of processes, and only a few items are in memory. Benchmarks read the memory.
 """
 
 import multiprocessing
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any, TypeVar
 
 from seq2seq.errors import RunError
@@ -25,6 +26,19 @@ ITEMS_AHEAD = 3  # per process: enough to keep it busy, few enough to hold in me
 def usable_cpus() -> int:
     """CPUs that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def resident_bytes(process: int | str = "self", peak: bool = False) -> int | None:
+    """Return the bytes of a process in memory, or with `peak` the most since it began.
+
+    None where the system does not report them, or if the process has ended.
+    """
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError:
+        return None
+    name = "VmHWM:" if peak else "VmRSS:"
+    return next((1024 * int(line.split()[1]) for line in lines if line.startswith(name)), None)
 
 
 def in_processes(

@@ -12,7 +12,7 @@ import pytest
 from serving import Served, lines, quick_model, serving, slow_model
 
 from seq2seq import Translator
-from seq2seq.bench.measure import resident
+from seq2seq.processes import resident_bytes
 
 LONG = 30  # words of a line that takes the slow model half a second
 
@@ -128,7 +128,7 @@ def test_lines_are_streamed_as_they_are_done(server):
 def test_the_server_lives_with_clients_that_are_slow_or_gone(quick):
     """1,000 connect and leave; some never finish their request; meanwhile others are answered."""
     open_files = len(os.listdir(f"/proc/{quick.process.pid}/fd"))
-    memory = resident("VmRSS", quick.process.pid)
+    memory = resident_bytes(quick.process.pid)
     slow_ones = [socket.create_connection((quick.host, quick.port)) for _ in range(50)]
     for number, one in enumerate(slow_ones):
         one.sendall(b"POST /v1/translate HTTP/1.1\r\nHost: localhost\r\n"[: 10 + number])
@@ -143,7 +143,7 @@ def test_the_server_lives_with_clients_that_are_slow_or_gone(quick):
         one.close()
     until(lambda: len(os.listdir(f"/proc/{quick.process.pid}/fd")) <= open_files + 5)
     until(lambda: is_idle(quick))
-    assert resident("VmRSS", quick.process.pid) - memory < 50 * 2**20
+    assert resident_bytes(quick.process.pid) - memory < 50 * 2**20
 
 
 def leave_at_once(server: Served) -> None:

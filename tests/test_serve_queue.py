@@ -347,4 +347,4 @@ def test_an_internal_error_tells_nothing_but_its_id(translator, tmp_path, caplog
         assert isinstance(json.loads(body)["error"], dict if path.startswith("/v1") else str)
     assert "RuntimeError" in caplog.text
     assert "Geheimnis" not in caplog.text
-    assert 's2s_sentences_total{state="failed"} 2' in service.metrics.text()
+    assert 's2s_sentences_total{state="failed"} 2' in service.metrics.text().decode()

@@ -20,6 +20,7 @@ import torch
 from seq2seq.config import ModelConfig
 from seq2seq.errors import UserError
 from seq2seq.model.transformer import Transformer
+from seq2seq.processes import resident_bytes
 from seq2seq.runtime import Runtime
 
 Progress = Callable[[str], object]
@@ -172,19 +173,11 @@ def peak_memory(device: torch.device) -> Iterator[list[int]]:
         ctypes.CDLL(None).malloc_trim(0)
     try:
         Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark to what is held now
-        before = resident("VmRSS")
     except OSError:
         yield peak
         return
+    before = resident_bytes()
     yield peak
-    peak.append(max(resident("VmHWM") - before, 0))
-
-
-def resident(name: str, process: int | str = "self") -> int:
-    """A value of /proc/PROCESS/status, in bytes.
-
-    Raises:
-        OSError: the system has no such file.
-    """
-    lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
+    most = resident_bytes(peak=True)
+    if before is not None and most is not None:
+        peak.append(max(most - before, 0))

@@ -23,10 +23,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from seq2seq.bench.decoding import phrasebook
-from seq2seq.bench.measure import Progress, resident, spread
+from seq2seq.bench.measure import Progress, spread
 from seq2seq.bench.report import Column, Report, machine
 from seq2seq.errors import RunError, UserError
 from seq2seq.inference.translator import Translator
+from seq2seq.processes import resident_bytes
 from seq2seq.runtime import start
 from seq2seq.workflows.probe import Probe
 
@@ -137,9 +138,9 @@ def bench_serve(
             for count, target in itertools.product(clients, targets):
                 progress(f"round {number + 1} of {rounds}: {count} clients, {target.name}")
                 key = (target.name, count)
-                memory.setdefault(key, []).append(_resident(process.pid))
+                memory.setdefault(key, []).append(resident_bytes(process.pid))
                 measured.setdefault(key, []).append(_load(target, lines, expected, count, texts, seconds))
-                memory[key].append(_resident(process.pid))
+                memory[key].append(resident_bytes(process.pid))
     systems = [{"name": "translate", "sentences_per_second": spread(rates), "answers": rounds * len(lines)}]
     for (name, count), tallies in measured.items():
         taken = sorted(itertools.chain.from_iterable(tally.seconds for tally in tallies))
@@ -256,10 +257,3 @@ def _server(folder: Path, options: Mapping[str, Any], sentences: int) -> Iterato
         finally:
             process.terminate()
             process.wait(timeout=LONGEST_SECONDS)
-
-
-def _resident(pid: int) -> int | None:
-    """Bytes of a process in memory, where the system says so."""
-    with contextlib.suppress(OSError):
-        return resident("VmRSS", pid)
-    return None

@@ -16,15 +16,13 @@ from seq2seq.errors import RunError
 from seq2seq.runtime import start
 from seq2seq.store.model_folder import LoadedModel, load_model
 
-# The command, and then the most KiB that its process had in memory.
+# The command, and then the most bytes that its process had in memory.
 PROGRAM = """
 import sys
-from pathlib import Path
 from seq2seq.cli import main
+from seq2seq.processes import resident_bytes
 code = main()
-status = Path("/proc/self/status")
-lines = status.read_text().splitlines() if status.exists() else []
-print(next((line.split()[1] for line in lines if line.startswith("VmHWM:")), ""), file=sys.stderr)
+print(resident_bytes(peak=True) or "", file=sys.stderr)
 sys.exit(code)
 """
 COLUMNS = (
@@ -87,7 +85,7 @@ def _run(arguments: Sequence[str], text: Path) -> tuple[float, int | None]:
     *said, last = done.stderr.decode(errors="replace").splitlines() or [""]
     if done.returncode:
         raise RunError(f"s2s {' '.join(arguments)}: {' '.join([*said, last])}")
-    return seconds, int(last) * 1024 if last.isdigit() else None
+    return seconds, int(last) if last.isdigit() else None
 
 
 def _work(model: LoadedModel, rounds: int) -> dict[str, object]:

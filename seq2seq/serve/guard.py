@@ -144,7 +144,8 @@ class Guard:
                     await self._refused(request, error)(scope, receive, send_marked)
         finally:
             route = getattr(scope.get("route"), "path", "other")
-            self._service.metrics.request(route, status, time.monotonic() - begun)
+            self._service.metrics.requests.labels(route, status).inc()
+            self._service.metrics.request_seconds.observe(time.monotonic() - begun)
 
     def _check_names(self, request: Request) -> None:
         host = request.headers.get("host", "")
@@ -162,7 +163,7 @@ class Guard:
         if body["code"] == INTERNAL:
             logger.error("request %s: internal error: %s", request_id, _place(error))
         if not isinstance(error, HTTPException):
-            self._service.metrics.count("s2s_refused_total", reason=body["code"])
+            self._service.metrics.refused.labels(body["code"]).inc()
 
     def _refused(self, request: Request, error: Exception) -> Response:
         body = explained(error)

@@ -116,8 +116,7 @@ def serve(
     server.run([bound])
     service.queue.close()
     service.worker.join(LAST_SECONDS)
-    answered = counted(int(service.metrics.value("s2s_sentences_total", 'state="done"')), "sentence")
-    logger.info("stopped; %s done", answered)
+    logger.info("stopped; %s done", counted(service.metrics.done, "sentence"))
     if service.is_computing:  # what nobody waits for; it cannot be interrupted
         sys.stderr.flush()
         os._exit(0)

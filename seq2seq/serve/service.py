@@ -74,8 +74,8 @@ class Service:
         self._jobs: set[Job] = set()
         self._documents: set[Job] = set()
         self._preparing = threading.Thread(target=self._load_aligners, name="s2s-prepare", daemon=True)
-        self.metrics.gauge("s2s_queue_sentences", lambda: self.queue.sentences)
-        self.metrics.gauge("s2s_queue_characters", lambda: self.queue.characters)
+        self.metrics.waiting_sentences.set_function(lambda: self.queue.sentences)
+        self.metrics.waiting_characters.set_function(lambda: self.queue.characters)
 
     def start(self) -> None:
         """Compute something with each model, so that the first client does not wait for what that allocates; then let
@@ -184,20 +184,17 @@ class Service:
         if answers.documents is not None:
             answers.documents.stop()
             self._documents.discard(job)
-        done = sum(result is not None for result in job.results)
-        self.metrics.count("s2s_sentences_total", done, state="done")
-        self.metrics.count(
-            "s2s_sentences_total", len(job.results) - done, state="failed" if job.failure else "withdrawn"
-        )
+        done, metrics = [result for result in job.results if result is not None], self.metrics
+        metrics.sentences.labels("done").inc(len(done))
+        metrics.sentences.labels("failed" if job.failure else "withdrawn").inc(len(job.results) - len(done))
         if isinstance(answers, Translating):
-            done_ones = [result for result in job.results if result is not None]
-            for flag in chain.from_iterable(result.flags for result in done_ones):
-                self.metrics.count("s2s_flags_total", flag=flag)
-            for term in chain.from_iterable(result.terms for result in done_ones):
-                self.metrics.count("s2s_terms_total", status=term.status)
-        for name, amount in answers.usage().items():
-            if name != "sentences":
-                self.metrics.count(f"s2s_{name.removeprefix('target_')}_total", amount)
+            for flag in chain.from_iterable(result.flags for result in done):
+                metrics.flags.labels(flag).inc()
+            for term in chain.from_iterable(result.terms for result in done):
+                metrics.terms.labels(term.status).inc()
+        usage = answers.usage()
+        metrics.characters.inc(usage["characters"])
+        metrics.tokens.inc(usage.get("target_tokens", 0))
 
     def give_up(self) -> None:
         """Refuse what is still not answered."""
@@ -252,7 +249,6 @@ class Service:
         return Refusal(413, "too_large", f"at most {most} in a request; send it in parts", "text")
 
     def _enter(self, answers: Entered) -> Entered:
-        texts = answers.job.texts
         try:
             self._put(answers)
         except Full as full:
@@ -265,7 +261,7 @@ class Service:
         self._jobs.add(answers.job)
         if answers.documents is not None:
             answers.documents.start()
-        self.metrics.count("s2s_sentences_total", len(texts), state="accepted")
+        self.metrics.sentences.labels("accepted").inc(len(answers.job.texts))
         return answers
 
     def _put(self, answers: Answers) -> None:

@@ -52,7 +52,10 @@ class Worker(threading.Thread):
         self.busy_since = None
         self._characters += batch.characters - FORGOTTEN * self._characters
         self._seconds += seconds - FORGOTTEN * self._seconds
-        self._metrics.batch(len(results), seconds, [begun - job.entered for job, _ in batch.members])
+        self._metrics.batch_sentences.observe(len(results))
+        self._metrics.batch_seconds.observe(seconds)
+        for job, _ in batch.members:
+            self._metrics.wait_seconds.observe(begun - job.entered)
         self._queue.deliver(batch, results, seconds)
 
     def _room(self) -> float:
