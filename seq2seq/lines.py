@@ -32,11 +32,23 @@ DAMAGE = (OSError, EOFError, zlib.error)
 BOM = b"\xef\xbb\xbf"
 GZIP = b"\x1f\x8b"
 _SHEET = "an Excel file, another office document or a zip archive; export it as UTF-8 text, TSV or CSV"
+_DATASET = "name its folder with the key hub to train on it, or write one column as UTF-8 text"
+_WRITE_TEXT = "write its sentences as UTF-8 text with the program that made it"
 _NO_TEXT = {
     b"PK\x03\x04": _SHEET,
     b"\xd0\xcf\x11\xe0\xa1\xb1": _SHEET,
     b"%PDF-1.": "a PDF; export it as UTF-8 text",
-    b"PAR1\x15": "a Parquet file; name its folder with the key hub",
+    b"PAR1\x15": f"a Parquet file; {_DATASET}",
+    b"ARROW1\0\0": f"an Arrow or Feather file; rename it to NAME.arrow and {_DATASET}",
+    b"\xff\xff\xff\xff": f"an Arrow stream; rename it to NAME.arrow and {_DATASET}",
+    b"FEA1": f"a Feather file of version 1; {_WRITE_TEXT}",
+    b"\x89HDF\r\n\x1a\n": f"an HDF5 file; {_WRITE_TEXT}",
+    b"SQLite format 3\0": "an SQLite database; export a table as TSV (sqlite3 -tabs FILE 'SELECT ...' > NEW.tsv)",
+    b"\x93NUMPY": f"a NumPy array; {_WRITE_TEXT}",
+    **dict.fromkeys(
+        (b"(lp0\n", b"(dp0\n", b"]q\0", b"}q\0", b"\x80\2", b"\x80\3", b"\x80\4", b"\x80\5"),
+        f"a Python pickle; {_WRITE_TEXT}",
+    ),
     b"\xfd7zXZ\x00": "compressed with xz; decompress it, or use gzip",
     b"\x28\xb5\x2f\xfd": "compressed with zstd; decompress it, or use gzip",
     **{b"BZh%d1AY&SY" % level: "compressed with bzip2; decompress it, or use gzip" for level in range(1, 10)},

@@ -100,6 +100,22 @@ def test_the_lines_that_were_shuffled_are_named(check):
     assert run.last == 1600
 
 
+def test_a_shift_does_not_hide_the_shuffled_lines_around_it(check):
+    source, target = phrasebook()
+    spoilt = target[:800] + shuffled(target[800:])
+    spoilt[1000:1060] = target[1001:1061]
+    agreement = check(source, spoilt).corpora[0].agreement
+    assert agreement.shifts
+    assert agreement.unrelated
+
+
+def test_a_run_that_is_shifted_as_a_whole_is_no_second_alarm(check):
+    source, target = phrasebook()
+    agreement = check(source, [*target[:800], *target[801:], target[800]]).corpora[0].agreement
+    assert agreement.shifts
+    assert not agreement.unrelated
+
+
 @pytest.mark.parametrize("count", [50, 500, pytest.param(5000, marks=pytest.mark.slow)])
 def test_sound_corpora_raise_no_alarm(real_data, check, count):
     for name, (source, target, languages) in excerpts(real_data, count).items():
@@ -175,6 +191,11 @@ def test_lines_that_the_filters_drop_count_for_no_advice(check):
         ("html_tag", 1, "Ein<br/>Haus."),
         ("segmented", 0, "The ho@@ use."),
         ("segmented", 1, "\u2581Das \u2581Haus"),
+        ("segmented", 0, "The ho ￭use ￭."),
+        ("segmented", 1, "Das Hau ##s"),
+        ("escaped", 0, "It &apos;s a house ."),
+        ("escaped", 1, "Ein &quot; Haus &quot; ist da ."),
+        ("escaped", 1, "Ein Haus @-@ Boot"),
         ("tokenised", 0, "That is n't it , he said ."),
         ("case_copy", None, "BIG Hat. / big hat."),
     ],

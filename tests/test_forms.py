@@ -42,6 +42,9 @@ FORMS = {
     forms.CSV: "id,text\n" + "".join(f'{i},"{text}"\n' for i, text in enumerate(SENTENCES)),
     forms.BPE: "A do@@ g run@@ s.\nTw@@ o men si@@ t.\n",
     forms.PIECES: "▁A ▁do g ▁run s .\n▁Two ▁men ▁sit .\n",
+    forms.JOINERS: "A do ￭g run ￭s ￭.\nTwo m￭ en sit ￭.\n",
+    forms.WORD_PIECES: "A do ##g run ##s .\nTwo men si ##t .\n",
+    forms.ESCAPED: "It &apos;s a dog .\nTwo men sit .\nA well @-@ known man .\n",
     forms.OLD_MAC: "\r".join(SENTENCES) + "\r",
 }  # fmt: skip
 OTHERS = {
@@ -51,6 +54,7 @@ OTHERS = {
     forms.XLIFF: ['<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.0"><file id="f"><unit id="1">'
                   "<segment><source>A dog.</source></segment></unit></file></xliff>", "<!-- a licence -->\n<xliff>\n"],
     forms.HTML: ["<p>A dog runs.</p>\n", "<div class='x'>\n<p>A dog.</p>\n</div>", "<html lang='en'>"],
+    forms.ESCAPED: ["He said &quot; yes &quot; .\nl&apos; eau est froide\n", "see &#91; 1 &#93;\nsee &#91; 2 &#93;\n"],
     forms.CSV: ["text;label\nA dog.;1\nA cat.;2\n", '"A dog, a cat",x\n"Two, three",y\n"Four",z\n'],
     forms.PO: ['msgid ""\nmsgstr ""\n"Language: de\\n"\n\nmsgid "A dog"\nmsgstr "Ein Hund"\n'],
     forms.SRT: ["1\r\n00:00:01,000 --> 00:00:02,000\r\nA dog.\r\n"],
@@ -63,6 +67,8 @@ ORDINARY = [
     "Yes, no.\nOne, two.\nA, b.\n", "Hello --> world\n", "#hash @home\n", "a|b|c\n", "user@@home\n", "WEB\n", "a\tb\n",
     "One;\nTwo;\nThree;\n", "Dear Sir,\nI am,\nYours,\n", "1,000 dogs\n2,000 cats\nno birds\n", "a\rb\n",
     "msgid is a word of gettext.\n", "<b>A dog</b> runs.\nA cat.\n", "12,5\n13,5\n14,5\n",
+    "It&apos;s so.\nIt&apos;s &quot;so&quot;.\nA &amp; B\n", "## Heading\n### Another\n", "I was like @-@ what\n",
+    "# One ## two\n", "issue #12\nissue ##\n",
 ]  # fmt: skip
 
 
@@ -204,6 +210,8 @@ KINDS = {
     "numbers": [f"0.{i}" for i in range(len(WORDS))],
     "identifiers": [f"doc-{i:04}:{i % 3}" for i in range(len(WORDS))],
     "'web' in each line": ["web"] * len(WORDS),
+    "'en' in each line": ["en"] * len(WORDS),
+    "languages": ["en", "pt-BR", "zho_Hans"] * (len(WORDS) // 3),
     "nothing": [""] * len(WORDS),
 }  # fmt: skip
 
@@ -224,6 +232,17 @@ def test_other_columns_in_front_are_named(kind, count, suffix, tmp_path):
     assert "source_column" in str(caught.value)
     numbered = SourceConfig(tsv=path, source_column=count, target_column=count + 1)
     assert len(list(open_pairs(numbered, "en", "de"))) == len(WORDS)
+
+
+@pytest.mark.parametrize("count", [2, 3, 9])
+def test_languages_in_each_line_are_no_header(count, tmp_path):
+    path = tmp_path / "x.tsv"
+    path.write_text("".join(f"en\tde\t{text}\t{text.upper()}\n" for text in WORDS[:count]))
+    for languages in (("en", "de"), ("de", "en"), ("eng", "ger")):
+        with pytest.raises(DataError, match=r"column 0 has 'en' in each line, .*; text is in 2 and 3"):
+            open_pairs(SourceConfig(tsv=path), *languages)
+    path.write_text("en\tde\nno\tnein\n" + "so\tso\n" * count)
+    assert len(list(open_pairs(SourceConfig(tsv=path), "en", "de"))) == count + 1
 
 
 def test_columns_behind_the_text_do_no_harm(tmp_path):

@@ -1,14 +1,20 @@
 """The one reader of text: a byte order mark is no part of it, and what is no UTF-8 text is refused in one line."""
 
+import contextlib
 import gzip
 import io
+import pickle
+import sqlite3
 import zipfile
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seq2seq.cli import main
 from seq2seq.config_data import SourceConfig
+from seq2seq.data.sources import open_pairs
 from seq2seq.data.text_files import TextFiles
 from seq2seq.errors import DataError
 from seq2seq.inference.streaming import open_input, read_idle_batches
@@ -93,6 +99,43 @@ def office_document() -> bytes:
 def test_what_is_no_text_is_named(write, content, what):
     with pytest.raises(DataError, match=rf": {what}.*; .*$"):
         open_bytes(write(content))
+
+
+def tables_of_programs() -> dict[str, bytes]:
+    """One table as files of other programs, by what they are called."""
+    pyarrow, feather = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.feather")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    rows = {"en": ["A dog."] * 20, "de": ["Ein Hund."] * 20}
+    table, files = pyarrow.table(rows), [io.BytesIO() for _ in range(4)]
+    parquet.write_table(table, files[0])
+    feather.write_feather(table, files[1])
+    with pyarrow.ipc.new_stream(files[2], table.schema) as writer:
+        writer.write_table(table)
+    np.save(files[3], np.array(rows["en"]))
+    names = ("a Parquet file", "an Arrow or Feather file", "an Arrow stream", "a NumPy array")
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        database.execute("create table pairs (en, de)")
+        found = {"an SQLite database": database.serialize()}
+    found |= {name: file.getvalue() for name, file in zip(names, files, strict=True)}
+    return found | {"a Feather file": b"FEA1\0\0\0\0\0\0\0\0", "an HDF5 file": b"\x89HDF\r\n\x1a\n\0\0\0"}
+
+
+def test_tables_of_other_programs_are_named(write, capfd):
+    for name, content in tables_of_programs().items():
+        path = write(content)
+        assert main(["check", str(path), str(path), "--workers", "1"]) == 2
+        assert f"{path}: {name}" in capfd.readouterr().err
+        with pytest.raises(DataError, match=rf": {name}[^;]*; .*(?:UTF-8 text|TSV)"):
+            open_bytes(path)
+        with pytest.raises(DataError, match=f": {name}"):
+            open_pairs(SourceConfig(tsv=path), "en", "de")
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize("value", [["A dog.", "A cat."], {"en": "A dog."}, [("A dog.", "Ein Hund.")] * 20])
+def test_pickles_are_named(write, protocol, value):
+    with pytest.raises(DataError, match=": a Python pickle; "):
+        open_bytes(write(pickle.dumps(value, protocol)))
 
 
 @given(

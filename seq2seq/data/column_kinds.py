@@ -1,10 +1,12 @@
-"""Kinds of the columns of a table without header: text, or addresses, numbers, identifiers, one value throughout.
+"""Kinds of the columns of a table without header: text, or addresses, numbers, languages, identifiers, one value.
 
 `tables` asks before it takes the first two columns, because many published corpora have others in front.
 """
 
 import re
 from collections.abc import Sequence
+
+from seq2seq.languages import known_language
 
 FEWEST_LINES = 8
 # Of the fields of a column, how many show what it is.
@@ -24,13 +26,26 @@ def kind_of_column(fields: Sequence[str]) -> str | None:
     for kind, pattern in (("numbers", _NUMBER), ("addresses", _ADDRESS), ("identifiers", _IDENTIFIER)):
         if sum(pattern.fullmatch(field) is not None for field in filled) >= MOST * len(filled):
             return kind
-    return f"'{filled[0][:20]}' in each line" if len(set(filled)) == 1 else None
+    if len(set(filled)) == 1:
+        return f"'{filled[0][:20]}' in each line"
+    return "languages" if sum(map(is_language, filled)) >= MOST * len(filled) else None
 
 
-def misplaced(rows: Sequence[Sequence[str]], taken: Sequence[int]) -> str | None:
-    """Return why the columns `taken` do not hold the text, for a message; None if they may."""
+def is_language(field: str) -> bool:
+    """Whether a field is a code of a language, such as `en`, `pt-BR` or `zho_Hans`, or its name."""
+    return " " not in field and known_language(field) is not None
+
+
+def have_languages(rows: Sequence[Sequence[str]]) -> bool:
+    """Whether all rows have a language wherever the first one has, so that the first is not a header."""
+    places = [index for index, field in enumerate(rows[0]) if is_language(field)] if len(rows) > 1 else []
+    return bool(places) and all(index < len(row) and is_language(row[index]) for row in rows[1:] for index in places)
+
+
+def misplaced(rows: Sequence[Sequence[str]], taken: Sequence[int], fewest: int = FEWEST_LINES) -> str | None:
+    """Return why the columns `taken` do not hold the text, for a message; None if they may, or rows are too few."""
     width = min(map(len, rows), default=0)
-    if len(rows) < FEWEST_LINES or width <= max(taken):
+    if len(rows) < fewest or width <= max(taken):
         return None
     kinds = [kind_of_column([row[index] for row in rows]) for index in range(width)]
     texts = [index for index, kind in enumerate(kinds) if kind is None]

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from seq2seq.data.column_kinds import misplaced
+from seq2seq.data.column_kinds import FEWEST_LINES, have_languages, misplaced
 from seq2seq.data.columns import LABEL_WORDS, Columns, flattened, listed, looks_like_header
 from seq2seq.data.examples import Example, LabelledText
 from seq2seq.data.file_facts import combined_fingerprint
@@ -123,11 +123,15 @@ class Table(_LineFile):
         named, numbered = (any(isinstance(name, kind) for name in given) for kind in (str, int))
         if named and numbered:
             raise DataError(f"{self._path}: name both columns, or number both (counted from 0) if there is no header")
-        if named or (not numbered and self._columns.are_in(first)):
+        is_like_header = not numbered and self._columns.are_in(first)
+        has_languages = is_like_header and not named and have_languages(self._first_rows())
+        if named or (is_like_header and not has_languages):
             return True, tuple(map(first.index, self._columns.choose(first, str(self._path))))
         indices = tuple(index if isinstance(index, int) else default for default, index in enumerate(given))
         if indices[0] == indices[1]:
             raise DataError(f"{self._path}: both columns are number {indices[0]}; number both, counted from 0")
+        if has_languages:
+            self._refuse_other_columns(indices, fewest=2)
         if max(indices) < len(first):
             self._refuse_header([first[index] for index in indices], indices[1])
             if not numbered:
@@ -145,11 +149,13 @@ class Table(_LineFile):
                 f"{self._path}: line 1 looks like a header ({listed(heads)}); name its columns ({named}), or remove it"
             )
 
-    def _refuse_other_columns(self, indices: Sequence[int]) -> None:
-        """Refuse to take addresses, scores or identifiers before the text as examples."""
+    def _first_rows(self) -> list[list[str]]:
         lines = (line for line in read_lines(self._path) if line)
-        rows = [self._fields(line, number) for number, line in enumerate(islice(lines, _LINES_FOR_KINDS), start=1)]
-        if problem := misplaced(rows, indices):
+        return [self._fields(line, number) for number, line in enumerate(islice(lines, _LINES_FOR_KINDS), start=1)]
+
+    def _refuse_other_columns(self, indices: Sequence[int], fewest: int = FEWEST_LINES) -> None:
+        """Refuse to take addresses, scores, languages or identifiers before the text as examples."""
+        if problem := misplaced(self._first_rows(), indices, fewest):
             raise DataError(f"{self._path}: {problem}; name the columns with {' and '.join(self._columns.keys)}")
 
     def _has_unique_label(self, text: str, label: str, index: int) -> bool:

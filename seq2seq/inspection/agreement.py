@@ -67,7 +67,7 @@ def agreement_of(tally: Tally, reader: CorpusReader, expected: Expected, is_trai
         np.concatenate(tally.log_lengths, axis=1), misfits, numbers, is_train and expected.words_deny
     )
     if unrelated:
-        unrelated = [run for run in unrelated if not any(_overlap(run, shift) for shift in shifts or ())]
+        unrelated = [run for run in unrelated if not _is_explained(run, shifts or ())]
     languages = usual_languages(tally.directions, names)
     return Agreement(
         shifts=shifts,
@@ -99,8 +99,10 @@ def _shifts(
     return shifts
 
 
-def _overlap(run: Unrelated, shift: Shift) -> bool:
-    return run.first <= shift.last and shift.first <= run.last
+def _is_explained(run: Unrelated, shifts: Sequence[Shift]) -> bool:
+    """Whether shifts cover at least half of the run; they do not overlap each other."""
+    shared = sum(max(0, min(run.last, shift.last) - max(run.first, shift.first) + 1) for shift in shifts)
+    return 2 * shared >= run.last - run.first + 1
 
 
 def _not_judged(

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import permutations
 
+from seq2seq.text.forms import ESCAPED, MARK_OF_MOSES, MARKS_OF_PIECES
 from seq2seq.text.scripts import SCRIPTS_WITHOUT_SPACES
 
 
@@ -69,7 +70,8 @@ _MOJIBAKE = f"[ÂÃ][{_TAILS}]|â[€\x80][{_TAILS}]|ï[»¼][{_TAILS}]|(?:[Ä-�
 _WORD = re.compile(r"[^\W_]")
 # Lines without any of these characters can only be empty, without words, or have spaces too many.
 _SUSPICIOUS = re.compile(
-    rf"[{_CONTROL}{_SPACES}\ufffd&\t<@\u2581ÂÃâïÄÅÎÏÐÑ\u0370-\u052f\u1c80-\u1c8f\u1f00-\u1fff]| [.,'](?=\s|$|s\b)| n't"
+    rf"[{_CONTROL}{_SPACES}\ufffd&\t<@\u2581\uffed"
+    r"ÂÃâïÄÅÎÏÐÑ\u0370-\u052f\u1c80-\u1c8f\u1f00-\u1fff]| [.,'](?=\s|$|s\b)| n't| ##"
 )
 
 
@@ -131,9 +133,12 @@ ODDITIES = {
                _matches(r"&(?:amp|lt|gt|quot|apos|nbsp|#\d{2,6}|#x[0-9a-fA-F]{2,5});")),
         Oddity("html_tag", "HTML tags such as <b>", _matches(r"</?[a-zA-Z][a-zA-Z0-9]*(?:\s[^<>]{0,200})?/?>"),
                "with HTML tags; remove them", 0.001),
-        Oddity("segmented", "marks of subwords (@@ or \u2581): the text was segmented before",
-               _matches(r"\w@@(?:\s|$)|\u2581"), "segmented into subwords; join them (@@: "
-               "sed 's/@@ //g'; \u2581: sed 's/ //g; s/\u2581/ /g')", 0.001),
+        Oddity("segmented", "marks of subwords (@@, \u2581, \uffed or ##): the text was segmented before",
+               _matches("|".join(mark.pattern for mark in MARKS_OF_PIECES.values())),
+               "segmented into subwords; join them (@@: sed 's/@@ //g'; \u2581: sed 's/ //g; s/\u2581/ /g'; "
+               "\uffed: sed -E 's/ ?\uffed ?//g'; ##: sed 's/ ##//g')", 0.001),
+        Oddity("escaped", "marks of the Moses tokenizer (&apos; &quot; &#91; @-@)", MARK_OF_MOSES.search,
+               f"tokenised and escaped by Moses; {ESCAPED.way}", 0.001),
         Oddity("tokenised", "spaces before punctuation: the text was tokenised before",
                _matches(r"\w [.,](?:\s|$)|\w (?:n't|'s)\b")),
         Oddity("tab", "a tab, which breaks tab-separated files", lambda line: "\t" in line),

@@ -16,6 +16,8 @@ from seq2seq.lines import open_bytes
 HEAD_BYTES, HEAD_LINES = 1 << 16, 200
 # Lines of a table that are looked at, and the fewest that make one.
 FEWEST_ROWS = 3
+# Lines that show the Moses tokenizer, which marks few of them.
+FEWEST_MARKED, SHARE_MARKED = 2, 0.05
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,11 @@ TSV = Form("a table with tabs (TSV)", _COLUMN)
 CSV = Form("a table (CSV)", "write the text of one column into a file of its own, one line each")
 BPE = Form("text cut into pieces with @@", "join them first (sed -E 's/@@( |$)//g' FILE)")
 PIECES = Form("text cut into pieces with \u2581", "join them first (sed 's/ //g; s/\u2581/ /g; s/^ //' FILE)")
+JOINERS = Form("text cut into pieces with \uffed (OpenNMT)", "join them first (sed -E 's/ ?\uffed ?//g' FILE)")
+WORD_PIECES = Form("text cut into pieces with ## (WordPiece)", "join them first (sed 's/ ##//g' FILE)")
+ESCAPED = Form(
+    "text of the Moses tokenizer (&apos; @-@)", "detokenise it first (sacremoses -l LANGUAGE detokenize < FILE > NEW)"
+)
 OLD_MAC = Form("text with the line ends of classic Mac OS (CR)", "convert them (tr '\\r' '\\n' < FILE > NEW)", False)
 
 _TIMES = re.compile(r"\s*(?:\d{1,2}:)?\d{1,2}:\d\d[,.]\d{1,3}\s*-->\s*(?:\d{1,2}:)?\d{1,2}:\d\d[,.]\d{1,3}")
@@ -68,7 +75,16 @@ _OBJECT, _ARRAY = (
     re.compile(rf"\[\s*+(?:\{{\s*+{_MEMBER}:|{_MEMBER}[],])"),
 )
 _STRING = re.compile(rf"{_MEMBER}=\s*+{_MEMBER};\s*\Z")
-_AT = re.compile(r"\w@@(?: |$)")
+MARKS_OF_PIECES = {
+    BPE: re.compile(r"\w@@(?:\s|$)"),
+    PIECES: re.compile("\u2581"),
+    JOINERS: re.compile("\uffed"),
+    WORD_PIECES: re.compile(r"\w ##\w"),
+}
+# Entities that are words of their own or ends of words, as no HTML has them, and hyphens between spaces.
+MARK_OF_MOSES = re.compile(
+    r"\w @[-/]@ \w|(?:^|\s)&(?:quot|apos|#9[13]|#124);(?=\s|$)|\w &apos;(?:s|t|d|m|ll|re|ve)\b|\w&apos; \w"
+)
 
 
 def form_of_file(path: Path) -> Form | None:
@@ -129,10 +145,11 @@ def _json(text: str) -> Form | None:
 
 def _columns(lines: Sequence[str]) -> Form | None:
     """A table, whose lines all have equally many fields, or lines that were cut into pieces."""
-    if 2 * sum(bool(_AT.search(line)) for line in lines) > len(lines):
-        return BPE
-    if 2 * sum("\u2581" in line for line in lines) > len(lines):
-        return PIECES
+    for form, mark in MARKS_OF_PIECES.items():
+        if 2 * sum(bool(mark.search(line)) for line in lines) > len(lines):
+            return form
+    if sum(bool(MARK_OF_MOSES.search(line)) for line in lines) >= max(FEWEST_MARKED, SHARE_MARKED * len(lines)):
+        return ESCAPED
     if len(lines) < FEWEST_ROWS or not any(map(str.isalpha, "".join(lines))):
         return None
     for form, delimiter in ((MOSES, " ||| "), (TSV, "\t")):
