@@ -54,7 +54,7 @@ class ModelConfig(PresetSection):
     """The Transformer: a preset, and every size of it."""
 
     presets = PRESETS
-    preset: Literal["tiny", "small", "base", "big", "deep-encoder", "classic", "marian"] | None = "small"
+    preset: Literal["tiny", "small", "base", "big", "marian"] | None = "small"
     """Sizes to start from; written keys win."""
     d_model: Annotated[int, ranges.WIDTH] = 256
     num_heads: Annotated[int, ranges.HEADS] = 4
@@ -120,8 +120,6 @@ class ClassifierConfig(Section):
 
     pooling: Literal["first", "mean", "mean_max"] = "mean"
     """The vector of a text: that of its first token, the mean over its tokens, or the mean beside the maximum."""
-    hidden: Annotated[int, Range(0, ranges.WIDTH.most)] = 0
-    """Width of a hidden tanh layer before the labels; 0 is none."""
     dropout: Probability = 0.1
     """On the pooled vector."""
 
@@ -170,10 +168,6 @@ class TrainingConfig(PresetSection):
     """Compile the layers with torch.compile, once for all shapes of batches; auto: on CUDA. A CPU is slower with it."""
     ema: Probability | None = None
     """Decay of an exponential moving average of the weights; it is validated and saved as the model."""
-    average: Literal["none", "last", "best"] = "none"
-    """At the end, average the last or best checkpoints and keep the result, unless an earlier model is better."""
-    average_count: Annotated[int, Range(2, 1000)] = 5
-    """How many checkpoints are averaged."""
     best_metric: Literal["auto", "loss", "bleu", "chrf", "chrf++", "accuracy", "f1"] = "auto"
     """Metric for `best/` and patience; auto is bleu (while it is below 1, chrf), or accuracy in classification."""
     patience: Positive | None = None
@@ -201,7 +195,7 @@ class TrainingConfig(PresetSection):
 
     @model_validator(mode="after")
     def _can_shard(self) -> "TrainingConfig":
-        others = {"ema": self.ema, "average": self.average != "none", "optimizer": self.optimizer != "adamw"}
+        others = {"ema": self.ema, "optimizer": self.optimizer != "adamw"}
         keys = [key for key, is_set in others.items() if is_set]
         if self.shard and keys:
             raise ValueError(f"shard: not together with {' and '.join(keys)}; leave one of them out")

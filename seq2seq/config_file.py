@@ -5,7 +5,6 @@
 
 import copy
 import io
-import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -183,10 +182,4 @@ def _cross_check(config: Config) -> list[str]:
     rates = [rate for section in sections for key, rate in section if key.endswith("dropout")]
     if training.r_drop and training.init_from is None and not any(rates):
         problems.append("training.r_drop: compares two draws of dropout, which is off; set model.dropout: 0.1")
-    kept = getattr(training, f"keep_{training.average}", math.inf)
-    if training.average_count > kept:
-        problems.append(
-            f"training.average_count: {training.average_count}, but training.keep_{training.average} keeps {kept}; "
-            f"raise it to {training.average_count}"
-        )
     return problems

@@ -74,7 +74,14 @@ SYNONYMS = {
     "search.no_repeat_ngram": "no_repeat_ngram_size block_ngram_repeat",
     "search.max_length_ratio": "max_len_a max_output_length max_new_tokens max_length_factor",
 }  # fmt: skip
+# What a command does and no key, by the names that such keys have in other toolkits.
+COMMANDS = {
+    "s2s average writes the mean of checkpoints, s2s tune -o chooses the best mean": (
+        "average average_count average_checkpoints avg_checkpoints num_average_checkpoints checkpoint_average_count"
+    ),
+}
 _KEYS_OF = {name: key for key, names in SYNONYMS.items() for name in names.split()}
+_COMMANDS_OF = {name: command for command, names in COMMANDS.items() for name in names.split()}
 
 
 def describe(problem: Mapping[str, Any]) -> str:
@@ -123,6 +130,8 @@ def _meant(name: str, location: Sequence[Any]) -> str:
             here = next(filter(_is_section, [field.annotation, *get_args(field.annotation)]), here)
     if ":" in name and name.partition(":")[0] in here.model_fields:
         return "; a space after the colon is missing"
+    if command := _COMMANDS_OF.get(name):
+        return f"; {command}"
     elsewhere = [f"'{path}'" for path in _all_keys(Config) if path.rpartition(".")[2] == name]
     if not elsewhere and (key := _KEYS_OF.get(name.lower().replace("-", "_"))):
         section, _, own = key.rpartition(".")

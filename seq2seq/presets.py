@@ -10,13 +10,6 @@ PRESETS: dict[str, dict[str, Any]] = {
     "small": dict(d_model=256, num_heads=4, num_encoder_layers=3, num_decoder_layers=3, d_ff=1024),
     "base": dict(d_model=512, num_heads=8, num_encoder_layers=6, num_decoder_layers=6, d_ff=2048),
     "big": dict(d_model=1024, num_heads=16, num_encoder_layers=6, num_decoder_layers=6, d_ff=4096, dropout=0.3),
-    # Most layers in the encoder, which runs once per sentence and not once per step (Kasai et al. 2021).
-    "deep-encoder": dict(d_model=512, num_heads=8, num_encoder_layers=12, num_decoder_layers=2, d_ff=2048),
-    # The shape of the original paper's tutorials: five layers, post-norm, sequences to 200.
-    "classic": dict(
-        d_model=512, num_heads=8, num_encoder_layers=5, num_decoder_layers=5, d_ff=2048, dropout=0.1,
-        norm_position="post", max_length=200,
-    ),
     # The shape of OPUS-MT models, which s2s convert --to marian can write.
     "marian": dict(
         d_model=512, num_heads=8, num_encoder_layers=6, num_decoder_layers=6, d_ff=2048, activation="silu",

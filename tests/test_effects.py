@@ -54,7 +54,7 @@ def named(text: str, *overrides: str) -> set[str]:
 # A value for each key that can be without effect, the configuration in which it is, and how it gets an effect.
 LEARNED = TEXT.replace("tiny", "tiny, positions: learned")
 CASES = {
-    "classifier.hidden": ("8", TEXT, None),
+    "classifier.pooling": ("first", TEXT, None),
     "data.label_names": ("{a: b}", TEXT, None),
     "search.beam_size": ("3", CLASSIFIER, None),
     "evaluation.metrics": ("[chrf]", CLASSIFIER, None),
@@ -64,7 +64,6 @@ CASES = {
     "model.tied_embeddings": ("decoder", CLASSIFIER, None),
     "model.output_bias": ("true", CLASSIFIER, None),
     "training.final_learning_rate": ("0.1", TEXT, "training.schedule=cosine"),
-    "training.average_count": ("2", TEXT, "training.average=last"),
     "training.dropout_epochs": ("2.0", TEXT + "\n", "model.dropout=0.2"),
     "tokenizer.sampling_nbest": ("8", TEXT, "tokenizer.sampling=0.2"),
     "tokenizer.sampling_alpha": ("0.5", TEXT, "tokenizer.sampling=0.2"),
@@ -115,12 +114,12 @@ def test_the_shipped_configs_have_no_key_without_effect(path):
 @pytest.mark.parametrize("dry_run", [["--dry-run"], []])
 def test_they_are_told_before_training_once_each(folder, capfd, dry_run):
     settings = ["data.train.target=train.en", "target_language=en", "training.warmup_steps=1000",
-                "training.average_count=2", "training.patience=4", "training.validate_every=2"]  # fmt: skip
+                "training.final_learning_rate=0.1", "training.patience=4", "training.validate_every=2"]  # fmt: skip
     arguments = [word for setting in settings for word in ("--set", setting)]
     assert main(["train", "toy.yaml", *dry_run, *arguments]) == 0
     told = [line for line in capfd.readouterr().err.splitlines() if "warning" in line]
     for words in (
-        "training.average_count: no effect; training.average is none",
+        "training.final_learning_rate: no effect; only the schedules cosine and linear end at it",
         "source_language and target_language are both en",
         "data.train: source and target are the same text",
         "training.warmup_steps: 1,000, but training has about 3 steps",

@@ -1,6 +1,6 @@
 """The real command killed again and again ends in the bits of one that was not, with all that a run has to remember.
 
-Subword sampling, dropout, accumulation, a moving average, averaging, early stopping and a weighted mixture at once.
+Subword sampling, dropout, accumulation, a moving average, early stopping and a weighted mixture at once.
 SIGKILL comes at random moments, in the middle of writing a checkpoint or a model, between renamings, in mid-prune.
 """
 

@@ -29,7 +29,7 @@ _one_thread = pytest.fixture(toy_run.one_thread, autouse=True)
 
 # -- going on ----------------------------------------------------------------------------------------------------------
 
-FULL = dict(ema=0.9, accumulate=2, patience=3, average="best", average_count=2)
+FULL = dict(ema=0.9, accumulate=2, patience=3)
 
 
 class Killed(BaseException):

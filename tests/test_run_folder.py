@@ -296,14 +296,6 @@ def test_a_former_test_set_may_be_gone(folder):
     assert train("runs/one", "training.max_steps=5") == 0
 
 
-def test_averaging_the_best_needs_the_best(folder, capfd):
-    average = ("training.average=best", "training.average_count=3", "training.keep_last=5")
-    assert train("runs/one", *average) == 2
-    assert "training.keep_best keeps 1" in capfd.readouterr().err
-    assert train("runs/one", *average, "training.keep_best=3", "training.max_steps=5") == 0
-    assert "only 2 of 3 checkpoints are there" in capfd.readouterr().err
-
-
 # -- where fine-tuning starts ----------------------------------------------------------------------
 
 WORSE = (

@@ -258,8 +258,8 @@ OTHER = {
     "model.preset": "null", "model.head_dim": 4, "model.num_heads": 2, "model.activation": "gelu",
     "model.tied_embeddings": "decoder", "tokenizer.shared": None, "tokenizer.character_coverage": 0.99,
     "training.preset": "finetune", "training.init_from": None, "training.device": "cpu", "training.shard": None,
-    "training.best_metric": "chrf", "training.betas": "[0.8, 0.9]", "training.average": "last", "training.threads": 2,
-    "training.average_count": 4, "evaluation.metrics": "[bleu, chrf, ter]", "evaluation.tokenize": "char",
+    "training.best_metric": "chrf", "training.betas": "[0.8, 0.9]", "training.threads": 2,
+    "evaluation.metrics": "[bleu, chrf, ter]", "evaluation.tokenize": "char",
     "search.n_best": None, "search.temperature": None, "search.top_k": None, "search.top_p": None, "search.seed": 3,
     "search.sample": "true", "search.max_length_ratio": 3.0, "training.precision": "float32",
     "training.compile": "false", "source_language": "fr", "target_language": "fr",
@@ -320,7 +320,7 @@ def test_every_changeable_key_exists():
 @pytest.mark.parametrize("moment", MOMENTS[1:])
 @pytest.mark.parametrize(
     "change",
-    ["seed=2", "data.filters.max_length=20", "tokenizer.sampling=0.3", "model.dropout=0.3", "classifier.hidden=3",
+    ["seed=2", "data.filters.max_length=20", "tokenizer.sampling=0.3", "model.dropout=0.3", "classifier.pooling=first",
      "training.batch_tokens=128", "data.train=[{source: train.en, target: train.de}]"],
 )  # fmt: skip
 def test_another_key_stops_a_run_that_has_learned(run, capfd, moment, change):

@@ -166,7 +166,7 @@ def test_a_run_with_shares_goes_on_exactly_and_its_checkpoints_are_anyones(tmp_p
 
 
 def test_what_needs_whole_weights_is_refused():
-    with pytest.raises(ValueError, match="shard: not together with ema and average"):
-        TrainingConfig(shard=True, ema=0.9, average="last")
+    with pytest.raises(ValueError, match="shard: not together with ema and optimizer"):
+        TrainingConfig(shard=True, ema=0.9, optimizer="muon")
     with pytest.raises(UserError, match="float16"):
         ShardedWeights(torch.nn.Linear(2, 2), runtime.Runtime(torch.device("cpu"), torch.float16, world_size=2))

@@ -51,7 +51,7 @@ def batches():
     return [make_batch(inputs[:90], labels[:90]), make_batch(inputs[:30], labels[:30])]
 
 
-SETTINGS = {"average": "last", "average_count": 2, "ema": 0.9, "dropout": 0.2, "log_every": 7}
+SETTINGS = {"ema": 0.9, "dropout": 0.2, "log_every": 7}
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,6 @@ NAMES = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIG
         ("validate", 1, 10),
         ("validate", 2, 20),
         ("validate", 4, 40),  # at the end
-        ("validate", 5, 40),  # that of the average
     ],
 )
 def test_stopped_at_any_moment_nothing_is_lost(tmp_path, whole, what, call, step, number):

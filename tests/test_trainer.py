@@ -265,29 +265,6 @@ def test_best_holds_the_moving_average(tmp_path):
     assert "twin.weight" not in best  # a tied weight is stored once
 
 
-def test_average_of_the_last_checkpoints_is_kept_when_it_is_better(tmp_path):
-    from safetensors.torch import load_file
-
-    seen = []
-
-    def validate(module):
-        seen.append({name: tensor.clone() for name, tensor in module.state_dict().items()})
-        return Validation({"accuracy": float(len(seen))})
-
-    options = dict(average="last", average_count=3, keep_last=3, keep_best=0, validate_every=40)
-    trainer, _ = train(tmp_path, validate=validate, **options)
-    best = load_file(tmp_path / "best" / "model.safetensors")
-    folders = [tmp_path / "checkpoints" / f"step_{step:08d}" / "model.safetensors" for step in (28, 35)]
-    states = [load_file(folder) for folder in folders if folder.exists()]
-    last = {name: tensor.detach() for name, tensor in trainer.module.state_dict().items()}
-    assert len(states) >= 1
-    assert len(seen) == 2
-    assert records(tmp_path)[-1]["averaged"] == 3
-    assert not torch.equal(best["first.weight"], last["first.weight"])
-    assert torch.equal(best["first.weight"], seen[1]["first.weight"])
-    assert torch.equal(seen[0]["first.weight"], last["first.weight"])  # the trained weights came back
-
-
 # -- what goes wrong ---------------------------------------------------------------------------------------------------
 
 

@@ -192,7 +192,9 @@ def test_every_preset_builds_and_its_initial_logits_are_tame(preset):
 @pytest.mark.slow
 def test_the_tutorial_shape_trains():
     """d_model 512, 8 heads, feed-forward 2048, dropout 0.1, 5 layers, to 200 tokens: one batch is learnt by heart."""
-    config = ModelConfig(preset="classic")
+    config = ModelConfig(
+        preset="base", num_encoder_layers=5, num_decoder_layers=5, dropout=0.1, norm_position="post", max_length=200
+    )
     assert (config.d_model, config.num_heads, config.d_ff, config.dropout) == (512, 8, 2048, 0.1)
     assert (config.num_encoder_layers, config.num_decoder_layers, config.max_length) == (5, 5, 200)
     model, (source, mask, target) = Transformer(config, VOCAB, VOCAB).train(), example(5, 4)
@@ -215,7 +217,7 @@ POOLINGS = ["first", "mean_max", "mean"]
 @torch.no_grad()
 def test_classifier_ignores_padding_and_shares_the_encoder(pooling):
     config = ModelConfig(preset="tiny", d_model=32, num_heads=4)
-    classifier = EncoderClassifier(config, ClassifierConfig(pooling=pooling, hidden=8), VOCAB, 3).eval()
+    classifier = EncoderClassifier(config, ClassifierConfig(pooling=pooling), VOCAB, 3).eval()
     source, mask, _ = example()
     wide = torch.cat([source, torch.randint(0, VOCAB, (3, 4))], dim=1)
     wide_mask = torch.cat([mask, torch.zeros(3, 4, dtype=torch.bool)], dim=1)

@@ -40,7 +40,7 @@ model: {preset: tiny, d_model: 32, d_ff: 64, num_encoder_layers: 1, num_decoder_
   attention_dropout: 0.1, word_dropout: 0.1}
 training: {max_steps: 120, batch_tokens: 96, accumulate: 2, warmup_steps: 20, learning_rate: 3.0e-3, ema: 0.95,
   patience: 12, validate_every: 20, checkpoint_every: 7, log_every: 3, keep_best: 2, threads: 1, device: cpu,
-  average: last, average_count: 3, r_drop: 1.0, dropout_epochs: 4}
+  r_drop: 1.0, dropout_epochs: 4}
 search: {beam_size: 2}
 """
 
@@ -207,7 +207,7 @@ def nothing(*_: object) -> None:
 )
 def test_what_is_not_restored_is_found(folder, monkeypatch, module, name, found):
     monkeypatch.setattr(module, name, nothing)
-    assert any(found in problem for problem in whole_and_resumed("training.average=none"))
+    assert any(found in problem for problem in whole_and_resumed())
 
 
 def start(folder: Path) -> subprocess.Popen:

@@ -15,7 +15,7 @@ from seq2seq.model.transformer import Encoder
 
 
 class EncoderClassifier(nn.Module):
-    """Encoder, pooling, dropout and one linear layer over the labels; before it, if wanted, a hidden layer."""
+    """Encoder, pooling, dropout and one linear layer over the labels."""
 
     def __init__(self, config: ModelConfig, classifier: ClassifierConfig, vocab_size: int, num_labels: int):
         super().__init__()
@@ -23,15 +23,12 @@ class EncoderClassifier(nn.Module):
         self.pooling = classifier.pooling
         self.encoder = Encoder(config, vocab_size)
         width = config.d_model * (2 if self.pooling == "mean_max" else 1)
-        self.hidden = nn.Linear(width, classifier.hidden) if classifier.hidden else None
         self.dropout = Dropout(classifier.dropout)
-        self.output = nn.Linear(classifier.hidden or width, num_labels)
+        self.output = nn.Linear(width, num_labels)
 
     def forward(self, source_ids: Tensor, source_mask: Tensor) -> Tensor:
         """(B, S) ids and mask (True = real) -> logits (B, C)."""
         pooled = self._pool(self.encoder(source_ids, self.encoder.source_bias(source_mask)), source_mask)
-        if self.hidden is not None:
-            pooled = torch.tanh(self.hidden(pooled))
         return self.output(self.dropout(pooled))
 
     def _pool(self, memory: Tensor, mask: Tensor) -> Tensor:

@@ -41,7 +41,6 @@ WITHOUT_EFFECT: Mapping[tuple[str, ...], tuple[str, Condition]] = {
         "only the schedules cosine and linear end at it",
         lambda config: config.training.schedule not in ("cosine", "linear"),
     ),
-    ("training.average_count",): ("training.average is none", lambda config: config.training.average == "none"),
     ("training.dropout_epochs",): ("there is no dropout", _has_no_dropout),
     ("tokenizer.sampling_nbest", "tokenizer.sampling_alpha"): (
         "tokenizer.sampling is 0",

@@ -22,13 +22,13 @@ logger = getLogger(__name__)
 
 # The keys, or sections, that may have another value when a run continues. `data.test`: the test sets are scored again,
 # even after the run has finished. `search` and `evaluation`: the best model is measured again. Limits: the run becomes
-# longer or shorter, and the schedule follows. `keep_*`, `average*`: from now on. The others do not change what is
-# learned, apart from rounding (`device`, `threads`, `shard`, `compile`).
+# longer or shorter, and the schedule follows. `keep_*`: from now on. The others do not change what is learned,
+# apart from rounding (`device`, `threads`, `shard`, `compile`).
 CHANGEABLE = (
     *("data.test", "data.label_names", "data.cache_dir", "data.num_workers", "search", "evaluation"),
     *("training.max_steps", "training.max_epochs", "training.max_minutes", "training.patience"),
     *("training.validate_every", "training.checkpoint_every", "training.keep_last", "training.keep_best"),
-    *("training.average", "training.average_count", "training.log_every", "training.num_samples"),
+    *("training.log_every", "training.num_samples"),
     *("training.max_bad_steps", "training.max_rollbacks", "training.device", "training.threads", "training.shard"),
     "training.compile",
 )

@@ -23,7 +23,7 @@ from seq2seq.runtime import random_state, restore_random_state
 from seq2seq.store import checkpoint as checkpoints
 from seq2seq.store.finding import BEST
 from seq2seq.store.model_folder import WEIGHTS
-from seq2seq.tensors import average, read_tensors
+from seq2seq.tensors import read_tensors
 from seq2seq.training.monitor import Monitor
 from seq2seq.training.optim import ExponentialMovingAverage, load_optimizer_tensors, optimizer_tensors
 from seq2seq.training.state import RunState
@@ -173,33 +173,3 @@ class Snapshots:
             return read_tensors(self._run / BEST / WEIGHTS)
         except DamagedFile:
             return {}
-
-    def mean(self, state: RunState) -> tuple[dict[str, Tensor], int]:
-        """The mean of the validated weights that `training.average` asks for, this step's among them, and of how many.
-
-        Checkpoints that are missing or damaged are left out, with a warning. Every rank calls it.
-        """
-        self.finish()
-        self._runtime.barrier()
-        count, now = self._config.average_count, state.step
-        saved = [step for step in self.steps() if step < now]
-        if self._config.average == "last":
-            chosen = [*saved[-(count - 1) :], now]
-        else:
-            chosen = [step for step in state.best_steps() if step in {*saved, now}][:count]
-        found = [weights for step in sorted(chosen) if (weights := self._validated(step, step == now))]
-        if len(found) < count:
-            self._monitor.say(f"training.average: only {len(found)} of {count} checkpoints are there")
-        return average(found) if found else {}, len(found)
-
-    def _validated(self, step: int, is_now: bool) -> dict[str, Tensor] | None:
-        """The weights that were validated at a step, on the CPU; None where its checkpoint is damaged."""
-        if is_now:
-            weights = self._weights.tensors() | (self._average.tensors() if self._average else {})
-            return {name: tensor.cpu() for name, tensor in weights.items()}
-        try:
-            tensors = checkpoints.load_checkpoint(checkpoints.step_folder(self.folder, step)).tensors
-        except CheckpointError as error:
-            self._monitor.say(f"not averaged: {error}", logging.WARNING)
-            return None
-        return tensors["model"] | tensors.get("ema", {})

@@ -219,8 +219,6 @@ class Trainer:
         self._log_the_end()
         if state.validated_step != state.step:
             self._validate_now()
-        if self.config.average != "none":
-            self._validate_mean()
         state.finished = reason
         self._save()
         return self._result("finished", reason)
@@ -242,13 +240,6 @@ class Trainer:
         with self._average.applied() if self._average else contextlib.nullcontext():
             self._judge()
 
-    def _validate_mean(self) -> None:
-        """Validate the mean of the last or best checkpoints."""
-        mean, count = self._snapshots.mean(self.state)
-        if count > 1:
-            with self._weights.replaced(mean):
-                self._judge(averaged=count)
-
     def _measure_best_anew(self) -> bool:
         """Validate the best model again if it was measured in another way; returns whether it was.
 
@@ -264,10 +255,10 @@ class Trainer:
             self.state.forget_validations()
         return True
 
-    def _judge(self, averaged: int = 0, anew: bool = False) -> None:
+    def _judge(self, anew: bool = False) -> None:
         """Validate the weights in the module, and keep them as `best/` if they are better than any before.
 
-        They are those of this step, the mean of `averaged` checkpoints, or those of the best model, measured `anew`.
+        They are those of this step, or those of the best model, measured `anew`.
         """
         state, before = self.state, self.state.best_value
         self._monitor.doing = "validating"
@@ -282,10 +273,8 @@ class Trainer:
             metrics, contributions = self.runtime.gather(measured)[0]
             metric, value = deciding_metric(self.config.best_metric, metrics, state.metric)
             parts = list(map(float, contributions.get(METRIC_KEYS[metric], ())))
-            if anew:
-                better = state.note_best_anew(metric, value, parts)
-            else:
-                better = state.note_validation(metric, value, parts, recorded=not averaged and state.step > 0)
+            note = state.note_best_anew if anew else state.note_validation
+            better = note(metric, value, parts)
             state.measure = self._measure
             if better:
                 best = self._weights.gather(self._weights.tensors())
@@ -299,8 +288,7 @@ class Trainer:
                 f"{metric} {value:.4g}; earlier validations do not count"
             )
         else:
-            note = {"averaged": averaged} if averaged else {}
-            self._monitor.validation({"step": state.step, **note, **metrics}, found.samples, better)
+            self._monitor.validation({"step": state.step, **metrics}, found.samples, better)
         self._clock.lap()  # not counted as time of steps
         seconds = self._clock.seconds
         state.seconds, state.validation_seconds = self.runtime.gather((seconds, seconds - began))[0]
