@@ -81,10 +81,11 @@ def write_file(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, wait: bool = True) -> Iterator[bool]:
-    """Hold the lock file `path` against other processes of this host.
+    """Hold the lock file `path` against other processes of this host. On Windows nothing is locked.
 
     Without `wait`, yields whether no other process holds it. With `wait`, the block runs without the lock where no
-    lock file can be made, as in a read-only folder.
+    lock file can be made, as in a read-only folder. The lock ends with its process, however that ends. A file of
+    another user is locked too if it can be read; `filelock` would have to write it.
 
     Raises:
         OSError: no lock file can be made, without `wait`.

@@ -9,9 +9,12 @@ import ctypes
 import io
 import json
 import os
+import shutil
 import signal
 import stat
 import sys
+import tempfile
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -171,6 +174,33 @@ def test_what_dead_processes_left_is_cleared_away_and_what_is_being_written_is_n
     monkeypatch.setattr(atomic, "OTHER_HOSTS_SECONDS", -1.0)  # as if a day had passed
     atomic.remove_leftovers(tmp_path)
     assert not elsewhere.exists()
+
+
+def test_a_lock_holds_on_a_file_of_another_user_and_ends_with_its_process():
+    """A lock file that may only be read, in a folder that may not be written: the superuser becomes someone else."""
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))
+    lock, (reading, writing) = folder / "lock", os.pipe()
+    lock.touch()
+    lock.chmod(0o444)
+    folder.chmod(0o555)
+    if (child := os.fork()) == 0:
+        if os.geteuid() == 0:
+            os.setuid(65534)
+        with atomic.locked(lock):
+            os.write(writing, b"held")
+            time.sleep(60)
+        os._exit(0)
+    try:
+        assert os.read(reading, 4)
+        with atomic.locked(lock, wait=False) as is_free:
+            assert not is_free
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+    with atomic.locked(lock, wait=False) as is_free:
+        assert is_free
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
 
 
 def test_processes_that_write_one_file_leave_one_of_their_versions(tmp_path, monkeypatch):
