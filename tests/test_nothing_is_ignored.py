@@ -137,6 +137,7 @@ REFUSED = [
     (["bench", "decode", "--peer", "none", "--batch-size", "4"], "--batch-size"),
     (["bench", "decode", "--reference", "r"], "--reference"),
     (["bench", "decode", "--engine", "torch", "--quantization", "int8"], "--quantization"),
+    (["runs", "--format", "jsonl", "--columns", "step"], "--columns"),
     (["plot", "--layer", "1"], "--layer"),
     (["plot", "--target", "x"], "--target"),
 ]

@@ -1,8 +1,6 @@
 """`s2s plot`: the learning curves of a run, or the attention of its model in one sentence."""
 
-import json
 import logging
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +10,6 @@ from seq2seq import ranges
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
 from seq2seq.errors import DataError, ModelError
-from seq2seq.lines import read_lines
 
 logger = logging.getLogger(__name__)
 
@@ -67,15 +64,11 @@ def _run_folder(run: Path | None) -> Path:
     raise ModelError(f"{folder}: no run folder (it has no metrics.jsonl); name one, such as runs/demo")
 
 
-def _records(path: Path) -> Iterator[Mapping[str, Any]]:
+def _records(path: Path) -> list[dict[str, Any]]:
     """The objects of metrics.jsonl; a last line that was cut off by a crash is left out."""
-    lines = list(read_lines(path))
-    for number, line in enumerate(lines, start=1):
-        try:
-            record = json.loads(line)
-        except ValueError:
-            record = None
-        if isinstance(record, dict):
-            yield record
-        elif number < len(lines):
-            raise DataError(f"{path}: line {number} is not a JSON object; remove the line")
+    from seq2seq.tasks.run_folder import read_metrics
+
+    records, broken = read_metrics(path)
+    if broken and broken[0] <= len(records) + len(broken) - 1:
+        raise DataError(f"{path}: line {broken[0]} is not a JSON object; remove the line")
+    return records

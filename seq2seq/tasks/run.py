@@ -23,6 +23,7 @@ from seq2seq.store.model_card import ScoreRecord, model_card
 from seq2seq.store.model_folder import CARD, load_model, save_model, update_settings
 from seq2seq.tasks.effects import without_effect
 from seq2seq.tasks.inputs import Inputs
+from seq2seq.tasks.made_with import made_with
 from seq2seq.tasks.run_folder import (
     RunFolder,
     differences,
@@ -65,6 +66,7 @@ def train(config: Config, path: Path, command: str, overwrite: bool = False) -> 
                 inputs = Inputs.open(config, folder.cache(config))
                 _on_main(here, lambda: stack.enter_context(folder.locked()))
                 _on_main(here, lambda: open_run(folder, inputs.config, overwrite, inputs.identity()))
+                _on_main(here, lambda: write_note(folder.made_with, made_with(here)))
                 run = _Run(build(inputs, folder.tokenizer, here), folder, here, command)
                 _on_main(here, lambda: note_tokenizers(folder, inputs.config))
                 _on_main(here, lambda: update_settings(folder.best, inputs.config))

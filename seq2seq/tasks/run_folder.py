@@ -6,6 +6,7 @@ the run began with. `tasks.run` compares both with the present ones; checkpoints
 
 import contextlib
 import hashlib
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from logging import getLogger
@@ -16,6 +17,7 @@ from seq2seq import atomic, config_file
 from seq2seq.config import Config, TokenizerConfig
 from seq2seq.errors import ConfigError, UserError, shown
 from seq2seq.files import DamagedFile, json_text, read_object
+from seq2seq.lines import read_lines
 from seq2seq.store.finding import BEST, LATEST, RUN_CONFIG, RUN_METRICS, RUNS
 
 logger = getLogger(__name__)
@@ -51,6 +53,8 @@ class RunFolder:
         self.metrics = path / RUN_METRICS  # one JSON object a line
         self.curves = path / "curves.png"
         self.test_scores = path / "test_scores.json"  # of the best model, and what they were measured with
+        self.made_with = path / "made_with.json"  # code, packages and machine of the latest start
+        self.cleaned = path / "cleaned.json"  # how far the run was when its checkpoints were deleted
 
     @classmethod
     def at(cls, path: Path) -> "RunFolder":
@@ -96,6 +100,19 @@ class RunFolder:
         if problem:
             raise UserError(f"{self.path}: {problem}; choose another --run-dir")
 
+    @property
+    def lock(self) -> Path:
+        """The lock file, next to the folder: it outlives whatever happens to its content."""
+        return self.path.parent / f".{self.path.name}.lock"
+
+    def is_training(self) -> bool:
+        """Whether a process of this machine trains in the folder."""
+        if not self.lock.exists():
+            return False
+        with contextlib.suppress(OSError), atomic.locked(self.lock, wait=False) as is_free:
+            return not is_free
+        return False
+
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other processes of this machine from training in the folder at the same time.
@@ -104,8 +121,7 @@ class RunFolder:
             UserError: one does so already.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        # beside the folder: the lock outlives whatever happens to its content
-        with atomic.locked(self.path.parent / f".{self.path.name}.lock", wait=False) as is_free:
+        with atomic.locked(self.lock, wait=False) as is_free:
             if not is_free:
                 raise UserError(
                     f"{self.path}: another process trains in this folder; wait for it, or choose another --run-dir"
@@ -173,19 +189,20 @@ def differences(folder: RunFolder, config: Config, now: Mapping[str, str]) -> di
 
 def changes(old: Config, new: Config) -> list[tuple[str, Any, Any]]:
     """(key, old value, new value) of every setting that differs."""
-    before, after = dict(_settings(old.model_dump(mode="json"))), dict(_settings(new.model_dump(mode="json")))
+    before, after = dict(settings_of(old.model_dump(mode="json"))), dict(settings_of(new.model_dump(mode="json")))
     keys = dict.fromkeys([*before, *after])
     return [(key, before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)]
 
 
-def _settings(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+def settings_of(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """The (key, value) of every setting of a configuration as plain values; keys have dots."""
     if isinstance(value, list) and all(isinstance(item, Mapping) for item in value):
         value = dict(enumerate(value))
     if not isinstance(value, Mapping) or not value:
         yield key, value
         return
     for name, item in value.items():
-        yield from _settings(item, f"{key}.{name}" if key else name)
+        yield from settings_of(item, f"{key}.{name}" if key else name)
 
 
 def refusal(folder: RunFolder, changed: Mapping[str, str]) -> ConfigError | None:
@@ -218,6 +235,12 @@ def open_run(folder: RunFolder, config: Config, overwrite: bool, now: Mapping[st
     changed = differences(folder, config, now)
     if error := refusal(folder, changed):
         raise error
+    if folder.cleaned.exists() and not any(folder.checkpoints.glob("step_*")):
+        raise UserError(
+            f"{folder.path}: s2s runs clean deleted the checkpoints, so the run cannot continue; start over with "
+            f"--overwrite, or train on from its best model: --set training.init_from={folder.path} --run-dir "
+            f"{folder.path}-2"
+        )
     before = read_note(folder.identity)
     if folder.has_learned and not before:
         logger.warning("%s: an earlier version kept no fingerprints of the data, which may have changed", folder.path)
@@ -241,6 +264,25 @@ def note_tokenizers(folder: RunFolder, config: Config) -> None:
     if error := refusal(folder, differences(folder, config, {})):
         raise error
     write_note(folder.identity, read_note(folder.identity) | {TOKENIZER: _fingerprint_of(folder.tokenizer)})
+
+
+def read_metrics(path: Path) -> tuple[list[dict[str, Any]], list[int]]:
+    """The objects of a metrics.jsonl, and the numbers of the lines that are none, such as a last line cut by a crash.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    records, broken = [], []
+    for number, line in enumerate(read_lines(path), start=1):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError):
+            record = None
+        if isinstance(record, dict):
+            records.append(record)
+        else:
+            broken.append(number)
+    return records, broken
 
 
 def read_note(path: Path) -> dict[str, Any]:

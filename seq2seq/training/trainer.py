@@ -316,6 +316,7 @@ class Trainer:
         failed, latest = self.state, self._snapshots.latest()
         if latest is None or failed.rollbacks >= self.config.max_rollbacks:
             last = f"the last good checkpoint is {latest}" if latest else "there is no checkpoint yet"
+            self._monitor.event({"step": failed.step, "diverged": problem})
             raise RunError(
                 f"step {failed.step}: {problem}, after {failed.rollbacks} roll-backs; {last}; lower "
                 "training.learning_rate, raise training.warmup_steps, or look at the data"

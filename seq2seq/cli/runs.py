@@ -1,0 +1,238 @@
+"""`s2s runs`: the runs of a folder as a table, how two of them differ, and the deletion of checkpoints.
+
+`workflows.runs` reads the run folders; this module selects, sorts and prints.
+"""
+
+import json
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from seq2seq.cli import options
+from seq2seq.cli.commands import GroupWithDefault
+from seq2seq.errors import DataError, counted, did_you_mean, some_of
+from seq2seq.lines import UNWRITABLE, aligned
+
+if TYPE_CHECKING:
+    from seq2seq.workflows.runs import RunRecord
+
+logger = logging.getLogger("seq2seq.cli")
+
+LONGEST_CELL = 32
+FIRST, LAST = ("name", "state"), ("hours", "machine", "size", "note")
+NOT_RECORDED = "not recorded"
+
+
+@click.group(cls=GroupWithDefault, epilog="Example: s2s runs --sort bleu --where model.dropout=0.1")
+def command() -> None:
+    """List runs, show how two differ, or delete checkpoints.
+
+    \b
+    s2s runs [FOLDER]     the same as s2s runs list
+    """
+
+
+@command.command("list", epilog="Example: s2s runs list runs --sort bleu --where model.dropout=0.1")
+@click.argument("folder", required=False, type=options.ANY_PATH)
+@click.option(
+    "--where",
+    "conditions",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Only runs with this setting or state; repeatable.",
+)
+@click.option("--sort", "order", metavar="COLUMN", help="Best first: a score, or any other column [default: name].")
+@click.option("--columns", metavar="NAMES", help="These columns, with commas between them [default: all that differ].")
+@click.option("-f", "--format", "form", type=click.Choice(["table", "tsv", "jsonl"]), default="table")
+def list_runs(
+    folder: Path | None, conditions: tuple[str, ...], order: str | None, columns: str | None, form: str
+) -> None:
+    """List the runs in FOLDER, one line each [default: runs].
+
+    Columns are the state, the settings in which the runs differ, the step, the validation and test scores of the best
+    model, hours, machine and size. With jsonl each run is one object with all its settings.
+    """
+    from seq2seq.workflows.runs import find_runs, varying
+
+    if form == "jsonl":
+        options.only_for("tables; the objects of jsonl have all columns", "columns")
+    runs = find_runs(folder or Path("runs"))
+    for condition in conditions:
+        runs = _selected(runs, condition)
+    rows = {run.name: _row(run) for run in runs}
+    names = list(dict.fromkeys(name for row in rows.values() for name in row))
+    shown = [name for name in names if not _is_setting(name, runs) or name in varying(runs)]
+    shown = [name for name in shown if name not in LAST or any(row.get(name) for row in rows.values())]
+    if columns is not None:
+        shown = [_known(name.strip(), names, "--columns") for name in columns.split(",") if name.strip()]
+        if not shown:
+            raise click.UsageError("--columns names no column")
+    if order is not None:
+        runs = _sorted(runs, rows, _known(order, names, "--sort"))
+    if form == "jsonl":
+        for run in runs:
+            click.echo(json.dumps(run.as_json(), ensure_ascii=False))
+        return
+    table = [shown, *([_cell(rows[run.name].get(name), name, form) for name in shown] for run in runs)]
+    for line in aligned(table) if form == "table" else map("\t".join, table):
+        click.echo(line)
+
+
+@command.command(epilog="Example: s2s runs diff runs/base runs/wide")
+@click.argument("first", type=options.ANY_PATH)
+@click.argument("second", type=options.ANY_PATH)
+@options.format_option
+def diff(first: Path, second: Path, form: str) -> None:
+    """Show how the runs FIRST and SECOND differ: settings, data, code, packages and machine."""
+    from seq2seq.workflows.runs import differences
+
+    one, other = map(_one_run, (first, second))
+    found = differences(one, other)
+    if form == "json":
+        click.echo(json.dumps(found, indent=1, ensure_ascii=False))
+        return
+    rows = [
+        (key if subject == "config" else f"{subject}: {key}", *(_side(value) for value in sides))
+        for subject, changed in found.items()
+        for key, sides in changed.items()
+    ]
+    for line in aligned([("", str(first), str(second)), *rows]) if rows else ["no difference"]:
+        click.echo(line)
+
+
+@command.command(epilog="Example: s2s runs clean runs --keep best --yes")
+@click.argument("folder", required=False, type=options.ANY_PATH)
+@click.option(
+    "--keep",
+    type=click.Choice(["best"]),
+    required=True,
+    help="best: delete the checkpoints of finished runs; best models, metrics and settings stay.",
+)
+@click.option("--yes", "is_agreed", is_flag=True, help="Delete; otherwise only show what would be deleted.")
+def clean(folder: Path | None, keep: str, is_agreed: bool) -> None:
+    """Delete checkpoints of the runs in FOLDER [default: runs].
+
+    A run without its checkpoints cannot continue, so those of runs that are not finished stay.
+    """
+    from seq2seq.workflows.runs import find_runs, removals, remove
+
+    found = removals(find_runs(folder or Path("runs")))
+    for kept in (removal for removal in found if removal.reason):
+        logger.info("%s is kept unchanged: %s", kept.run.name, kept.reason)
+    chosen = [removal for removal in found if removal.folders]
+    total = 0
+    for removal in chosen:
+        if is_agreed and not remove(removal):
+            logger.warning("%s is kept unchanged: it has changed meanwhile", removal.run.name)
+            continue
+        total += removal.num_bytes
+        for path in removal.folders:
+            click.echo(path)
+    number = counted(sum(len(removal.folders) for removal in chosen), "checkpoint")
+    remedy = "" if is_agreed or not chosen else "; to delete them, add --yes"
+    logger.info("%s %s, %s%s", "deleted" if is_agreed else "would delete", number, _mebibytes(total), remedy)
+
+
+def _one_run(path: Path) -> "RunRecord":
+    from seq2seq.store.finding import BEST
+    from seq2seq.workflows.runs import is_run, read_run
+
+    folder = path.resolve().parent if path.name == BEST and is_run(path.resolve().parent) else path
+    if not is_run(folder):
+        raise DataError(f"{path}: not a run folder (config.yaml is missing); name one, such as runs/demo")
+    return read_run(folder)
+
+
+def _row(run: "RunRecord") -> dict[str, Any]:
+    """By column, in their order."""
+    last = {"hours": run.hours, "machine": run.machine, "size": run.num_bytes, "note": run.note}
+    return {"name": run.name, "state": run.state, **run.settings, "step": run.step, **run.figures, **last}
+
+
+def _is_setting(name: str, runs: Sequence["RunRecord"]) -> bool:
+    return name not in (*FIRST, *LAST) and any(name in run.settings for run in runs)
+
+
+def _selected(runs: Sequence["RunRecord"], condition: str) -> list["RunRecord"]:
+    key, separator, wanted = condition.partition("=")
+    if not separator or not key:
+        raise click.UsageError(f"--where {condition}: write KEY=VALUE, such as model.dropout=0.1")
+    names = list(dict.fromkeys(name for run in runs for name in _row(run)))
+    key = _known(key, names, "--where")
+    values = [(run, _row(run).get(key)) for run in runs]
+    found = [run for run, value in values if _equals(value, wanted)]
+    if not found:
+        others = list(dict.fromkeys(_cell(value, key) for _, value in values))
+        raise DataError(f"--where {condition}: no run; {key} is {some_of(others)}")
+    return found
+
+
+def _known(name: str, names: Sequence[str], option: str) -> str:
+    """The column that is meant; the last parts of a key are enough where they are unique."""
+    if name in names:
+        return name
+    ends = [other for other in names if other.endswith(f".{name}")]
+    if len(ends) == 1:
+        return ends[0]
+    hint = f"; it may be {' or '.join(ends)}" if ends else did_you_mean(name, names)
+    scores = [other for other in names if "." not in other]
+    raise click.UsageError(f"{option} {name}: not a column{hint or f'; there are {some_of(scores, 12)}'}")
+
+
+def _equals(value: Any, wanted: str) -> bool:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return float(value) == float(wanted)
+        except ValueError:
+            return False
+    return _plain(value) == wanted
+
+
+def _sorted(runs: Sequence["RunRecord"], rows: Mapping[str, Mapping[str, Any]], column: str) -> list["RunRecord"]:
+    """The best first where the column is a score, else the lowest; runs without a value last."""
+    from seq2seq.workflows.runs import LOWER_IS_BETTER
+
+    is_score = any(column in run.figures for run in runs)
+    sign = -1 if is_score and column.split()[-1] not in LOWER_IS_BETTER else 1
+
+    def order(run: "RunRecord") -> tuple[int, float, str]:
+        value = rows[run.name].get(column)
+        if value is None:
+            return 2, 0.0, ""
+        if isinstance(value, int | float):
+            return 0, sign * value, ""
+        return 1, 0.0, _plain(value)
+
+    return sorted(runs, key=order)
+
+
+def _plain(value: Any) -> str:
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return UNWRITABLE.sub("\ufffd", text)
+
+
+def _cell(value: Any, column: str, form: str = "table") -> str:
+    """A value in a table: short for people, whole in TSV."""
+    formats: dict[str, Callable[[Any], str]] = {"hours": "{:.2f}".format, "size": _mebibytes}
+    if value is not None and form == "table" and column in formats:
+        return formats[column](value)
+    if isinstance(value, float) and not isinstance(value, bool) and math.isfinite(value):
+        return f"{value:.4g}" if form == "table" else f"{value!r}"
+    text = _plain(value)
+    return (
+        f"…{text[-LONGEST_CELL + 1 :]}" if form == "table" and len(text) > LONGEST_CELL and column != "note" else text
+    )
+
+
+def _side(value: Any) -> str:
+    return NOT_RECORDED if value is None else _cell(value, "")
+
+
+def _mebibytes(num_bytes: int) -> str:
+    return f"{num_bytes / 2**20:,.1f} MiB"

@@ -1,0 +1,49 @@
+"""What a run is made with: the code, the packages and the machine, as `made_with.json` of its folder has them.
+
+`tasks.run` writes the note at each start; `s2s runs` shows it and compares two of them. No time is in it, so a run that
+continues on the same machine has the same note.
+"""
+
+import contextlib
+import hashlib
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seq2seq import __version__
+from seq2seq.runtime import Runtime
+
+PACKAGES = ("torch", "ctranslate2", "sentencepiece", "safetensors", "sacrebleu", "numpy", "pydantic")
+JOB = "SLURM_JOB_ID"
+
+
+def made_with(here: Runtime) -> dict[str, Any]:
+    """The note, as plain values."""
+    packages = {}
+    for name in PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            packages[name] = version(name)
+    is_cuda = here.device.type == "cuda"
+    machine = {
+        "host": platform.node(),
+        "device": torch.cuda.get_device_name(here.device) if is_cuda else here.device.type,
+        "cpus": os.cpu_count(),
+        "ranks": here.world_size,
+    }
+    if job := os.environ.get(JOB):
+        machine["job"] = job
+    code = {"version": __version__, "sources": _digest_of_sources(), "python": platform.python_version()}
+    return {"code": code, "packages": packages, "machine": machine}
+
+
+def _digest_of_sources() -> str:
+    """SHA-256 of the modules of this package, shortened: two runs of one version may differ in their code."""
+    folder = Path(__file__).parent.parent
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(str(path.relative_to(folder)).encode() + hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,306 @@
+"""The runs of a folder side by side: what each is, how two differ, and which of their files may go.
+
+A `RunRecord` is made here from the files of a run folder; `s2s runs` shows them and `workflows.compare` takes settings
+and learning curves from them. Nothing here imports torch, and a damaged file costs its own facts alone.
+"""
+
+import contextlib
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seq2seq import atomic
+from seq2seq.errors import DataError, ModelError, counted
+from seq2seq.files import DamagedFile, read_object
+from seq2seq.lines import read_regular
+from seq2seq.store.finding import CONFIG, LATEST
+from seq2seq.tasks.run_folder import RunFolder, read_metrics, read_note, settings_of, write_note
+from seq2seq.yaml_text import YamlProblem, read_yaml
+
+MOST_LEVELS = 4  # of folders that are searched for runs; a sweep has its runs a level lower
+LARGEST_CONFIG = 2**20
+RUNNING, FINISHED, STOPPED, DIVERGED = "running", "finished", "stopped", "diverged"
+# Figures of a validation that are shown, in this order.
+VALIDATION = ("valid_loss", "bleu", "chrf", "chrf++", "ter", "accuracy", "f1")
+LOWER_IS_BETTER = {"valid_loss", "ter"}
+# Settings that name places of a machine and change no result.
+OF_THE_MACHINE = ("data.cache_dir", "training.device", "training.threads", "data.num_workers")
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What one run folder tells."""
+
+    name: str
+    folder: RunFolder
+    state: str
+    """`running`, `finished`, `stopped` or `diverged`."""
+    note: str = ""
+    """The time left, why the run ended, and what could not be read."""
+    step: int = 0
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """By key with dots; empty where the configuration cannot be read."""
+    validation: Mapping[str, float] = field(default_factory=dict)
+    """Figures of the best model."""
+    tests: Mapping[str, float] = field(default_factory=dict)
+    """By `test set metric`."""
+    hours: float = 0.0
+    machine: str = ""
+    num_bytes: int = 0
+    broken_lines: int = 0
+    """Lines of metrics.jsonl that are no records."""
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """Validation and test scores by column."""
+        return {**self.validation, **self.tests}
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values for machines."""
+        return {
+            "name": self.name, "path": str(self.folder.path), "state": self.state, "note": self.note,
+            "step": self.step, "settings": dict(self.settings), "validation": dict(self.validation),
+            "tests": dict(self.tests), "hours": round(self.hours, 4), "machine": self.machine,
+            "bytes": self.num_bytes, "broken_lines": self.broken_lines,
+        }  # fmt: skip
+
+
+def find_runs(folder: Path) -> list[RunRecord]:
+    """The runs in a folder, or the folder itself where it is a run, by name.
+
+    Raises:
+        ModelError: there is no such folder, or no run in it.
+    """
+    if not folder.is_dir():
+        problem = "a file" if folder.exists() else "no such folder"
+        raise ModelError(f"{folder}: {problem}; name the folder that your runs are in, such as runs")
+    found = sorted(_run_folders(folder, MOST_LEVELS), key=lambda path: path.parts)
+    if not found:
+        raise ModelError(f"{folder}: no run is in it; name the folder that your runs are in, such as runs")
+    names = [str(path.relative_to(folder)) if path != folder else path.resolve().name for path in found]
+    return [read_run(path, name) for path, name in zip(found, names, strict=True)]
+
+
+def read_run(path: Path, name: str | None = None) -> RunRecord:
+    """One run; what cannot be read is left out and named in the note."""
+    folder = RunFolder(path)
+    settings, problems = _settings_of(folder)
+    records, broken = [], []
+    if folder.metrics.exists():
+        try:
+            records, broken = read_metrics(folder.metrics)
+        except DataError as error:
+            problems.append(str(error).removeprefix(f"{path}/"))
+    if broken:
+        problems.append(f"{counted(len(broken), 'broken line')} in {folder.metrics.name}")
+    state, why = _state_of(folder, settings, records)
+    made = read_note(folder.made_with).get("machine")
+    made = made if isinstance(made, Mapping) else {}
+    steps = [record["step"] for record in records if isinstance(record.get("step"), int)]
+    return RunRecord(
+        name=name or path.resolve().name,
+        folder=folder,
+        state=state,
+        note="; ".join([*[why] * bool(why), *problems]),
+        step=max(steps, default=0),
+        settings=settings,
+        validation=_validation_of(folder),
+        tests=_tests_of(folder),
+        hours=_last(records, "seconds") / 3600,
+        machine=" ".join(str(made[key]) for key in ("host", "device") if key in made),
+        num_bytes=_size(path),
+        broken_lines=len(broken),
+    )
+
+
+def is_run(path: Path) -> bool:
+    """Whether a folder is that of a run."""
+    folder = RunFolder(path)
+    return folder.config.is_file() or folder.metrics.is_file() or folder.checkpoints.is_dir()
+
+
+def varying(runs: Sequence[RunRecord]) -> list[str]:
+    """The settings in which runs differ. A key that an earlier version did not have is no difference."""
+    values: dict[str, Any] = {}
+    found: dict[str, None] = {}
+    for run in runs:
+        for key, value in run.settings.items():
+            if values.setdefault(key, value) != value and key not in OF_THE_MACHINE:
+                found[key] = None
+    return [key for key in values if key in found]
+
+
+# -- what a run is -----------------------------------------------------------------------------------------------------
+
+
+def _run_folders(folder: Path, levels: int) -> Iterator[Path]:
+    if is_run(folder):
+        yield folder
+    elif levels:
+        with contextlib.suppress(OSError):
+            for entry in sorted(folder.iterdir()):
+                is_latest = entry.name == LATEST and entry.is_symlink()
+                if entry.is_dir() and not entry.name.startswith(".") and not is_latest:
+                    yield from _run_folders(entry, levels - 1)
+
+
+def _settings_of(folder: RunFolder) -> tuple[dict[str, Any], list[str]]:
+    """The settings as written, which may be those of another version, and what is wrong with the file."""
+    try:
+        values, _ = read_yaml(read_regular(folder.config, LARGEST_CONFIG).decode("utf-8-sig"))
+    except (OSError, UnicodeDecodeError, YamlProblem):
+        return {}, [f"{folder.config.name} cannot be read"]
+    if not isinstance(values, Mapping):
+        return {}, [f"{folder.config.name} cannot be read"]
+    return dict(settings_of(values)), []
+
+
+def _state_of(folder: RunFolder, settings: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    """The state, and the time left or the reason of the end."""
+    if folder.is_training():
+        return RUNNING, _time_left(settings, records)
+    if cleaned := read_note(folder.cleaned):
+        return FINISHED, str(cleaned.get("finished", ""))
+    if records and "diverged" in records[-1]:
+        return DIVERGED, str(records[-1]["diverged"])
+    finished = _latest_state(folder).get("finished")
+    return (FINISHED, str(finished)) if finished else (STOPPED, "")
+
+
+def _latest_state(folder: RunFolder) -> Mapping[str, Any]:
+    """What the newest checkpoint that can be read remembers of the run."""
+    for path in sorted(folder.checkpoints.glob("step_*"), key=lambda path: (len(path.name), path.name), reverse=True):
+        with contextlib.suppress(DamagedFile):
+            state = read_object(path / "state.json").get("run")
+            if isinstance(state, Mapping):
+                return state
+    return {}
+
+
+def _time_left(settings: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> str:
+    """In words; empty before the first log line, or where the limits are not known."""
+    from seq2seq.config import TrainingConfig
+    from seq2seq.training.progress import duration
+    from seq2seq.training.state import RunState, progress
+
+    seconds, epoch, step = (_last(records, key) for key in ("seconds", "epoch", "step"))
+    limits = {key: settings.get(f"training.{key}") for key in ("max_steps", "max_epochs", "max_minutes")}
+    try:
+        config = TrainingConfig(**{key: value for key, value in limits.items() if value is not None})
+    except ValueError:
+        return ""
+    share = progress(RunState(step=int(step), seconds=seconds), epoch, config)
+    return f"{duration(seconds * (1 - share) / share)} left" if seconds and share else ""
+
+
+def _validation_of(folder: RunFolder) -> dict[str, float]:
+    try:
+        metrics = read_object(atomic.standing(folder.best) / CONFIG).get("metrics")
+    except DamagedFile:
+        return {}
+    metrics = metrics if isinstance(metrics, Mapping) else {}
+    return {name: metrics[name] for name in VALIDATION if _is_number(metrics.get(name))}
+
+
+def _tests_of(folder: RunFolder) -> dict[str, float]:
+    scores = read_note(folder.test_scores).get("scores")
+    return {
+        f"{score.get('dataset')} {score.get('metric')}": score["value"]
+        for score in (scores if isinstance(scores, list) else ())
+        if isinstance(score, Mapping) and _is_number(score.get("value"))
+    }
+
+
+def _last(records: Sequence[Mapping[str, Any]], key: str) -> float:
+    return next((record[key] for record in reversed(records) if _is_number(record.get(key))), 0.0)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _size(path: Path) -> int:
+    """Bytes of all files in a folder; links are not followed."""
+    total = 0
+    for entry in path.rglob("*"):
+        with contextlib.suppress(OSError):  # a running process deleted it
+            total += 0 if entry.is_dir() else entry.lstat().st_size
+    return total
+
+
+# -- how two runs differ -----------------------------------------------------------------------------------------------
+
+
+def differences(first: RunRecord, second: RunRecord) -> dict[str, dict[str, tuple[Any, Any]]]:
+    """By subject (`config`, `data`, `code`, `packages`, `machine`), the values of both runs where these differ.
+
+    A value that one of them did not record is None.
+    """
+    sides = [
+        {"config": run.settings, "data": read_note(run.folder.identity), **read_note(run.folder.made_with)}
+        for run in (first, second)
+    ]
+    found = {}
+    for subject in ("config", "data", "code", "packages", "machine"):
+        one, other = (dict(side[subject]) if isinstance(side.get(subject), Mapping) else {} for side in sides)
+        changed = {key: (one.get(key), other.get(key)) for key in {**one, **other} if one.get(key) != other.get(key)}
+        if changed:
+            found[subject] = changed
+    return found
+
+
+# -- what may go -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Removal:
+    """What `s2s runs clean` does with one run."""
+
+    run: RunRecord
+    folders: tuple[Path, ...]
+    """Checkpoints that go; none where the run is kept as it is."""
+    num_bytes: int
+    reason: str
+    """Why the run is kept as it is."""
+
+
+def removals(runs: Sequence[RunRecord]) -> list[Removal]:
+    """The checkpoints of finished runs that have a best model; other runs need theirs to continue."""
+    found = []
+    for run in runs:
+        folder = run.folder
+        steps = sorted(path for path in folder.checkpoints.glob("step_*") if path.is_dir() and not path.is_symlink())
+        reason = ""
+        if run.state != FINISHED:
+            reason = f"{run.state}: its checkpoints are needed to continue"
+        elif not (folder.best / CONFIG).is_file():
+            reason = "it has no best model"
+        elif not steps:
+            reason = "it has no checkpoints"
+        folders = () if reason else tuple(steps)
+        found.append(Removal(run, folders, sum(map(_size, folders)), reason))
+    return found
+
+
+def remove(removal: Removal) -> int:
+    """Delete the checkpoints of one run, and return how many; none if the run has changed since it was read.
+
+    The run is locked meanwhile: no process begins to train in it.
+
+    Raises:
+        UserError: a process trains in it.
+        OSError: a folder cannot be deleted.
+    """
+    folder = removal.run.folder
+    if not removal.folders:
+        return 0
+    with folder.locked():
+        state = _latest_state(folder)
+        if not state.get("finished"):
+            return 0
+        write_note(folder.cleaned, {"finished": state["finished"], "step": state.get("step")})
+        for path in removal.folders:
+            atomic.remove_folder(path)
+    return len(removal.folders)
