@@ -181,8 +181,6 @@ def test_what_else_an_answer_says(server, folder):
         ({"format": "doc"}, 400, "bad_request", "format"),
         ({"details": ["word"]}, 400, "bad_request", "details.0"),
         ({"glossary": "g"}, 400, "bad_request", "glossary"),
-        ({"glossary_mode": "soft"}, 400, "unsupported", "glossary_mode"),
-        ({"protect": ["url"]}, 400, "unsupported", "protect"),
         ({"alternatives": 11}, 400, "too_large", "alternatives"),
         ({"alternatives": 3, "beam_size": 3}, 400, "bad_request", "alternatives"),
         ({"alternatives": -1}, 400, "bad_request", "alternatives"),
@@ -459,7 +457,7 @@ def test_metrics_add_up(server):
     before = server.metrics()
     asked(server, text="a man\ntwo dogs")
     asked(server, text=["a man"] * 5, stream=True)
-    asked(server, text="a", glossary_mode="soft")
+    asked(server, text="a", format="html", details=["words"])
     after = server.metrics()
 
     def more(name: str) -> float:

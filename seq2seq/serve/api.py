@@ -1,4 +1,4 @@
-"""The toolkit's own dialect: `/v1`, health, metrics and the description of it all."""
+"""The toolkit's own dialect: `/v1`, health and metrics. `server` makes routes of its endpoints."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
@@ -6,7 +6,6 @@ from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from seq2seq import __version__
@@ -16,36 +15,62 @@ from seq2seq.serve import metrics
 from seq2seq.serve.answers import Translating
 from seq2seq.serve.explained import Explained
 from seq2seq.serve.guard import Keys, explained
-from seq2seq.serve.http import NO_STORE, client_of, json_answer, media_type, read_body, to_json, unless_gone
+from seq2seq.serve.http import (
+    JSON,
+    LINES,
+    NO_STORE,
+    client_of,
+    json_answer,
+    media_type,
+    read_body,
+    to_json,
+    unless_gone,
+)
 from seq2seq.serve.limits import Refusal, bad, unsupported
 from seq2seq.serve.models import Terms
-from seq2seq.serve.schemas import Body, ClassifyRequest, GlossaryBody, TranslateRequest, parsed
+from seq2seq.serve.openapi import Endpoint
+from seq2seq.serve.schemas import (
+    Body,
+    ClassifyAnswer,
+    ClassifyRequest,
+    ErrorAnswer,
+    GlossaryBody,
+    StreamEnd,
+    TranslateAnswer,
+    TranslatedPart,
+    TranslateRequest,
+    parsed,
+)
 from seq2seq.serve.service import Asked, Service
-
-LINES = "application/x-ndjson"
 
 
 class Api:
-    """The routes over one service; `description` is what `/openapi.json` gives."""
+    """The endpoints over one service."""
 
-    def __init__(self, service: Service, keys: Keys, description: bytes):
-        self._service, self._keys, self._description = service, keys, description
+    def __init__(self, service: Service, keys: Keys):
+        self._service, self._keys = service, keys
 
-    def routes(self) -> list[Route]:
-        """All of them."""
+    def endpoints(self) -> list[Endpoint]:
+        """Return all of them."""
         return [
-            Route("/v1/translate", self.translate, methods=["POST"]),
-            Route("/v1/classify", self.classify, methods=["POST"]),
-            Route("/v1/models", self.models),
-            Route("/health", self.health),
-            Route("/ready", self.ready),
-            Route("/metrics", self.metrics),
-            Route("/openapi.json", self.openapi),
-        ]
+            Endpoint(
+                "/v1/translate", "Translate.", self.translate, ErrorAnswer, TranslateAnswer,
+                streamed=(TranslatedPart, StreamEnd), body=TranslateRequest, read=self._body,
+            ),
+            Endpoint(
+                "/v1/classify", "Label texts.", self.classify, ErrorAnswer, ClassifyAnswer, body=ClassifyRequest,
+                read=self._body,
+            ),
+            Endpoint(
+                "/v1/models", "What is served, what requests may hold, and the limits.", self.models, ErrorAnswer
+            ),
+            Endpoint("/health", "The process is alive.", self.health, ErrorAnswer),
+            Endpoint("/ready", "Requests are answered.", self.ready, ErrorAnswer),
+            Endpoint("/metrics", "For Prometheus.", self.metrics, ErrorAnswer, str, answer_type="text/plain"),
+        ]  # fmt: skip
 
-    async def translate(self, request: Request) -> Response:
+    async def translate(self, request: Request, body: TranslateRequest) -> Response:
         """Translations, at once or line by line."""
-        body = await self._body(request, TranslateRequest)
         answers = self._service.translating(self._asked(body, client_of(request.client)))
         if body.stream:
             return _Lines(_streamed(answers, body.details), lambda: self._service.leave(answers))
@@ -56,9 +81,8 @@ class Api:
         finally:
             self._service.leave(answers)
 
-    async def classify(self, request: Request) -> Response:
+    async def classify(self, request: Request, body: ClassifyRequest) -> Response:
         """Labels."""
-        body = await self._body(request, ClassifyRequest)
         answers = self._service.classifying(body.texts, body.model, client_of(request.client))
         try:
             found = await unless_gone(request, answers.all())
@@ -96,13 +120,9 @@ class Api:
         self._keys.admit(request)
         return Response(self._service.metrics.text(), headers={"Content-Type": metrics.CONTENT_TYPE, **NO_STORE})
 
-    async def openapi(self, request: Request) -> Response:
-        """What there is to ask, for programs."""
-        return Response(self._description, media_type="application/json")
-
     async def _body(self, request: Request, kind: type[Body]) -> Any:
         self._keys.admit(request)
-        if media_type(request) not in ("application/json", ""):
+        if media_type(request) not in (JSON, ""):
             raise Refusal(415, "bad_type", "send JSON: Content-Type: application/json")
         return parsed(kind, await read_body(request, self._service.limits))
 
@@ -115,10 +135,6 @@ class Api:
             raise unsupported("split", f"this server takes {', '.join(able['split'])}")
         if missing := [name for name in body.details if name not in able["details"]]:
             raise unsupported("details", f"this server has no {', '.join(missing)}")
-        if body.glossary_mode is not None:
-            raise unsupported("glossary_mode", "every glossary is strict")
-        if body.protect is not None:
-            raise unsupported("protect", "for texts whose variables and code stay, set format to plain")
         prefix = body.prefix or []
         prefixes: Sequence[str] = [prefix] * len(body.texts) if isinstance(prefix, str) else prefix
         if prefixes and len(prefixes) != len(body.texts):

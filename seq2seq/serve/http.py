@@ -19,6 +19,8 @@ from seq2seq.serve.limits import Limits, Refusal, bad
 Result = TypeVar("Result")
 
 NO_STORE = {"Cache-Control": "no-store"}
+JSON, FORM, PARTS = "application/json", "application/x-www-form-urlencoded", "multipart/form-data"
+LINES = "application/x-ndjson"
 MOST_FIELDS = 200
 # Other parameters, such as charset, are left out: not every codec that Python has is for a stranger's bytes.
 _BOUNDARY = re.compile(r';\s*boundary="?([^";\s]{1,70})', re.IGNORECASE)
@@ -36,7 +38,7 @@ def to_json(value: Any) -> bytes:
 
 def json_answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     """An answer that nobody keeps."""
-    return Response(to_json(value), status, {**NO_STORE, **(headers or {})}, "application/json")
+    return Response(to_json(value), status, {**NO_STORE, **(headers or {})}, JSON)
 
 
 async def read_body(request: Request, limits: Limits) -> bytes:
@@ -85,7 +87,7 @@ async def fields_of_parts(raw: bytes, content_type: str) -> dict[str, Any]:
     async def body() -> AsyncGenerator[bytes, None]:
         yield raw
 
-    headers = Headers({"content-type": f'multipart/form-data; boundary="{boundary[1] if boundary else ""}"'})
+    headers = Headers({"content-type": f'{PARTS}; boundary="{boundary[1] if boundary else ""}"'})
     parser = MultiPartParser(headers, body(), max_files=0, max_fields=MOST_FIELDS, max_part_size=len(raw) + 1)
     try:
         form = await parser.parse()

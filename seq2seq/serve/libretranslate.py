@@ -16,11 +16,14 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from seq2seq.languages import language_code, language_name
+from seq2seq.serve import http
 from seq2seq.serve.guard import Keys
 from seq2seq.serve.http import (
+    FORM,
+    JSON,
+    PARTS,
     client_of,
     fields_of_form,
     fields_of_parts,
@@ -31,12 +34,12 @@ from seq2seq.serve.http import (
 )
 from seq2seq.serve.limits import Refusal, bad, unsupported
 from seq2seq.serve.models import AUTO, ServedTranslator
+from seq2seq.serve.openapi import Endpoint
 from seq2seq.serve.service import Asked, Service
 from seq2seq.text.identification import LEAST_PROBABILITY, ranked
 
-# Those that LibreTranslate has; of what begins with them errors have its form.
-PATHS = ("/translate", "/languages", "/detect", "/frontend/settings", "/spec", "/suggest", "/download_file")
-FORM, PARTS = "application/x-www-form-urlencoded", "multipart/form-data"
+# Paths that LibreTranslate has and this server has not; their errors have its form too.
+OTHER_PATHS = ("/spec", "/suggest", "/download_file")
 # Names of its own for languages.
 ALIASES = {"pb": "pt-BR", "zt": "zh-Hant"}
 # Confidences are in percent. Below the first, a language is no guess; from the second on, `auto` goes by the guess.
@@ -97,25 +100,26 @@ class PlainError(BaseModel):
 
 
 class LibreTranslate:
-    """The routes over one service; `description` is what `/spec` gives."""
+    """The endpoints over one service."""
 
-    def __init__(self, service: Service, keys: Keys, description: bytes):
-        self._service, self._keys, self._description = service, keys, description
+    def __init__(self, service: Service, keys: Keys):
+        self._service, self._keys = service, keys
 
-    def routes(self) -> list[Route]:
-        """All of them."""
+    def endpoints(self) -> list[Endpoint]:
+        """Return all of them."""
+        words, detected = "As LibreTranslate.", list[DetectedLanguage]
         return [
-            Route("/translate", self.translate, methods=["POST"]),
-            Route("/detect", self.detect, methods=["POST"]),
-            Route("/suggest", self.suggest, methods=["POST"]),
-            Route("/languages", self.languages),
-            Route("/frontend/settings", self.settings),
-            Route("/spec", self.spec),
-        ]
+            Endpoint(
+                "/translate", words, self.translate, PlainError, TranslatedText, body=TranslateBody,
+                body_types=(JSON, FORM, PARTS), read=self._body,
+            ),
+            Endpoint("/detect", words, self.detect, PlainError, detected, body=DetectBody, read=self._body),
+            Endpoint("/languages", words, self.languages, PlainError, list[Language]),
+            Endpoint("/frontend/settings", words, self.settings, PlainError),
+        ]  # fmt: skip
 
-    async def translate(self, request: Request) -> Response:
+    async def translate(self, request: Request, body: TranslateBody) -> Response:
         """A translation, or a list of them for a list."""
-        body = await self._body(request, TranslateBody)
         if body.format not in self._service.abilities()["formats"]:
             raise unsupported("format", f"{body.format} format is not supported")
         is_list = isinstance(body.q, list)
@@ -169,9 +173,8 @@ class LibreTranslate:
             names = [f"{language_name(one)} ({_shown(one)})" for one in (target, source)]
             raise bad("{} is not available as a target language from {}".format(*names)) from refusal
 
-    async def detect(self, request: Request) -> Response:
+    async def detect(self, request: Request, body: DetectBody) -> Response:
         """Answer with the possible languages of a text on this server, the likeliest first."""
-        body = await self._body(request, DetectBody)
         return json_answer(await self._guess(body.q if isinstance(body.q, list) else [body.q]))
 
     async def suggest(self, request: Request) -> Response:
@@ -208,10 +211,6 @@ class LibreTranslate:
             }
         )
 
-    async def spec(self, request: Request) -> Response:
-        """The description of the routes."""
-        return Response(self._description, media_type="application/json")
-
     async def _guess(self, texts: Sequence[str]) -> list[dict[str, Any]]:
         """The languages of this server that texts may have, the likeliest first; without a guess the first to translate
         from, with confidence 0."""
@@ -236,11 +235,11 @@ class LibreTranslate:
         raw = await read_body(request, self._service.limits)
         fields: Any = fields_of_form(request.scope["query_string"])
         match media_type(request):
-            case "" | "application/x-www-form-urlencoded":
+            case "" | http.FORM:
                 fields |= fields_of_form(raw)
-            case "multipart/form-data":
+            case http.PARTS:
                 fields |= await fields_of_parts(raw, request.headers["content-type"])
-            case "application/json":
+            case http.JSON:
                 try:
                     fields = json.loads(raw)
                 except (ValueError, RecursionError):
@@ -248,7 +247,7 @@ class LibreTranslate:
                 if not isinstance(fields, dict):
                     raise bad("the body is no JSON object")
             case _:
-                raise Refusal(415, "bad_type", f"send application/json, {FORM} or {PARTS}")
+                raise Refusal(415, "bad_type", f"send {JSON}, {FORM} or {PARTS}")
         self._keys.admit(request, fields.get("api_key"))
         try:
             return kind.model_validate(fields)

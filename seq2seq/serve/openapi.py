@@ -1,12 +1,19 @@
-"""The description of the server's routes for programs (OpenAPI 3.1), made of the models of their bodies."""
+"""The routes that programs use, and their description (OpenAPI 3.1): both follow from `Endpoint`.
 
+Each dialect makes a list of them; `server` makes of all lists the routes and the document under `/openapi.json`.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
+from pydantic import BaseModel, TypeAdapter
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from seq2seq import __version__
-from seq2seq.serve import libretranslate, schemas
+from seq2seq.serve.http import JSON, LINES, to_json
 
 REFUSED = {
     400: "The request is wrong; the field is named.",
@@ -19,48 +26,74 @@ REFUSED = {
     503: "The server is stopping, or has too many connections.",
     504: "There was no time to answer.",
 }
-JSON, REF = "application/json", "#/components/schemas/"
-OBJECT = {JSON: {"schema": {"type": "object"}}}
-# Path: what it does, the body that it takes, what it answers, and what it answers where it refuses.
-POSTED: dict[str, tuple[str, type[BaseModel], type[BaseModel], type[BaseModel]]] = {
-    "/v1/translate": ("Translate.", schemas.TranslateRequest, schemas.TranslateAnswer, schemas.ErrorAnswer),
-    "/v1/classify": ("Label texts.", schemas.ClassifyRequest, schemas.ClassifyAnswer, schemas.ErrorAnswer),
-    "/translate": ("As LibreTranslate.", libretranslate.TranslateBody, libretranslate.TranslatedText,
-                   libretranslate.PlainError),
-    "/detect": ("As LibreTranslate.", libretranslate.DetectBody, libretranslate.DetectedLanguage,
-                libretranslate.PlainError),
-}  # fmt: skip
-LISTS = ("/detect",)
-"""Paths that answer with a list."""
-SHOWN: dict[str, tuple[str, type[BaseModel]]] = {
-    "/v1/models": ("What is served, what requests may hold, and the limits.", schemas.ErrorAnswer),
-    "/health": ("The process is alive.", schemas.ErrorAnswer),
-    "/ready": ("Requests are answered.", schemas.ErrorAnswer),
-    "/metrics": ("For Prometheus.", schemas.ErrorAnswer),
-    "/languages": ("As LibreTranslate.", libretranslate.PlainError),
-    "/frontend/settings": ("As LibreTranslate.", libretranslate.PlainError),
-}
+WITHOUT_BODY = (403, 500, 503)
+DOCUMENT_PATHS = ("/openapi.json", "/spec")
+REF = "#/components/schemas/"
 
 
-def description() -> dict[str, Any]:
-    """The document."""
-    streamed = (schemas.TranslatedPart, schemas.StreamEnd)
-    models = {model for _, *models in POSTED.values() for model in models} | {*streamed, libretranslate.Language}
-    _, definitions = models_json_schema(
-        [(model, "validation") for model in sorted(models, key=lambda model: model.__name__)],
-        ref_template=REF + "{model}",
+@dataclass(frozen=True)
+class Endpoint:
+    """A path that programs may ask for: what answers it, and what the description says."""
+
+    path: str
+    summary: str
+    handler: Callable[..., Awaitable[Response]]
+    """Takes the request, and if there is a `body` what `read` made of it."""
+    refused: type[BaseModel]
+    """The body of answers that refuse."""
+    answer: Any = dict[str, Any]
+    """The body of other answers: a type of pydantic."""
+    answer_type: str = JSON
+    streamed: tuple[type[BaseModel], ...] = ()
+    """What the lines of an answer in JSON Lines may be."""
+    body: type[BaseModel] | None = None
+    """The body of requests, which are POST then; others are GET."""
+    body_types: tuple[str, ...] = (JSON,)
+    read: Callable[[Request, type[BaseModel]], Awaitable[Any]] | None = None
+    """Reads and checks a body."""
+
+    @property
+    def method(self) -> str:
+        """The method of HTTP."""
+        return "POST" if self.body else "GET"
+
+    def route(self) -> Route:
+        """Return the route."""
+
+        async def respond(request: Request) -> Response:
+            if self.body is None or self.read is None:
+                return await self.handler(request)
+            return await self.handler(request, await self.read(request, self.body))
+
+        return Route(self.path, respond, methods=[self.method])
+
+    def kinds(self) -> list[Any]:
+        """Return the types that the description shows."""
+        return [self.answer, self.refused, *self.streamed, *([self.body] if self.body else [])]
+
+
+def routes(endpoints: Sequence[Endpoint]) -> list[Route]:
+    """Return the routes of the endpoints, and those of their description."""
+    document = to_json(description(endpoints))
+
+    async def show(request: Request) -> Response:
+        return Response(document, media_type=JSON)
+
+    return [*(one.route() for one in endpoints), *(Route(path, show) for path in DOCUMENT_PATHS)]
+
+
+def description(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
+    """Return the document."""
+    kinds = {repr(kind): kind for one in endpoints for kind in one.kinds()}
+    schemas, definitions = TypeAdapter.json_schemas(
+        [(name, "validation", TypeAdapter(kinds[name])) for name in sorted(kinds)], ref_template=REF + "{model}"
     )
-    posted = {path: {"post": _posted(path, *row)} for path, row in POSTED.items()}
-    posted["/v1/translate"]["post"]["responses"]["200"]["content"]["application/x-ndjson"] = {
-        "schema": {"anyOf": [_ref(model) for model in streamed]}
-    }
-    for form in (libretranslate.FORM, libretranslate.PARTS):
-        posted["/translate"]["post"]["requestBody"]["content"][form] = {"schema": _ref(libretranslate.TranslateBody)}
+    shown = {name: schemas[name, "validation"] for name in kinds}
     return {
         "openapi": "3.1.0",
         "info": {"title": "seq2seq", "version": __version__, "license": {"name": "MIT", "identifier": "MIT"}},
         "servers": [{"url": "/", "description": "This server."}],
-        "paths": posted | {path: {"get": _shown(path, *row)} for path, row in SHOWN.items()},
+        "paths": {one.path: {one.method.lower(): _operation(one, shown)} for one in endpoints},
         "components": {
             "schemas": definitions["$defs"],
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
@@ -69,42 +102,24 @@ def description() -> dict[str, Any]:
     }
 
 
-def _posted(
-    path: str, words: str, body: type[BaseModel], answer: type[BaseModel], refused: type[BaseModel]
-) -> dict[str, Any]:
-    schema = _ref(answer)
-    content = {JSON: {"schema": {"type": "array", "items": schema} if path in LISTS else schema}}
-    return {
-        "summary": words,
-        "operationId": _id("post", path),
-        "requestBody": {"required": True, "content": {JSON: {"schema": _ref(body)}}},
-        "responses": {"200": {"description": "Done.", "content": content}, **_refused(refused, tuple(REFUSED))},
-    }
-
-
-def _shown(path: str, words: str, refused: type[BaseModel]) -> dict[str, Any]:
-    languages = {"type": "array", "items": _ref(libretranslate.Language)}
-    kinds = {"/metrics": {"text/plain": {"schema": {"type": "string"}}}, "/languages": {JSON: {"schema": languages}}}
-    return {
-        "summary": words,
-        "operationId": _id("get", path),
+def _operation(one: Endpoint, shown: dict[str, Any]) -> dict[str, Any]:
+    """Return the description of an endpoint; `shown` has the schemas by the names of their types."""
+    content = {one.answer_type: {"schema": shown[repr(one.answer)]}}
+    if one.streamed:
+        content[LINES] = {"schema": {"anyOf": [shown[repr(kind)] for kind in one.streamed]}}
+    refused = {JSON: {"schema": shown[repr(one.refused)]}}
+    operation = {
+        "summary": one.summary,
+        "operationId": f"{one.method.lower()}_{one.path.strip('/').replace('/', '_')}",  # a name in made clients
         "responses": {
-            "200": {"description": "Done.", "content": kinds.get(path, OBJECT)},
-            **_refused(refused, (403, 500, 503)),
+            "200": {"description": "Done.", "content": content},
+            **{
+                str(status): {"description": REFUSED[status], "content": refused}
+                for status in (REFUSED if one.body else WITHOUT_BODY)
+            },
         },
     }
-
-
-def _refused(model: type[BaseModel], statuses: tuple[int, ...]) -> dict[str, Any]:
-    return {
-        str(status): {"description": REFUSED[status], "content": {JSON: {"schema": _ref(model)}}} for status in statuses
-    }
-
-
-def _id(method: str, path: str) -> str:
-    """The name of an operation, as programs that are made of the description call it."""
-    return f"{method}_{path.strip('/').replace('/', '_')}"
-
-
-def _ref(model: type[BaseModel]) -> dict[str, str]:
-    return {"$ref": REF + model.__name__}
+    if one.body:
+        schema = {"schema": shown[repr(one.body)]}
+        operation["requestBody"] = {"required": True, "content": dict.fromkeys(one.body_types, schema)}
+    return operation

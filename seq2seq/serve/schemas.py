@@ -49,7 +49,7 @@ class TranslateRequest(Body):
     alternatives: int = Field(0, ge=0, description="Next best translations of each text; fewer than beam_size.")
     prefix: str | list[str] | None = Field(None, description="What each translation begins with.")
     beam_size: int | None = Field(None, ge=1)
-    details: list[Literal["sentences", "alignment", "words", "confidence", "terms", "timing"]] = Field(
+    details: list[Literal["sentences", "alignment", "words", "confidence", "terms"]] = Field(
         [], description="What answers hold besides translations; spans are in code points."
     )
     glossary: str | list[str] | GlossaryBody | None = Field(
@@ -57,8 +57,6 @@ class TranslateRequest(Body):
         description="Names of glossaries of this server, or entries: terms that translations must contain "
         "[default: the default glossaries of the server]. [] is none.",
     )
-    glossary_mode: Literal["strict", "soft"] | None = None
-    protect: list[str] | None = None
     stream: bool = Field(False, description="Answer with JSON lines, one for each line or sentence as it is done.")
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import uvicorn
 from starlette.middleware.cors import CORSMiddleware
-from starlette.routing import Router
+from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
 from seq2seq.errors import UserError, counted
@@ -20,11 +20,10 @@ from seq2seq.serve.api import Api
 from seq2seq.serve.connection import bounded
 from seq2seq.serve.glossaries import Glossaries
 from seq2seq.serve.guard import LOOPBACK, Guard, Keys, is_loopback
-from seq2seq.serve.http import to_json
 from seq2seq.serve.libretranslate import LibreTranslate
 from seq2seq.serve.limits import Limits
 from seq2seq.serve.models import Models
-from seq2seq.serve.openapi import description
+from seq2seq.serve.openapi import routes
 from seq2seq.serve.page import Page
 from seq2seq.serve.service import Service
 
@@ -71,15 +70,17 @@ def bind(host: str, port: int) -> socket.socket:
 
 def application(service: Service, access: Access) -> ASGIApp:
     """All routes, with the guard in front."""
-    document = to_json(description())
-    routes = [
-        *Api(service, access.keys, document).routes(),
-        *LibreTranslate(service, access.keys, document).routes(),
+    plain = LibreTranslate(service, access.keys)
+    endpoints = plain.endpoints()
+    plain_paths = [*(one.path for one in endpoints), *libretranslate.OTHER_PATHS]
+    found = [
+        *routes([*Api(service, access.keys).endpoints(), *endpoints]),
+        Route("/suggest", plain.suggest, methods=["POST"]),
         *(Page(service, access.keys).routes() if access.page else ()),
     ]
     names = {name.lower() for name in access.names}
     hosts = names | {*LOOPBACK, access.host.lower()} if names or is_loopback(access.host) else None
-    guarded = Guard(Router(routes, redirect_slashes=False), service, hosts, access.origins, libretranslate.PATHS)
+    guarded = Guard(Router(found, redirect_slashes=False), service, hosts, access.origins, plain_paths)
     if not access.origins:
         return guarded
     return CORSMiddleware(

@@ -117,11 +117,10 @@ class Service:
         return {
             "formats": ["text", *(sorted(FORMATS) if self._can_explain else [])],
             "split": ["lines", "sentences", "none"],
-            "details": ["timing", *(["sentences", *KINDS, "terms"] if self._can_explain else [])],
+            "details": ["sentences", *KINDS, "terms"] if self._can_explain else [],
             "glossary": self._can_explain,
             "glossaries": sorted(self.glossaries.named),
             "default_glossaries": list(self.glossaries.default_names),
-            "protect": [],
             "detects_languages": False,
         }
 
