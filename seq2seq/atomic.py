@@ -1,6 +1,6 @@
 """Folders and files that appear complete or not at all, even if the process that writes them is killed.
 
-Both are written beside their target under a hidden name, synced to the disk, and renamed. The hidden name identifies
+Both are written next to their target under a hidden name, synced to the disk, and renamed. The hidden name identifies
 the process, so no two writers collide, and `remove_leftovers` deletes only what a dead process of ours left.
 """
 
@@ -22,10 +22,10 @@ except ImportError:  # Windows has no such locks
     fcntl = None
 
 WRITING, OLD = ".writing", ".old"  # to delete, or to restore, when the process has died
-# A process is identified by its host (or container) and its id, and by a token because ids are used again.
+# A process is identified by its host (or container), its id, and a token, because ids are reused.
 _HOST = f"{zlib.crc32(platform.node().encode()):08x}"
 _TOKEN = os.urandom(4).hex()
-OTHER_HOSTS_SECONDS = 24 * 3600.0  # age at which a process of another host, which cannot be asked, counts as dead
+OTHER_HOSTS_SECONDS = 24 * 3600.0  # age at which a process of another host, whose state is unknown, counts as dead
 _count = itertools.count()
 _TEMPORARY = re.compile(
     r"\.(?P<name>.+)\.(?P<process>\d+)-(?P<host>[0-9a-f]{8})(?P<token>[0-9a-f]{8})-\d+(?P<kind>\.writing|\.old)",
@@ -35,13 +35,13 @@ _TEMPORARY = re.compile(
 
 @contextlib.contextmanager
 def new_folder(target: Path, resume: bool = False) -> Iterator[Path]:
-    """Yield an empty folder that replaces `target` when the block ends, and is deleted when it raises.
+    """Yield an empty folder that replaces `target` at the end of the block, and is deleted if the block raises.
 
-    With `resume` it is the folder `unfinished(target)` with what an earlier block left there, and an error keeps it;
-    the caller keeps other processes away from it.
+    With `resume`, it is the folder `unfinished(target)` with the files that an earlier block left there, and an error
+    keeps it. The caller must keep other processes away from it.
 
-    An existing `target` is first moved aside and deleted last, so one of the two is complete at every moment, and
-    `remove_leftovers` repairs a kill between the two renames.
+    An existing `target` is first moved aside and deleted last, so one of the two is complete at every moment;
+    `remove_leftovers` repairs the state after a kill between the two renames.
 
     Raises:
         OSError: the disk is full, or the parent is not writable; `target` is unchanged.
@@ -59,10 +59,10 @@ def new_folder(target: Path, resume: bool = False) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def new_file(path: Path) -> Iterator[BinaryIO]:
-    """Yield an open file that replaces `path` when the block ends, and is deleted when it raises.
+    """Yield an open file that replaces `path` at the end of the block, and is deleted if the block raises.
 
     Raises:
-        OSError: as `new_folder`.
+        OSError: the disk is full, or the parent is not writable; `path` is unchanged.
     """
     temporary = _beside(path, WRITING)
     with _cleaning_up(path, temporary):
@@ -83,12 +83,12 @@ def write_file(path: Path, content: bytes) -> None:
 def locked(path: Path, wait: bool = True) -> Iterator[bool]:
     """Hold the lock file `path` against other processes of this host. On Windows nothing is locked.
 
-    Without `wait`, yields whether no other process holds it. With `wait`, the block runs without the lock where no
-    lock file can be made, as in a read-only folder. The lock ends with its process, however that ends. A file of
-    another user is locked too if it can be read; `filelock` would have to write it.
+    Without `wait`, yield False if another process holds it, else True. With `wait`, the block runs without the lock
+    if no lock file can be created, as in a read-only folder. The lock ends with its process, even if it is killed. A
+    file of another user is locked too if it can be read; `filelock` would have to write it.
 
     Raises:
-        OSError: no lock file can be made, without `wait`.
+        OSError: no lock file can be created, and `wait` is False.
     """
     with contextlib.ExitStack() as stack:
         is_free = True
@@ -115,7 +115,7 @@ def remove_folder(target: Path) -> None:
 
 
 def standing(target: Path) -> Path:
-    """`target`, or its old version if a kill left only that; changes nothing on the disk."""
+    """Return `target`, or its old version if a kill left only that; the disk is not changed."""
     old = []
     with contextlib.suppress(OSError):
         if not target.exists():
@@ -125,7 +125,7 @@ def standing(target: Path) -> Path:
 
 
 def remove_leftovers(parent: Path) -> None:
-    """Delete what killed writes and deletions left in `parent`; old versions come back if there is no new one."""
+    """Delete what killed writes and deletions left in `parent`; restore an old version if no new one exists."""
     for entry in sorted(filter(_is_abandoned, parent.iterdir()), key=_changed, reverse=True):
         with contextlib.suppress(OSError):  # another process does the same, or it is not ours to delete
             old_of = _target_of(entry, OLD)
@@ -137,7 +137,7 @@ def remove_leftovers(parent: Path) -> None:
 
 
 def unfinished(target: Path) -> Path:
-    """The folder of work on `target` that continues after a kill."""
+    """Return the folder in which interrupted work on `target` continues after a kill."""
     return target.parent / f".{target.name}{WRITING}"
 
 
@@ -182,12 +182,12 @@ def _swap(temporary: Path, target: Path) -> None:
 
 
 def _beside(target: Path, kind: str) -> Path:
-    """A name that no other process and no other call uses."""
+    """Return a hidden path next to `target` that no other process and no other call uses."""
     return target.parent / f".{target.name}.{os.getpid()}-{_HOST}{_TOKEN}-{next(_count)}{kind}"
 
 
 def _target_of(entry: Path, kind: str) -> Path | None:
-    """The target of a temporary file or folder of this kind."""
+    """Return the target of a temporary file or folder of this kind; None if `entry` has another name."""
     match = _TEMPORARY.fullmatch(entry.name)
     return entry.with_name(match["name"]) if match and match["kind"] == kind else None
 

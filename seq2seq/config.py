@@ -116,16 +116,16 @@ class ModelConfig(PresetSection):
 
 
 class ClassifierConfig(Section):
-    """The head of a classification model."""
+    """The classification head."""
 
     pooling: Literal["first", "mean", "mean_max"] = "mean"
-    """The vector of a text: that of its first token, the mean over its tokens, or the mean beside the maximum."""
+    """Vector of a text: that of its first token, the mean over its tokens, or the mean and the maximum concatenated."""
     dropout: Probability = 0.1
     """On the pooled vector."""
 
 
 class TrainingConfig(PresetSection):
-    """How the model is trained."""
+    """Settings of training."""
 
     presets = TRAINING_PRESETS
     preset: Literal["scratch", "finetune"] | None = None
@@ -161,7 +161,8 @@ class TrainingConfig(PresetSection):
     """Dropout of every kind rises from 0 over this many epochs (Morerio et al. 2017, "Curriculum dropout"): a run that
     ends before sees each example only a few times, and needs less of it."""
     r_drop: Annotated[float, Range(0.0, 1000.0)] = 0.0
-    """Weight of R-Drop (Liang et al. 2021): dropout draws each batch twice, and the two answers are to agree."""
+    """Weight of R-Drop (Liang et al. 2021): each batch runs twice with different dropout, and the two
+    output distributions are drawn together."""
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """auto is bfloat16 on devices with native support, else float32."""
     compile: Literal["auto", True, False] = "auto"
@@ -203,21 +204,21 @@ class TrainingConfig(PresetSection):
 
     @classmethod
     def preset_of(cls, given: Mapping[str, Any]) -> str | None:
-        """The name of the preset for these written keys; null is the default one."""
+        """Return the name of the preset for these written keys; null selects the default."""
         if (preset := given.get("preset")) is not None:
             return preset
         return "finetune" if given.get("init_from") else "scratch"
 
 
 class SearchConfig(Section):
-    """How a translation is searched for."""
+    """Settings of the search for a translation."""
 
     beam_size: Annotated[int, ranges.BEAM_SIZE] = 5
     """Hypotheses kept per sentence; 1 is greedy."""
     length_penalty: Annotated[float, ranges.LENGTH_PENALTY] = 1.0
     """a in score = log-probability / length^a."""
     early_stopping: bool = False
-    """Finish a sentence once beam_size hypotheses have ended (as CTranslate2), even if another could score better."""
+    """Finish a sentence once beam_size hypotheses have ended (like CTranslate2), even if another could score better."""
     max_extra_steps: Annotated[int, ranges.PIECES] = 8
     """Steps for which a search continues after the best beam_size finished hypotheses outscore all live ones."""
     max_length_ratio: Annotated[float, ranges.MAX_LENGTH_RATIO] = 2.0
@@ -228,7 +229,7 @@ class SearchConfig(Section):
     no_repeat_ngram: Annotated[int, ranges.PIECES] = 0
     """No n pieces occur twice in a translation; 0 is off."""
     renormalize: bool = False
-    """Normalise probabilities over the pieces that are allowed: without padding, start, and what a rule forbids."""
+    """Normalise probabilities over the allowed pieces, which exclude padding, start and whatever a rule forbids."""
     n_best: Annotated[int, ranges.N_BEST] = 1
     """Translations returned per sentence."""
     sample: bool = False
@@ -253,7 +254,7 @@ class SearchConfig(Section):
 
 
 class EvaluationConfig(Section):
-    """How translations are scored."""
+    """Settings of scoring."""
 
     metrics: Annotated[tuple[Literal["bleu", "chrf", "chrf++", "ter"], ...], one_or_more] = ("bleu", "chrf")
     tokenize: str | None = None
@@ -261,7 +262,7 @@ class EvaluationConfig(Section):
 
 
 class Config(Section):
-    """One run."""
+    """All settings of one run."""
 
     task: Literal["translation", "classification"] = "translation"
     source_language: str | None = None

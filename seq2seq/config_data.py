@@ -26,25 +26,25 @@ from seq2seq.ranges import Range
 
 
 class NoiseConfig(Section):
-    """Perturbations of a source: the share of its examples that each changes, drawn anew for each line."""
+    """Perturbations of a source; each key is the share of examples that are changed, drawn anew for each line."""
 
     kinds: ClassVar[tuple[str, ...]] = (
         "upper", "title", "lost_punctuation", "repeated_punctuation", "typos", "copies",
     )  # fmt: skip
     upper: Annotated[float, ranges.SHARE] = 0.0
-    """All in capitals, on both sides."""
+    """All capitals, on both sides."""
     title: Annotated[float, ranges.SHARE] = 0.0
     """Each Word With A Capital, on both sides."""
     lost_punctuation: Annotated[float, ranges.SHARE] = 0.0
-    """Without the mark at the end, on both sides."""
+    """Final punctuation mark removed, on both sides."""
     repeated_punctuation: Annotated[float, ranges.SHARE] = 0.0
-    """With two to four marks at the end of the source."""
+    """Final punctuation mark of the source repeated two to four times."""
     typos: Annotated[float, ranges.SHARE] = 0.0
-    """With typos in about every tenth word of the source."""
+    """Typos in about every tenth word of the source."""
     copies: Annotated[float, ranges.SHARE] = 0.0
-    """With an emoji, an invented name or a number at the end of both sides, to be copied."""
+    """An emoji, an invented name or a number appended to both sides, so that the model learns to copy."""
     seed: Annotated[int, ranges.SEED] = 1
-    """Two noisy copies of one corpus want two seeds."""
+    """Seed of the noise; use different seeds for two noisy copies of one corpus."""
 
 
 class SourceConfig(Section):
@@ -59,7 +59,7 @@ class SourceConfig(Section):
     jsonl: ExistingFile | None = None
     """One JSON object per line, flat or `{"translation": {"en": ..., "de": ...}}`."""
     tmx: ExistingFile | None = None
-    """Translation memory (TMX), of which the units with both languages are read; may be compressed with gzip."""
+    """Translation memory (TMX), gzip allowed; units with both languages are read."""
     hub: Dataset | None = None
     """Dataset of the Hugging Face hub by name, or a local dataset folder."""
     subset: str | None = None
@@ -76,11 +76,11 @@ class SourceConfig(Section):
     """Classification: column of the text; default `sentence` or `text`."""
     label_column: Column = None
     """Classification: column of the label, or in `jsonl` and `hub` of an object with the probability of each label
-    (distillation); default `probabilities` where that is such an object, else `label`."""
+    (distillation); default `probabilities` if that is such an object, else `label`."""
     noise: NoiseConfig | None = None
-    """Perturb the examples as they are read; beside the source itself, a noisy copy with a small weight."""
+    """Perturb the examples as they are read; typically set on a second copy of the source, with a small weight."""
     weight: Annotated[float, Range(1e-6, 1000.0)] = 1.0
-    """How often each example is seen in an epoch; with 2.5 each is seen twice, and another half a third time."""
+    """Number of times that each example is seen per epoch; with 2.5, each is seen twice, and half of them once more."""
 
     @model_validator(mode="after")
     def _one_kind(self) -> "SourceConfig":
@@ -98,14 +98,14 @@ class SourceConfig(Section):
         return {key: value for key, value in serialize(self).items() if value is not None}
 
     def files(self) -> Iterator[tuple[str, Path]]:
-        """(key, path) of every local file that this source names."""
+        """Yield (key, path) of every local file that this source names."""
         for key in ("source", "target", "tsv", "jsonl", "tmx"):
             if (path := getattr(self, key)) is not None:
                 yield key, path
 
 
 class FilterConfig(Section):
-    """Which pairs are left out of training; the pairs that each rule drops are counted."""
+    """Rules for pairs that are left out of training; dropped pairs are counted for each rule."""
 
     max_length: Positive = 200
     """Longest side kept, in pieces."""
@@ -129,11 +129,11 @@ class DataConfig(Section):
     test: Annotated[dict[TestSetName, SourceConfig], with_text_keys] = Field(default_factory=dict)
     """Test sets by name, scored when training ends and by `s2s bleu --model`."""
     filters: FilterConfig = FilterConfig()
-    """What is left out of training; validation and test sets are never filtered."""
+    """Filters of the training data; validation and test sets are never filtered."""
     cache_dir: NewFolder | None = None
-    """Where tokenised corpora are kept; default: the folder `cache` beside the run folder."""
+    """Folder of the tokenised corpora; default: `cache` next to the run folder."""
     num_workers: Annotated[int, ranges.WORKERS] = 0
-    """Processes that tokenise; 0 is one per CPU."""
+    """Number of tokenising processes; 0 is one per CPU."""
     label_names: LabelNames = Field(default_factory=dict)
     """Classification: names shown in place of the labels in the data, such as {"0": negative}."""
 

@@ -1,6 +1,7 @@
-"""Configuration files: YAML 1.2 with overrides in, one strict `Config` or every problem at once out, and back.
+"""Configuration files: read YAML 1.2 and overrides into one strict `Config`, report all problems together, and write
+back.
 
-`load` is called by the command line, and by whoever needs the `config.yaml` of a run, which `dump` has written.
+The command line calls `load`; so does every module that reads the `config.yaml` of a run, which `dump` wrote.
 """
 
 import copy
@@ -27,10 +28,10 @@ def load(path: Path, overrides: Sequence[str] = (), check_files: bool = True) ->
 
     Relative data paths are looked up from the current folder, then under `$S2S_DATA` (or `data/`, where `s2s fetch`
     puts corpora), then from the config's own folder, with and without `.gz`, and are absolute in the result. Without
-    `check_files` paths stay as written and may lead nowhere, as those of an old run.
+    `check_files`, paths are kept as written and need not exist, as in the configuration of an old run.
 
     Raises:
-        ConfigError: with one line for each problem found.
+        ConfigError: there are problems; the message has one line for each.
     """
     return parse(_read_text(path), str(path), path.parent, overrides, check_files)
 
@@ -38,7 +39,7 @@ def load(path: Path, overrides: Sequence[str] = (), check_files: bool = True) ->
 def parse(
     text: str, origin: str = "config", folder: Path = Path(), overrides: Sequence[str] = (), check_files: bool = True
 ) -> Config:
-    """`load` for text at hand; `folder` is the config's own folder for relative paths."""
+    """Read a configuration as `load` does, from text; relative paths are also looked up in `folder`."""
     values, problems = _read_values(text, origin)
     for override in overrides:
         problems += _apply_override(values, override)
@@ -55,7 +56,7 @@ def parse(
 
 
 def dump(config: Config) -> str:
-    """The whole configuration as YAML; `parse(dump(config))` is `config`."""
+    """Return the whole configuration as YAML; `parse(dump(config))` equals `config`."""
     stream = io.StringIO()
     yaml = YAML(typ="safe", pure=True)
     yaml.default_flow_style = False
@@ -66,7 +67,7 @@ def dump(config: Config) -> str:
 
 
 def _problems(values: dict[str, Any]) -> list[str]:
-    """A line for each problem of `values` but for missing files; `values` are modified.
+    """Return a line for each problem of `values`, except missing files; `values` is modified.
 
     pydantic does not check a section as a whole while one of its keys is wrong, so wrong keys are removed and the rest
     is validated again. A section that lost a value is not checked as a whole: the default is not what was written.
@@ -90,7 +91,8 @@ def _problems(values: dict[str, Any]) -> list[str]:
 
 
 def _described(error: ValidationError, values: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """pydantic's problems and a line for each, with keys as written: one source of `data.train` has no index."""
+    """Yield pydantic's problems and a line for each, with keys as written: a single source of `data.train` has no
+    index."""
     from seq2seq.config_problems import describe
 
     for found in error.errors():
@@ -102,7 +104,7 @@ def _described(error: ValidationError, values: dict[str, Any]) -> Iterator[tuple
 
 
 def _remove(values: Any, location: Sequence[Any]) -> bool:
-    """Remove the key at `location`, so that its default is taken; whether there was one."""
+    """Remove the key at `location`, so that its default applies; return whether it existed."""
     *parents, last = location
     try:
         for part in parents:
@@ -118,8 +120,8 @@ def _read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise ConfigError(str(path), ["cannot be read (it is not UTF-8 text; save it as UTF-8)"]) from error
     except OSError as error:
-        beside = path.parent.iterdir() if isinstance(error, FileNotFoundError) and path.parent.is_dir() else ()
-        names = [entry.name for entry in beside if entry.suffix in (".yaml", ".yml")]
+        siblings = path.parent.iterdir() if isinstance(error, FileNotFoundError) and path.parent.is_dir() else ()
+        names = [entry.name for entry in siblings if entry.suffix in (".yaml", ".yml")]
         raise ConfigError(str(path), [f"cannot be read ({error.strerror}){did_you_mean(path.name, names)}"]) from error
 
 
@@ -146,7 +148,7 @@ def _apply_override(values: dict[str, Any], override: str) -> list[str]:
     for depth, name in enumerate([*parents, last]):
         within = ".".join(parents[:depth])
         if within == "data.train" and name.isdecimal() and isinstance(place, dict):
-            values["data"]["train"] = place = [place]  # a list of one, written without brackets
+            values["data"]["train"] = place = [place]  # a single source, written without brackets
         index: Any = name
         if isinstance(place, list):
             if not name.isdecimal() or int(name) >= len(place):

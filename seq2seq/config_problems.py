@@ -1,6 +1,6 @@
 """pydantic's errors as lines for the user.
 
-Imported where a validation has failed: of a configuration, of the settings of a model folder, of search settings.
+`config_file`, `store` and `interop` import it after a validation failed, of a configuration or of stored settings.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -85,7 +85,7 @@ _COMMANDS_OF = {name: command for command, names in COMMANDS.items() for name in
 
 
 def describe(problem: Mapping[str, Any]) -> str:
-    """One line for one pydantic problem: the path of the key, what is wrong, and what would be right."""
+    """Return one line for a pydantic problem: the path of the key, what is wrong, and what is expected."""
     location = tuple(part for part in problem["loc"] if part != "[key]")
     key = _cut(".".join(part if isinstance(part, str) else shown(part) for part in location)) or "config"
     value = problem["input"]
@@ -123,7 +123,7 @@ def _cut(key: str) -> str:
 
 
 def _meant(name: str, location: Sequence[Any]) -> str:
-    """A suggestion for the unknown key `name` of the section at `location`, for the end of a line."""
+    """Return a suggestion for the unknown key `name` of the section at `location`, to append to a message."""
     here: type[Section] = Config
     for part in location:
         if field := here.model_fields.get(part):

@@ -1,8 +1,8 @@
-"""What the configuration is made of: its sections, and what one value may be beyond its bounds.
+"""Building blocks of the configuration: base classes of its sections, and types of its values with their checks.
 
-`config` and `config_data` give their keys these types. The checks raise ValueError; its message follows the name of the
-key. Files and folders are looked up when the validation has the configuration's own folder as context, else they stay
-as written.
+`config` and `config_data` use these types for their keys. The checks raise ValueError; its message follows the name of
+the key. Files and folders are looked up if the validation has the configuration's own folder as its context; otherwise
+they are kept as written.
 """
 
 import os
@@ -42,7 +42,7 @@ class PresetSection(Section):
 
     @classmethod
     def preset_of(cls, given: Mapping[str, Any]) -> str | None:
-        """The name of the preset for these written keys."""
+        """Return the name of the preset for these written keys."""
         return given.get("preset", cls.model_fields["preset"].default)
 
     @model_validator(mode="wrap")
@@ -59,16 +59,16 @@ class PresetSection(Section):
 
 
 def text_problem(text: str) -> str | None:
-    """Why a key or a value cannot be this text, or None."""
+    """Return why a key or a value cannot be this text; None if it can."""
     if len(text) > LONGEST_TEXT:
-        return f"{shown(text)} has {len(text):,} characters, of which {LONGEST_TEXT:,} are possible"
+        return f"{shown(text)} has {len(text):,} characters, the maximum is {LONGEST_TEXT:,}"
     if UNWRITABLE.search(text):
         return f"{shown(text)} holds a control character, or is not UTF-8; use names that are plain text"
     return None
 
 
 def unwritable(value: Any, path: str = "config") -> Iterator[str]:
-    """A line for each key or value with text that no file and no terminal can hold."""
+    """Yield a line for each key or value whose text cannot be written to a file or a terminal."""
     if isinstance(value, Mapping):
         for key, item in value.items():
             yield from unwritable(key, path)
@@ -82,7 +82,7 @@ def unwritable(value: Any, path: str = "config") -> Iterator[str]:
 
 
 def _look_up(name: Path, kind: Literal["file", "folder"] | None, info: ValidationInfo) -> Path:
-    """The absolute path of a file or folder that exists, or without a `kind` the path with `~` expanded."""
+    """Return the absolute path of a file or folder that exists; without a `kind`, the path with `~` expanded."""
     if info.context is None:
         return name
     try:
@@ -148,7 +148,7 @@ def _as_test_set_name(name: str) -> str:
 
 
 def as_label(name: str) -> str:
-    """`name`, unchanged.
+    """Return `name` unchanged if it is a valid label.
 
     Raises:
         ValueError: it is blank, or holds a tab, a line end or another control character.
@@ -159,7 +159,7 @@ def as_label(name: str) -> str:
 
 
 def check_size(model: Any) -> None:
-    """Refuse a model that no memory can hold, before any is allocated; `model` is a ModelConfig.
+    """Raise an error for a model that no memory can hold, before any is allocated; `model` is a ModelConfig.
 
     Raises:
         ValueError: its table of positions or its matrices are too large.
@@ -173,10 +173,10 @@ def check_size(model: Any) -> None:
 
 
 def displayed_labels(labels: Iterable[str], names: Mapping[str, str]) -> tuple[str, ...]:
-    """What each label is called in answers: by `data.label_names`, or as in the data.
+    """Return the name that output uses for each label: from `names` (`data.label_names`), or the label itself.
 
     Raises:
-        ValueError: two labels are called the same.
+        ValueError: two labels have the same name.
     """
     called: dict[str, str] = {}
     for label in labels:
@@ -193,7 +193,8 @@ def _all_different(names: dict[str, str]) -> dict[str, str]:
 
 
 def _with_text_keys(value: Any) -> Any:
-    """A mapping whose keys may be written as numbers, such as the label 0; a key without a value is an empty one."""
+    """Return a mapping whose keys may be written as numbers, such as the label 0; a missing value is an empty
+    mapping."""
     if not isinstance(value, Mapping):
         return {} if value is None else value
     if odd := [key for key in value if not isinstance(key, str | int)]:

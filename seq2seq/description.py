@@ -1,7 +1,7 @@
-"""What a model is besides its weights and its tokenizers.
+"""Description of a model: all that it is besides its weights and tokenizers.
 
-`tasks` makes a description of the configuration of a run; `store` and `interop` read and write it beside the weights,
-whatever the format of the folder.
+`tasks` derives it from the configuration of a run; `store` and `interop` read and write it next to the weights, in
+folders of every format.
 """
 
 from typing import Annotated, Any, Literal
@@ -18,7 +18,7 @@ FREE_MODEL_KEYS = frozenset(
 
 
 class ModelDescription(Section):
-    """One model; frozen. Keys that are not known belong to someone else and are left out."""
+    """Task, languages, settings, labels and metrics of one model; frozen. Unknown keys are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -28,13 +28,13 @@ class ModelDescription(Section):
     model: ModelConfig
     classifier: ClassifierConfig = ClassifierConfig()
     search: SearchConfig = SearchConfig()
-    """The settings to search with where a user names no others."""
+    """Default search settings."""
     labels: Annotated[tuple[Label, ...], Field(strict=False)] = ()
-    """Of a classifier, as in its training data, in the order of its outputs."""
+    """Labels of a classifier, as in its training data, in the order of its outputs."""
     label_names: dict[str, Label] = Field(default={})
-    """What labels are called in answers, where that is not what the data calls them."""
+    """Names that output uses for labels, by the labels of the data."""
     metrics: dict[str, Any] = Field(default={})
-    """Of the validation that the weights were taken at."""
+    """Metrics of the validation at which the weights were saved."""
 
     @model_validator(mode="after")
     def _labels_differ(self) -> "ModelDescription":
@@ -43,7 +43,7 @@ class ModelDescription(Section):
 
     @classmethod
     def of(cls, config: Config, labels: tuple[str, ...] = (), metrics: dict[str, Any] | None = None):
-        """The model that a run with this configuration trains."""
+        """Return the description of the model that a run with this configuration trains."""
         return cls(
             task=config.task,
             source_language=config.source_language,
@@ -58,10 +58,10 @@ class ModelDescription(Section):
 
     @property
     def languages(self) -> list[str]:
-        """Source and target, as far as they are known."""
+        """Source and target language, as far as they are known."""
         return [language for language in (self.source_language, self.target_language) if language]
 
     @property
     def displayed_labels(self) -> tuple[str, ...]:
-        """The labels as answers call them."""
+        """The labels under the names that output uses."""
         return displayed_labels(self.labels, self.label_names)

@@ -1,4 +1,4 @@
-"""Errors that a user can cause, and the words of their messages.
+"""Errors that a user can cause, and helpers for their messages.
 
 Each is a `UserError`: one line that names the file, key or line, and the remedy. The command line prints it and exits
 with `exit_code`; a library caller catches it like any exception.
@@ -59,7 +59,7 @@ class RunError(UserError):
 
 @contextlib.contextmanager
 def quiet(name: str) -> Iterator[None]:
-    """Without the warnings of the logger `name`."""
+    """Suppress the warnings of the logger `name` inside the block."""
     logger = logging.getLogger(name)
     level = logger.level
     logger.setLevel(logging.ERROR)
@@ -70,18 +70,18 @@ def quiet(name: str) -> Iterator[None]:
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:
-    """`"; did you mean 'x'?"` for the closest candidate, or an empty string when none is close."""
+    """Return `"; did you mean 'x'?"` for the closest candidate, or an empty string if none is close."""
     close = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.6)
     return f"; did you mean '{close[0]}'?" if close else ""
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 line`, `2,000 lines`."""
+    """Return a number with its noun: `1 line`, `2,000 lines`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def some_of(names: Sequence[str], limit: int = 5) -> str:
-    """The first names, shortened, and the number of the others."""
+    """Return the first names, shortened, and the number of the others."""
     first = ", ".join(name if len(name) <= 40 else f"{name[:39]}…" for name in names[:limit])
     return f"{first} and {len(names) - limit:,} more" if len(names) > limit else first
 
@@ -95,7 +95,7 @@ def kind_of(value: Any) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """Why a library failed, as one line for a message, without the terms of its programming language."""
+    """Return why a library failed, as one line for a message, without terms of Python."""
     match error:
         case UnicodeDecodeError():
             return f"not UTF-8 at byte {error.start + 1:,}"
@@ -117,14 +117,14 @@ def reason(error: BaseException) -> str:
 
 
 def _plain(value: Any) -> str:
-    """A date or a path as text; what YAML calls binary or a set is refused."""
+    """Return a date or a path as text; raise TypeError for binary data and sets of YAML."""
     if isinstance(value, bytes | set):
         raise TypeError
     return str(value)
 
 
 def shown(value: Any) -> str:
-    """A value as the user may have written it, shortened to fit into a line."""
+    """Return a value as the user may have written it, shortened to fit into a line."""
     if isinstance(value, str):
         return repr(value) if len(value) <= LONGEST_VALUE else f"{value[:LONGEST_VALUE]!r}..."
     try:

@@ -18,14 +18,14 @@ class DamagedFile(Exception):
 
 
 def record(path: Path) -> dict[str, str | int]:
-    """Size and SHA-256 of a file, as manifests hold them."""
+    """Return size in bytes and SHA-256 of a file, as stored in manifests."""
     with open(path, "rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
     return {"sha256": digest, "size": path.stat().st_size}
 
 
 def verify(path: Path, recorded: Mapping[str, str | int]) -> None:
-    """Compare a file with its `record` from when it was written.
+    """Check a file against the `record` that was made when it was written.
 
     Raises:
         DamagedFile: it is missing, or its size or content changed.
@@ -42,7 +42,7 @@ def verify(path: Path, recorded: Mapping[str, str | int]) -> None:
 
 
 def read_object(path: Path, largest: int = 64 * 2**20) -> dict[str, Any]:
-    """A JSON object from a file of at most `largest` bytes.
+    """Read a JSON object from a file of at most `largest` bytes.
 
     Raises:
         DamagedFile: it is missing, too large, or not one JSON object.
@@ -59,13 +59,13 @@ def read_object(path: Path, largest: int = 64 * 2**20) -> dict[str, Any]:
 
 
 def shipped_folder() -> Path:
-    """The folder that holds the shipped `data/` and `configs/`: inside an installed package, or the checkout."""
+    """Return the folder that holds the shipped `data/` and `configs/`: inside an installed package, or the checkout."""
     installed = Path(__file__).parent / "shipped"
     return installed if installed.is_dir() else Path(__file__).parent.parent
 
 
 def json_text(value: Mapping[str, Any]) -> str:
-    """A JSON object as text for people to read."""
+    """Return a JSON object as indented text."""
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 

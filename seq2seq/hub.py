@@ -1,6 +1,7 @@
-"""Models of the Hugging Face hub: a MODEL that is no local folder may be `owner/name` there.
+"""Models of the Hugging Face hub: a MODEL that is not a local folder may be `owner/name` on the hub.
 
-`model_folder` fetches them, the second time from the hub's own cache; `config_values` asks whether a name can be one.
+`store.finding` fetches them, the second time from the hub's own cache; `config_values` checks whether a name can be
+one.
 """
 
 import os
@@ -14,22 +15,23 @@ PATTERNS = ("*.json", "*.safetensors", "*.spm", "README.md")
 TORCH_FILE = "pytorch_model.bin"
 REASONS = {
     "RepositoryNotFoundError": "no model has this name, or it is not public",
-    "GatedRepoError": "it asks for a login; run `hf auth login`",
+    "GatedRepoError": "it requires a login; run `hf auth login`",
     **dict.fromkeys(("LocalEntryNotFoundError", "ConnectError", "ConnectionError", "ConnectTimeout"), "no network?"),
 }
 
 
 def is_hub_name(name: str | Path) -> bool:
-    """Whether a path can mean `owner/name`: it does not exist, and its first part is no local folder."""
+    """Whether a path can mean `owner/name`: it does not exist, and its first part is not a local folder."""
     text = Path(name).as_posix()
     return bool(NAME.fullmatch(text)) and not Path(text).exists() and not Path(text.split("/")[0]).is_dir()
 
 
 def fetch_model(name: str | Path, torch_file: bool = False) -> Path:
-    """The folder of a model of the hub, downloaded or cached; with `torch_file` `pytorch_model.bin` too.
+    """Download a model of the hub, or find it in the cache, and return its folder; with `torch_file`, include
+    `pytorch_model.bin`.
 
     Raises:
-        ModelError: there is no network, or no such model.
+        ModelError: the model does not exist, is not accessible, or cannot be downloaded.
     """
     import huggingface_hub
 

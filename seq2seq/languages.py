@@ -1,4 +1,4 @@
-"""Languages under all their names: `ja`, `jpn`, `ja_JP`, `jpn_Jpan`, `Japanese` and `日本語` are the same.
+"""Languages under all their names: `ja`, `jpn`, `ja_JP`, `jpn_Jpan`, `Japanese` and `日本語` are one language.
 
 `evaluation.text` chooses BLEU's tokenizer by `language_code`, `probe` its sentences, `data.columns` its columns.
 """
@@ -6,8 +6,8 @@
 import functools
 import re
 
-# The ISO 639-1 code of each language, and its ISO 639-2 and 639-3 codes. A macrolanguage has those of its members too
-# (Chinese: cmn and yue). Then come withdrawn and wrong codes that are usual, such as jap, scr and zhs.
+# The ISO 639-1 code of each language, then its ISO 639-2 and 639-3 codes. A macrolanguage includes the codes of its
+# members (Chinese: cmn and yue). Withdrawn and wrong codes that are common, such as jap, scr and zhs, come last.
 _THREE_LETTERS = """
 aa aar, ab abk, ae ave, af afr, ak aka fat, am amh, an arg, ar ara arb ary arz apc ajp acm acq aeb ars, as asm,
 av ava, ay aym ayr, az aze azj azb, ba bak, be bel, bg bul, bi bis, bm bam, bn ben, bo bod tib, br bre, bs bos,
@@ -27,7 +27,7 @@ tw twi, ty tah, ug uig, uk ukr ua, ur urd, uz uzb uzn, ve ven, vi vie vn, vo vol
 yi yid ydd ji, yo yor, za zha, zh zho chi cmn cn zhs zht chs cht yue wuu nan hak gan hsn lzh cdo cjy mnp czh czo cpx,
 zu zul
 """
-# Names in English, in the language itself and in neighbouring ones, as in headers of tables.
+# Names in English, in the language itself and in other languages, as they occur in the headers of tables.
 _NAMES = """
 ar arabic العربية, bg bulgarian български, ca catalan català, cs czech čeština česky, da danish dansk,
 de german deutsch allemand alemán, el greek ελληνικά, en english englisch anglais inglés engels, eo esperanto,
@@ -48,21 +48,21 @@ _CODES = {name: names[0] for names in map(str.split, _THREE_LETTERS.split(",")) 
 
 @functools.lru_cache(maxsize=1024)
 def language_code(name: str | None) -> str:
-    """The two-letter code (ISO 639-1) of a language, given by name or by a code of two or three letters.
+    """Return the two-letter code (ISO 639-1) of a language, given by name or by a code of two or three letters.
 
-    What follows the code, such as a script or a region (`zho_Hans`, `pt-BR`, `zh_CN`), is ignored. A language without
-    a two-letter code gives its first part in lower case.
+    A script or region after the code (`zho_Hans`, `pt-BR`, `zh_CN`) is ignored. For a language without a two-letter
+    code, the result is the first part of the name in lower case.
     """
     return known_language(name) or _first_part(name)
 
 
 def language_name(code: str) -> str:
-    """Return the English name of a language, or its code where there is none."""
+    """Return the English name of a language, or its code if no name is known."""
     return ENGLISH_NAMES.get(language_code(code), code)
 
 
 def known_language(name: str | None) -> str | None:
-    """As `language_code`, None for unknown languages."""
+    """Return the code as `language_code` does, or None for unknown languages."""
     return _CODES.get(_first_part(name)) or LANGUAGE_NAMES.get(_first_part(name))
 
 

@@ -22,7 +22,7 @@ from typing import BinaryIO
 
 from seq2seq.errors import DataError, reason
 
-# Characters that no line of output holds: control characters, line ends of any kind, surrogates for invalid bytes.
+# Characters that no line of output contains: control characters, line ends of any kind, surrogates for invalid bytes.
 UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 OnInvalid = Callable[[int], None]
@@ -83,14 +83,14 @@ def open_bytes(path: Path, offset: int = 0, keeps_bom: bool = False) -> BinaryIO
 
 
 def damaged(path: Path, number: int, error: Exception) -> DataError:
-    """The error for a file that cannot be read after line `number`; `error` is one of DAMAGE."""
+    """Return the error for a file that cannot be read after line `number`; `error` is one of DAMAGE."""
     return DataError(f"{path}: damaged after line {number:,} ({reason(error)}); fetch or compress it again")
 
 
 def text_bytes(stream: BinaryIO, name: str, keeps_bom: bool = False) -> BinaryIO:
-    """The rest of a stream, which may be a pipe, as bytes of text without a byte order mark.
+    """Return the rest of a stream, which may be a pipe, as bytes of text without a byte order mark.
 
-    gzip is decompressed; it is recognised by its first two bytes, not by a file name.
+    gzip is decompressed; it is recognised by its first two bytes, not by the file name.
 
     Raises:
         DataError: it is UTF-16 or UTF-32, or not text but a spreadsheet, a PDF or an archive.
@@ -110,7 +110,8 @@ def text_bytes(stream: BinaryIO, name: str, keeps_bom: bool = False) -> BinaryIO
 
 
 def _problem(head: bytes) -> str | None:
-    """Why a file that begins with `head` cannot be read as UTF-8 text; a few invalid bytes are no reason."""
+    """Return why a file that begins with `head` cannot be read as UTF-8 text, or None; a few invalid bytes are
+    accepted."""
     if problem := next((problem for magic, problem in _NO_TEXT.items() if head.startswith(magic)), None):
         return problem
     encoding = next((encoding for bom, encoding in _OTHER_BOMS.items() if head.startswith(bom)), None)
@@ -134,7 +135,7 @@ def _is_encoded(head: bytes, encoding: str) -> bool:
 
 
 def read_regular(path: Path, largest: int) -> bytes:
-    """All bytes of a regular file; pipes and devices are not read.
+    """Return all bytes of a regular file; pipes and devices are not read.
 
     Raises:
         OSError: it is missing, not readable, not a regular file, or larger than `largest` bytes.
@@ -153,7 +154,7 @@ def read_regular(path: Path, largest: int) -> bytes:
 
 
 def decode_line(raw: bytes, number: int, on_invalid: OnInvalid | None = None) -> str:
-    """One raw line as text, without its `\\n` or `\\r\\n`; `on_invalid(number)` is called for invalid UTF-8."""
+    """Return one raw line as text, without its `\\n` or `\\r\\n`; `on_invalid(number)` is called for invalid UTF-8."""
     raw = raw.removesuffix(b"\n").removesuffix(b"\r")
     try:
         return raw.decode("utf-8")
@@ -164,7 +165,7 @@ def decode_line(raw: bytes, number: int, on_invalid: OnInvalid | None = None) ->
 
 
 def read_lines(path: Path, on_invalid: OnInvalid | None = None, keeps_bom: bool = False) -> Iterator[str]:
-    """The lines of a text file, plain or gzip.
+    """Yield the lines of a text file, plain or gzip.
 
     Raises:
         DataError: the file cannot be read, is not text, or its gzip stream is damaged (the message names the line).
@@ -180,7 +181,7 @@ def read_lines(path: Path, on_invalid: OnInvalid | None = None, keeps_bom: bool 
 
 @contextlib.contextmanager
 def readable_again(path: Path) -> Iterator[Path]:
-    """`path`, or a temporary copy of the content of a pipe, which can be read only once."""
+    """Yield `path`, or a temporary copy of the content of a pipe, which can be read only once."""
     if not path.is_fifo():
         yield path
         return
@@ -192,10 +193,10 @@ def readable_again(path: Path) -> Iterator[Path]:
 
 
 def checked_texts(texts: Iterable[str], function: str) -> list[str]:
-    """The texts that a function of the library was given, as a list.
+    """Return the texts that a library function was given, as a list.
 
     Raises:
-        TypeError: it is a single text, whose letters would be taken for texts, or something in it is not a text.
+        TypeError: `texts` is a single text, whose letters would count as texts, or contains something else than texts.
     """
     found = None if isinstance(texts, str | bytes) or not isinstance(texts, Iterable) else list(texts)
     if found is None or not all(isinstance(text, str) for text in found):
@@ -204,10 +205,10 @@ def checked_texts(texts: Iterable[str], function: str) -> list[str]:
 
 
 def checked_pairs(pairs: Iterable[tuple[str, str]], function: str) -> list[tuple[str, str]]:
-    """As `checked_texts`, for pairs of source and target.
+    """Return the pairs of source and target that a library function was given, as a list.
 
     Raises:
-        TypeError: it is a single pair, or something in it is not a pair of texts.
+        TypeError: `pairs` is a single pair, or contains something that is not a pair of texts.
     """
     found = list(pairs)
     for pair in found:
@@ -217,24 +218,25 @@ def checked_pairs(pairs: Iterable[tuple[str, str]], function: str) -> list[tuple
 
 
 def as_one_line(text: str) -> str:
-    """`text` in one line: line feeds and carriage returns become spaces."""
+    """Return `text` on one line: line feeds and carriage returns become spaces."""
     return text.replace("\r", " ").replace("\n", " ")
 
 
 def shown_name(name: str) -> str:
-    """A file name as text: invalid UTF-8, which Python keeps as lone surrogates, becomes U+FFFD."""
+    """Return a file name as text: invalid UTF-8, which Python keeps as lone surrogates, becomes U+FFFD."""
     return re.sub("[\ud800-\udfff]", "\ufffd", name)
 
 
 def aligned(rows: Sequence[Sequence[str]], align: str = "<") -> list[str]:
-    """Rows of a table as lines. The first column is aligned to the left, the others by `align`: `<` left, `>` right."""
+    """Return the rows of a table as lines. The first column is aligned left, the others by `align`: `<` left, `>`
+    right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     forms = ["<", *[align] * (len(widths) - 1)]
     return ["  ".join(map("{:{}{}}".format, row, forms, widths)).rstrip() for row in rows]
 
 
 def check_counts(name: object, count: int, other_name: object, other_count: int) -> None:
-    """Refuse two files that should be parallel, by their names and numbers of lines.
+    """Raise an error if two files that should be parallel have different numbers of lines.
 
     Raises:
         DataError: the numbers differ.
@@ -245,7 +247,7 @@ def check_counts(name: object, count: int, other_name: object, other_count: int)
 
 
 def first_of_each(texts: Sequence[str]) -> Iterator[int]:
-    """Yield the index of the first of equal texts; white space makes no difference."""
+    """Yield the index of the first of each group of equal texts; white space makes no difference."""
     seen = set()
     for index, text in enumerate(texts):
         if (words := tuple(text.split())) not in seen:

@@ -1,4 +1,4 @@
-"""When memory runs out: release cached memory, and compute in smaller parts.
+"""Out-of-memory errors: recognise them, release cached memory, and compute in smaller parts.
 
 Validation and decoding use `in_parts`, training `is_out_of_memory` and `release`.
 """
@@ -10,7 +10,7 @@ import torch
 
 Result = TypeVar("Result")
 
-# What torch, and the libraries that it calls, say of it.
+# Out-of-memory messages of torch and of the libraries that it calls.
 OUT_OF_MEMORY = (
     "DefaultCPUAllocator: can't allocate memory",
     "DefaultCPUAllocator: not enough memory",
@@ -44,10 +44,11 @@ def release() -> None:
 
 
 def in_parts(compute: Callable[[Any], Result], batch: Splittable) -> list[Result]:
-    """`[compute(batch)]`; where that does not fit in memory, the results of its halves, computed in the same way.
+    """Return `[compute(batch)]`, or, if that does not fit in memory, the results of the two halves, computed in the
+    same way.
 
     Raises:
-        The error of a single row that does not fit.
+        RuntimeError, MemoryError: a single row does not fit, or `compute` failed for another reason.
     """
     try:
         return [compute(batch)]

@@ -27,7 +27,7 @@ PANELS = (
     ("share", {"accuracy": "accuracy", "precision": "precision", "recall": "recall", "f1": "macro F1"}),
     ("learning rate", {"learning_rate": "learning rate"}),
 )
-# For characters that DejaVu Sans has not; fonts that are not installed are skipped.
+# Fonts for characters that DejaVu Sans lacks; fonts that are not installed are skipped.
 FALLBACK_FONTS = ("Noto Sans CJK JP", "Noto Sans JP", "IPAexGothic", "Hiragino Sans", "Yu Gothic", "Arial Unicode MS")
 MAX_PIECES_SHOWN = 120
 
@@ -35,8 +35,8 @@ MAX_PIECES_SHOWN = 120
 def learning_curves(records: Iterable[Mapping[str, Any]], path: Path, title: str = "") -> Path:
     """Draw loss, validation scores and learning rate over the steps, and return `path`.
 
-    Values that are missing or not finite are left out; of a step that was logged twice, after a resume, the later
-    record counts.
+    Values that are missing or not finite are left out. If a step was logged twice, after a resume, the later record
+    counts.
 
     Raises:
         DataError: no record has a value to draw.
@@ -69,15 +69,15 @@ def attention_map(
     """Draw attention weights, and return `path`.
 
     Args:
-        weights: (T, S), or (H, T, S): then the mean over the heads comes first, then each head.
+        weights: (T, S), or (H, T, S), for which the mean over the heads is drawn first, then each head.
         source_pieces: S labels of the columns.
         target_pieces: T labels of the rows.
-        path: the picture; its format is that of the suffix.
+        path: the picture; the suffix determines its format.
         title: heading of the picture.
         axes_names: titles of the two axes, columns first.
 
     Raises:
-        DataError: the sentence is too long to be read in a picture.
+        DataError: a side has more than 120 pieces, which a picture cannot show.
     """
     weights = np.asarray(weights, dtype=np.float64)
     assert weights.shape[-2:] == (len(target_pieces), len(source_pieces)), "weights do not belong to the pieces"
@@ -110,7 +110,7 @@ def _set_title(figure: Any, title: str) -> None:
 
 
 def _curves(records: Sequence[Mapping[str, Any]], keys: Mapping[str, str]) -> dict[str, list[tuple[float, float]]]:
-    """By label, the (step, value) points of each key that has any."""
+    """Return, by label, the (step, value) points of each key that has any."""
     curves = {}
     for key, label in keys.items():
         points = {
@@ -125,7 +125,7 @@ def _curves(records: Sequence[Mapping[str, Any]], keys: Mapping[str, str]) -> di
 
 @contextlib.contextmanager
 def _canvas(rows: int, columns: int, size: tuple[float, float], path: Path) -> Iterator[tuple[Any, Any]]:
-    """A figure and its axes; on leaving, the picture is written to `path` as a whole."""
+    """Yield a figure and its axes, and write the picture to `path` as a whole at the end of the block."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -1,6 +1,6 @@
-"""Presets: named sets of defaults.
+"""Presets: named sets of default values.
 
-`config` fills a section with them before it is checked; keys that are written win.
+`config` fills a section with them before it is checked; written keys take precedence.
 """
 
 from typing import Any
@@ -18,8 +18,8 @@ PRESETS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 TRAINING_PRESETS: dict[str, dict[str, Any]] = {
     "scratch": {},
-    # For a trained model: a small constant learning rate, an average of the weights instead of decay, and frequent
-    # validation, because the best moment may come early.
+    # For a trained model: a small constant learning rate, averaged weights instead of decay, and frequent validation,
+    # because the best step may come early.
     "finetune": dict(
         learning_rate=1e-4, warmup_steps=100, schedule="constant", ema=0.999, validate_every=200, checkpoint_every=200,
         patience=5,

@@ -24,7 +24,7 @@ ITEMS_AHEAD = 3  # per process: enough to keep it busy, few enough to hold in me
 
 
 def usable_cpus() -> int:
-    """CPUs that this process may run on."""
+    """Return the number of CPUs that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -44,13 +44,13 @@ def resident_bytes(process: int | str = "self", peak: bool = False) -> int | Non
 def in_processes(
     work: Callable[[Item], Result], items: Iterable[Item], num_workers: int, min_items: int
 ) -> Iterator[Result]:
-    """`work(item)` for every item, in order.
+    """Yield `work(item)` for every item, in order.
 
     Args:
         work: pickled, and sent to each process once.
-        items: each is pickled and sent to one process, its result comes back.
-        num_workers: processes; 0 is one per CPU.
-        min_items: with fewer items no process is started.
+        items: pickled; each is sent to one process, which returns its result.
+        num_workers: number of processes; 0 is one per CPU.
+        min_items: minimum number of items for which processes are started.
 
     Raises:
         RunError: a process died.
@@ -79,7 +79,7 @@ def in_processes(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-_worker: Callable[[Any], Any] | None = None  # of this process, if it is a worker
+_worker: Callable[[Any], Any] | None = None  # the function of this process, if it is a worker
 
 
 def _start_worker(work: Callable[[Any], Any]) -> None:

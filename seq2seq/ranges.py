@@ -1,7 +1,7 @@
 """Bounds of the numbers in the configuration and on the command line.
 
-`config` and `cli.options` check numbers with these, so that both take the same and refuse others in the same words. An
-upper bound is far above what makes sense, and below what overflows, exhausts memory or never ends.
+`config` and `cli.options` check numbers with these, so that both accept the same values and report the same
+errors. An upper bound is far above every sensible value, and below values that overflow, exhaust memory or never end.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from seq2seq.errors import shown
 
 @dataclass(frozen=True)
 class Range:
-    """The numbers from `least` to `most`, only whole ones if these are integers; annotates the type of a key."""
+    """The numbers from `least` to `most`; only whole numbers if these are integers. It annotates the type of a key."""
 
     least: float
     most: float
@@ -23,10 +23,10 @@ class Range:
         return isinstance(self.least, int)
 
     def check(self, value: Any) -> Any:
-        """`value` as an int or a float; 1e4 is a whole number too.
+        """Return `value` as an int or a float; 1e4 also counts as a whole number.
 
         Raises:
-            ValueError: it is not such a number; the message says which are.
+            ValueError: it is not a number of this range; the message names the range.
         """
         if self.is_whole and isinstance(value, float) and value.is_integer():
             value = int(value)
@@ -46,7 +46,7 @@ class Range:
         return core_schema.no_info_before_validator_function(self.check, handler(source))
 
 
-# Of examples, tokens, steps: three times the largest fits an unsigned 32-bit integer.
+# Counts of examples, tokens and steps: three times the largest fits an unsigned 32-bit integer.
 COUNT, COUNT_OR_NONE = Range(1, 10**9), Range(0, 10**9)
 SEED = Range(0, 2**32 - 1)
 THREADS, WORKERS = Range(1, 1024), Range(0, 1024)
@@ -54,7 +54,7 @@ PROBABILITY = Range(0.0, 0.999999)
 SHARE = Range(0.0, 1.0)
 LAYERS, WIDTH, HEADS, INNER_WIDTH = Range(1, 1000), Range(1, 2**16), Range(1, 2**12), Range(1, 2**20)
 LENGTH = Range(1, 10**6)
-# Float32 has no smaller numbers that all devices support.
+# Not all devices support smaller float32 numbers.
 EPSILON = Range(1e-30, 1.0)
 # Search: scores stay finite for translations of a million pieces.
 BEAM_SIZE, N_BEST, TOP_K, PIECES = Range(1, 1000), Range(1, 1000), Range(0, 10**9), Range(0, 10**6)
@@ -63,7 +63,7 @@ MAX_LENGTH_RATIO = Range(0.0, 1000.0)
 TEMPERATURE = Range(0.001, 1000.0)
 TOP_P = Range(1e-6, 1.0)
 
-# Of a model's table of positions (1 GiB in float64), and of its parameters (400 GB in float32).
+# Maximum size of a model's table of positions (1 GiB in float64), and of its parameters (400 GB in float32).
 MOST_POSITION_NUMBERS, MOST_PARAMETERS = 2**27, 10**11
 
 # Number formats of the weights of a CTranslate2 folder.

@@ -1,4 +1,4 @@
-"""Where a process computes: its device, precision, rank, and random state.
+"""The runtime of a process: its device, precision, rank, and random state.
 
 Only `start` reads the machine and the environment of torchrun; other code receives the `Runtime`.
 """
@@ -24,7 +24,7 @@ PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": t
 
 @dataclass(frozen=True)
 class Runtime:
-    """One process of a run."""
+    """Device, precision and rank of one process of a run."""
 
     device: torch.device
     precision: torch.dtype
@@ -44,15 +44,15 @@ class Runtime:
         return torch.autocast(self.device.type, dtype=self.precision)
 
     def all_reduce(self, values: list[float]) -> list[float]:
-        """The sums of `values` over all ranks."""
+        """Return the sums of `values` over all ranks."""
         if self.world_size == 1:
             return values
-        summed = torch.tensor(values, dtype=torch.float64)  # on the CPU, so that a GPU need not be waited for
+        summed = torch.tensor(values, dtype=torch.float64)  # on the CPU, so that no GPU synchronisation is needed
         dist.all_reduce(summed)
         return summed.tolist()
 
     def gather(self, value: object) -> list[object]:
-        """`value` of every rank, in rank order, on every rank."""
+        """Return `value` of every rank, in rank order, on every rank."""
         if self.world_size == 1:
             return [value]
         values: list[object] = [None] * self.world_size
@@ -73,11 +73,11 @@ class Runtime:
 def start(device: str = "auto", precision: str | None = "auto", threads: int | None = None) -> Runtime:
     """Choose device and precision and, under torchrun, join the process group.
 
-    `precision` None means float32 on a CPU and `auto` on a GPU, which is bfloat16 where the device multiplies it
+    `precision` None means float32 on a CPU and `auto` on a GPU. `auto` is bfloat16 if the device multiplies it
     natively, else float32.
 
     Raises:
-        UserError: the device does not exist here, or cannot compute in this precision.
+        UserError: the device does not exist on this machine, or cannot compute in this precision.
     """
     keep_large_blocks()
     if threads is not None:
@@ -88,7 +88,7 @@ def start(device: str = "auto", precision: str | None = "auto", threads: int | N
     runtime = Runtime(chosen, _choose_precision(precision, chosen), rank, local_rank, world_size)
     if chosen.type == "cuda":
         torch.cuda.set_device(chosen)
-        # It plans anew for every shape of a batch, 20 to 900 ms each; flash and memory-efficient attention do not.
+        # cuDNN plans anew for every shape of a batch, which takes 20 to 900 ms; other attention kernels need no plan.
         torch.backends.cuda.enable_cudnn_sdp(False)
     if world_size > 1 and not dist.is_initialized():
         _join(chosen)
@@ -100,40 +100,40 @@ def _join(device: torch.device) -> None:
     timeout = timedelta(minutes=30)
     store, rank, world_size = next(dist.rendezvous("env://", timeout=timeout))
     if os.environ.get("GROUP_WORLD_SIZE") == "1":
-        # torchrun keeps its store when it restarts ranks: they would find the addresses of those that died. On several
-        # machines the counts of restarts may differ; there torchrun starts a new store with
-        # TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1.
+        # torchrun keeps its store when it restarts ranks, which would find the addresses of dead ranks. On several
+        # machines the numbers of restarts may differ; there, TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 makes torchrun start
+        # a new store.
         store = dist.PrefixStore(f"restart {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store)
     backend, own = ("cpu:gloo,cuda:nccl", device) if device.type == "cuda" else ("gloo", None)
     dist.init_process_group(backend, timeout=timeout, store=store, rank=rank, world_size=world_size, device_id=own)
 
 
 def on_cpu(tensor: torch.Tensor) -> bool:
-    """Whether the code written for CPUs computes with this tensor; everywhere else, and in a compiled graph, the rest.
+    """Whether to use the CPU-specific path for this tensor: on a CPU, outside compiled graphs.
 
-    Where that code differs, it asks here, so that tests can run the code of GPUs on a CPU.
+    Code with two paths decides only by this function, so that tests can run the GPU path on a CPU.
     """
     return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
 
 
 def product_type(tensor: torch.Tensor) -> torch.dtype:
-    """The type of matrix products with this tensor: autocast's, or its own."""
+    """Return the data type of matrix products with this tensor: autocast's, or the tensor's own."""
     kind = tensor.device.type
     is_mixed = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
     return torch.get_autocast_dtype(kind) if is_mixed else tensor.dtype
 
 
 def seed_everything(seed: int, rank: int = 0) -> None:
-    """Seed Python, NumPy and torch; ranks draw different dropout."""
+    """Seed Python, NumPy and torch with `seed + rank`, so that ranks draw different dropout."""
     random.seed(seed + rank)
     np.random.seed((seed + rank) % 2**32)
     torch.manual_seed(seed + rank)
 
 
 def random_state() -> dict[str, torch.Tensor]:
-    """The state of torch's generators, the only ones in a training step; data order has generators of its own."""
+    """Return the state of torch's generators, the only ones in a training step; data order has its own generators."""
     state = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_initialized():  # to ask would take memory of a GPU that is not used
+    if torch.cuda.is_initialized():  # a query would allocate memory on an unused GPU
         state["cuda"] = torch.cuda.get_rng_state()
     return state
 
@@ -147,7 +147,7 @@ def restore_random_state(state: dict[str, torch.Tensor]) -> None:
 
 @contextlib.contextmanager
 def same_threads() -> Iterator[None]:
-    """Restore torch's number of threads afterwards, which other libraries may change inside."""
+    """Restore torch's number of threads at the end of the block, because other libraries may change it."""
     before = torch.get_num_threads()
     try:
         yield
@@ -156,20 +156,20 @@ def same_threads() -> Iterator[None]:
 
 
 def keep_few_kernels() -> None:
-    """Have oneDNN keep the code of few products; call it before the first one.
+    """Limit the compiled products that oneDNN caches to 32; call it before the first product.
 
-    Searches multiply ever other numbers of rows. For each, oneDNN compiles a product of 16-bit numbers, up to 700 kB,
-    and by default it and ideep, torch's layer over it, keep 1,024 of them, ideep in every thread. Limits that the user
-    set stay.
+    The number of rows differs at every step of a search. For each number oneDNN compiles a product of 16-bit numbers,
+    up to 700 kB. By default oneDNN and ideep, torch's layer over it, each keep 1,024 of them, ideep in every thread.
+    Limits that the user set are kept.
     """
     _keep_kernels(32)
 
 
 def keep_many_kernels() -> None:
-    """Have oneDNN keep the code of a whole epoch's products; call it before the first one.
+    """Let oneDNN cache the compiled products of a whole epoch; call it before the first product.
 
-    Batches of the same shapes return each epoch. By default their code is gone by then and compiled anew, which takes
-    up to a sixth of a training step. The code takes a quarter of the machine's memory at most.
+    Batches of the same shapes return each epoch. By default their code has been evicted by then and is compiled again,
+    which takes up to a sixth of a training step. The cache takes at most a quarter of the machine's memory.
     """
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     _keep_kernels(max(32, min(8192, memory // 4 // 2**19)))
@@ -181,10 +181,10 @@ def _keep_kernels(products: int) -> None:
 
 
 def keep_large_blocks(up_to: int = 2**30) -> None:
-    """Ask glibc to keep the memory of freed tensors, up to this many bytes each, and not return it to the system.
+    """Make glibc keep the memory of freed tensors, up to `up_to` bytes each, instead of returning it to the system.
 
-    A training step frees and allocates the same large tensors again and again; returned pages are zeroed and mapped
-    anew each time. A value that the user set (`MALLOC_MMAP_THRESHOLD_`) stays.
+    A training step frees and allocates the same large tensors repeatedly, and returned pages are zeroed and mapped
+    again each time. A value that the user set (`MALLOC_MMAP_THRESHOLD_`) is kept.
     """
     if "MALLOC_MMAP_THRESHOLD_" in os.environ or platform.libc_ver()[0] != "glibc":
         return
@@ -222,9 +222,11 @@ def _choose_device(name: str, local_rank: int) -> torch.device:
             raise UserError(f"device {name!r}: torch sees no CUDA device here; use --device cpu")
         index, count = local_rank if device.index is None else device.index, torch.cuda.device_count()
         if device.index is not None and int(os.environ.get("WORLD_SIZE", 1)) > 1:
-            raise UserError(f"device {name!r}: under torchrun each rank takes a device of its own; write cuda")
+            raise UserError(f"device {name!r}: under torchrun each rank uses its own device; write cuda")
         if device.index is None and index >= count:
-            raise UserError(f"this machine has {count} CUDA devices; start as many ranks (torchrun --nproc_per_node)")
+            raise UserError(
+                f"this machine has {count} CUDA devices; start at most that many ranks (torchrun --nproc_per_node)"
+            )
         if index >= count:
             raise UserError(f"device {name!r}: this machine has {count} CUDA devices, counted from 0")
         return torch.device("cuda", index)

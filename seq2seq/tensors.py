@@ -1,7 +1,7 @@
-"""Tensors in safetensors files, and checks of what they hold.
+"""Tensors in safetensors files, and checks of their content.
 
-`checkpoint` and `model_folder` store weights through here. A file holds each storage once: tied weights are written
-under their first name and tied again by the model that reads them.
+`checkpoint` and `model_folder` store weights with these functions. A file contains each storage once: tied weights are
+written under their first name, and tied again by the model that reads them.
 """
 
 import stat
@@ -24,7 +24,7 @@ LARGEST_WEIGHT = 1e6
 
 
 def distinct(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """`state` with only the first name of each storage (tied weights)."""
+    """Return `state` with only the first name of each storage (tied weights)."""
     kept: dict[object, tuple[str, Tensor]] = {}
     for name, tensor in state.items():
         has_storage = tensor.numel() and not tensor.is_meta
@@ -46,7 +46,7 @@ def load_tied(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 
 
 def mismatch(expected: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> str | None:
-    """A message about the first name or shape in which stored tensors differ from a module's, or None."""
+    """Return a message about the first name or shape in which stored tensors differ from the expected ones, or None."""
     for names, problem in ((set(expected) - set(stored), "is missing"), (set(stored) - set(expected), "is unexpected")):
         if names:
             return f"tensor {min(names)} {problem}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
@@ -57,10 +57,10 @@ def mismatch(expected: Mapping[str, Tensor], stored: Mapping[str, Tensor]) -> st
 
 
 class Uninitialized(TorchFunctionMode):
-    """Modules created inside have uninitialized weights, and draw no random numbers.
+    """A mode in which new modules have uninitialized weights and draw no random numbers.
 
-    On the `meta` device the weights take no memory either. `torch.device("meta")` would also send the computation of
-    tables there, for which torch imports its compiler: a second.
+    On the `meta` device the weights take no memory either. `torch.device("meta")` would also move the computation of
+    tables there, for which torch imports its compiler, which takes a second.
     """
 
     def __init__(self, device: str = "cpu"):
@@ -77,7 +77,7 @@ class Uninitialized(TorchFunctionMode):
 
 
 def misfit(make: Callable[[], nn.Module], stored: Mapping[str, Tensor]) -> str | None:
-    """`mismatch` of the module that `make` returns, without allocating memory for its weights."""
+    """Return the `mismatch` of the module that `make` creates, without allocating memory for its weights."""
     with Uninitialized("meta"):
         outline = make()
     return mismatch(distinct(outline.state_dict(keep_vars=True)), stored)
@@ -103,7 +103,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str,
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Every tensor of a safetensors file.
+    """Read all tensors of a safetensors file.
 
     Raises:
         DamagedFile: it is not a complete safetensors file.
@@ -113,7 +113,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def as_weights(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Stored weights in float32.
+    """Return stored weights in float32.
 
     Raises:
         DamagedFile: a tensor has no floating-point type, or values that no trained model has.
@@ -133,7 +133,8 @@ def as_weights(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def average(states: Sequence[Mapping[str, Tensor]], weights: Sequence[float] | None = None) -> dict[str, Tensor]:
-    """The weighted mean of each floating-point tensor over `states`, summed in float64; others are the first state's.
+    """Return the weighted mean of each floating-point tensor over `states`, summed in float64; other tensors are copied
+    from the first state.
 
     `weights` has one number >= 0 per state. A state with weight 0 is skipped, so weights 0 and 1 give the second state
     bit by bit.
@@ -162,5 +163,5 @@ def _damage_named(path: Path) -> Iterator[None]:
 
 
 def _has_utf8_name(path: Path) -> bool:
-    """Whether safetensors can open it."""
+    """Whether a path is UTF-8, which safetensors needs to open it."""
     return shown_name(str(path)) == str(path)

@@ -1,7 +1,7 @@
-"""YAML text as plain values, or one line that says where it is wrong and how to correct it.
+"""YAML text as plain values, or one line that names the place of an error and the remedy.
 
-`config_file` reads configurations and `--set` values through here. YAML 1.2 without dates, which stay text. Text can
-neither run code nor grow: aliases that contain themselves or multiply are refused before any value is built.
+`config_file` reads configurations and `--set` values with `read_yaml`. It is YAML 1.2; dates are text. YAML text cannot
+run code, and aliases that contain themselves or multiply are refused before any value is built.
 """
 
 import re
@@ -23,17 +23,17 @@ class YamlProblem(ValueError):
 
 
 class _Constructor(SafeConstructor):
-    """Of plain values; a date stays text."""
+    """A constructor of plain values; a date is text."""
 
 
 _Constructor.add_constructor("tag:yaml.org,2002:timestamp", SafeConstructor.construct_yaml_str)
 
 
 def read_yaml(text: str) -> tuple[Any, list[str]]:
-    """The value of `text`, and a line for each duplicate key.
+    """Return the value of `text`, and a line for each duplicate key.
 
     Raises:
-        YamlProblem: `text` has no value.
+        YamlProblem: `text` is not valid YAML, or too large for a configuration.
     """
     yaml = YAML(typ="safe", pure=True)
     yaml.Constructor = _Constructor
@@ -60,7 +60,7 @@ class _Nodes:
         self._sizes: dict[int, tuple[int, int]] = {}
 
     def measure(self, node: Node, path: str) -> tuple[int, int]:
-        """How many values `node` becomes, and how deep they are nested; `path` is that of its keys."""
+        """Return the number of values that `node` becomes, and their depth; `path` is the path of its keys."""
         line = node.start_mark.line + 1
         if not isinstance(node, CollectionNode):
             if node.tag == INT and len(node.value) > MOST_DIGITS:  # Python refuses to print it
@@ -125,7 +125,7 @@ def _in_words(error: Exception, text: str) -> str:
     if problem.startswith(("mapping values", "expected <block end>", "expected '<document")):
         if before < index and indents[0] != indents[1]:
             return f"line {index + 1} is indented differently from line {before + 1}"
-        return f"line {index + 1}: a second colon, text after a complete value, or keys beside '-'; put text in quotes"
+        return f"line {index + 1}: a second colon, text after a complete value, or keys next to '-'; put text in quotes"
     if "unhashable" in problem:
         return f"line {index + 1}: a key cannot be a list or have keys of its own; put it in quotes"
     return f"line {index + 1}: {problem}"

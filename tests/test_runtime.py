@@ -38,11 +38,11 @@ def test_each_rank_has_a_gpu_of_its_own(gpus, monkeypatch):
     assert str(runtime.start("auto").device) == "cuda:1"
     assert (joined["b"], joined["device_id"]) == ("cpu:gloo,cuda:nccl", torch.device("cuda", 1))
     assert gpus[0] == ("device", "cuda:1")
-    with pytest.raises(UserError, match="each rank takes a device of its own; write cuda"):
+    with pytest.raises(UserError, match="each rank uses its own device; write cuda"):
         runtime.start("cuda:1")
     monkeypatch.setenv("LOCAL_RANK", "2")
     for device in ("auto", "cuda"):
-        with pytest.raises(UserError, match="2 CUDA devices; start as many ranks"):
+        with pytest.raises(UserError, match="2 CUDA devices; start at most that many ranks"):
             runtime.start(device)
 
 
