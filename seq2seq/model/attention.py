@@ -1,7 +1,7 @@
-"""Scaled dot-product attention, the two layers over it, and a way to look inside.
+"""Scaled dot-product attention, the two layers built on it, and a way to capture attention weights.
 
-`SelfAttention` and `CrossAttention` are the sub-layers of `layers.py`; queries meet keys in `attend`;
-`capture_attention` hands the weights to plots without the layers returning them.
+`SelfAttention` and `CrossAttention` are the sub-layers of `layers.py`; both call `attend`. `capture_attention` collects
+the weights for plots and alignments, so that the layers need not return them.
 
 Shapes: B sentences, T queries, S keys, D d_model, H heads, K head_dim. Masks are True at real tokens.
 """
@@ -20,20 +20,21 @@ from seq2seq.model.dropout import Dropout
 from seq2seq.model.positions import RotaryPositions
 from seq2seq.runtime import on_cpu, product_type
 
-# Below this many weights a head, two plain products are faster on a CPU than the fused kernel.
+# At most this many weights per head: two plain products are faster on a CPU than the fused kernel.
 PLAIN_BELOW = 128 * 128
-# Size of the projections that `mimic` copies, relative to the others; more makes attention too sharp at the start.
+# Scale of the projections that `mimic` copies; a larger one makes attention too sharp at the start.
 LIKENESS = 0.5
 
 Observer = Callable[[Tensor], None]
 
 
 def key_bias(mask: Tensor, states: Tensor) -> Tensor | None:
-    """Added to the scores of each key, (B, 1, 1, S): 0 for a real token, a large negative number for padding.
+    """Return the bias that is added to the scores of each key, (B, 1, 1, S): 0 for a real token, -10,000 for padding.
 
-    The number is finite, so that a row of padding alone gets uniform weights rather than NaN. On a CPU it is float32,
-    or None where nothing is padded; to ask a GPU would mean to wait for it. A GPU's kernels want the type of their
-    products with `states` and strides that are multiples of 8; they would copy any other bias, once a layer.
+    The number is finite, so that a row that consists of padding gets uniform weights instead of NaN. On a CPU the bias
+    is float32, or None if nothing is padded; on a GPU that test would need a synchronisation. On a GPU it has the type
+    of matrix products with `states`, and strides that are multiples of 8; kernels would copy any other bias, once per
+    layer.
     """
     num_rows, width = mask.shape
     stride, dtype = width, torch.float32
@@ -54,14 +55,14 @@ def attend(
     causal: bool = False,
     dropout: Dropout | None = None,
 ) -> Tensor:
-    """softmax(query key^T / sqrt(K) + bias) value (Vaswani et al. 2017, equation 1).
+    """Return softmax(query key^T / sqrt(K) + bias) value (Vaswani et al. 2017, equation 1).
 
     Args:
         query: (B, H, T, K).
         key: (B, H, S, K).
         value: (B, H, S, K).
         bias: added to the scores, broadcast to (B, H, T, S).
-        causal: query t sees keys 0 ... t alone; T and S are equal.
+        causal: query t attends only to keys 0 ... t; T and S must be equal.
         dropout: applied to the weights.
 
     Returns:
@@ -81,7 +82,7 @@ def attend(
 
 
 def attention_weights(query: Tensor, key: Tensor, bias: Tensor | None = None, causal: bool = False) -> Tensor:
-    """softmax(query key^T / sqrt(K) + bias) over the keys, (B, H, T, S); arguments as in `attend`."""
+    """Return softmax(query key^T / sqrt(K) + bias) over the keys, (B, H, T, S); arguments as for `attend`."""
     queries, keys = query.flatten(0, 1), key.flatten(0, 1).transpose(1, 2)  # (B*H, T, K), (B*H, K, S)
     unread = query.new_empty(())  # beta is 0
     scores = torch.baddbmm(unread, queries, keys, beta=0, alpha=1 / math.sqrt(query.size(-1)))
@@ -95,7 +96,7 @@ def attention_weights(query: Tensor, key: Tensor, bias: Tensor | None = None, ca
 
 
 class HeadProjections(nn.Linear):
-    """`count` projections into H heads, computed at once."""
+    """`count` projections into H heads, computed in one product."""
 
     def __init__(self, config: ModelConfig, count: int):
         super().__init__(config.d_model, count * config.num_heads * config.head_width)
@@ -103,11 +104,11 @@ class HeadProjections(nn.Linear):
 
     @property
     def parts(self) -> int:
-        """Matrices that are stacked in the weight: one for each projection and head."""
+        """Number of matrices stacked in the weight: one for each projection and head."""
         return self.count * self.num_heads
 
     def split(self, states: Tensor) -> tuple[Tensor, ...]:
-        """(B, T, D) -> `count` times (B, H, T, K)."""
+        """Project (B, T, D) into `count` tensors, (B, H, T, K) each."""
         projected = self(states).unflatten(-1, (self.count, self.num_heads, -1))  # (B, T, count, H, K)
         if projected.requires_grad:  # the gradients are stacked along this dimension, and need no copy after it
             return tuple(part.transpose(1, 2) for part in projected.unbind(2))
@@ -126,7 +127,7 @@ class SelfAttention(nn.Module):
         self.observer: Observer | None = None
 
     def forward(self, states: Tensor, bias: Tensor | None = None, causal: bool = False) -> Tensor:
-        """(B, T, D) -> (B, T, D); `bias` comes from `key_bias`."""
+        """Attend over `states`, (B, T, D) -> (B, T, D); `bias` comes from `key_bias`."""
         query, key, value = self.query_key_value.split(states)  # (B, H, T, K) each
         if self.rotary is not None:
             query, key = self.rotary(query), self.rotary(key)
@@ -137,9 +138,9 @@ class SelfAttention(nn.Module):
 
     @torch.no_grad()
     def mimic(self) -> None:
-        """Begin as attention is found in trained models (Trockman and Kolter 2023, "Mimetic initialization of
-        self-attention layers"): queries and keys of the same token or position are alike, and what is attended to is
-        subtracted from the state."""
+        """Initialize weights as attention in trained models has them (Trockman and Kolter 2023, "Mimetic initialization
+        of self-attention layers"): queries and keys of the same token or position are similar, and the attended values
+        are subtracted from the state."""
         query, key, value = self.query_key_value.weight.chunk(3)  # (H*K, D) each
         query.copy_(LIKENESS * key)
         self.output.weight.copy_(-LIKENESS * value.T)
@@ -157,15 +158,16 @@ class CrossAttention(nn.Module):
         self.observer: Observer | None = None
 
     def forward(self, states: Tensor, memory: Tensor, bias: Tensor | None = None) -> Tensor:
-        """(B, T, D) over (B, S, D) -> (B, T, D); `bias` comes from `key_bias` of the source."""
+        """Attend from `states` (B, T, D) over `memory` (B, S, D) -> (B, T, D); `bias` comes from `key_bias` of the
+        source."""
         return self.attend_projected(states, *self.project(memory), bias)
 
     def project(self, memory: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values of a memory, (B, S, D) -> two of (B, H, S, K)."""
+        """Return the keys and values of a memory, (B, S, D) -> two tensors (B, H, S, K)."""
         return self.key_value.split(memory)
 
     def attend_projected(self, states: Tensor, key: Tensor, value: Tensor, bias: Tensor | None = None) -> Tensor:
-        """`forward` over what `project` made of the memory."""
+        """Compute `forward` with the keys and values that `project` returned."""
         (query,) = self.query.split(states)  # (B, H, T, K)
         if self.observer is not None:
             self.observer(attention_weights(query, key, bias))
@@ -174,7 +176,8 @@ class CrossAttention(nn.Module):
 
     @torch.no_grad()
     def mimic(self) -> None:
-        """As in `SelfAttention`, for queries and keys: it begins along the diagonal, and at tokens of both sides."""
+        """Initialize queries and keys as `SelfAttention.mimic` does; attention begins along the diagonal, and at tokens
+        that both sides share."""
         self.query.weight.copy_(LIKENESS * self.key_value.weight.chunk(2)[0])
 
 
@@ -182,8 +185,8 @@ class CrossAttention(nn.Module):
 def capture_attention(
     model: nn.Module, kind: type | UnionType = SelfAttention | CrossAttention
 ) -> Iterator[dict[str, Tensor]]:
-    """Collect the attention weights of every layer of a `kind` whose `forward` runs inside, by module name, each
-    (B, H, T, S)."""
+    """Yield a dictionary that collects the attention weights of every layer of a `kind` whose `forward` runs inside the
+    block: by module name, (B, H, T, S) each."""
     captured: dict[str, Tensor] = {}
     layers = {name: layer for name, layer in model.named_modules() if isinstance(layer, kind)}
 

@@ -1,7 +1,7 @@
 """The encoder with a classification head.
 
-`tasks.classification` trains it and `inference.classifier` serves it. Its encoder is the translation model's, so the
-encoder half of a translation checkpoint fits as it is.
+`tasks.classification` trains it and `inference.classifier` serves it. Its encoder is that of the translation model, so
+it loads the encoder half of a translation checkpoint unchanged.
 
 Shapes: B texts, S length, D d_model, C labels.
 """

@@ -1,9 +1,10 @@
-"""One step of decoding: the states of the newest position, over what a `DecoderCache` keeps of those before it.
+"""One step of decoding: the hidden states of the newest position, computed with the keys and values in a
+`DecoderCache`.
 
-`inference.steps` steps through it. A step gives what `Decoder.forward` gives for its last position.
+`inference.steps` calls it. A step returns the same states as `Decoder.forward` returns for its last position.
 
-Shapes: B sentences, N rows (hypotheses) of a sentence, R = B * N, S source length, T most positions, t positions so
-far, D d_model, L layers, H heads, K head_dim.
+Shapes: B sentences, N rows (hypotheses) of a sentence, R = B * N, S source length, T maximum number of
+positions, t positions so far, D d_model, L layers, H heads, K head_dim.
 """
 
 import torch
@@ -14,17 +15,17 @@ from seq2seq.model.transformer import Transformer
 
 
 class DecoderCache:
-    """The keys and values of a batch: self-attention's for each row, cross-attention's for each sentence.
+    """Keys and values of a batch: those of self-attention for each row, those of cross-attention for each sentence.
 
-    Self-attention's are in one preallocated tensor, positions first: to reorder rows is one copy of all positions and
-    layers into a second such tensor, and the two swap.
+    Those of self-attention are in one preallocated tensor, positions first. Reordering the rows is one copy of all
+    positions and layers into a second such tensor; then the two are swapped.
 
     Args:
-        model: whose decoder steps.
+        model: the model that decodes.
         memory: (B, S, D).
         source_mask: (B, S), True at real tokens.
-        beam_size: rows of each sentence after `spread`; one until then.
-        max_length: T.
+        beam_size: rows of each sentence after `spread`; before, it is one.
+        max_length: maximum number of positions, T.
     """
 
     def __init__(self, model: Transformer, memory: Tensor, source_mask: Tensor, beam_size: int, max_length: int):
@@ -38,27 +39,28 @@ class DecoderCache:
         _, _, _, num_heads, _, head_dim = self.cross.shape
         shape = (max_length, len(layers), 2, num_sentences * beam_size, num_heads, head_dim)
         self._stored = self.cross.new_empty(shape)  # (T, L, 2, R, H, K)
-        self._spare: Tensor | None = None  # until rows are first moved
+        self._spare: Tensor | None = None  # None until rows are first reordered
 
     def append(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Store a layer's key and value of position `length`, (R, H, 1, K) each; all there are, (R, H, t, K) each."""
+        """Store a layer's key and value of position `length`, (R, H, 1, K) each; return those of all positions, (R, H,
+        t, K) each."""
         stored = self._stored[: self.length + 1, layer, :, : self._num_rows]  # (t, 2, R, H, K)
         stored[-1, 0], stored[-1, 1] = key.squeeze(2), value.squeeze(2)
         return stored.permute(1, 2, 3, 0, 4).unbind(0)
 
     def spread(self) -> None:
-        """From here on each sentence has `beam_size` rows, which all continue the one that it had."""
+        """Give each sentence `beam_size` rows, which all continue its present row."""
         sentences = torch.arange(self._num_rows, device=self._stored.device)
         self.reorder(sentences.repeat_interleave(self.beam_size))
 
     def reorder(self, rows: Tensor, sentences: Tensor | None = None) -> None:
-        """As `StepModel.reorder`."""
+        """Reorder rows, and select sentences, as `StepModel.reorder` does."""
         if self._spare is None:
             self._spare = torch.empty_like(self._stored)
         before = self._stored[: self.length, :, :, : self._num_rows]
         self._stored, self._spare, self._num_rows = self._spare, self._stored, len(rows)
         after = self._stored[: self.length, :, :, : self._num_rows]
-        # A GPU copies number by number: the fewer and wider, the faster.
+        # A GPU copies element by element, so fewer and wider elements are faster.
         word = torch.int64 if before.size(-1) * before.element_size() % 8 == 0 else before.dtype
         torch.index_select(before.view(word), 3, rows, out=after.view(word))
         if sentences is not None:
@@ -67,7 +69,7 @@ class DecoderCache:
 
 
 def decode_step(model: Transformer, token_ids: Tensor, cache: DecoderCache) -> Tensor:
-    """The ids of position `cache.length`, (R,), to hidden states (R, D); the cache grows by this position."""
+    """Return the hidden states (R, D) of the ids (R,) at position `cache.length`; the cache grows by this position."""
     decoder, num_sentences = model.decoder, cache.cross.size(2)
     states = decoder.embedding(token_ids[:, None], cache.length)  # (R, 1, D)
     for number, layer in enumerate(decoder.layers):
@@ -80,7 +82,7 @@ def decode_step(model: Transformer, token_ids: Tensor, cache: DecoderCache) -> T
 
 
 def _attend_stored(states: Tensor, attention: SelfAttention, layer: int, cache: DecoderCache) -> Tensor:
-    """`SelfAttention.forward` for the newest position alone, (R, 1, D) -> (R, 1, D)."""
+    """Compute `SelfAttention.forward` for the newest position alone, (R, 1, D) -> (R, 1, D)."""
     query, key, value = attention.query_key_value.split(states)  # (R, H, 1, K) each
     if attention.rotary is not None:
         query, key = attention.rotary(query, cache.length), attention.rotary(key, cache.length)

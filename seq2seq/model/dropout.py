@@ -1,4 +1,4 @@
-"""Dropout that costs little on a CPU.
+"""Dropout that is cheap on a CPU.
 
 torch draws one random number for each element; a byte for each is enough and takes a quarter of the time, which in a
 small model is a noticeable part of a training step. Every layer of the model uses this class.
@@ -14,8 +14,8 @@ from seq2seq.runtime import on_cpu
 class Dropout(nn.Module):
     """Set a share of the elements to zero in training and scale the rest (Srivastava et al. 2014).
 
-    On a CPU the share is `rate` rounded to a multiple of 1/256 (0.1 is 26/256), and the rest is scaled by the
-    inverse of exactly what is kept, so that the expected value is the input.
+    On a CPU the share is `rate` rounded to a multiple of 1/256 (0.1 becomes 26/256), and the rest is scaled by the
+    inverse of the share that is kept, so that the expected value is the input.
     """
 
     def __init__(self, rate: float):
@@ -23,7 +23,7 @@ class Dropout(nn.Module):
         self.full_rate = self.rate = rate
 
     def forward(self, values: Tensor) -> Tensor:
-        """Any shape, unchanged."""
+        """Drop elements of a tensor of any shape; the shape is unchanged."""
         if not self.training or self.rate == 0.0:
             return values
         if on_cpu(values):
@@ -35,7 +35,7 @@ class Dropout(nn.Module):
 
 
 def scale_dropout(module: nn.Module, share: float) -> None:
-    """Let every `Dropout` of a module drop this share of what it was made for."""
+    """Set the rate of every `Dropout` of a module to this share of its full rate."""
     for layer in module.modules():
         if isinstance(layer, Dropout):
             layer.rate = share * layer.full_rate

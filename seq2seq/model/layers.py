@@ -1,6 +1,6 @@
-"""The layers that encoder and decoder are stacked from: residual wrapper, feed-forward, embedding, and the two blocks.
+"""Layers of encoder and decoder: residual wrapper, feed-forward layer, embedding, and the two blocks.
 
-`transformer.py` stacks them. `Residual` is the only place that knows pre-norm from post-norm.
+`transformer.py` stacks them. Only `Residual` distinguishes pre-norm from post-norm.
 
 Shapes: B sentences, T positions, S source positions, D d_model, F d_ff.
 """
@@ -20,16 +20,17 @@ from seq2seq.model.positions import PositionalEmbedding
 
 
 def make_norm(config: ModelConfig) -> nn.Module:
-    """LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019) over D.
+    """Make a LayerNorm (Ba et al. 2016) or RMSNorm (Zhang and Sennrich 2019) over D.
 
-    Both divide by sqrt(mean of squares + epsilon): epsilon stands under the root, and the variance is the biased one.
+    Both divide by sqrt(mean of squares + epsilon): epsilon is inside the root. The variance of LayerNorm is
+    the biased one.
     """
     kind = nn.LayerNorm if config.norm == "layer" else nn.RMSNorm
     return kind(config.d_model, eps=config.norm_epsilon)
 
 
 class Residual(nn.Module):
-    """A sub-layer's residual connection with its norm, before the sub-layer (Xiong et al. 2020) or after the sum."""
+    """The residual connection of a sub-layer, with a norm before the sub-layer (Xiong et al. 2020) or after the sum."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -38,7 +39,7 @@ class Residual(nn.Module):
         self.norm_first = config.norm_position == "pre"
 
     def forward(self, states: Tensor, sublayer: Callable[..., Tensor], *arguments: Any) -> Tensor:
-        """(..., D) -> (..., D); `arguments` go to the sub-layer behind the states."""
+        """Apply a sub-layer, (..., D) -> (..., D); `arguments` are passed to it after the states."""
         if self.norm_first:
             return states + self.dropout(sublayer(self.norm(states), *arguments))
         return self.norm(states + self.dropout(sublayer(states, *arguments)))
@@ -55,13 +56,13 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(config.activation_dropout)
 
     def forward(self, states: Tensor) -> Tensor:
-        """(..., D) -> (..., D)."""
+        """Transform each position, (..., D) -> (..., D)."""
         return self.output(self.dropout(self._activate(self.inner(states))))
 
     def _activate(self, inner: Tensor) -> Tensor:
         match self.activation:
             case "relu":
-                # the layer before returns a view: in place, the backward pass would copy it three times
+                # the layer before returns a view; after an in-place change the backward pass would copy it three times
                 return functional.relu(inner, inplace=not inner.requires_grad)
             case "gelu":
                 return functional.gelu(inner)
@@ -82,22 +83,24 @@ class TokenEmbedding(nn.Module):
         self.scale = math.sqrt(config.d_model) if config.scale_embedding else 1.0
         self.positions = PositionalEmbedding(config) if config.positions != "rotary" else None
         self.norm = make_norm(config) if config.embedding_norm else None
-        self.word_dropout = Dropout(config.word_dropout)  # its rate alone: it is whole embeddings that are dropped
+        self.word_dropout = Dropout(config.word_dropout)  # only its rate is used: whole embeddings are dropped
         self.dropout = Dropout(config.dropout)
 
     def forward(self, token_ids: Tensor, start: int = 0) -> Tensor:
-        """(B, T) ids of positions start ... start + T - 1 -> (B, T, D)."""
+        """Embed (B, T) ids of positions start ... start + T - 1 -> (B, T, D)."""
         embedded = self.tokens(token_ids) * self.scale  # (B, T, D)
         if self.training and self.word_dropout.rate:
             kept = torch.rand(token_ids.shape, device=token_ids.device) >= self.word_dropout.rate
-            embedded = embedded * kept.unsqueeze(-1)  # positions stay, so that order and length are still seen
+            embedded = embedded * kept.unsqueeze(
+                -1
+            )  # positions are added afterwards, so order and length remain visible
         if self.positions is not None:
             embedded = (embedded + self.positions(token_ids.size(1), start)).to(embedded.dtype)  # tables are float32
         return self.dropout(embedded if self.norm is None else self.norm(embedded))
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention and feed-forward."""
+    """Self-attention and feed-forward layer of the encoder."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -105,13 +108,13 @@ class EncoderLayer(nn.Module):
         self.feed_forward, self.feed_forward_residual = FeedForward(config), Residual(config)
 
     def forward(self, states: Tensor, bias: Tensor | None) -> Tensor:
-        """(B, S, D) -> (B, S, D)."""
+        """Transform the states of the source, (B, S, D) -> (B, S, D); `bias` comes from `key_bias`."""
         states = self.attention_residual(states, self.attention, bias)
         return self.feed_forward_residual(states, self.feed_forward)
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention, attention over the memory, and feed-forward."""
+    """Causal self-attention, attention over the memory, and feed-forward layer of the decoder."""
 
     def __init__(self, config: ModelConfig):
         super().__init__()
@@ -120,7 +123,7 @@ class DecoderLayer(nn.Module):
         self.feed_forward, self.feed_forward_residual = FeedForward(config), Residual(config)
 
     def forward(self, states: Tensor, memory: Tensor, source_bias: Tensor | None) -> Tensor:
-        """(B, T, D) over (B, S, D) -> (B, T, D)."""
+        """Transform the states (B, T, D) of the target, over a memory (B, S, D) -> (B, T, D)."""
         states = self.attention_residual(states, self.attention, None, True)
         states = self.cross_residual(states, self.cross_attention, memory, source_bias)
         return self.feed_forward_residual(states, self.feed_forward)

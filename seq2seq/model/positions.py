@@ -1,6 +1,6 @@
-"""Where a token stands: sinusoidal, learned and rotary positions.
+"""Positions of tokens: sinusoidal, learned and rotary.
 
-`PositionalEmbedding` adds absolute positions to embeddings; `RotaryPositions` turns queries and keys inside
+`PositionalEmbedding` holds vectors that are added to embeddings; `RotaryPositions` rotates queries and keys inside
 self-attention. Encoder and decoder make one of either kind from the model's configuration.
 
 Shapes: B sentences, T positions, D d_model, H heads, K head_dim.
@@ -30,7 +30,7 @@ def sinusoids(
 
 
 class _WithTables(nn.Module):
-    """Buffers that stay float32 when a model is cast: in 16 bits, positions that are far from 0 would be alike."""
+    """A module whose buffers stay float32 when the model is cast: in 16 bits, distant positions would be equal."""
 
     def _apply(self, fn, recurse=True):
         tables = dict(self._buffers)
@@ -54,14 +54,15 @@ class PositionalEmbedding(_WithTables):
             self.register_buffer("weight", table, persistent=False)  # computed, so not part of a model's file
 
     def forward(self, length: int, start: int = 0) -> Tensor:
-        """The vectors of positions start ... start + length - 1, (length, D)."""
+        """Return the vectors of positions start ... start + length - 1, (length, D)."""
         return self.weight[start : start + length]
 
 
 class RotaryPositions(_WithTables):
-    """Rotary positions (Su et al. 2021, RoFormer, section 3.2.2): pair i of a head turns by position * 10000^(-2i/K).
+    """Rotary positions (Su et al. 2021, RoFormer, section 3.2.2): pair i of a head is rotated by position *
+    10000^(-2i/K).
 
-    Pairs are (i, i + K/2). Products of a turned query and key depend on the distance of their positions alone.
+    Pairs are (i, i + K/2). The product of a rotated query and key depends only on the distance of their positions.
     """
 
     def __init__(self, config: ModelConfig):
@@ -72,8 +73,8 @@ class RotaryPositions(_WithTables):
         self.register_buffer("cosine", torch.cat([cosine, cosine], dim=1), persistent=False)
 
     def forward(self, vectors: Tensor, start: int = 0) -> Tensor:
-        """Turn (..., T, K) queries or keys of positions start ... start + T - 1; the shape stays."""
+        """Rotate (..., T, K) queries or keys of positions start ... start + T - 1; the shape is unchanged."""
         stop = start + vectors.size(-2)
         swapped = torch.cat(vectors.chunk(2, dim=-1)[::-1], dim=-1)
-        turned = vectors * self.cosine[start:stop] + swapped * self.sine[start:stop]
-        return turned.to(vectors.dtype)
+        rotated = vectors * self.cosine[start:stop] + swapped * self.sine[start:stop]
+        return rotated.to(vectors.dtype)

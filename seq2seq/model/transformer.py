@@ -1,6 +1,6 @@
 """The encoder-decoder Transformer (Vaswani et al. 2017).
 
-`tasks` and `store` make one, training calls `forward`, search steps through it with `decoding`. `Encoder` owns its
+`tasks` and `store` create it, training calls `forward`, and search decodes with `decoding`. `Encoder` owns its
 embedding, so a classifier loads the encoder half of a translation model unchanged.
 
 Shapes: B sentences, S source length, T target length, D d_model, V vocabulary.
@@ -14,7 +14,7 @@ from seq2seq.model.layers import DecoderLayer, EncoderLayer, TokenEmbedding, mak
 
 
 class Encoder(nn.Module):
-    """Token ids to a memory: embedding, layers, and with pre-norm a last norm."""
+    """The encoder, from token ids to a memory: embedding, layers, and with pre-norm a final norm."""
 
     def __init__(self, config: ModelConfig, vocab_size: int):
         super().__init__()
@@ -24,19 +24,19 @@ class Encoder(nn.Module):
         initialize(self, config)
 
     def forward(self, source_ids: Tensor, source_bias: Tensor | None) -> Tensor:
-        """(B, S) ids and `source_bias` of their mask -> memory (B, S, D)."""
+        """Encode (B, S) ids, given the `source_bias` of their mask -> memory (B, S, D)."""
         states = self.embedding(source_ids)
         for layer in self.layers:
             states = layer(states, source_bias)
         return self.norm(states)
 
     def source_bias(self, source_mask: Tensor) -> Tensor | None:
-        """`key_bias` of a mask (B, S), True at real tokens."""
+        """Return the `key_bias` of a mask (B, S), True at real tokens."""
         return key_bias(source_mask, self.embedding.tokens.weight)
 
 
 class Decoder(nn.Module):
-    """Target ids over a memory to hidden states."""
+    """The decoder, from target ids over a memory to hidden states."""
 
     def __init__(self, config: ModelConfig, vocab_size: int):
         super().__init__()
@@ -46,9 +46,9 @@ class Decoder(nn.Module):
         initialize(self, config)
 
     def forward(self, target_ids: Tensor, memory: Tensor, source_bias: Tensor | None) -> Tensor:
-        """(B, T) ids over a memory (B, S, D) -> (B, T, D).
+        """Decode (B, T) ids over a memory (B, S, D) -> (B, T, D).
 
-        Target padding needs no mask: it stands at the end, and no position looks ahead.
+        Target padding needs no mask: it is at the end, and no position attends to later ones.
         """
         states = self.embedding(target_ids)
         for layer in self.layers:
@@ -57,7 +57,7 @@ class Decoder(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Encoder, decoder and output layer, tied as the configuration says."""
+    """Encoder, decoder and output layer, with embeddings tied as configured."""
 
     def __init__(self, config: ModelConfig, source_vocab_size: int, target_vocab_size: int):
         super().__init__()
@@ -76,7 +76,7 @@ class Transformer(nn.Module):
             nn.init.zeros_(self.output.bias)
 
     def forward(self, source_ids: Tensor, source_mask: Tensor, target_input: Tensor) -> Tensor:
-        """Teacher forcing, up to the output layer, which the loss applies to real tokens alone.
+        """Run teacher forcing up to the output layer, which the loss applies to real tokens alone.
 
         Args:
             source_ids: (B, S).
@@ -90,23 +90,23 @@ class Transformer(nn.Module):
         return self.decoder(target_input, self.encoder(source_ids, bias), bias)
 
     def encode(self, source_ids: Tensor, source_mask: Tensor) -> Tensor:
-        """(B, S) ids and mask -> memory (B, S, D)."""
+        """Encode (B, S) ids and their mask -> memory (B, S, D)."""
         return self.encoder(source_ids, self.encoder.source_bias(source_mask))
 
     def decode(self, target_ids: Tensor, memory: Tensor, source_mask: Tensor) -> Tensor:
-        """(B, T) ids over a memory (B, S, D) -> hidden states (B, T, D); position t sees ids 0 ... t."""
+        """Decode (B, T) ids over a memory (B, S, D) -> hidden states (B, T, D); position t sees ids 0 ... t."""
         return self.decoder(target_ids, memory, key_bias(source_mask, memory))
 
     def project(self, hidden: Tensor) -> Tensor:
-        """(..., D) -> logits (..., V)."""
+        """Apply the output layer, (..., D) -> logits (..., V)."""
         return self.output(hidden)
 
 
 def initialize(module: nn.Module, config: ModelConfig) -> None:
-    """Glorot-uniform matrices (Glorot and Bengio 2010) and zero biases for every linear layer.
+    """Initialize every linear layer: Glorot-uniform matrices (Glorot and Bengio 2010) and zero biases.
 
-    A layer that computes several projections at once is initialised as that many layers. With `mimetic`, attention
-    begins as `mimic` says.
+    A layer that computes several projections is initialised as that many layers. With `mimetic`, attention weights are
+    then set by `mimic`.
     """
     for layer in module.modules():
         if isinstance(layer, nn.Linear):

@@ -1,7 +1,7 @@
-"""What a search steps through, what it returns, and the arithmetic that all searches share.
+"""The protocol that a search decodes with, its input and output records, and the arithmetic that all searches share.
 
 `inference.steps` makes a `StepModel` of a Transformer or an ensemble; tests make one of a table of probabilities.
-Shapes: B sentences, N hypotheses a sentence, R = B * N rows (those of a sentence side by side), V vocabulary.
+Shapes: B sentences, N hypotheses per sentence, R = B * N rows (those of a sentence are adjacent), V vocabulary.
 """
 
 from __future__ import annotations
@@ -18,29 +18,30 @@ if TYPE_CHECKING:  # a translation by CTranslate2 never imports torch
 
 
 class StepModel(Protocol):
-    """A model that continues hypotheses by one token a step; all that it remembers is in the state it hands out."""
+    """A model that extends hypotheses by one token per step; all its memory is in the state that it returns."""
 
     vocab_size: int
     start_id: int
-    """What the first step is fed with."""
+    """Input of the first step."""
     eos_id: int
     suppressed: tuple[int, ...]
-    """Ids that never come out."""
+    """Ids that are never generated."""
     max_length: int
-    """Most steps that one sentence can take."""
+    """Maximum number of steps of a sentence."""
     device: torch.device
-    """Where `step` takes ids and returns log-probabilities."""
+    """Device of the ids that `step` takes, and of the log-probabilities that it returns."""
 
     def start(self, source_ids: Sequence[Sequence[int]], beam_size: int, max_length: int) -> Any:
-        """Read the sources; the state has `beam_size` rows a sentence, which all begin with the start id, and room for
-        `max_length` steps."""
+        """Read the sources and return a state. It has `beam_size` rows per sentence, which all begin with the start id,
+        and room for `max_length` steps."""
 
     def step(self, token_ids: Tensor, state: Any) -> Tensor:
-        """Log-probabilities (R, V) in float32 of what follows `token_ids` (R,); the caller may write into them."""
+        """Return log-probabilities (R, V) in float32 of the token after `token_ids` (R,); the caller may overwrite
+        them."""
 
     def reorder(self, state: Any, rows: Tensor, sentences: Tensor | None = None) -> None:
-        """Row i continues what row `rows[i]` (R',) was. Rows stay within their sentence; with `sentences` (B',) only
-        those are kept, in this order."""
+        """Let row i continue row `rows[i]` (R',). Rows stay within their sentence; with `sentences` (B',), only those
+        are kept, in this order."""
 
 
 @dataclass(frozen=True)
@@ -48,16 +49,16 @@ class Opening:
     """Allowed ids after a prefix until a text is complete, in any spelling."""
 
     steps: tuple[Mapping[int, int], ...]
-    """For each state the ids that are allowed and the state that each leads to, from state 0 on. In state `len(steps)`
-    the text is there, and everything is allowed."""
+    """For each state, from 0 on, the ids that are allowed and the state that each leads to. In state `len(steps)` the
+    text is complete, and every id is allowed."""
 
     def allowed(self, ids: Sequence[int]) -> Mapping[int, int] | None:
-        """Return the ids that may follow these after the prefix; None if all may, or these are not allowed."""
+        """Return the ids that may follow `ids` after the prefix; None if all may, or if `ids` are not allowed."""
         state = self.state(ids)
         return None if state is None or state == len(self.steps) else self.steps[state]
 
     def state(self, ids: Sequence[int]) -> int | None:
-        """Return the state after these ids; None if they are not allowed."""
+        """Return the state after `ids`; None if they are not allowed."""
         state: int | None = 0
         for id_ in ids:
             if state is None or state == len(self.steps):
@@ -68,22 +69,22 @@ class Opening:
 
 @dataclass(frozen=True)
 class Sentence:
-    """One sentence that a search is asked to translate."""
+    """One sentence to translate."""
 
     source_ids: Sequence[int]
-    """Without special ids; at least one, and fewer than the model's `max_length`."""
+    """Source ids without special ids; at least one, and fewer than the model's `max_length`."""
     prefix: Sequence[int] = ()
     """Target ids that the translation begins with."""
     key: int = 0
-    """Random draws are keyed by it and the seed, so that they do not depend on the batch."""
+    """Key of random draws, together with the seed, so that they do not depend on the batch."""
     forbidden: tuple[tuple[int, ...], ...] = ()
-    """Sequences of target ids that the translation does not have, unless the prefix does."""
+    """Sequences of target ids that must not occur in the translation, except in the prefix."""
     opening: Opening | None = None
-    """The opening, which follows the prefix."""
+    """Constraint on the ids that follow the prefix."""
 
     @property
     def fewest(self) -> int:
-        """Ids that prefix and opening may need."""
+        """Maximum number of ids that prefix and opening need."""
         return len(self.prefix) + (len(self.opening.steps) if self.opening else 0)
 
 
@@ -95,21 +96,21 @@ class Hypothesis:
     log_prob: float
     """Sum of the model's log-probabilities of all tokens, the end included."""
     score: float
-    """`normalized_score`, what hypotheses are ranked by."""
+    """`normalized_score` of the hypothesis, by which hypotheses are ranked."""
     finished: bool
     """Whether the model ended it; otherwise it was cut off at the length limit."""
 
 
 def normalized_score(log_prob: float, length: int, length_penalty: float) -> float:
-    """log_prob / length^a: `length` counts the end, higher is better, and a = 0 leaves the log-probability."""
+    """Return log_prob / length^a: `length` includes the end, higher is better, and a = 0 gives the log-probability."""
     return log_prob / max(length, 1) ** length_penalty
 
 
 def length_limits(sentences: Sequence[Sentence], config: SearchConfig, max_length: int) -> list[int]:
-    """For each sentence the most tokens of its translation, end included.
+    """Return, for each sentence, the maximum number of tokens of its translation, end included.
 
-    It is max_length_ratio * source length + max_length_offset, at least what a forced prefix and the minimum length
-    need, and at most `max_length`, which is the model's.
+    The limit is max_length_ratio * source length + max_length_offset, but at least what a forced prefix and the minimum
+    length need, and at most `max_length`, the limit of the model.
     """
 
     def limit(sentence: Sentence) -> int:
@@ -120,5 +121,5 @@ def length_limits(sentences: Sequence[Sentence], config: SearchConfig, max_lengt
 
 
 def rows_per_sentence(config: SearchConfig) -> int:
-    """Hypotheses of one sentence that the model computes at a time."""
+    """Return the number of hypotheses of a sentence that the model computes together."""
     return config.n_best if config.sample else config.beam_size

@@ -1,6 +1,6 @@
-"""Beam search: of all continuations of all beams of a sentence, the most likely ones are the next beams.
+"""Beam search: the next beams of a sentence are the most likely of all continuations of its beams.
 
-Finished hypotheses are kept apart from live ones, so that none takes the slot of a live one that could still win.
+Finished hypotheses are stored separately, so that they never take the slot of a live hypothesis that could still win.
 Shapes as in `base`, with N = beam_size.
 """
 
@@ -20,21 +20,23 @@ from seq2seq.search.loop import SearchLoop
 
 @torch.inference_mode()
 def beam_search(model: StepModel, sentences: Sequence[Sentence], config: SearchConfig) -> list[list[Hypothesis]]:
-    """The `n_best` best finished hypotheses of each sentence, best first.
+    """Return the `n_best` best finished hypotheses of each sentence, best first.
 
     Each step looks at the 2 * beam_size best continuations of a sentence. Those among the first beam_size that end are
-    finished; the best beam_size that do not end are the next beams. A sentence is over when
+    finished; the best beam_size that do not end are the next beams. A sentence is over if one of
+    these conditions holds:
 
-    - the n_best best finished hypotheses score at least log_prob / limit^a of the best live one, for its length limit
-      (`base.length_limits`): log-probabilities are at most 0 and a is at least 0, so no continuation scores higher, or
-    - it has been settled for `max_extra_steps` steps: beam_size hypotheses have finished, and the best beam_size of
-      them score at least log_prob / length^a of the best live one at its present length. Only a continuation whose mean
-      log-probability rises could still win. transformers' generate ends a sentence at the first settled step, or
-    - `early_stopping` is set, or beam_size is 1 as in greedy search, and beam_size hypotheses have finished, or
-    - it has reached its length limit.
+    - The n_best best finished hypotheses score at least log_prob / limit^a of the best live one, for its length limit
+      (`base.length_limits`). Log-probabilities are at most 0 and a is at least 0, so no continuation scores higher.
+    - It has been settled for more than `max_extra_steps` steps. Settled means that beam_size hypotheses have finished,
+      and the best beam_size of them score at least log_prob / length^a of the best live one at its present length. Only
+      a continuation whose mean log-probability rises could still win. The generate method of transformers ends a
+      sentence at the first settled step.
+    - beam_size hypotheses have finished, and `early_stopping` is set or beam_size is 1.
+    - It has reached its length limit.
 
-    `n_best` decides when the search may stop early, never where it goes, so the first of 5 is the first of 1.
-    Where fewer than `n_best` have finished at the length limit, live ones follow them, with `finished` False.
+    `n_best` affects only when the search ends, not which hypotheses it finds, so the first of 5 is the first of 1. If
+    fewer than `n_best` have finished at the length limit, live ones follow them, with `finished` False.
     """
     return _BeamSearch(model, sentences, config, config.beam_size).run()
 
@@ -43,8 +45,8 @@ class _BeamSearch(SearchLoop):
     def __init__(self, model: StepModel, sentences: Sequence[Sentence], config: SearchConfig, num_rows: int):
         super().__init__(model, sentences, config, num_rows)
         self._log_probs = torch.full(self.ids.shape[:2], -torch.inf, device=model.device)  # (B, N)
-        self._log_probs[:, 0] = 0.0  # all beams begin alike: one of them is enough
-        self._finished: list[list[Hypothesis]] = [[] for _ in sentences]  # best first; of equal ones the earlier
+        self._log_probs[:, 0] = 0.0  # all beams are equal at first, so one of them is enough
+        self._finished: list[list[Hypothesis]] = [[] for _ in sentences]  # best first; ties: the earlier
         self._settled_steps = [0] * len(sentences)
 
     def advance(self, log_probs: Tensor) -> tuple[Tensor, Tensor]:
@@ -52,7 +54,7 @@ class _BeamSearch(SearchLoop):
         log_probs, places = largest_candidates(log_probs, self._log_probs, 2 * num_beams)  # (B, 2N) each
         is_end = places % self.vocab_size == self.eos_id
         log_probs[:, num_beams:].masked_fill_(is_end[:, num_beams:], -torch.inf)
-        # Ends behind all others. There are at most N, one of each row, so the first N go on.
+        # Ended candidates are sorted after all others. There are at most N, one per row, so the first N are live.
         order = is_end.long().argsort(dim=1, stable=True)
         log_probs, places = log_probs.gather(1, order), places.gather(1, order)
         self.report(places, log_probs)
@@ -64,7 +66,7 @@ class _BeamSearch(SearchLoop):
         for index, rank in zip(*((ids == self.eos_id) & (log_probs > -math.inf)).nonzero(), strict=True):
             log_prob = float(log_probs[index, rank])
             hypothesis = self.hypothesis(self.ids[index, rows[index, rank]], log_prob, finished=True)
-            bisect.insort(self._finished[self.sentences[index]], hypothesis, key=lambda one: -one.score)
+            bisect.insort(self._finished[self.sentences[index]], hypothesis, key=lambda other: -other.score)
         live = self.ids.shape[1]
         rows, ids, log_probs = rows[:, :live, None], ids[:, :live, None], log_probs[:, :live]
         self.ids = np.concatenate([np.take_along_axis(self.ids, rows, 1), ids], axis=2)
@@ -78,7 +80,7 @@ class _BeamSearch(SearchLoop):
         self._log_probs = self._log_probs[sentences]
 
     def _is_over(self, sentence: int, best: float) -> bool:
-        """Whether a sentence is over, if the best of its live hypotheses has this log-probability."""
+        """Whether a sentence is over, given the log-probability of its best live hypothesis."""
         config, finished, limit = self.config, self._finished[sentence], self.limits[sentence]
         length, beam_size, penalty = self.ids.shape[2], config.beam_size, config.length_penalty
         if length >= limit:

@@ -7,18 +7,18 @@ from torch import Tensor
 
 
 def largest_candidates(scores: Tensor, offsets: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """The largest `scores + offset of the row` of each sentence, best first, exactly.
+    """Return the largest `scores + offset of the row` of each sentence, best first, exactly.
 
-    Top-k of 5 * 8,000 scores is slow and a maximum fast, so the vocabulary is cut into blocks of W ids. The `count`
-    largest of all are in the `count` blocks with the largest maxima, and only those are looked at.
+    Top-k of 5 * 8,000 scores is slow and a maximum is fast, so the vocabulary is split into blocks of W ids. The
+    `count` largest scores are in the `count` blocks with the largest maxima, and only those blocks are searched.
 
     Args:
         scores: (R, V)
-        offsets: (B, N), added to every entry of a row; -inf takes a row out of the choice
-        count: candidates of a sentence, at most N * V
+        offsets: (B, N), added to every entry of a row; -inf excludes a row
+        count: number of candidates per sentence, at most N * V
 
     Returns:
-        values, row within the sentence * V + id: each (B, count)
+        The values, and row within the sentence * V + id, (B, count) each.
     """
     vocab_size, num_rows = scores.shape[1], offsets.shape[1]
     width = 1 << math.ceil(math.log2(vocab_size) / 2)
@@ -40,7 +40,7 @@ def largest_candidates(scores: Tensor, offsets: Tensor, count: int) -> tuple[Ten
 
 
 def _block_maxima(scores: Tensor, width: int) -> Tensor:
-    """(R, V) -> (R, blocks); the last block may be narrower."""
+    """Return the maximum of each block, (R, V) -> (R, blocks); the last block may be narrower."""
     whole = scores.shape[1] // width * width
     maxima = scores[:, :whole].unflatten(1, (-1, width)).amax(2)
     if whole == scores.shape[1]:

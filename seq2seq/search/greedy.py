@@ -1,4 +1,4 @@
-"""Searches whose rows do not compete: each step takes the most likely token of a row, or draws one.
+"""Searches with independent rows: each step takes the most likely token of a row, or draws one.
 
 Shapes as in `base`.
 """
@@ -21,7 +21,7 @@ Choose = Callable[[Tensor, list[int]], Tensor]
 
 @torch.inference_mode()
 def greedy_search(model: StepModel, sentences: Sequence[Sentence], config: SearchConfig) -> list[list[Hypothesis]]:
-    """Take the most likely token at every step: one hypothesis a sentence."""
+    """Return one hypothesis per sentence, with the most likely token at every step."""
 
     def most_likely(log_probs: Tensor, indices: list[int]) -> Tensor:
         if not on_cpu(log_probs):
@@ -33,10 +33,10 @@ def greedy_search(model: StepModel, sentences: Sequence[Sentence], config: Searc
 
 @torch.inference_mode()
 def sample_search(model: StepModel, sentences: Sequence[Sentence], config: SearchConfig) -> list[list[Hypothesis]]:
-    """Draw `n_best` translations of each sentence, best score first; the same one may be drawn twice.
+    """Draw `n_best` translations of each sentence, best score first; the same translation may be drawn twice.
 
-    A sentence has a generator of its own, keyed by (seed, key of the sentence), so that its translations do not depend
-    on the sentences beside it. `log_prob` is the model's own, whatever the temperature.
+    Each sentence has its own generator, keyed by (seed, key of the sentence), so that its translations do not depend on
+    the batch. `log_prob` is that of the model, without the temperature.
     """
     generators = [np.random.default_rng((config.seed % 2**64, sentence.key)) for sentence in sentences]
 
@@ -48,15 +48,15 @@ def sample_search(model: StepModel, sentences: Sequence[Sentence], config: Searc
 
 
 def draw_ids(logits: Tensor, draws: Tensor, config: SearchConfig) -> Tensor:
-    """The id at which the cumulative probability passes `draws`.
+    """Return the id at which the cumulative probability exceeds `draws`.
 
     Args:
         logits: (R, V)
         draws: (R,), uniform in [0, 1)
-        config: temperature, top_k and top_p; the last counts probability after the first two
+        config: temperature, top_k and top_p, which is applied to the probabilities after the other two
 
     Returns:
-        ids (R,)
+        The ids, (R,).
     """
     ids = None
     vocab_size = logits.shape[1]
@@ -69,7 +69,7 @@ def draw_ids(logits: Tensor, draws: Tensor, config: SearchConfig) -> Tensor:
     if config.top_p < 1.0:
         probabilities = probabilities.masked_fill(cumulative - probabilities >= config.top_p, 0.0)
         cumulative = probabilities.cumsum(-1)
-    # By rounding, a draw next to 1 may pass the last sum; an id without probability is never chosen.
+    # Rounding may move a draw close to 1 beyond the last sum; an id with probability 0 is never chosen.
     target = (draws[:, None] * cumulative[:, -1:]).to(cumulative.dtype)
     index = torch.searchsorted(cumulative, target, right=True)
     last_possible = (probabilities > 0).long().mul(torch.arange(1, probabilities.shape[1] + 1, device=logits.device))
@@ -78,7 +78,7 @@ def draw_ids(logits: Tensor, draws: Tensor, config: SearchConfig) -> Tensor:
 
 
 class _IndependentRows(SearchLoop):
-    """`choose` gives each row its next id, (R,), from log-probabilities (R, V)."""
+    """A search in which `choose` maps log-probabilities (R, V) to the next id of each row, (R,)."""
 
     def __init__(
         self, model: StepModel, sentences: Sequence[Sentence], config: SearchConfig, num_rows: int, choose: Choose

@@ -1,6 +1,6 @@
-"""The loop that all searches share: score, apply the rules, pick, write the results of what is over, reorder.
+"""The loop that all searches share: score, apply the rules, choose, store the results of finished sentences, reorder.
 
-What is picked stays on the device, where the next step needs it; what the results are made of is read once a step.
+The chosen ids stay on the device, where the next step needs them; the data for the results are read once per step.
 Shapes as in `base`; T is the longest length limit, t ids so far.
 """
 
@@ -17,31 +17,31 @@ from seq2seq.runtime import on_cpu
 from seq2seq.search.base import Hypothesis, Sentence, StepModel, length_limits, normalized_score
 from seq2seq.search.rules import Rules
 
-# Sentences that are over leave a batch once they are this share of it: each time, all that stays is copied.
+# Finished sentences leave the batch when they are this share of it, because each time the rest is copied.
 LEAVING_SHARE = 0.1
 
 
 class SearchLoop(ABC):
-    """N rows of each sentence, lengthened until every sentence is over; a search says how in `advance` and `read`."""
+    """N rows of each sentence, extended until every sentence is over. A search implements `advance` and `read`."""
 
     def __init__(self, model: StepModel, sentences: Sequence[Sentence], config: SearchConfig, num_rows: int):
         self.config, self.eos_id, self.vocab_size = config, model.eos_id, model.vocab_size
         self.limits = length_limits(sentences, config, model.max_length)
         self.results: list[list[Hypothesis]] = [[] for _ in sentences]
-        """Of each sentence, empty until it is over."""
+        """Hypotheses of each sentence; empty until it is over."""
         self.sentences = list(range(len(sentences)))
-        """Indices of the B sentences that have not left."""
+        """Indices of the B sentences that are still in the batch."""
         self.ids = np.empty((len(sentences), num_rows, 0), np.int32)
-        """(B, N, t), as far as they were read."""
+        """(B, N, t), the ids that have been read from the device."""
         self.history = torch.full((len(sentences), num_rows, 1 + max(self.limits)), model.start_id, device=model.device)
-        """(B, N, 1 + T) on the device: the start id, and up to `_position` what followed."""
+        """(B, N, 1 + T) on the device: the start id, and the chosen ids up to `_position`."""
         self._position = 0
         self._unread: deque[tuple[list[int], Tensor, torch.cuda.Event | None]] = deque()
         self._model, self._rules = model, Rules(model, sentences, config, num_rows)
         self._state = model.start([sentence.source_ids for sentence in sentences], num_rows, max(self.limits))
 
     def run(self) -> list[list[Hypothesis]]:
-        """The results."""
+        """Run the search and return the hypotheses of each sentence."""
         while self.sentences:
             log_probs = self._model.step(self.history[:, :, self._position].flatten(), self._state)  # (R, V)
             log_probs = self._rules.apply(log_probs, self.history[:, :, 1 : self._position + 1].flatten(0, 1))
@@ -61,27 +61,27 @@ class SearchLoop(ABC):
 
     @abstractmethod
     def advance(self, log_probs: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Choose the next id of each row by the log-probabilities (R, V), and `report` what `read` needs.
+        """Choose the next id of each row from the log-probabilities (R, V), and `report` what `read` needs.
 
         Returns:
-            The ids, (B, N), and which row of its sentence each of them continues, (B, N); None where each row
-            continues itself.
+            The ids, (B, N), and the row of its sentence that each of them continues, (B, N); None if each row continues
+            itself.
         """
 
     @abstractmethod
     def read(self, choices: np.ndarray, log_probs: np.ndarray) -> None:
-        """Add to `ids` what `advance` reported of the next step, and write the results of sentences that are over.
+        """Append to `ids` what `advance` reported of the next step, and store the results of sentences that are over.
 
-        It may be called late: what is reported of a sentence after its end means nothing.
+        It may be called one step late, so reports of a sentence after its end must be ignored.
         """
 
     def select(self, sentences: Tensor) -> None:
-        """Keep these sentences (B',) of what is on the device."""
+        """Keep these sentences (B',) of the tensors on the device."""
         self.history = self.history[sentences]
         self._rules.select(sentences)
 
     def report(self, choices: Tensor, log_probs: Tensor) -> None:
-        """Have integers and float32 numbers of one shape, (B, C), copied from the device, for `read`."""
+        """Copy integers and float32 numbers of one shape, (B, C), from the device, for `read`."""
         both, copied = torch.stack([choices.int(), log_probs.view(torch.int32)]), None  # (2, B, C)
         if both.is_cuda:
             both, copied = both.to("cpu", non_blocking=True), torch.cuda.Event()
@@ -89,12 +89,12 @@ class SearchLoop(ABC):
         self._unread.append((self.sentences, both.cpu(), copied))
 
     def hypothesis(self, ids: np.ndarray, log_prob: float, finished: bool) -> Hypothesis:
-        """Of these ids, without start and end."""
+        """Return the hypothesis of these ids, without start and end."""
         score = normalized_score(log_prob, len(ids) + finished, self.config.length_penalty)
         return Hypothesis(tuple(ids.tolist()), log_prob, score, finished)
 
     def _read(self) -> None:
-        """Call `read` for what was reported; a GPU meanwhile computes the newest step, which is read after the next."""
+        """Call `read` for the reports; on a GPU, the report of a step is read after the next step was started."""
         is_last = self._position + 1 == self.history.shape[2]
         num_late = 0 if is_last or on_cpu(self.history) else 1
         while len(self._unread) > num_late:
@@ -107,13 +107,14 @@ class SearchLoop(ABC):
             self.read(values[0], values[1].view(np.float32))
 
     def _leave(self) -> Tensor | None:
-        """Drop the sentences that are over, if they are enough; the indices of the others, (B',)."""
+        """Drop the sentences that are over, if they are enough, and return the indices of the others, (B',); None if
+        none is dropped."""
         staying = [index for index, sentence in enumerate(self.sentences) if not self.results[sentence]]
         num_over = len(self.sentences) - len(staying)
         if not num_over or num_over < len(self.sentences) * LEAVING_SHARE:
             return None
         self.sentences, self.ids = [self.sentences[index] for index in staying], self.ids[staying]
-        # The copy of pinned memory does not wait for what a GPU computes.
+        # A copy from pinned memory does not wait for the GPU.
         kept = torch.tensor(staying, dtype=torch.long, pin_memory=self.history.is_cuda)
         kept = kept.to(self.history.device, non_blocking=True)
         self.select(kept)

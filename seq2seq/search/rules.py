@@ -1,8 +1,8 @@
-"""What a translation may not be: each rule writes -inf into the scores of what is forbidden at this step.
+"""Constraints on a translation: each rule writes -inf into the scores of the ids that it forbids at this step.
 
-A search makes `Rules` for its sentences. Rules change choices and not probabilities, unless the configuration says
-`renormalize`: then probabilities are shared by what is allowed, as OPUS-MT models ask for, which were trained without
-the padding that they have a logit for.
+A search makes `Rules` for its sentences. Rules change choices but not probabilities. With `renormalize`, probabilities
+are normalised over the allowed ids; OPUS-MT models need this, because they have a logit for padding, which they were
+not trained with.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from seq2seq.search.base import Sentence, StepModel
 NOT_FORCED = -1
 
 Rule = Callable[[Tensor, Tensor], None]
-"""(scores (R, V), ids so far (R, t)): writes -inf into the scores of what is forbidden."""
+"""Function of (scores (R, V), ids so far (R, t)) that writes -inf into the scores of forbidden ids."""
 
 
 class Rules:
@@ -30,23 +30,23 @@ class Rules:
             self._rules.append(partial(forbid_early_end, model.eos_id, config.min_length))
         if config.no_repeat_ngram:
             self._rules.append(partial(forbid_repeated_ngrams, config.no_repeat_ngram))
-        of_sentences = [one.forbidden for one in sentences]
+        of_sentences = [sentence.forbidden for sentence in sentences]
         self._sequences = sorted({sequence for own in of_sentences for sequence in own if sequence})
         is_forbidden = [[sequence in own for own in of_sentences] for sequence in self._sequences]
         self._is_forbidden = torch.tensor(is_forbidden, dtype=torch.bool, device=model.device)  # (S, B)
         self._renormalize = config.renormalize
         self._num_rows = num_rows
         width = max(len(sentence.prefix) for sentence in sentences)
-        prefixes = [[*one.prefix, *[NOT_FORCED] * (width - len(one.prefix))] for one in sentences]
+        prefixes = [[*sentence.prefix, *[NOT_FORCED] * (width - len(sentence.prefix))] for sentence in sentences]
         self._prefixes = torch.tensor(prefixes, dtype=torch.long, device=model.device)  # (B, P)
-        self._openings = [(len(one.prefix), one.opening) for one in sentences]
-        self._last_opening = max((one.fewest for one in sentences if one.opening), default=0)
+        self._openings = [(len(sentence.prefix), sentence.opening) for sentence in sentences]
+        self._last_opening = max((sentence.fewest for sentence in sentences if sentence.opening), default=0)
 
     def apply(self, log_probs: Tensor, history: Tensor) -> Tensor:
-        """`log_probs` (R, V) of what follows history (R, t), written into: -inf for what is forbidden.
+        """Write -inf into `log_probs` (R, V) for the ids that must not follow `history` (R, t), and return it.
 
-        A forced prefix keeps its probability, whatever the other rules say of it; so does an opening where they forbid
-        all of it.
+        A forced prefix keeps its probability even if other rules forbid it; so does an opening if they forbid all ids
+        of it.
         """
         opened = self._opened(log_probs, history)
         forced = self._forced_at(history.shape[1])
@@ -99,30 +99,30 @@ class Rules:
 
 
 def forbid_ids(ids: Tensor, scores: Tensor, history: Tensor) -> None:
-    """Ids that never come out."""
+    """Forbid ids that are never generated."""
     scores.index_fill_(1, ids, -torch.inf)
 
 
 def forbid_early_end(eos_id: int, min_length: int, scores: Tensor, history: Tensor) -> None:
-    """No end before `min_length` ids."""
+    """Forbid the end before `min_length` ids."""
     if history.shape[1] < min_length:
         scores[:, eos_id] = -torch.inf
 
 
 def forbid_repeated_ngrams(size: int, scores: Tensor, history: Tensor) -> None:
-    """No id that completes an n-gram of the history (Paulus et al. 2018)."""
+    """Forbid each id that completes an n-gram of the history (Paulus et al. 2018)."""
     if history.shape[1] < size:
         return
     ngrams = history.unfold(1, size, 1)  # (R, t - n + 1, n)
     begun = history[:, history.shape[1] - size + 1 :]  # (R, n - 1)
     repeats = (ngrams[:, :, :-1] == begun[:, None]).all(-1)  # (R, t - n + 1)
-    # The minimum: an id that one n-gram forbids stays forbidden where another one allows it.
+    # The minimum, because an id that one n-gram forbids stays forbidden if another one allows it.
     limit = torch.where(repeats, -torch.inf, torch.inf).to(scores.dtype)
     scores.scatter_reduce_(1, ngrams[:, :, -1], limit, "amin")
 
 
 def forbid_sequence(sequence: Sequence[int], where: Tensor, scores: Tensor, history: Tensor) -> None:
-    """No id that completes the sequence, in rows where `where` (R,) says so."""
+    """Forbid the id that completes the sequence, in rows where `where` (R,) is True."""
     before = len(sequence) - 1
     if history.shape[1] < before:
         return

@@ -1,4 +1,4 @@
-"""The search that a `SearchConfig` describes. Nothing in this folder knows a Transformer or a tokenizer."""
+"""The search that a `SearchConfig` describes. Nothing in this folder depends on a Transformer or a tokenizer."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from seq2seq.search.greedy import greedy_search, sample_search
 
 
 def search(model: StepModel, sentences: Sequence[Sentence], config: SearchConfig) -> list[list[Hypothesis]]:
-    """Sample, search greedily or keep a beam, as `config` says; see the three functions."""
+    """Run the search that `config` selects: sampling, greedy search or beam search; see these three functions."""
     if not sentences:
         return []
     if config.sample:
