@@ -294,7 +294,7 @@ def test_a_converted_folder_is_named_where_it_is_of_no_use(converted, verb, tmp_
     }
     code, _, err = s2s(verb, converted, *options[verb], capsys=capsys)
     assert code == 2
-    assert "a CTranslate2 folder, which only translates; name the model it was made from" in err
+    assert "a CTranslate2 folder, which can only translate; name the model it was made from" in err
     assert len(err.splitlines()) == 1
 
 

@@ -1,1 +1,1 @@
-"""How good the output is: translations against references, predicted labels against gold ones."""
+"""Evaluation: scores of translations against references, and of predicted labels against gold labels."""

@@ -1,4 +1,4 @@
-"""How well predicted labels agree with gold ones.
+"""Agreement of predicted labels with gold labels.
 
 `classification_report` makes a `ClassificationReport`; validation in training and `s2s classify --gold` read it.
 """
@@ -16,7 +16,7 @@ from seq2seq.lines import checked_texts
 
 @dataclass(frozen=True)
 class ClassScores:
-    """One class against all others; each figure is 0 where its denominator is 0."""
+    """Scores of one class against all others; each figure is 0 if its denominator is 0."""
 
     precision: float
     """TP / (TP + FP): the share of the texts predicted as this class that belong to it."""
@@ -30,7 +30,7 @@ class ClassScores:
 
 @dataclass(frozen=True)
 class ClassificationReport:
-    """All figures as shares between 0 and 1."""
+    """All figures of a classification, as shares between 0 and 1, and the confusion matrix."""
 
     labels: tuple[str, ...]
     accuracy: float
@@ -48,7 +48,7 @@ class ClassificationReport:
         return sum(map(sum, self.confusion))
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
+        """Return plain values for JSON."""
         return {"total": self.total, **asdict(self)}
 
 
@@ -57,10 +57,10 @@ def classification_report(
 ) -> ClassificationReport:
     """Compare labels position by position.
 
-    `labels` gives the order of the classes; others that occur follow in alphabetical order.
+    `labels` is the order of the classes; other classes that occur follow in alphabetical order.
 
     Raises:
-        DataError: the numbers differ, or there are none.
+        DataError: the numbers of labels differ, or there are none.
     """
     gold, predicted = checked_texts(gold, "classification_report"), checked_texts(predicted, "classification_report")
     if len(gold) != len(predicted):

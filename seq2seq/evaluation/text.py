@@ -1,7 +1,7 @@
-"""BLEU, chrF, chrF++ and TER of translations, by sacrebleu, each with its signature.
+"""BLEU, chrF, chrF++ and TER of translations, computed by sacrebleu, each with its signature.
 
-A `Score` is made here and nowhere else: validation in training and `s2s bleu` call `score_texts`, so that their figures
-agree with each other and, to the last digit, with those of the command `sacrebleu`.
+Only this module makes a `Score`. Validation in training and `s2s bleu` call `score_texts`, so their figures agree with
+each other and, to the last digit, with those of the command `sacrebleu`.
 """
 
 import functools
@@ -33,19 +33,19 @@ logger = logging.getLogger(__name__)
 
 METRICS = ("bleu", "chrf", "chrf++", "ter")
 BOOTSTRAP_SAMPLES = 1000
-DOWNLOAD_SECONDS = 20.0  # without an answer
+DOWNLOAD_SECONDS = 20.0  # timeout of one network operation
 
-# BLEU counts words; these languages are written without spaces between words, or with few. Of the others the last row
-# is Shan, Mon, Northern Thai, Lü, Tai Nüa, S'gaw and Pa'o Karen, and Yi.
+# BLEU counts words; these languages are written with few or no spaces between words. The last row is Shan, Mon,
+# Northern Thai, Lü, Tai Nüa, S'gaw and Pa'o Karen, and Yi.
 _TOKENIZER_OF_LANGUAGE = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"} | dict.fromkeys(
     ("th", "lo", "km", "my", "bo", "dz", "shn", "mnw", "nod", "khb", "tdd", "ksw", "blk", "ii"), "char"
 )  # fmt: skip
-# Codes of scripts (ISO 15924), as in jav_Java or zho_Latn, decide before the language.
+# Codes of scripts (ISO 15924), as in jav_Java or zho_Latn, take precedence over the language.
 _TOKENIZER_OF_SCRIPT = {"latn": "13a"} | dict.fromkeys(
     ("thai", "laoo", "khmr", "mymr", "tibt", "java", "bali", "lana", "tale", "talu", "tavt", "yiii"), "char"
 )
 _WORD_TOKENIZERS = ("13a", "intl", "none")
-# By letters that are a tenth of a text; the first that fits.
+# Tokenizers by letters; the first whose letters are more than a tenth of a text is suggested.
 _TOKENIZER_OF_LETTERS = {
     "ja-mecab": regex.compile(r"[\p{Hiragana}\p{Katakana}]"),
     "ko-mecab": regex.compile(r"\p{Hangul}"),
@@ -62,14 +62,14 @@ class Score:
     """One of `METRICS`."""
     result: "sacrebleu.metrics.base.Score"
     signature: str
-    """Everything that the figure depends on, in sacrebleu's form."""
+    """sacrebleu's signature: everything that the score depends on."""
     scorer: Any = field(default=None, repr=False, compare=False)
     statistics: Sequence[Sequence[float]] = field(default=(), repr=False, compare=False)
     """The statistics of each line, from which the score is computed."""
 
     @property
     def score(self) -> float:
-        """0 to 100 (TER may be higher, and lower is better)."""
+        """The score, from 0 to 100; TER may exceed 100, and lower is better."""
         return self.result.score
 
     @property
@@ -79,20 +79,20 @@ class Score:
         return of_sums(self.score, np.array(self.statistics), lambda sums: compute(sums).score)
 
     def format(self, width: int = 1, is_json: bool = False) -> str:
-        """The line or JSON object that the command `sacrebleu` prints, with `width` decimals."""
+        """Return the line or JSON object that the command `sacrebleu` prints, with `width` decimals."""
         return self.result.format(width, False, self.signature, is_json)
 
 
 def sentence_chrf(hypothesis: str, reference: str) -> float:
-    """chrF of one sentence, 0 to 100."""
+    """Return the chrF of one sentence, 0 to 100."""
     from sacrebleu.metrics import CHRF
 
     return CHRF().sentence_score(hypothesis, [reference]).score
 
 
 def form_hint(hypotheses: Iterable[str], references: Iterable[str]) -> str | None:
-    """Return a warning where both sides have words that look equal and are not (NFC and NFD, soft hyphens, zero-width
-    spaces), because metrics count them as different; None where there are none."""
+    """Return a warning if both sides contain words that look equal but differ in encoding (NFC and NFD, soft hyphens,
+    zero-width spaces), because metrics count them as different; None if there are no such words."""
     sides = [{word for text in side for word in text.split()} for side in (hypotheses, references)]
     found = []
     for own, other in (sides, sides[::-1]):
@@ -117,16 +117,16 @@ def score_texts(
     lowercase: bool = False,
     other_references: Sequence[Sequence[str]] = (),
 ) -> list[Score]:
-    """Score detokenised translations, line by line beside their references, in the order of `METRICS`.
+    """Score detokenised translations, each line against its references, in the order of `METRICS`.
 
-    `other_references` are further references of the same lines; the signature has their number.
-    `tokenize` is BLEU's tokenizer by sacrebleu's name; None chooses by `target_language` (see `default_tokenizer`).
-    `confidence` adds a 95 % interval from 1,000 bootstrap resamples (Koehn 2004). `lowercase` ignores case in BLEU and
-    chrF, as much of the literature does; TER always ignores it.
+    `other_references` are further references of the same lines; the signature contains the number of references.
+    `tokenize` is sacrebleu's name of BLEU's tokenizer; None chooses by `target_language` (see `default_tokenizer`).
+    `confidence` adds a 95 % interval from 1,000 bootstrap resamples (Koehn 2004). `lowercase` makes BLEU and chrF
+    case-insensitive; TER always is.
 
     Raises:
         DataError: the numbers of lines differ, or there are none.
-        UserError: a metric or tokenizer that does not exist or is not installed.
+        UserError: a metric does not exist, or a tokenizer does not exist or is not installed.
     """
     check_settings(metrics, tokenize)
     lines, all_references = _checked(hypotheses, [references, *other_references])
@@ -153,10 +153,11 @@ def score_sentences(
     """Score each line alone, as `sacrebleu --sentence-level` does: BLEU counts only the orders that a line has.
 
     Returns:
-        By sacrebleu's name of the metric, in the order of `METRICS`, the score of each line, and the signature.
+        Two dictionaries by sacrebleu's name of the metric, in the order of `METRICS`: the score of each line, and the
+        signature.
 
     Raises:
-        DataError, UserError: as `score_texts`.
+        DataError, UserError: for the reasons that `score_texts` lists.
     """
     check_settings(metrics, tokenize)
     lines, all_references = _checked(hypotheses, [references, *other_references])
@@ -183,15 +184,15 @@ def compare_systems(
 ) -> "tuple[dict[str, list[Result]], dict[str, str]]":
     """Score several systems and test each against the first by paired bootstrap resampling (Koehn 2004).
 
-    The figures are those of `sacrebleu --paired-bs`, but for the p-value of a system whose translations are those of
-    the first: it is 1, where sacrebleu's formula gives 1/1001, as if the two differed beyond doubt.
+    The figures are those of `sacrebleu --paired-bs`, with one exception: a system with the same translations as the
+    first has the p-value 1. sacrebleu's formula gives 1/1001, as if the two differed significantly.
 
     Returns:
-        By sacrebleu's name of the metric, the result of each system, and the signature. The p-value of the first system
-        is None.
+        Two dictionaries by sacrebleu's name of the metric: the result of each system, and the signature. The p-value of
+        the first system is None.
 
     Raises:
-        DataError, UserError: as `score_texts`; a wrong number of lines names the system.
+        DataError, UserError: as `score_texts`; the message about a wrong number of lines names the system.
     """
     from sacrebleu.significance import PairedTest
 
@@ -210,12 +211,13 @@ def compare_systems(
 
 
 def check_settings(metrics: Sequence[str], tokenize: str | None) -> None:
-    """Refuse a metric or tokenizer that does not exist or cannot be used here, before any work is done for it.
+    """Raise an error if a metric or tokenizer does not exist or cannot be used on this machine, before any work is
+    done.
 
-    The model of a tokenizer (spm, flores101, flores200, spBLEU-1K) is downloaded where it is not there yet.
+    The model of a tokenizer (spm, flores101, flores200, spBLEU-1K) is downloaded if it is missing.
 
     Raises:
-        UserError: there is no such metric or tokenizer here; the message has the remedy.
+        UserError: the metric or tokenizer is not available; the message has the remedy.
     """
     from sacrebleu.metrics import BLEU
 
@@ -232,10 +234,10 @@ def check_settings(metrics: Sequence[str], tokenize: str | None) -> None:
 
 @functools.lru_cache  # a training run warns once, not at every validation
 def default_tokenizer(target_language: str | None) -> str:
-    """BLEU's tokenizer for a language: zh, ja-mecab, ko-mecab, char for others without spaces, otherwise 13a.
+    """Return BLEU's tokenizer for a language: zh, ja-mecab, ko-mecab, char for others without spaces, otherwise 13a.
 
-    Where the package that ja-mecab or ko-mecab needs is not installed, it is char, with a warning, because 13a would
-    count a Japanese sentence as one word. The signature of the score tells the two apart.
+    If the package that ja-mecab or ko-mecab needs is not installed, the result is char, with a warning, because 13a
+    would count a Japanese sentence as one word. The signature of the score contains the tokenizer.
     """
     language = language_code(target_language)
     scripts = re.split("[-_]", (target_language or "").lower())[1:]
@@ -262,7 +264,9 @@ def tokenizer_hint(
         (name for name, few in _TOKENIZER_OF_LETTERS.items() if len(few.findall(text)) > len(text) / 10), "char"
     )
     better = better if _is_installed(better) else "char"
-    return f"tok:{used} counts all between two spaces as one word; this text has few spaces: add --tokenize {better}"
+    return (
+        f"tok:{used} counts text between two spaces as one word, and this text has few spaces; add --tokenize {better}"
+    )
 
 
 def _is_installed(tokenizer: str) -> bool:
@@ -273,9 +277,9 @@ def _is_installed(tokenizer: str) -> bool:
     return True
 
 
-@functools.lru_cache  # of success; an error is tried again
+@functools.lru_cache  # caches success only; after an error it tries again
 def _try_tokenizer(name: str) -> None:
-    """Make a tokenizer once, which downloads its model where that is not there yet.
+    """Create a tokenizer once, which downloads its model if it is missing.
 
     Raises:
         UserError: it needs a package that is not installed, or its model cannot be fetched or read.
@@ -288,7 +292,7 @@ def _try_tokenizer(name: str) -> None:
     socket.setdefaulttimeout(DOWNLOAD_SECONDS)  # sacrebleu sets none
     try:
         _get_tokenizer(name)()
-    except (Exception, SystemExit) as error:  # of urllib, ssl, MeCab, SentencePiece and the file system
+    except (Exception, SystemExit) as error:  # errors of urllib, ssl, MeCab, SentencePiece and the file system
         if name.endswith("-mecab"):
             remedy = f"not installed; pip install 'sacrebleu[{name.removesuffix('-mecab')}]', or use char"
         elif name in SPM_MODELS:
@@ -330,7 +334,7 @@ def _scorers(
 def _checked(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]], name: str | None = None
 ) -> tuple[list[str], list[list[str]]]:
-    """Return all sides without white space at the line ends, as the command `sacrebleu` reads files."""
+    """Return all sides without white space at the ends of lines, which the command `sacrebleu` removes too."""
     hypotheses = checked_texts(hypotheses, "a score")
     references = [checked_texts(lines, "a score") for lines in references]
     for lines in references:

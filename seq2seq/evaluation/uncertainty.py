@@ -1,8 +1,8 @@
-"""How large a difference a test or validation set can show: standard errors of scores over its examples.
+"""Standard errors of scores over the examples of a test or validation set, which limit the differences it can show.
 
-Scores are made of contributions, one for each example, whose mean is about the score: the pseudo-values of the
-jackknife (Tukey 1958), n times the score less n - 1 times the score without the example. Those of an accuracy are 0 and
-1. `tasks` makes them at each validation; the trainer compares models by them.
+A score has one contribution for each example, and their mean is about the score. Contributions are pseudo-values of the
+jackknife (Tukey 1958): n times the score, minus n - 1 times the score without the example. For accuracy they are 0 or
+1. `tasks` computes them at each validation; the trainer compares models by them.
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -22,20 +22,21 @@ class Measured:
 def standard_error(contributions: np.ndarray) -> float:
     """Return the standard error of the mean of contributions; 0 for a single example.
 
-    Of the differences between the contributions of two models to the same examples it is that of the difference of
-    their scores, which is much smaller than that of either: both find the same examples hard.
+    For the differences between the contributions of two models to the same examples, it is the standard error of the
+    difference of their scores. That is much smaller than the standard error of either, because both models find the
+    same examples hard.
     """
     count = len(contributions)
     return float(np.std(contributions, ddof=1) / np.sqrt(count)) if count > 1 else 0.0
 
 
 def pseudo_values(score: float, without: np.ndarray) -> np.ndarray:
-    """The contributions to a score, from the score of the set without each example (N,)."""
+    """Return the contributions to a score, (N,), from the score of the set without each example, (N,)."""
     return len(without) * score - (len(without) - 1) * without
 
 
 def of_ratio(numerators: np.ndarray, denominators: np.ndarray) -> Measured:
-    """A ratio of sums, such as the loss of all targets to their number."""
+    """Return a ratio of sums with its contributions, such as the loss of all targets divided by their number."""
     above, below = numerators.sum(), denominators.sum()
     score = float(above / below)
     rest = below - denominators
@@ -44,14 +45,14 @@ def of_ratio(numerators: np.ndarray, denominators: np.ndarray) -> Measured:
 
 
 def of_sums(score: float, statistics: np.ndarray, compute: Callable[[list], float]) -> Measured:
-    """A score that `compute` makes of the sums of statistics (N, K), such as the n-gram counts of BLEU."""
+    """Return a score that `compute` derives from the sums of statistics (N, K), such as the n-gram counts of BLEU."""
     total = statistics.sum(axis=0)
     without = np.array([compute((total - row).tolist()) for row in statistics])
     return Measured(score, pseudo_values(score, without))
 
 
 def of_macro_scores(gold: Sequence[Hashable], predicted: Sequence[Hashable]) -> dict[str, Measured]:
-    """Accuracy, and precision, recall and F1 as means over the classes that occur (`ClassificationReport`)."""
+    """Return accuracy, and precision, recall and F1 as means over the classes that occur (`ClassificationReport`)."""
     labels = {label: index for index, label in enumerate(dict.fromkeys([*gold, *predicted]))}
     rows = np.array([labels[label] for label in gold])
     columns = np.array([labels[label] for label in predicted])
@@ -61,11 +62,11 @@ def of_macro_scores(gold: Sequence[Hashable], predicted: Sequence[Hashable]) -> 
     kinds, kind_of = np.unique(np.stack([rows, columns]), axis=1, return_inverse=True)
     without = np.empty((kinds.shape[1], 3))
     for kind, (row, column) in enumerate(kinds.T):
-        one = [part.copy() for part in (hits, support, given)]
-        one[0][row] -= row == column
-        one[1][row] -= 1
-        one[2][column] -= 1
-        without[kind] = _macro(*one)
+        rest = [part.copy() for part in (hits, support, given)]
+        rest[0][row] -= row == column
+        rest[1][row] -= 1
+        rest[2][column] -= 1
+        without[kind] = _macro(*rest)
     values = without[kind_of.ravel()]  # (N, 3)
     found = {"accuracy": Measured(float(np.mean(rows == columns)), (rows == columns).astype(float))}
     for index, name in enumerate(("precision", "recall", "f1")):
@@ -74,7 +75,7 @@ def of_macro_scores(gold: Sequence[Hashable], predicted: Sequence[Hashable]) -> 
 
 
 def _macro(hits: np.ndarray, support: np.ndarray, given: np.ndarray) -> tuple[float, float, float]:
-    """Precision, recall and F1 of classes with these true positives, gold labels and predictions."""
+    """Return precision, recall and F1, from the true positives, gold labels and predictions of each class."""
     occurs = support + given > 0
     if not occurs.any():
         return 0.0, 0.0, 0.0

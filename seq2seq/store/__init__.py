@@ -1,1 +1,1 @@
-"""What lies on disk and travels: model folders and checkpoints."""
+"""Stored models: model folders, checkpoints, and the search for the folder that MODEL names."""

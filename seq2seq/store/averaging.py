@@ -1,7 +1,7 @@
-"""The mean of the weights of several models of one shape, as a model folder of its own.
+"""The mean of the weights of several models of one shape, written as a new model folder.
 
-`s2s average` asks for it; members are model folders, run folders, or checkpoints of a run. Between a model and what it
-was fine-tuned to, a weighted mean chooses how much is kept (WiSE-FT, Wortsman et al. 2022).
+`s2s average` uses it; members are model folders, run folders, or checkpoints of a run. A weighted mean of a model and
+its fine-tuned version is WiSE-FT (Wortsman et al. 2022).
 """
 
 import math
@@ -29,7 +29,8 @@ class _Member:
 
     @classmethod
     def load(cls, path: Path) -> "_Member":
-        """A checkpoint's model is the best one of its run; its weights are the moving average where it has one."""
+        """Load a model folder, a run folder or a checkpoint; a checkpoint has the description of its run's best model,
+        and the moving average as weights if it contains one."""
         if (path / MANIFEST).is_file():
             tensors, loaded = load_checkpoint(path).tensors, load_model(path.resolve().parent.parent)
             state = {**tensors["model"], **tensors.get("ema", {})}
@@ -40,20 +41,20 @@ class _Member:
 
 
 def average_models(paths: Sequence[Path], output: Path, weights: Sequence[float] | None = None) -> Path:
-    """Write the mean of the weights of `paths` to the model folder `output`, and return it.
+    """Write the mean of the weights of `paths` to the model folder `output`, and return its path.
 
-    A checkpoint gives its moving average where it has one, which is what its run validates and keeps. What is no weight
-    (dropout, how the model searches) is the first member's.
+    If a checkpoint contains a moving average, which its run validates and saves, that is the member. Settings that are
+    not weights (dropout, search) are those of the first member.
 
     Args:
         paths: the members.
         output: a new or empty folder.
-        weights: one per member, not negative and in proportion: 0.3 and 0.7, or 3 and 7; without them all are equal.
+        weights: one per member, not negative; only their ratio matters. By default all are equal.
 
     Raises:
-        UserError: the weights are not one per member, or not possible.
+        UserError: the number of weights is not that of the members, or a weight is not possible.
         ModelError, CheckpointError: a member is missing or damaged, or differs from the first in shape, vocabulary or
-            labels; or `output` exists and is no model folder.
+            labels; or `output` exists and is not an empty folder.
     """
     weights = _checked([1.0] * len(paths) if weights is None else weights, len(paths))
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
@@ -81,7 +82,7 @@ def _checked(weights: Sequence[float], count: int) -> Sequence[float]:
 
 
 def _difference(first: _Member, other: _Member) -> str | None:
-    """Why the mean of two models would be none, or None."""
+    """Return why the mean of two models would be meaningless, or None."""
     expected, found = first.description, other.description
     if found.task != expected.task:
         return f"a {found.task} model, and {first.path} is one of {expected.task}"

@@ -1,7 +1,7 @@
-"""What a model's attention and probabilities say, measured on sentences whose translation is known.
+"""Calibration: how to read a model's attention and probabilities, measured on sentences with known translations.
 
-`inference.calibrating` measures it at the end of training or for `s2s align --calibrate`; it is kept beside the weights
-in details.json, and read by whoever explains translations.
+`inference.calibrating` measures it at the end of training, or for `s2s align --calibrate`. It is stored next to the
+weights in details.json; aligner, confidence and markup translation read it.
 """
 
 from pathlib import Path
@@ -31,12 +31,12 @@ Words = Annotated[tuple[Word, ...], Field(strict=False, min_length=1, max_length
 
 
 class Reliability(Section):
-    """Sentences to which a model gave about the same confidence, none of them used for the map that gave it."""
+    """Held-out sentences with about the same confidence: predicted and observed share of good translations."""
 
     predicted: Share
     """Mean confidence."""
     observed: Share
-    """Share that were good."""
+    """Share of good translations."""
     sentences: Count
 
 
@@ -44,23 +44,23 @@ class ConfidenceMap(Section):
     """Logistic regression from the features of a translation to the probability that it is good."""
 
     means: Features
-    """Of each feature; with `scales` they become numbers of mean 0 and variance 1."""
+    """Mean of each feature; with `scales`, features are normalised to mean 0 and variance 1."""
     scales: Annotated[tuple[Scale, ...], Field(strict=False, min_length=NUM_FEATURES, max_length=NUM_FEATURES)]
     weights: Features
     bias: Number
     table: Annotated[tuple[Reliability, ...], Field(strict=False, max_length=100)]
-    """By confidence, the lowest first."""
+    """Reliability by confidence, the lowest first."""
 
 
 class StandInClass(Section):
-    """Words that may stand for what is not translated (`markup.standins`)."""
+    """Placeholder words that may replace protected text (`markup.standins`)."""
 
     name: Label
     words: Words
     answers: Words
-    """What the model says for each."""
+    """Translation of each word by the model."""
     kept: Share
-    """Share that it kept in the sentences that it was tried with."""
+    """Share of the placeholders that survived translation in the test sentences."""
 
     @model_validator(mode="after")
     def _pairs(self) -> Self:
@@ -70,25 +70,26 @@ class StandInClass(Section):
 
 
 class Calibration(Section):
-    """Of one model."""
+    """The calibration of one model."""
 
     heads: dict[Head, Share] = Field(default={}, max_length=MOST_HEADS)
-    """Weights of the attention heads that alignments are read from, by layer.head from 1; a trailing + reads a piece at
-    the step that it is put in instead of the one that predicts it. Empty: all heads of all layers alike."""
+    """Weights of the attention heads that alignments are read from, by layer.head, counted from 1. A trailing + reads
+    a piece at the step whose input it is, instead of the step that predicts it. If empty, all heads weigh the same."""
     distance: Annotated[float, Field(ge=0.0, le=100.0)] = 0.0
-    """How much words prefer partners at their own place in the sentence (`aligner.distributions`)."""
+    """Strength of the preference for words at the same relative position (`aligner.distributions`)."""
     accuracy: Share | None = None
-    """Share of the anchors of held-out sentences that were found: words, numbers and names whose partner is certain."""
+    """Share of anchors of held-out sentences that were linked correctly; anchors are words, numbers and names whose
+    alignment is certain."""
     anchors: Count = 0
     confidence: ConfidenceMap | None = None
     no_confidence: Annotated[str, Field(max_length=200)] = ""
-    """The reason why calibration gave no map."""
+    """Why calibration found no confidence map; empty if it found one."""
     stand_ins: Annotated[tuple[StandInClass, ...], Field(strict=False, max_length=100)] = ()
-    """The best first."""
+    """Classes of placeholders, the best first."""
 
 
 def read_calibration(folder: Path) -> Calibration:
-    """That of a model folder; an empty one where it was never calibrated.
+    """Read the calibration of a model folder; return an empty one if it was never calibrated.
 
     Raises:
         ModelError: the file is damaged.
@@ -108,29 +109,29 @@ def read_calibration(folder: Path) -> Calibration:
 
 
 def summary(calibration: Calibration) -> list[str]:
-    """What was measured, for logs and model cards."""
+    """Return sentences about the measurements, for logs and model cards."""
     if calibration.accuracy is None:
-        lines = ["Alignments are rough: too few words with a certain partner were found to choose attention heads."]
+        lines = ["Alignments are rough: too few words have a certain alignment, so no attention heads were chosen."]
     else:
         found, heads = f"{100 * calibration.accuracy:.1f} %", ", ".join(calibration.heads)
         lines = [
-            f"Word alignments: of {calibration.anchors:,} words whose partner is certain, {found} are linked to it "
+            f"Word alignments: of {calibration.anchors:,} words whose alignment is certain, {found} are correct "
             f"(held-out halves; heads {heads})."
         ]
     if calibration.no_confidence:
         lines.append(f"Translations get no confidence (null): {calibration.no_confidence}.")
     if calibration.confidence is not None:
         bins = [
-            f"{100 * one.predicted:.0f} % of {one.sentences} were to be good, {100 * one.observed:.0f} % were"
-            for one in calibration.confidence.table
+            f"predicted {100 * row.predicted:.0f} %, observed {100 * row.observed:.0f} % (n = {row.sentences})"
+            for row in calibration.confidence.table
         ]
-        lines.append(f"Confidence, by fifths of held-out sentences (good: chrF of 60 and more): {'; '.join(bins)}.")
+        lines.append(f"Confidence, by fifths of held-out sentences (good: chrF of at least 60): {'; '.join(bins)}.")
     if calibration.stand_ins:
-        shares = ", ".join(f"{one.name} {100 * one.kept:.0f} %" for one in calibration.stand_ins)
-        lines.append(f"Variables and addresses, kept where these stand for them: {shares}.")
+        shares = ", ".join(f"{group.name} {100 * group.kept:.0f} %" for group in calibration.stand_ins)
+        lines.append(f"Placeholders for variables and addresses that survive translation: {shares}.")
     return lines
 
 
 def write_calibration(folder: Path, calibration: Calibration) -> None:
-    """Keep it beside the weights of a model folder."""
+    """Write the calibration next to the weights of a model folder."""
     atomic.write_file(folder / FILE, json_text(calibration.model_dump(mode="json")).encode())

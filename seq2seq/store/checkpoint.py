@@ -1,7 +1,7 @@
-"""Checkpoints: everything that a run needs to continue, in a folder that is complete or is not taken for one.
+"""Checkpoints: everything that a run needs to continue, in a folder that is complete or ignored.
 
-The trainer saves and loads them; `latest_checkpoint` finds the newest that is undamaged. Model folders, which people
-use and copy, are `model_folder`'s.
+The trainer saves and loads them; `latest_checkpoint` finds the newest undamaged one. `model_folder` writes model
+folders, which people use and copy.
 """
 
 import json
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What was saved at one step: groups of tensors (`model`, `optimizer`, ...) and a JSON state."""
+    """The state of a run at one step: groups of tensors (`model`, `optimizer`, ...) and a JSON state."""
 
     step: int
     tensors: dict[str, dict[str, Tensor]]
@@ -37,10 +37,10 @@ class Checkpoint:
 def save_checkpoint(
     parent: Path, step: int, tensors: Mapping[str, Mapping[str, Tensor]], state: Mapping[str, Any]
 ) -> Path:
-    """Write `parent/step_N` with one safetensors file a group, `state.json`, and a manifest of their SHA-256.
+    """Write `parent/step_N` with one safetensors file per group, `state.json`, and a manifest of their SHA-256.
 
     Raises:
-        CheckpointError: the disk is full or cannot be written; what was there before is untouched.
+        CheckpointError: the disk is full or not writable; an existing folder is unchanged.
     """
     folder = step_folder(parent, step)
     try:
@@ -60,10 +60,10 @@ def save_checkpoint(
 
 
 def load_checkpoint(folder: Path, verified: bool = False) -> Checkpoint:
-    """Read a checkpoint; every file is compared with the manifest first, unless the caller just did.
+    """Read a checkpoint; every file is compared with the manifest first, unless the caller has `verified` it.
 
     Raises:
-        CheckpointError: something in it is missing or damaged.
+        CheckpointError: a file is missing or damaged.
     """
     try:
         names = _listed_files(folder) if verified else _verified_files(folder)
@@ -75,7 +75,7 @@ def load_checkpoint(folder: Path, verified: bool = False) -> Checkpoint:
 
 
 def latest_checkpoint(parent: Path) -> Path | None:
-    """The newest undamaged checkpoint, or None when there is none at all; damaged ones are named in a warning.
+    """Return the newest undamaged checkpoint, or None if there is none; warnings name damaged ones.
 
     Raises:
         CheckpointError: there are checkpoints, and all of them are damaged.
@@ -98,24 +98,24 @@ def latest_checkpoint(parent: Path) -> Path | None:
 
 
 def saved_steps(parent: Path) -> list[int]:
-    """The steps that have a checkpoint folder, in order."""
+    """Return the steps that have a checkpoint folder, in ascending order."""
     names = (entry.name for entry in parent.iterdir()) if parent.is_dir() else ()
     return sorted(int(match[1]) for name in names if (match := re.fullmatch(r"step_(\d{8,})", name)))
 
 
 def step_folder(parent: Path, step: int) -> Path:
-    """Where the checkpoint of a step is kept."""
+    """Return the folder of the checkpoint of a step."""
     return parent / f"step_{step:08d}"
 
 
 def prune(parent: Path, keep: Iterable[int]) -> None:
-    """Delete the checkpoints of all other steps; a kill in the middle leaves none that is taken for complete."""
+    """Delete the checkpoints of all steps except `keep`; a kill in the middle leaves none that counts as complete."""
     for step in sorted(set(saved_steps(parent)) - set(keep)):
         atomic.remove_folder(step_folder(parent, step))
 
 
 def prepare(parent: Path) -> None:
-    """Make the folder of a run's checkpoints, and clear away what killed writes left in it.
+    """Create the folder of a run's checkpoints, and delete what killed writes left in it.
 
     Raises:
         CheckpointError: the folder cannot be written.
@@ -131,11 +131,11 @@ def _listed_files(folder: Path) -> dict[str, Any]:
     manifest = read_object(folder / MANIFEST)
     files = manifest.get("files")
     if manifest.get("format_version") != FORMAT_VERSION or not isinstance(files, dict) or STATE not in files:
-        raise DamagedFile(f"{MANIFEST} is not one of format version {FORMAT_VERSION}")
+        raise DamagedFile(f"{MANIFEST} does not have format version {FORMAT_VERSION}")
     for name, recorded in files.items():
         plain = re.fullmatch(r"[A-Za-z0-9_-]+\.(safetensors|json)", name)
         if not plain or not isinstance(recorded, dict) or not {"sha256", "size"} <= set(recorded):
-            raise DamagedFile(f"{MANIFEST} has an entry {name!r} that no checkpoint has")
+            raise DamagedFile(f"{MANIFEST} has an unknown entry {name!r}")
     return files
 
 
@@ -145,5 +145,5 @@ def _verified_files(folder: Path) -> dict[str, Any]:
         verify(folder / name, recorded)
     step = read_object(folder / STATE).get("step")
     if not isinstance(step, int) or step_folder(folder.parent, step).name != folder.name:
-        raise DamagedFile(f"{STATE} is of step {shown(step)}, not of this folder")
+        raise DamagedFile(f"{STATE} has step {shown(step)}, not the step of this folder")
     return files

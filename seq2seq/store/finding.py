@@ -1,4 +1,4 @@
-"""Which folder a MODEL names; nothing here imports torch."""
+"""Resolution of MODEL to a folder; nothing here imports torch."""
 
 import contextlib
 import math
@@ -16,11 +16,11 @@ RUNS, LATEST, BEST, RUN_CONFIG, RUN_METRICS = Path("runs"), "latest", "best", "c
 def find_model(path: str | Path | None, task: str | None = None) -> Path:
     """Return the model folder of MODEL.
 
-    It is the folder itself, a run folder's `best`, that of the newest run (of `task`, if given) where `path` is None,
-    or what the Hugging Face hub has under that name where there is no such folder.
+    The result is the folder itself, or `best` of a run folder. If `path` is None, it is `best` of the newest run (of
+    `task`, if given). If there is no such folder, the name is looked up on the Hugging Face hub.
 
     Raises:
-        ModelError: there is none.
+        ModelError: there is no such model, or it has a format that is not supported.
     """
     if path is None:
         return find_model(newest_run(task))
@@ -52,10 +52,10 @@ def find_model(path: str | Path | None, task: str | None = None) -> Path:
 
 
 def newest_run(task: str | None = None) -> Path:
-    """The run that `runs/latest` names, or if that has another task the newest run of this one.
+    """Return the run that `runs/latest` names, or, if that has another task, the newest run of this task.
 
     Raises:
-        ModelError: there is none.
+        ModelError: there is no such run.
     """
     if not (RUNS / LATEST).exists():
         raise ModelError("no model was named and there is no run under runs/; train one (s2s train) or name a MODEL")
@@ -81,9 +81,9 @@ def _task_of_run(run: Path) -> str:
 
 
 def task_of(folder: Path) -> str:
-    """`translation` or `classification`, by the config.json of a model folder; other folders translate.
+    """Return `translation` or `classification`, from the config.json of a model folder; the default is `translation`.
 
-    What is wrong with the file is found when the model is loaded.
+    Problems of the file are reported when the model is loaded.
     """
     try:
         task = read_object(folder / CONFIG).get("task")

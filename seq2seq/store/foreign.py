@@ -1,6 +1,7 @@
-"""Models of other toolkits, recognised by names and content: what a folder or file is, and the way to use it.
+"""Models of other toolkits, recognised by names and content, with the way to use each.
 
-`finding` asks before a MODEL is opened, so every command has the same answer. Nothing here runs code of a file.
+`finding` calls `foreign_form` before a MODEL is opened, so all commands give the same message. No code of a file is
+run.
 """
 
 import zipfile
@@ -12,7 +13,7 @@ from seq2seq.lines import DAMAGE
 
 _READ = "of other toolkits, s2s reads only Marian folders of transformers (OPUS-MT)"
 _AVERAGE = "make a model of it: s2s average {path} -o MODEL"
-# By `model_type` of config.json, where transformers saved the folder.
+# Names by `model_type` of config.json, in folders that transformers saved.
 _TYPES = {
     "m2m_100": "M2M-100 or NLLB", "mbart": "mBART", "bart": "BART", "t5": "T5", "mt5": "mT5", "umt5": "UMT5",
     "fsmt": "fairseq's WMT", "pegasus": "PEGASUS", "encoder-decoder": "encoder-decoder", "seamless_m4t": "SeamlessM4T",
@@ -29,7 +30,7 @@ _SUFFIXES = {
     ".onnx": "an ONNX file", ".npz": "a model of Marian's own format", ".spm": "a SentencePiece model",
     ".bin": "weights of PyTorch or CTranslate2", ".tflite": "a TensorFlow Lite file",
 }  # fmt: skip
-# Words in the pickle of a PyTorch file that tell who wrote it.
+# Words in the pickle of a PyTorch file that identify the toolkit that wrote it.
 _WRITERS = (
     ((b"fairseq",), "a checkpoint of fairseq"),
     ((b"model_state", b"scheduler_state"), "a checkpoint of JoeyNMT"),
@@ -90,7 +91,8 @@ def _of_file(path: Path) -> str | None:
 
 
 def _of_archive(path: Path) -> str:
-    """Return which toolkit wrote a zip archive: those of PyTorch have a pickle with the names of classes and keys."""
+    """Return the toolkit that wrote a zip archive; archives of PyTorch have a pickle with the names of classes and
+    keys."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()

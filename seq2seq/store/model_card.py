@@ -1,6 +1,6 @@
 """Model cards: the README.md of a model folder, with the YAML front matter that model hubs read.
 
-`tasks` composes one for each model that training keeps; people read it.
+`tasks` writes one for each model that training keeps, `workflows` for converted models.
 """
 
 import re
@@ -28,7 +28,7 @@ class DataRecord:
 
 @dataclass(frozen=True)
 class ScoreRecord:
-    """One score with the signature that says how it was computed."""
+    """One score, and the signature of its computation."""
 
     dataset: str
     metric: str
@@ -47,7 +47,8 @@ def model_card(
     scores: Sequence[ScoreRecord] = (),
     notes: Sequence[str] = (),
 ) -> str:
-    """Markdown with front matter: languages, data, scores with signatures, and the command that made the model."""
+    """Return a card in Markdown with front matter: languages, data, scores with signatures, and the command that made
+    the model."""
     from seq2seq.config_file import dump
 
     description = ModelDescription.of(config)
@@ -59,7 +60,7 @@ def model_card(
         _usage(description),
         "## Made by",
         _fenced(command),
-        "with this configuration, where the files that it names lie beside it:",
+        "with this configuration, whose data files are in the same folder:",
         _fenced(dump(_without_folders(config)), "yaml"),
     ]
     if data:
@@ -74,14 +75,14 @@ def model_card(
 
 
 def short_card(description: ModelDescription, title: str, paragraphs: Sequence[str]) -> str:
-    """The card of a model that no training run made: front matter, usage, and where the model comes from."""
+    """Return the card of a model that no training run made: front matter, usage, and the origin of the model."""
     return _card(description, title, [_usage(description), *paragraphs])
 
 
 def front_matter(
     description: ModelDescription, title: str, scores: Sequence[ScoreRecord] = (), **other: str | list[str]
 ) -> str:
-    """The YAML block at the head of a card; `other` are further keys of `huggingface_hub.ModelCardData`."""
+    """Return the YAML block at the head of a card; `other` are further keys of `huggingface_hub.ModelCardData`."""
     from huggingface_hub import EvalResult, ModelCardData
 
     task = "translation" if description.task == "translation" else "text-classification"
@@ -120,7 +121,7 @@ def _lines(*lines: str) -> str:
 
 
 def _code(text: str) -> str:
-    """In a table, where a bar ends the cell even within code."""
+    """Return code in a table cell, where a bar would end the cell."""
     return f"`{_cell(text)}`" if text else ""
 
 
@@ -129,7 +130,7 @@ def _cell(text: str) -> str:
 
 
 def _without_folders(value: Any) -> Any:
-    """A section of the configuration without the folders of this machine, which a card does not name."""
+    """Return a section of the configuration without the folders of this machine, which a card does not name."""
     match value:
         case Path():
             return Path(value.name) if value.is_absolute() else value

@@ -1,7 +1,7 @@
-"""Model folders: a trained model with its tokenizers and settings, as people use, copy and publish it.
+"""Model folders: a trained model with its tokenizers and settings, which people use, copy and publish.
 
-Training writes `best/` through `save_model`; translation, classification and interoperation read folders through
-`load_model`. Only the named files are read, none of them can hold code, and each is checked before it is believed.
+Training writes `best/` with `save_model`; translation, classification and conversion read folders with `load_model`.
+Only the files that config.json lists are read, none of them can contain code, and each is verified first.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ from seq2seq.text.tokenizer import (
 
 FORMAT, FORMAT_VERSION = "seq2seq model", 1
 WEIGHTS, GENERATION, CARD = "model.safetensors", "generation_config.json", "README.md"
-# What config.json leaves out; the search settings stand in generation_config.json.
+# Keys that config.json omits; the search settings are in generation_config.json.
 NOT_IN_CONFIG = {
     "translation": {"search", "classifier", "labels", "label_names"},
     "classification": {"search", "source_language", "target_language"},
@@ -62,10 +62,10 @@ def save_model(
     tokenizers: TokenizerPair,
     card: str = "",
 ) -> Path:
-    """Write a model folder; one that exists is replaced.
+    """Write a model folder, or replace an existing one.
 
     Raises:
-        CheckpointError: the disk is full or cannot be written; what was there before is untouched.
+        CheckpointError: the disk is full or not writable; an existing folder is unchanged.
     """
     task = description.task
     try:
@@ -95,8 +95,8 @@ def save_model(
 
 
 def update_settings(folder: Path, config: Config) -> None:
-    """Write the search settings and label names of `config` into a model folder; one that is missing or damaged is left
-    as it is."""
+    """Write the search settings and label names of `config` into a model folder; a missing or damaged folder is left
+    unchanged."""
     changes: dict[str, dict[str, Any]] = {GENERATION: {"search": config.search.model_dump(mode="json")}}
     if config.task == "classification":
         changes[CONFIG] = {"label_names": dict(config.data.label_names)}
@@ -110,10 +110,10 @@ def update_settings(folder: Path, config: Config) -> None:
 
 
 def update_search(folder: Path, search: Mapping[str, Any], found: Mapping[str, Any]) -> None:
-    """Change keys of a model folder's search settings, and note beside them how they were `found`.
+    """Change keys of a model folder's search settings, and store with them how they were `found`.
 
     Raises:
-        ModelError: it is no model folder of seq2seq, or damaged.
+        ModelError: it is not a model folder of seq2seq, or damaged.
     """
     try:
         _check_format(folder, read_object(folder / CONFIG))
@@ -125,10 +125,10 @@ def update_search(folder: Path, search: Mapping[str, Any], found: Mapping[str, A
 
 
 def load_model(folder: str | Path) -> LoadedModel:
-    """Read a model folder, the best model of a run folder, a Marian folder, or any of them from the hub by name.
+    """Load a model folder, the best model of a run folder, a Marian folder, or any of them from the hub by name.
 
     Raises:
-        ModelError: it is no model folder, or something in it is missing, damaged, or does not fit the rest.
+        ModelError: it is not a model folder, or a file is missing, damaged, or does not fit the others.
     """
     folder = find_model(folder)
     try:
@@ -149,10 +149,10 @@ def load_model(folder: str | Path) -> LoadedModel:
 
 
 def load_marian(folder: Path, torch_file: bool = False) -> LoadedModel:
-    """Read a Marian folder; `torch_file` as in `read_marian`.
+    """Load a Marian folder; `torch_file` as in `read_marian`.
 
     Raises:
-        ModelError: something is missing or damaged, or settings are not supported, all of which are named.
+        ModelError: a file is missing or damaged, or settings are not supported; the message names all of them.
     """
     from seq2seq.interop.marian import read_marian
 
@@ -166,7 +166,7 @@ def load_marian(folder: Path, torch_file: bool = False) -> LoadedModel:
 
 def _check_format(folder: Path, info: Mapping[str, Any]) -> None:
     if (folder / "model.bin").is_file():
-        raise ModelError(f"{folder}: a CTranslate2 folder, which only translates; name the model it was made from")
+        raise ModelError(f"{folder}: a CTranslate2 folder, which can only translate; name the model it was made from")
     if info.get("format") != FORMAT:
         raise ModelError(f"{folder}: {CONFIG} is not that of a seq2seq model (no 'format': '{FORMAT}')")
     if (version := info.get("format_version")) != FORMAT_VERSION:
@@ -191,9 +191,9 @@ def _read_description(info: Mapping[str, Any], generation: Mapping[str, Any]) ->
 
 
 def _listed_files(info: Mapping[str, Any], task: str) -> dict[str, Any]:
-    """What config.json says of the other files: exactly the names that a model of this task has.
+    """Return the entries of config.json for the other files, which must be exactly those of a model of this task.
 
-    Tokenizers that came from Marian have one or two vocabulary files besides.
+    Tokenizers that came from Marian also have one or two vocabulary files.
     """
     expected = {WEIGHTS, SOURCE_FILE} | ({TARGET_FILE} if task == "translation" else set())
     files = info.get("files")
@@ -218,12 +218,12 @@ def _load_tokenizers(folder: Path, info: Mapping[str, Any], generation: Mapping[
 
 
 def _build(folder: Path, description: ModelDescription, tokenizers: TokenizerPair) -> nn.Module:
-    """The module with its weights; shapes are compared before its memory is allocated."""
+    """Return the module with its weights; shapes are compared before memory is allocated."""
     config, weights = description.model, as_weights(read_tensors(folder / WEIGHTS))
     if config.num_encoder_layers + config.num_decoder_layers > len(weights):
         raise DamagedFile(f"{CONFIG} describes a model far larger than {WEIGHTS}")
     if problem := misfit(lambda: _new_module(description, tokenizers), weights):
-        raise DamagedFile(f"{WEIGHTS} is not of the model that {CONFIG} describes: {problem}")
+        raise DamagedFile(f"{WEIGHTS} does not fit the model that {CONFIG} describes: {problem}")
     with Uninitialized():
         model = _new_module(description, tokenizers)
     load_tied(model, weights)

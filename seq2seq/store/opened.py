@@ -1,7 +1,7 @@
-"""A model folder in one state, although training may replace it at any time.
+"""Consistent reads of a model folder that training may replace at any time.
 
-`Opened` keeps the files of a folder as they were when it was opened, so that the server can read more of them later;
-`in_one_state` is for whoever reads a folder several times.
+`Opened` holds the files of a folder open, so that the server can read more of the same version later. `in_one_state`
+repeats a read of several files until the folder did not change meanwhile.
 """
 
 import contextlib
@@ -15,14 +15,14 @@ from seq2seq.errors import ModelError, UserError
 
 Result = TypeVar("Result")
 
-# What a model is read from; its card is not.
+# Suffixes of the files that a model is read from; the card is not among them.
 KINDS = (".json", ".safetensors", ".bin", ".spm", ".txt")
 TRIES = 3
 _DESCRIPTORS = Path("/proc/self/fd")
 
 
 class Opened:
-    """The files of a folder, held open until `close`: the name of the folder may come to mean another one.
+    """The files of a folder, held open until `close`, even if the folder is replaced.
 
     Raises:
         ModelError: the folder cannot be read.
@@ -54,11 +54,11 @@ class Opened:
 
     @contextlib.contextmanager
     def reopened(self) -> Iterator[Path]:
-        """A folder with these files, also where the folder itself was replaced.
+        """Yield a folder with these files, even if the folder itself was replaced.
 
         Raises:
-            ModelError: the files were overwritten; or the folder was replaced, and the system has no names for files
-                that are open.
+            ModelError: the files were overwritten; or the folder was replaced, and the system has no /proc/self/fd to
+                reopen files.
         """
         if self._now() != self._states or not (_DESCRIPTORS.is_dir() or self.is_current()):
             raise self._changed()
@@ -85,11 +85,12 @@ class Opened:
 
 
 def in_one_state(folder: Path, read: Callable[[], Result]) -> Result:
-    """What `read` returns, which reads the folder more than once; it is called again if the folder changed meanwhile.
+    """Return the result of `read`, which reads the folder more than once; call it again if the folder changed
+    meanwhile.
 
     Raises:
-        ModelError: the folder changes all the time.
-        UserError: of `read`.
+        ModelError: the folder changed during every attempt.
+        UserError: `read` failed.
     """
     for _ in range(TRIES):
         opened = Opened(folder)
