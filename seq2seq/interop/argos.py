@@ -1,7 +1,8 @@
-"""Argos Translate packages (.argosmodel), which LibreTranslate serves: a zip of one folder with a CTranslate2 model.
+"""Argos Translate packages (.argosmodel), which LibreTranslate serves: a zip file of one folder with a CTranslate2
+model.
 
-`workflows.convert` writes them. The folder holds `metadata.json`, `sentencepiece.model`, `README.md` and `model/`; no
-sentence splitter is packed, so that Argos Translate uses its own.
+`workflows.convert` writes them. The folder contains `metadata.json`, `sentencepiece.model`, `README.md` and `model/`,
+but no sentence splitter, so that Argos Translate uses its own.
 """
 
 import json
@@ -16,34 +17,34 @@ from seq2seq.text.marian_tokenizer import MarianTokenizer
 from seq2seq.text.tokenizer import SOURCE_FILE, TARGET_FILE, TARGET_VOCABULARY_FILE, VOCABULARY_FILE, TokenizerPair
 
 SUFFIX = ".argosmodel"
-# From this version on, Argos Translate splits sentences without a packed model.
+# The first version of Argos Translate that splits sentences without a packed model.
 ARGOS_VERSION = "1.10"
-# What `write_ctranslate2` adds to the files that CTranslate2 itself reads.
+# Files that `write_ctranslate2` adds to those that CTranslate2 reads.
 OURS = {DESCRIPTION, SOURCE_FILE, TARGET_FILE, VOCABULARY_FILE, TARGET_VOCABULARY_FILE}
 
 
 def argos_obstacles(tokenizers: TokenizerPair) -> list[str]:
-    """Each reason why an Argos package cannot hold a model; none where it can.
+    """Return each reason why an Argos package cannot hold a model; the list is empty if it can.
 
-    Argos Translate encodes and decodes with one SentencePiece model, so the source's model has to join the target's
-    pieces rightly: it does all but bytes that it lacks.
+    Argos Translate encodes and decodes with one SentencePiece model, so the source's model must also join the
+    target's pieces. It can do so, except for byte pieces that it lacks.
     """
     source, target = tokenizers.source, tokenizers.target
     if source.model_bytes == target.model_bytes or isinstance(source, MarianTokenizer):
         return []
     if any(piece.startswith("<0x") for piece in target.vocabulary.keys() - source.vocabulary.keys()):
-        return ["the target's vocabulary has bytes that the source's has not"]
+        return ["the target's vocabulary has bytes that the source's lacks"]
     return []
 
 
 def write_argos(file: BinaryIO, converted: Path, tokenizers: TokenizerPair, languages: tuple[str, str]) -> None:
-    """Pack a CTranslate2 folder.
+    """Pack a CTranslate2 folder into an Argos package.
 
     Args:
         file: the .argosmodel file, open for writing.
         converted: a folder that `write_ctranslate2` wrote.
-        tokenizers: of the model.
-        languages: of source and target, by their two-letter codes.
+        tokenizers: the tokenizers of the model.
+        languages: language codes of source and target.
 
     Raises:
         ModelError: the model does not fit the format; the message names each obstacle.

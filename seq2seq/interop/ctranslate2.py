@@ -1,4 +1,4 @@
-"""CTranslate2 folders of ours, read without torch; `ctranslate2_export` writes them."""
+"""CTranslate2 folders that this toolkit wrote, read without torch; `ctranslate2_export` writes them."""
 
 import logging
 from pathlib import Path
@@ -22,9 +22,10 @@ class Obstacles(ModelError):
 
 
 def package() -> Any:
-    """CTranslate2, whose name this module has too; its `specs`, which import torch, come when they are asked for.
+    """Import and return CTranslate2, whose name this module shares; its `specs`, which import torch, are imported on
+    first access.
 
-    Its warnings, such as that of a number format that the CPU does not have, do not follow the rules of our logs.
+    Its log level is set to errors, because its warnings do not follow the format of our logs.
     """
     import ctranslate2
 
@@ -38,8 +39,8 @@ def is_ctranslate2(folder: Path) -> bool:
 
 
 def read_description(folder: Path) -> tuple[ModelDescription, TokenizerPair, str]:
-    """What `write_ctranslate2` wrote beside CTranslate2's own files, all of which are as they were: the model, its
-    tokenizers, and the number format of its weights.
+    """Read what `write_ctranslate2` wrote next to CTranslate2's own files, after verifying all files: the description
+    of the model, its tokenizers, and the number format of its weights.
 
     Raises:
         ModelError: a file is missing or damaged.

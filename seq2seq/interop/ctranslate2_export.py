@@ -1,7 +1,8 @@
-"""Our Transformer in the format of CTranslate2.
+"""Export of our Transformer to the format of CTranslate2.
 
-`workflows.convert` writes folders for users, `inference.conversion_cache` for itself. The decoder's start and padding
-are kept from coming out by the output bias, so that every program that runs the folder gets what our own search gives.
+`workflows.convert` writes folders for users, `inference.conversion_cache` for itself. The output
+bias suppresses the decoder's start and padding, so that every program that runs the folder gets the results of our own
+search.
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from seq2seq.interop.ctranslate2 import DESCRIPTION, FORMAT, Obstacles, package
 from seq2seq.model.transformer import Transformer
 from seq2seq.text.tokenizer import TokenizerPair
 
-# Added to the logits of what never comes out; within the range of float16.
+# Added to the logits of suppressed ids; within the range of float16.
 NEVER = -1e4
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
 
@@ -27,9 +28,9 @@ ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH
 def write_ctranslate2(
     folder: Path, model: Transformer, description: ModelDescription, tokenizers: TokenizerPair, quantization: str
 ) -> None:
-    """Write a model into `folder`, which exists.
+    """Write a model into `folder`, which must exist.
 
-    Sources are given as pieces without their end, which the engine adds.
+    Sources must be passed to the engine as pieces without the end, which it adds.
 
     Raises:
         Obstacles: CTranslate2 cannot run the model; the message names each obstacle.
@@ -146,5 +147,5 @@ def _fill_norm(spec: Any, norm: nn.Module) -> None:
 
 
 def _array(tensor: Tensor) -> np.ndarray:
-    # a copy: CTranslate2 quantizes in place, and the model may still be in use
+    # copied, because CTranslate2 quantizes in place, and the model may still be in use
     return tensor.detach().float().cpu().contiguous().numpy().copy()

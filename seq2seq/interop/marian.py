@@ -1,4 +1,4 @@
-"""Marian folders, as transformers keeps OPUS-MT models: read into our terms, and written from them, by own code.
+"""Marian folders, the form in which transformers stores OPUS-MT models: read and written by our own code.
 
 `model_folder.load_model` reads one wherever a model folder of ours is taken; `workflows.convert` writes one. A Marian
 model is post-norm with sinusoidal positions, and its decoder starts from padding.
@@ -45,21 +45,21 @@ from seq2seq.text.tokenizer import SOURCE_FILE, TARGET_FILE, Tokenizer, Tokenize
 CONFIG, WEIGHTS, PICKLE = "config.json", "model.safetensors", "pytorch_model.bin"
 INDEX, SHARD = "model.safetensors.index.json", re.compile(r"[A-Za-z0-9_-][\w.-]*\.safetensors")
 GENERATION, TOKENIZER = "generation_config.json", "tokenizer_config.json"
-# All unsupported settings are named; tensors that do not fit resemble each other.
+# A message names all unsupported settings, but only so many tensors, which resemble each other.
 MOST_TENSORS_NAMED = 5
 
 
 def read_marian(folder: Path, torch_file: bool = False) -> tuple[ModelDescription, TokenizerPair, dict[str, Tensor]]:
-    """A Marian folder in our terms; the weights are float32, under our names, tied ones once.
+    """Read a Marian folder; the weights are float32, under our names, and tied ones occur once.
 
     Args:
-        folder: with config.json, model.safetensors, source.spm, target.spm, vocab.json, and where they are needed
+        folder: a folder with config.json, model.safetensors, source.spm, target.spm, vocab.json, and optionally
             target_vocab.json, generation_config.json and tokenizer_config.json.
-        torch_file: read `pytorch_model.bin` where there are no safetensors, with torch's reader that builds nothing but
-            tensors.
+        torch_file: read `pytorch_model.bin` if there are no safetensors, with torch's `weights_only` reader, which
+            runs no code.
 
     Raises:
-        ModelError: a file is missing or damaged; or settings are not supported, all of which one message names.
+        ModelError: a file is missing or damaged, or settings are not supported; one message names all of them.
     """
     try:
         given = read_object(folder / CONFIG)
@@ -97,12 +97,12 @@ def read_marian(folder: Path, torch_file: bool = False) -> tuple[ModelDescriptio
 
 
 def marian_obstacles(config: ModelConfig, tokenizers: TokenizerPair) -> list[str]:
-    """Each reason why a model cannot be written as a Marian folder; none where it can."""
+    """Return each reason why a model cannot be written as a Marian folder; the list is empty if it can."""
     obstacles = list(model_obstacles(config))
     if config.tied_embeddings == "all" and not tokenizers.shared:
         obstacles.append("tied_embeddings all with two vocabularies")
     if tokenizers.target.pad_id >= tokenizers.source.vocab_size:
-        obstacles.append("the source vocabulary is so small that the target's padding lies outside it")
+        obstacles.append("the source vocabulary is so small that it does not contain the target's padding id")
     sides = (tokenizers.source, tokenizers.target)
     if any(side.pieces([side.eos_id, side.unk_id, side.pad_id]) != [EOS, UNK, PAD] for side in sides):
         obstacles.append(f"special pieces that are not {EOS}, {UNK} and {PAD}")
@@ -112,10 +112,11 @@ def marian_obstacles(config: ModelConfig, tokenizers: TokenizerPair) -> list[str
 def write_marian(
     folder: Path, description: ModelDescription, tokenizers: TokenizerPair, weights: Mapping[str, Tensor]
 ) -> None:
-    """Write a Marian folder into `folder`, which exists; transformers loads it with AutoTokenizer and MarianMTModel.
+    """Write a Marian folder into `folder`, which must exist; transformers loads it with AutoTokenizer and
+    MarianMTModel.
 
-    `read_marian` gives back what was written, except that Marian has no interleaved sinusoids: the dimensions of the
-    states of such models come back in another order, which computes the same.
+    `read_marian` returns what was written, with one exception: Marian has no interleaved sinusoids, so the dimensions
+    of the states of such models are in another order, which computes the same.
 
     Raises:
         ModelError: Marian cannot express the model; the message names each obstacle.
@@ -159,22 +160,22 @@ def _stored_weights(folder: Path, torch_file: bool) -> dict[str, Tensor]:
     if not torch_file:
         raise ModelError(
             f"{folder}: has {PICKLE} and no {WEIGHTS}; a pickle can run code and is not read, unless you convert it "
-            f"with s2s convert --from marian {folder} --pickle -o MODEL (tensors alone are taken from it)"
+            f"with s2s convert --from marian {folder} --pickle -o MODEL (only tensors are read from it)"
         )
     try:
         loaded = dict(torch.load(folder / PICKLE, map_location="cpu", weights_only=True))
-    except Exception as error:  # torch has no one kind of error for a file that is not what it should be
+    except Exception as error:  # torch has no common error for files that it cannot read
         raise ModelError(f"{folder}: {PICKLE} cannot be read as plain tensors") from error
     if not all(isinstance(tensor, Tensor) for tensor in loaded.values()):
-        raise ModelError(f"{folder}: {PICKLE} holds something else than tensors")
+        raise ModelError(f"{folder}: {PICKLE} contains other values than tensors")
     return loaded
 
 
 def _sharded_weights(folder: Path) -> dict[str, Tensor]:
-    """The tensors of several safetensors files, as their index names them.
+    """Return the tensors of several safetensors files, as their index lists them.
 
     Raises:
-        DamagedFile: the index is none, or a file of it is missing or lacks a tensor.
+        DamagedFile: the index is not valid, or a file is missing or lacks a tensor.
     """
     named = read_object(folder / INDEX).get("weight_map")
     if not isinstance(named, dict) or not all(SHARD.fullmatch(str(file)) for file in named.values()):
@@ -188,7 +189,8 @@ def _sharded_weights(folder: Path) -> dict[str, Tensor]:
 def _tokenizers(
     folder: Path, given: Mapping[str, Any], named: Mapping[str, Any], most_rows: int, problems: list[str]
 ) -> TokenizerPair | None:
-    """The tokenizers, with as many ids as the weights have rows; plain ones where the ids are SentencePiece's own."""
+    """Return the tokenizers, with as many ids as the weights have rows; plain ones if the ids are SentencePiece's
+    own."""
     ids = special_ids(given)
     sizes = given["vocab_size"], given.get("decoder_vocab_size") or given["vocab_size"]
     separate = bool(named.get("separate_vocabs", (folder / TARGET_VOCABULARY_FILE).exists()))
@@ -232,7 +234,7 @@ def _text(value: Any) -> str | None:
 
 
 def _filled(vocabulary: Mapping[str, int], size: Any, most_rows: int) -> dict[str, int]:
-    """A vocabulary with a name for each row of the weights: some are padded to a round number."""
+    """Return a vocabulary with a name for each row of the weights, whose number may be padded to a round number."""
     named = set(vocabulary.values())
     ids = range(size) if isinstance(size, int) and size <= most_rows else ()
     return {**vocabulary, **{f"<unused_{id_}>": id_ for id_ in ids if id_ not in named}}

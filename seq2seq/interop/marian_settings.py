@@ -1,7 +1,7 @@
-"""What `config.json` and `generation_config.json` of a Marian folder say, in our settings, and the other way round.
+"""Settings of a Marian folder, in `config.json` and `generation_config.json`, converted to ours and back.
 
-The tables serve both directions. Every setting is honoured, or named in the list of problems; `interop.marian` collects
-all of them before it refuses.
+The tables serve both directions. Every setting is honoured or reported as a problem; `interop.marian` collects all
+problems before it raises an error.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ FIXED = {
 ACTIVATIONS = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu"}
 SIDES_AGREE = ("ffn_dim", "attention_heads")
 
-# What MarianConfig of transformers takes where a key is missing.
+# Defaults of MarianConfig of transformers for missing keys.
 DEFAULTS: dict[str, Any] = {
     "vocab_size": 58101, "d_model": 1024, "max_position_embeddings": 1024, "activation_function": "gelu",
     "encoder_layers": 12, "encoder_ffn_dim": 4096, "encoder_attention_heads": 16,
@@ -40,7 +40,7 @@ DEFAULTS: dict[str, Any] = {
     "pad_token_id": 58100, "eos_token_id": 0, "decoder_start_token_id": 58100, "forced_eos_token_id": 0,
 }  # fmt: skip
 
-# Keys of old and new folders for which there is one answer that this toolkit computes.
+# Keys of old and new folders of which this toolkit supports one value.
 ONLY = {
     "is_encoder_decoder": True, "is_decoder": False, "static_position_embeddings": True, "normalize_before": False,
     "normalize_embedding": False, "add_final_layer_norm": False, "add_bias_logits": False,
@@ -55,7 +55,7 @@ SEARCH_KEYS = {
 
 NEVER = "never"  # a value of early_stopping
 
-# Settings of generation that change what comes out, and the value at which they do not.
+# Settings of generation that change the output, and the value at which they do not.
 NEUTRAL: dict[str, Any] = {
     "do_sample": False, "num_beam_groups": 1, "diversity_penalty": 0.0, "repetition_penalty": 1.0,
     "encoder_repetition_penalty": 1.0, "encoder_no_repeat_ngram_size": 0, "forced_bos_token_id": None,
@@ -64,13 +64,13 @@ NEUTRAL: dict[str, Any] = {
     "dola_layers": None, "token_healing": False, "stop_strings": None, "watermarking_config": None, "max_time": None,
 }  # fmt: skip
 
-# Where an export keeps the search settings that generation_config.json has no words for.
+# Key under which an export stores the search settings that generation_config.json cannot express.
 OWN_SEARCH = "seq2seq_search"
 
 
 @dataclass(frozen=True)
 class SpecialIds:
-    """The target's special ids, by which a folder's settings name them."""
+    """The special ids of the target, which a folder's settings refer to."""
 
     pad: int
     eos: int
@@ -78,19 +78,19 @@ class SpecialIds:
 
 
 def special_ids(given: Mapping[str, Any]) -> SpecialIds:
-    """The ids that `config.json` names; a value that is not an integer becomes -1, which no vocabulary has."""
+    """Return the ids that `config.json` names; a value that is not an integer becomes -1, which no vocabulary has."""
     values = {**DEFAULTS, **given}
     names = ("pad_token_id", "eos_token_id", "decoder_start_token_id")
     return SpecialIds(*(id_ if type(id_ := _only_one(values[name])) is int else -1 for name in names))
 
 
 def read_model_config(given: Mapping[str, Any], has_bias: bool, problems: list[str]) -> ModelConfig | None:
-    """The architecture that `config.json` describes, or None.
+    """Return the architecture that `config.json` describes, or None if there are problems.
 
     Args:
         given: the content of config.json.
         has_bias: whether the weights hold `final_logits_bias`.
-        problems: where problems go.
+        problems: list to which problems are appended.
     """
     values = {**DEFAULTS, **given}
     before = len(problems)
@@ -124,16 +124,16 @@ def read_model_config(given: Mapping[str, Any], has_bias: bool, problems: list[s
 
 
 def read_search_config(given: Mapping[str, Any], ids: SpecialIds, problems: list[str]) -> SearchConfig | None:
-    """The default search of a folder, or None.
+    """Return the default search settings of a folder, or None if there are problems.
 
-    The length limit is ours, in proportion to the source and within the positions of the model; `max_length` would only
-    cut texts off. Without `early_stopping` our search continues beyond the end of that of transformers; `never` has no
-    `max_extra_steps`.
+    The length limit is ours, proportional to the source and within the positions of the model, because `max_length`
+    would only truncate translations. Without `early_stopping`, our search runs `max_extra_steps` steps longer than that
+    of transformers; `never` sets no limit on these steps.
 
     Args:
-        given: generation_config.json, or config.json where an old folder has no such file.
-        ids: of the target.
-        problems: where problems go.
+        given: generation_config.json, or config.json if an old folder has no such file.
+        ids: the special ids of the target.
+        problems: list to which problems are appended.
     """
     if (own := _own_search(given)) is not None:
         return own
@@ -141,7 +141,7 @@ def read_search_config(given: Mapping[str, Any], ids: SpecialIds, problems: list
     problems += _other_than(NEUTRAL, {key: value for key, value in given.items() if value not in ([], {})})
     unwanted = given.get("bad_words_ids") or []
     if not isinstance(unwanted, list) or any(words not in ([ids.pad], [ids.start]) for words in unwanted):
-        problems.append(f"bad_words_ids: {shown(unwanted)} (only padding and the start are kept from coming out)")
+        problems.append(f"bad_words_ids: {shown(unwanted)} (only padding and the start can be suppressed)")
     least = [0 if given.get(key) is None else given[key] for key in ("min_length", "min_new_tokens")]
     if not all(type(number) is int for number in least):
         problems.append("min_length or min_new_tokens is not an integer")
@@ -168,7 +168,7 @@ def read_search_config(given: Mapping[str, Any], ids: SpecialIds, problems: list
 
 
 def model_obstacles(config: ModelConfig) -> Iterator[str]:
-    """Each reason why a Marian folder cannot hold a model."""
+    """Yield each reason why a Marian folder cannot hold a model."""
     for key, value in FIXED.items():
         if getattr(config, key) != value:
             yield f"{key} {getattr(config, key)} (Marian: {value})"
@@ -179,7 +179,7 @@ def model_obstacles(config: ModelConfig) -> Iterator[str]:
 
 
 def model_values(config: ModelConfig, source_size: int, target_size: int, ids: SpecialIds) -> dict[str, Any]:
-    """`config.json` of a Marian folder for an architecture without obstacles."""
+    """Return `config.json` of a Marian folder, for an architecture without obstacles."""
     values = {key: getattr(config, our_key) for our_key, key in MODEL_KEYS.items()}
     return {
         "architectures": ["MarianMTModel"],
@@ -202,7 +202,7 @@ def model_values(config: ModelConfig, source_size: int, target_size: int, ids: S
 
 
 def search_values(search: SearchConfig) -> dict[str, Any]:
-    """The search settings that generation_config.json has words for."""
+    """Return the search settings that generation_config.json can express."""
     values: dict[str, Any] = {key: getattr(search, our_key) for our_key, key in SEARCH_KEYS.items()}
     if search.max_extra_steps == PIECES.most and not search.early_stopping:
         values["early_stopping"] = NEVER
@@ -215,7 +215,7 @@ def search_values(search: SearchConfig) -> dict[str, Any]:
 
 
 def generation_values(config: ModelConfig, search: SearchConfig, ids: SpecialIds) -> dict[str, Any]:
-    """`generation_config.json` of a Marian folder."""
+    """Return `generation_config.json` of a Marian folder."""
     return {
         "bad_words_ids": [[id_] for id_ in dict.fromkeys((ids.pad, ids.start)) if id_ != ids.eos],
         **_id_values(ids),
@@ -235,7 +235,8 @@ def _id_values(ids: SpecialIds) -> dict[str, int]:
 
 
 def _own_search(given: Mapping[str, Any]) -> SearchConfig | None:
-    """The search that an export of ours stored, where nobody changed the settings beside it."""
+    """Return the search settings that an export of this toolkit stored, unless the settings next to them were
+    changed."""
     stored = given.get(OWN_SEARCH)
     try:
         own = SearchConfig.model_validate(stored) if isinstance(stored, Mapping) else None
@@ -253,5 +254,5 @@ def _other_than(only: Mapping[str, Any], given: Mapping[str, Any]) -> list[str]:
 
 
 def _only_one(value: Any) -> Any:
-    """Some keys take an id or a list of ids."""
+    """Return the id of a key that may hold an id or a list of one id; other values are returned unchanged."""
     return value[0] if isinstance(value, list) and len(value) == 1 else value

@@ -1,7 +1,7 @@
 """The names of a Marian model's weights, and the conversion to ours and back.
 
-One table serves both directions; projections that we stack in one matrix are separate in Marian. `interop.marian` reads
-and writes the files.
+One table serves both directions. Projections that our layers stack in one matrix are separate in Marian.
+`interop.marian` reads and writes the files.
 """
 
 import itertools
@@ -18,7 +18,7 @@ ENCODER, DECODER = "model.encoder.embed_tokens.weight", "model.decoder.embed_tok
 POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
 OUR_SOURCE, OUR_TARGET = "encoder.embedding.tokens.weight", "decoder.embedding.tokens.weight"
 OUR_OUTPUT, OUR_BIAS = "output.weight", "output.bias"
-# Stored sinusoids were computed in float32, or even stored in float16.
+# Stored sinusoids may have been computed in float32, or stored in float16.
 POSITION_TOLERANCE = 2e-3
 
 
@@ -38,7 +38,8 @@ PARTS = (
 
 
 def layer_table(config: ModelConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """(our name, Marian's names) of each tensor of the layers; several of Marian's are stacked in one of ours."""
+    """Yield (our name, Marian's names) of each tensor of the layers; one of our tensors may stack several of
+    Marian's."""
     for side, count in (("encoder", config.num_encoder_layers), ("decoder", config.num_decoder_layers)):
         parts = [part[:2] for part in PARTS if side == "decoder" or not part[2]]
         for number, (our_part, their_parts), kind in itertools.product(range(count), parts, ("weight", "bias")):
@@ -47,7 +48,8 @@ def layer_table(config: ModelConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def from_marian(marian: Mapping[str, Tensor], config: ModelConfig, problems: list[str]) -> dict[str, Tensor]:
-    """Our weights, float32, tied ones once under our first name; what is missing or too much goes to `problems`."""
+    """Return our weights: float32, tied ones once under our first name. Missing and unexpected tensors are added to
+    `problems`."""
     left = {name: tensor.float() for name, tensor in marian.items()}
     ours: dict[str, Tensor] = {}
     for our_name, names in layer_table(config):
@@ -67,7 +69,7 @@ def from_marian(marian: Mapping[str, Tensor], config: ModelConfig, problems: lis
 
 
 def to_marian(ours: Mapping[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:
-    """Marian's weights, tied ones once; interleaved sinusoids become all sines and then all cosines."""
+    """Return Marian's weights, tied ones once; interleaved sinusoids become all sines and then all cosines."""
     marian: dict[str, Tensor] = {}
     for our_name, names in layer_table(config):
         marian.update(zip(names, ours[our_name].chunk(len(names)), strict=True))
@@ -86,7 +88,7 @@ def to_marian(ours: Mapping[str, Tensor], config: ModelConfig) -> dict[str, Tens
 
 
 def _embeddings(left: dict[str, Tensor], config: ModelConfig, problems: list[str]) -> dict[str, Tensor]:
-    """Those that are tied may stand in the file under any of their names, or under several."""
+    """Take the embeddings out of `left`; a file may contain tied ones under any of their names, or under several."""
     found = {name: left.pop(name) for name in (SHARED, ENCODER, DECODER, OUTPUT) if name in left}
     match config.tied_embeddings:
         case "all":
@@ -103,7 +105,7 @@ def _embeddings(left: dict[str, Tensor], config: ModelConfig, problems: list[str
             continue
         ours[our_name] = found[there[0]]
         problems += [
-            f"tensors {there[0]} and {name} are to be tied, but differ"
+            f"tensors {there[0]} and {name} must be tied, but differ"
             for name in there[1:]
             if not torch.equal(found[name], found[there[0]])
         ]
@@ -116,9 +118,10 @@ def _are_sinusoids(table: Tensor, config: ModelConfig) -> bool:
 
 
 def _in_halves(name: str, tensor: Tensor, config: ModelConfig) -> Tensor:
-    """A weight with the D dimensions of the states in Marian's order: even ones (sines) first, then odd ones (cosines).
+    """Return a weight with the D dimensions of the states in Marian's order: even ones (sines), then odd ones
+    (cosines).
 
-    All weights that read or write the states are permuted alike, so the model computes what it did.
+    All weights that read or write the states are permuted in the same way, so the model computes the same function.
     """
     order = torch.cat([torch.arange(0, config.d_model, 2), torch.arange(1, config.d_model, 2)])
     part = name.split(".")[-2] if "." in name else name

@@ -1,7 +1,7 @@
-"""Conversion of models from and to other toolkits: what `s2s convert` does.
+"""Conversion of models from and to other toolkits, for `s2s convert`.
 
-`interop` reads and writes foreign folders; this module reads and writes the model folders around them, and checks that
-an export translates as the model does.
+`interop` reads and writes foreign folders; this module reads and writes our model folders, and checks that an export
+translates like the model.
 """
 
 import contextlib
@@ -25,10 +25,10 @@ from seq2seq.workflows.probe import Comparison, Probe, builtin_sentences, compar
 
 
 def import_marian(folder: Path, output: Path, torch_file: bool = False) -> Path:
-    """Write the Marian folder `folder`, or the one of that name on the hub, as a model folder of ours.
+    """Convert the Marian folder `folder`, or the model of that name on the hub, to a model folder.
 
     Raises:
-        ModelError: it cannot be read, or `output` is there already.
+        ModelError: it cannot be read, or `output` exists already.
     """
     _check_new(output)
     on_hub = not folder.is_dir() and hub.is_hub_name(folder)
@@ -38,11 +38,11 @@ def import_marian(folder: Path, output: Path, torch_file: bool = False) -> Path:
 
 
 def export_marian(model: Path, output: Path) -> Path:
-    """Write a model as a Marian folder, read it back, and compare.
+    """Write a model as a Marian folder, read it back, and compare the two.
 
     Raises:
-        ModelError: Marian cannot express the model (each obstacle is named), or `output` is there already.
-        RunError: what was read back differs from the model.
+        ModelError: Marian cannot express the model (the message names each obstacle), or `output` exists already.
+        RunError: the folder that was read back differs from the model.
     """
     _check_new(output)
     loaded = _load_translation(model)
@@ -56,15 +56,17 @@ def export_marian(model: Path, output: Path) -> Path:
         (folder / CARD).write_text(text, encoding="utf-8")
         written, written_tokenizers, _ = read_marian(folder)
         if (written.search, written_tokenizers.fingerprint) != (description.search, tokenizers.fingerprint):
-            raise RunError(f"{output}: the tokenizers or search settings did not come back; the export is not kept")
+            raise RunError(
+                f"{output}: the tokenizers or search settings changed when they were read back; the export is not kept"
+            )
     return output
 
 
 def export_ctranslate2(model: Path, output: Path, quantization: str, probe: Probe, force: bool = False) -> Comparison:
-    """Write a model as a CTranslate2 folder that translates as the model does.
+    """Write a model as a CTranslate2 folder, and check that it translates like the model.
 
     Raises:
-        ModelError: CTranslate2 cannot run the model, or `output` is there already.
+        ModelError: CTranslate2 cannot run the model, or `output` exists already.
         RunError: the export translates the probe too differently; it is kept only with `force`.
     """
     _check_new(output)
@@ -77,10 +79,10 @@ def export_ctranslate2(model: Path, output: Path, quantization: str, probe: Prob
 def export_argos(
     model: Path, output: Path, quantization: str, languages: tuple[str | None, str | None], probe: Probe, force: bool
 ) -> Comparison:
-    """Write a model as a package of Argos Translate; `languages` override those that the model names.
+    """Write a model as a package of Argos Translate; `languages` override those of the model.
 
     Raises:
-        ModelError, RunError: as `export_ctranslate2`.
+        ModelError, RunError: for the reasons that `export_ctranslate2` lists.
         UserError: the languages are not known, or `output` does not end in .argosmodel.
     """
     if output.suffix != SUFFIX:
@@ -120,9 +122,9 @@ def _verified(loaded: LoadedModel, folder: Path, quantization: str, probe: Probe
     )
     if not comparison.is_good and not force:
         report = "; ".join(comparison.lines_of_report())
-        better = "--probe takes sentences of the model's own domain, and " if probe.lines is None else ""
+        better = "use --probe with sentences of the model's domain, or " if probe.lines is None else ""
         raise RunError(
-            f"not kept, because it translates too differently from the original: {report}; {better}--force keeps it"
+            f"not kept, because it translates too differently from the original: {report}; {better}keep it with --force"
         )
     return comparison
 
@@ -145,7 +147,7 @@ def _check_new(output: Path) -> None:
 
 @contextlib.contextmanager
 def _writing(output: Path) -> Iterator[Path]:
-    """`atomic.new_folder` with one-line errors."""
+    """Yield the folder of `atomic.new_folder`, with one-line errors."""
     try:
         with atomic.new_folder(output) as folder:
             yield folder

@@ -1,6 +1,6 @@
-"""Probe sentences, and the comparison of two engines by them, which decides whether an export is kept.
+"""Comparison of a model with its export on probe sentences, which decides whether the export is kept.
 
-`convert` translates a `Probe` with the model and with its export, and gets a `Comparison`; `s2s bench` reads a `Probe`.
+`convert` translates a `Probe` with the model and its export and makes a `Comparison`; `s2s bench` reads a `Probe`.
 """
 
 import time
@@ -49,29 +49,29 @@ SENTENCES = {
     ),
 }  # fmt: skip
 
-# The least chrF of an export with the model as the reference. The built-in sentences are few and may be far from what
-# a model was trained for, so that small changes of its weights change more translations.
+# Minimum chrF of an export with the model as the reference. The built-in sentences are few and may be far from the
+# domain of a model, so that small changes of its weights change more translations.
 LEAST_CHRF = {"float32": 97.0, "float16": 95.0, "bfloat16": 90.0}
 LEAST_CHRF_QUANTIZED, LEAST_CHRF_BUILTIN = 85.0, 60.0
-# How many points of BLEU and of chrF may be lost against references.
+# Maximum loss in points of BLEU and of chrF, against references.
 MOST_LOST = 1.0
-# Speed is measured on no fewer lines, after a warm-up.
+# Speed is measured on at least this many lines, after a warm-up.
 LEAST_TIMED_LINES, WARM_UP_LINES = 100, 16
 
 
 @dataclass(frozen=True)
 class Probe:
-    """Sentences to translate, and their reference translations where they are known; None is a built-in set."""
+    """Sentences to translate, and optionally their reference translations; None is a built-in set."""
 
     lines: tuple[str, ...] | None = None
     references: tuple[str, ...] | None = None
 
     @classmethod
     def read(cls, lines: Path | None, references: Path | None) -> "Probe":
-        """A probe from files; without any it is the built-in one.
+        """Read a probe from files; without `lines`, it is the built-in one.
 
         Raises:
-            DataError: a file cannot be read or is empty, or the two are not line by line.
+            DataError: a file cannot be read or is empty, or the two have different numbers of lines.
         """
         if lines is None:
             return cls()
@@ -87,22 +87,22 @@ class Probe:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The translations of an export beside those of the model that it was made from."""
+    """The translations of an export compared with those of its model."""
 
     lines: int
     identical: int
     bleu: float
-    """Of the export, with the model's translations as references."""
+    """BLEU of the export, with the model's translations as references; so is `chrf`."""
     chrf: float
     bleu_change: float | None
-    """Against references, where there are any: the export's score minus the model's."""
+    """BLEU of the export minus BLEU of the model, against references; None without references. So is `chrf_change`."""
     chrf_change: float | None
     seconds: float
-    """Of the model, in PyTorch."""
+    """Time of the model in PyTorch, in seconds; `seconds_exported` is that of the export."""
     seconds_exported: float
     least_chrf: float
     computed_in: str = ""
-    """The number format that the export was computed in, which may differ from that of its weights."""
+    """Number format of the computation of the export, which may differ from that of its weights."""
 
     @property
     def is_good(self) -> bool:
@@ -111,7 +111,7 @@ class Comparison:
         return self.chrf >= self.least_chrf and all(change is None or change >= -MOST_LOST for change in changes)
 
     def lines_of_report(self) -> list[str]:
-        """The figures, for people."""
+        """Return the figures as lines of text."""
         report = [
             f"{self.identical:,} of {self.lines:,} translations identical; against the original's "
             f"chrF {self.chrf:.2f} ({self.least_chrf:g} is required), BLEU {self.bleu:.2f}",
@@ -119,12 +119,12 @@ class Comparison:
         if self.bleu_change is not None:
             report.append(
                 f"against the references BLEU changes by {self.bleu_change:+.2f} and chrF by {self.chrf_change:+.2f} "
-                f"(at most {MOST_LOST:g} may be lost)",
+                f"(the maximum loss is {MOST_LOST:g})",
             )
         return [*report, f"this machine computes the export in {self.computed_in}"] if self.computed_in else report
 
     def speed(self) -> str | None:
-        """Lines per second of both; None if there were too few lines to measure it."""
+        """Return the speed of both in lines per second; None if there were too few lines to measure it."""
         if self.lines < LEAST_TIMED_LINES:
             return None
         exported, original = (f"{self.lines / max(time, 1e-9):,.1f}" for time in (self.seconds_exported, self.seconds))
@@ -132,12 +132,13 @@ class Comparison:
 
 
 def builtin_sentences(source_language: str | None) -> tuple[str, ...]:
-    """Sentences in the language that a model translates from, or English ones."""
+    """Return sentences in the source language of a model, or English ones."""
     return SENTENCES.get(language_code(source_language), SENTENCES["en"])
 
 
 def least_chrf(quantization: str, builtin: bool) -> float:
-    """The least chrF of an export with this number format, on sentences of its domain or on the built-in ones."""
+    """Return the minimum chrF of an export with this number format, on sentences of its domain or on the built-in
+    ones."""
     return LEAST_CHRF.get(quantization, LEAST_CHRF_BUILTIN if builtin else LEAST_CHRF_QUANTIZED)
 
 

@@ -1,7 +1,7 @@
-"""Training by one call, and the `Run` that it leaves: `seq2seq.train` for library users.
+"""Training by one function call, and the `Run` that it returns: `seq2seq.train` for library users.
 
-`s2s train` chooses configuration and run folder by the same `resolve`. A wrong configuration is found before torch is
-imported.
+`s2s train` uses the same `resolve` to choose configuration and run folder. Errors of the configuration are found
+before torch is imported.
 """
 
 import json
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder, and how the call that trained in it ended."""
+    """A run folder, and the result of the call that trained in it."""
 
     folder: Path
     """The run folder; `best/` in it is the model folder."""
@@ -54,13 +54,13 @@ def train(
 
     Args:
         config: a configuration file; None is the demonstration.
-        run_dir: the run folder; None is `runs/` and the name of the configuration.
+        run_dir: the run folder; None is `runs/` followed by the name of the configuration.
         overwrite: delete the run in the folder first.
         changes: values that replace those of the configuration, by key: `{"model.dropout": 0.2}`.
-        training: the same for keys of its section `training`: `max_minutes=5`.
+        training: values for keys of its section `training`: `max_minutes=5`.
 
     Raises:
-        UserError: something is wrong with the configuration, the data or the folder.
+        UserError: the configuration, the data or the folder is not valid.
         RunError: training itself failed; the message names the last good checkpoint.
     """
     values = dict(changes or {}) | {f"training.{key}": value for key, value in training.items()}
@@ -74,7 +74,7 @@ def train(
 
 
 def resolve(config: str | Path | None, overrides: Sequence[str], run_dir: str | Path | None) -> tuple[Config, Path]:
-    """The configuration of a file, or of the demonstration, and the run folder."""
+    """Return the configuration of a file, or of the demonstration, and the run folder."""
     path = shipped_folder() / "configs" / "demo.yaml" if config is None else Path(config)
     settings = config_file.load(path, overrides)
     from seq2seq.tasks.run_folder import LATEST, RUNS, RunFolder

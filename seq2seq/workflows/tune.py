@@ -1,6 +1,6 @@
-"""Choose how a model searches, and which mean of its checkpoints is the model, on a validation set.
+"""Choice of search settings, and of a mean of checkpoints as the model, on a validation set.
 
-`s2s tune` asks for it. Every candidate is what users would get: it is loaded and translates as `s2s translate` does.
+`s2s tune` uses it. Every candidate is loaded and translates as `s2s translate` does.
 """
 
 import time
@@ -16,14 +16,14 @@ from seq2seq.inference.translator import Translator
 # Higher penalties favour longer translations; 1 ranks by the mean log-probability of a piece.
 LENGTH_PENALTIES = (0.6, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.5)
 BEAM_SIZES = (1, 2, 4, 5, 8, 12)
-# What gains less than this much of the metric is chance: the setting stays as it is, and of the beams the smallest is
-# taken that is no further below the best, because a larger one costs time at every translation.
+# A gain below this, in points of the metric, counts as chance, and the setting is kept. The smallest beam within this
+# distance of the best is chosen, because larger ones cost time at every translation.
 LEAST_GAIN = 0.1
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A candidate and what it reached on the validation set."""
+    """A candidate and its scores on the validation set."""
 
     weights: str
     """`the model`, or `mean of N`."""
@@ -34,13 +34,13 @@ class Trial:
 
     @property
     def search(self) -> dict[str, Any]:
-        """The keys of the search section that were chosen."""
+        """The search settings of the candidate, by key of the configuration's section."""
         return {"beam_size": self.beam_size, "length_penalty": self.length_penalty}
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """How translations are measured."""
+    """Settings of the measurement of translations."""
 
     metric: str
     """The metric that decides: bleu, chrf or chrf++."""
@@ -48,12 +48,12 @@ class Scoring:
     target_language: str | None
 
     def scores(self, texts: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-        """BLEU, chrF and the metric that decides."""
+        """Return BLEU, chrF and the metric that decides, by name."""
         found = score_texts(texts, references, self._metrics, self.tokenize, self.target_language)
         return {score.metric: score.score for score in found}
 
     def signatures(self) -> dict[str, str]:
-        """By metric; they depend on the settings alone."""
+        """Return the signatures by metric; they depend only on the settings."""
         found = score_texts(["."], ["."], self._metrics, self.tokenize, self.target_language)
         return {score.metric: score.signature for score in found}
 
@@ -63,7 +63,7 @@ class Scoring:
 
 
 class Tuner:
-    """Tries candidates on one validation set; none is tried twice."""
+    """Evaluation of candidates on one validation set; none is evaluated twice."""
 
     def __init__(
         self,
@@ -72,24 +72,24 @@ class Tuner:
         loading: Mapping[str, Any],
         report: Callable[[Trial], None] = lambda trial: None,
     ):
-        """Prepare.
+        """Initialize without evaluating anything.
 
         Args:
             pairs: the validation set.
             scoring: how translations are measured.
-            loading: the options of `Translator.load` beside the search settings.
+            loading: options of `Translator.load` other than the search settings.
             report: called after each trial.
         """
         self._pairs, self._scoring, self._loading, self._report = pairs, scoring, loading, report
         self.trials: dict[tuple[str, int, float], Trial] = {}
 
     def tune(self, models: Mapping[str, Path]) -> tuple[Trial, Trial]:
-        """The candidate that models start from, and the best one found.
+        """Return the candidate with the settings of the model, and the best candidate.
 
         Args:
-            models: folders by what they are called; the first is the model as it is. The weights are chosen first, then
-                the length penalty, then the beam, each with the others as they are: a search of all combinations would
-                take eight times as long, and find chance.
+            models: folders by name; the first is the model itself, the others are means of checkpoints. The weights are
+                chosen first, then the length penalty, then the beam size. A search of all combinations would take eight
+                times as long, and fit noise.
         """
         first, *means = models.items()
         settings = Translator.load(first[1], **self._loading).config
@@ -106,7 +106,7 @@ class Tuner:
         return trial.scores[self._scoring.metric]
 
     def _better(self, kept: Trial, others: Sequence[Trial]) -> Trial:
-        """The best of the others where it gains enough over the one that would be kept."""
+        """Return the best of the others if its gain over `kept` is large enough, else `kept`."""
         best = max(others, key=self._value, default=kept)
         return best if self._value(best) - self._value(kept) >= LEAST_GAIN else kept
 
@@ -122,6 +122,6 @@ class Tuner:
 
 
 def translated(folder: Path, pairs: Sequence[Pair], loading: Mapping[str, Any], **search: Any) -> list[str]:
-    """The translations that users of a model get with these search settings."""
+    """Return translations with these search settings, as users of the model get them."""
     translator = Translator.load(folder, **loading, **search)
     return [translation.text for translation in translator.translate([pair.source for pair in pairs])]
