@@ -1,5 +1,6 @@
 """A real `s2s serve` process, and a plain client; tests of the server start one and ask it."""
 
+import asyncio
 import contextlib
 import http.client
 import json
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from urllib.parse import urlencode
 from our_models import make_ours
 
 from seq2seq.config import SearchConfig
+from seq2seq.serve.server import Access, application
+from seq2seq.serve.service import Service
 
 ROOT = Path(__file__).parent.parent
 SLOW = dict(d_model=256, num_heads=4, d_ff=1024, num_encoder_layers=3, num_decoder_layers=3, max_length=400)
@@ -105,6 +108,43 @@ def serving(*typed: str | Path, port: int = 0) -> Iterator[Served]:
             yield Served(process, found.group(1).strip("[]"), int(found.group(2)), log)
         finally:
             process.kill()
+
+
+def ask_inside(
+    service: Service, path: str, body: bytes, told: Callable[[dict], object] = lambda message: None
+) -> list[dict]:
+    """The messages of an answer that is asked for without a socket; `told` is called with each when it is sent."""
+    parts: list[dict] = []
+
+    async def ask() -> None:
+        sent = [body]
+
+        async def receive():
+            if sent:
+                return {"type": "http.request", "body": sent.pop(), "more_body": False}
+            await asyncio.Event().wait()
+
+        async def send(message):
+            parts.append(message)
+            told(message)
+
+        scope = {
+            "type": "http", "method": "POST", "path": path, "query_string": b"", "root_path": "", "scheme": "http",
+            "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
+            "server": ("localhost", 1), "client": ("127.0.0.1", 1),
+        }  # fmt: skip
+        await application(service, Access())(scope, receive, send)
+
+    asyncio.run(ask())
+    return parts
+
+
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Wait for a condition; the bound is that of a test that hangs."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def quick_model(folder: Path, seed: int = 1) -> Path:

@@ -10,7 +10,7 @@ import struct
 import time
 
 import pytest
-from serving import Served, lines, quick_model, serving
+from serving import Served, lines, quick_model, serving, until
 from starlette.requests import Request
 
 from seq2seq.errors import UserError
@@ -85,9 +85,25 @@ def test_half_sent_requests_of_one_client_do_not_refuse_another(server):
             other = stack.enter_context(socket.create_connection((server.host, server.port), 20, ("127.0.0.2", 0)))
             other.sendall(HEAD + b"\r\n")
             assert other.recv(100).startswith(b"HTTP/1.1 200 ")
-    deadline = time.monotonic() + 20
-    while answer_to(server, padded(1000))[9:12] != b"200":
-        assert time.monotonic() < deadline
+    until(lambda: answer_to(server, padded(1000))[9:12] == b"200")
+
+
+def test_bytes_that_are_being_received_are_bounded(server):
+    """Who sends more at a time than a client may is refused, others are not, and it ends with the requests."""
+    body = json.dumps({"text": "a man"}).encode()
+    whole = POST + f"Connection: close\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+    unended = POST + f"Content-Length: {LIMITS.body_bytes}\r\n\r\n".encode() + b" " * (LIMITS.body_bytes - 1)
+    refused = 's2s_refused_total{reason="too_many_bytes"}'
+    with contextlib.ExitStack() as stack:
+        for _ in range(LIMITS.client_bytes // LIMITS.body_bytes + 1):
+            one = stack.enter_context(socket.create_connection((server.host, server.port)))
+            with contextlib.suppress(ConnectionError):
+                one.sendall(unended)
+        until(lambda: server.metrics().get(refused, 0) > 0)
+        other = stack.enter_context(socket.create_connection((server.host, server.port), 20, ("127.0.0.2", 0)))
+        other.sendall(whole)
+        assert other.recv(100).startswith(b"HTTP/1.1 200 ")
+    until(lambda: answer_to(server, whole).startswith(b"HTTP/1.1 200 "))
 
 
 def test_streams_that_clients_reset_do_not_fill_the_log(server):

@@ -3,18 +3,16 @@
 Slow: about a minute.
 """
 
-import asyncio
 import json
 import time
 import tracemalloc
 from collections.abc import Callable
 
 import pytest
-from serving import WORDS, quick_model
+from serving import WORDS, ask_inside, quick_model
 
 from seq2seq.serve.limits import Limits
 from seq2seq.serve.models import load
-from seq2seq.serve.server import Access, application
 from seq2seq.serve.service import Service
 
 # Linear would be 8; the smallest of several measurements, with room for caches and the machine.
@@ -70,29 +68,8 @@ def service(tmp_path_factory):
 
 
 def answered(service: Service, fields: dict) -> int:
-    """The status of the answer to a request, asked without a socket."""
-    parts: list[dict] = []
-
-    async def ask() -> None:
-        sent = [json.dumps(fields).encode()]
-
-        async def receive():
-            if sent:
-                return {"type": "http.request", "body": sent.pop(), "more_body": False}
-            await asyncio.Event().wait()
-
-        async def send(message):
-            parts.append(message)
-
-        scope = {
-            "type": "http", "method": "POST", "path": "/v1/translate", "query_string": b"", "root_path": "",
-            "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")], "scheme": "http",
-            "server": ("localhost", 1), "client": ("127.0.0.1", 1),
-        }  # fmt: skip
-        await application(service, Access())(scope, receive, send)
-
-    asyncio.run(ask())
-    return parts[0]["status"]
+    """The status of the answer to a request."""
+    return ask_inside(service, "/v1/translate", json.dumps(fields).encode())[0]["status"]
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from serving import Served, lines, quick_model, serving, slow_model
+from serving import Served, lines, quick_model, serving, slow_model, until
 
 from seq2seq import Translator
 from seq2seq.processes import resident_bytes
@@ -33,13 +33,6 @@ def quick(tmp_path_factory):
     folder = quick_model(tmp_path_factory.mktemp("quick") / "model")
     with serving(folder) as served:
         yield served
-
-
-def until(condition, seconds=20.0):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def waiting(server: Served) -> float:
@@ -112,17 +105,6 @@ def test_a_deadline_is_said_and_frees_the_queue(server):
     assert 5 < time.monotonic() - begun < 10
     assert waiting(server) == 0
     until(lambda: is_idle(server))
-
-
-def test_lines_are_streamed_as_they_are_done(server):
-    with contextlib.closing(server.connect()) as connection:
-        body = json.dumps({"text": "\n".join(lines(12, 12)), "stream": True, "beam_size": 1})
-        connection.request("POST", "/v1/translate", body, {"Content-Type": "application/json"})
-        response = connection.getresponse()
-        assert response.headers["Content-Type"] == "application/x-ndjson"
-        seen = [(time.monotonic(), json.loads(line)) for line in iter(response.readline, b"")]
-    assert [part["source"][0] for _, part in seen[:-1]] == sorted(part["source"][0] for _, part in seen[:-1])
-    assert seen[-1][1]["usage"]["sentences"] == 12 == len(seen) - 1
 
 
 def test_the_server_lives_with_clients_that_are_slow_or_gone(quick):

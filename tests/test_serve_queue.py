@@ -1,6 +1,5 @@
 """What `s2s serve` is made of: the queue, the worker, cutting and joining, and what an error tells. About 3 s."""
 
-import asyncio
 import json
 import logging
 import threading
@@ -12,17 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from our_models import make_ours
+from serving import ask_inside
 
 from seq2seq import Translator
 from seq2seq.serve.cutting import cut, join
 from seq2seq.serve.explained import Explained
-from seq2seq.serve.limits import Limits
+from seq2seq.serve.limits import SHARES, Limits
 from seq2seq.serve.metrics import Metrics
 from seq2seq.serve.models import Models, ServedTranslator
-from seq2seq.serve.queue import PER_SENTENCE, SHARES, Full, Job, Queue, Text
-from seq2seq.serve.server import Access, application
+from seq2seq.serve.queue import PER_SENTENCE, Full, Job, Queue, Text, Worker
 from seq2seq.serve.service import Service
-from seq2seq.serve.worker import Worker
 from seq2seq.text.splitting import split_sentences
 
 words = st.text(alphabet="ab ", min_size=1, max_size=30)
@@ -316,29 +314,12 @@ def test_an_internal_error_tells_nothing_but_its_id(translator, tmp_path, caplog
     service = Service(Models([Broken("broken", tmp_path, translator, {})]), Limits())
     service.worker.start()
     answers: dict[str, tuple[int, dict[str, str], bytes]] = {}
-
-    async def ask(path: str, body: bytes) -> None:
-        sent, parts = [body], []
-
-        async def receive():
-            if sent:
-                return {"type": "http.request", "body": sent.pop(), "more_body": False}
-            await asyncio.Event().wait()
-
-        async def send(message):
-            parts.append(message)
-
-        scope = {
-            "type": "http", "method": "POST", "path": path, "query_string": b"", "root_path": "", "scheme": "http",
-            "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")], "server": ("localhost", 1),
-        }  # fmt: skip
-        await application(service, Access())(scope, receive, send)
-        headers = {name.decode(): value.decode() for name, value in parts[0]["headers"]}
-        answers[path] = parts[0]["status"], headers, b"".join(part.get("body", b"") for part in parts[1:])
-
+    sent = {"/v1/translate": {"text": "Geheimnis"}, "/translate": {"q": "Geheimnis", "source": "en", "target": "de"}}
     with caplog.at_level(logging.INFO, "seq2seq"):
-        asyncio.run(ask("/v1/translate", b'{"text": "Geheimnis"}'))
-        asyncio.run(ask("/translate", b'{"q": "Geheimnis", "source": "en", "target": "de"}'))
+        for path, fields in sent.items():
+            first, *parts = ask_inside(service, path, json.dumps(fields).encode())
+            headers = {name.decode(): value.decode() for name, value in first["headers"]}
+            answers[path] = first["status"], headers, b"".join(part.get("body", b"") for part in parts)
     service.queue.close()
     for path, (status, headers, body) in answers.items():
         assert status == 500
@@ -348,3 +329,33 @@ def test_an_internal_error_tells_nothing_but_its_id(translator, tmp_path, caplog
     assert "RuntimeError" in caplog.text
     assert "Geheimnis" not in caplog.text
     assert 's2s_sentences_total{state="failed"} 2' in service.metrics.text().decode()
+
+
+def test_lines_are_streamed_as_they_are_done(translator, tmp_path):
+    """The worker begins with a line when the one before has been sent, and not earlier."""
+
+    class Waiting(ServedTranslator):
+        def compute(self, texts, settings):
+            assert sent[len(started)].wait(60), "the line before was not sent"
+            started.append(texts[0].text)
+            return super().compute(texts, settings)
+
+    lines = [f"two dogs {number}" for number in range(5)]
+    sent, started, shown = [threading.Event() for _ in range(7)], [], []
+
+    def told(message: dict) -> None:
+        if message["type"] == "http.response.start":
+            assert (b"content-type", b"application/x-ndjson") in message["headers"]
+        elif message["body"]:
+            shown.append(json.loads(message["body"]))
+            sent[len(shown)].set()
+
+    (tmp_path / "config.json").write_text("{}")
+    service = Service(Models([Waiting("one", tmp_path, translator, {})]), Limits(batch_seconds=0, batch_characters=1))
+    service.worker.start()
+    sent[0].set()
+    ask_inside(service, "/v1/translate", json.dumps({"text": "\n".join(lines), "stream": True}).encode(), told)
+    service.queue.close()
+    *parts, last = shown
+    assert (started, [part["source"][0] for part in parts]) == (lines, [11 * number for number in range(5)])
+    assert last["usage"]["sentences"] == 5

@@ -211,12 +211,14 @@ def chosen_model(path: Path | None, task: str | None = None) -> Path:
 
 
 def newest_models() -> list[Path]:
-    """Return the newest translation model and the newest classifier, if they exist."""
+    """Return the newest translation model and the newest classifier, if they exist; the server logs their names."""
+    from seq2seq.store.finding import find_model
+
     found = []
     for task in ("translation", "classification"):
         with contextlib.suppress(ModelError):
-            found.append(chosen_model(None, task))
-    return found or [chosen_model(None)]
+            found.append(find_model(None, task))
+    return found or [find_model(None)]
 
 
 def _paths_given() -> Iterator[tuple[str, Path | None]]:

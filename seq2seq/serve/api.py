@@ -22,7 +22,6 @@ from seq2seq.serve.http import (
     client_of,
     json_answer,
     media_type,
-    read_body,
     to_json,
     unless_gone,
 )
@@ -124,7 +123,7 @@ class Api:
         self._keys.admit(request)
         if media_type(request) not in (JSON, ""):
             raise Refusal(415, "bad_type", "send JSON: Content-Type: application/json")
-        return parsed(kind, await read_body(request, self._service.limits))
+        return parsed(kind, await self._service.bodies.read(request))
 
     def _asked(self, body: TranslateRequest, client: str) -> Asked:
         """The request, if this server can do all that it asks for."""

@@ -5,6 +5,7 @@ import ipaddress
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Iterable, Sequence
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
@@ -14,7 +15,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from seq2seq.serve.limits import Limits, Refusal, bad
+from seq2seq.serve.limits import SHARES, Limits, Refusal, bad
 
 Result = TypeVar("Result")
 
@@ -41,26 +42,42 @@ def json_answer(value: Any, status: int = 200, headers: dict[str, str] | None = 
     return Response(to_json(value), status, {**NO_STORE, **(headers or {})}, JSON)
 
 
-async def read_body(request: Request, limits: Limits) -> bytes:
-    """The body of a request.
-
-    Raises:
-        Refusal: it is too large, or comes too slowly.
-        ClientDisconnect: the client left.
+class Bodies:
+    """Reads the bodies of requests. Those that are being received have a bounded number of bytes, of each client and
+    of all together.
     """
-    too_large = Refusal(413, "too_large", f"a request has at most {limits.body_bytes:,} bytes; send it in parts")
-    if int(request.headers.get("content-length", 0)) > limits.body_bytes:  # h11 takes digits alone
-        raise too_large
-    body = bytearray()
-    try:
-        async with asyncio.timeout(limits.receive_seconds):
-            async for chunk in request.stream():
-                body += chunk
-                if len(body) > limits.body_bytes:
-                    raise too_large
-    except TimeoutError:
-        raise Refusal(408, "too_slow", f"a request is read for {limits.receive_seconds:g} seconds") from None
-    return bytes(body)
+
+    def __init__(self, limits: Limits):
+        self._limits, self._most = limits, max(limits.client_bytes, limits.body_bytes)
+        self._held: Counter[str] = Counter()
+
+    async def read(self, request: Request) -> bytes:
+        """Return the body of a request.
+
+        Raises:
+            Refusal: it is too large, or comes too slowly, or too many others are being received.
+            ClientDisconnect: the client left.
+        """
+        limits, client = self._limits, client_of(request.client)
+        too_large = Refusal(413, "too_large", f"a request has at most {limits.body_bytes:,} bytes; send it in parts")
+        if int(request.headers.get("content-length", 0)) > limits.body_bytes:  # h11 takes digits alone
+            raise too_large
+        body = bytearray()
+        try:
+            async with asyncio.timeout(limits.receive_seconds):
+                async for chunk in request.stream():
+                    body += chunk
+                    self._held[client] += len(chunk)
+                    if len(body) > limits.body_bytes:
+                        raise too_large
+                    if self._held[client] > self._most or self._held.total() > SHARES * self._most:
+                        raise Refusal(503, "too_many_bytes", "too many requests at a time; try again", retry_after=5)
+        except TimeoutError:
+            raise Refusal(408, "too_slow", f"a request is read for {limits.receive_seconds:g} seconds") from None
+        finally:
+            self._held[client] -= len(body)
+            self._held += Counter()  # forgets clients that hold nothing
+        return bytes(body)
 
 
 def fields_of_form(raw: bytes) -> dict[str, Any]:

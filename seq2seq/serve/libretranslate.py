@@ -29,12 +29,12 @@ from seq2seq.serve.http import (
     fields_of_parts,
     json_answer,
     media_type,
-    read_body,
     unless_gone,
 )
 from seq2seq.serve.limits import Refusal, bad, unsupported
 from seq2seq.serve.models import AUTO, ServedTranslator
 from seq2seq.serve.openapi import Endpoint
+from seq2seq.serve.schemas import worded
 from seq2seq.serve.service import Asked, Service
 from seq2seq.text.identification import LEAST_PROBABILITY, ranked
 
@@ -232,7 +232,7 @@ class LibreTranslate:
 
     async def _body(self, request: Request, kind: type[BaseModel]) -> Any:
         """The fields of a request, from its body and address, once its key is known."""
-        raw = await read_body(request, self._service.limits)
+        raw = await self._service.bodies.read(request)
         fields: Any = fields_of_form(request.scope["query_string"])
         match media_type(request):
             case "" | http.FORM:
@@ -271,4 +271,4 @@ def _refusal(error: ValidationError) -> Refusal:
     name = str(first["loc"][0])
     if first["type"] in ("missing", "string_too_short"):
         return bad(f"Invalid request: missing {name} parameter")
-    return bad(f"Invalid request: {name}: {first['msg'][:1].lower()}{first['msg'][1:]}")
+    return bad(f"Invalid request: {name}: {worded(first['msg'])}")

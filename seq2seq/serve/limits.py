@@ -5,6 +5,8 @@ The command line makes `Limits`; every part of the server reads them, and `/v1/m
 
 from dataclasses import dataclass
 
+# All clients together may have this many times as much waiting, or being received, as one.
+SHARES = 8
 # Room for this many characters in the queue for each sentence of it; ordinary sentences have half as many.
 CHARACTERS_PER_SENTENCE = 200
 
@@ -15,6 +17,9 @@ class Limits:
 
     body_bytes: int = 2**21
     """Bytes of a request."""
+    client_bytes: int = 2**24
+    """Bytes of all requests of one client that are being received; all clients together may have `SHARES` times as
+    many. A single request may always have `body_bytes`."""
     texts: int = 100
     """Texts in a request."""
     terms: int = 1_000

@@ -23,7 +23,7 @@ REFUSED = {
     415: "The body is of another type.",
     429: "The queue is full; Retry-After says when to try again.",
     500: "Something went wrong in the server.",
-    503: "The server is stopping, or has too many connections.",
+    503: "The server is stopping, or receives too much.",
     504: "There was no time to answer.",
 }
 WITHOUT_BODY = (403, 500, 503)

@@ -9,7 +9,7 @@ from starlette.routing import Route
 
 from seq2seq.languages import language_name
 from seq2seq.serve.guard import Keys, explained
-from seq2seq.serve.http import NO_STORE, client_of, fields_of_form, read_body, unless_gone
+from seq2seq.serve.http import NO_STORE, client_of, fields_of_form, unless_gone
 from seq2seq.serve.limits import Refusal, bad
 from seq2seq.serve.models import ServedTranslator
 from seq2seq.serve.service import Asked, Service
@@ -42,7 +42,7 @@ class Page:
 
     async def translate(self, request: Request) -> Response:
         """The form with a translation, or with what was wrong."""
-        fields = fields_of_form(await read_body(request, self._service.limits))
+        fields = fields_of_form(await self._service.bodies.read(request))
         text, chosen = str(fields.get("text", "")), str(fields.get("direction", ""))
         number = int(chosen) if chosen.isdecimal() and len(chosen) < 4 else -1
         try:

@@ -187,4 +187,9 @@ def _refusal(error: ValidationError) -> Refusal:
     where = [str(part) for part in first["loc"] if part not in ("str", "list[str]", "GlossaryBody")]
     if first["type"] == "extra_forbidden":
         return bad("there is no such field", ".".join(where)[:100])
-    return bad(first["msg"][:1].lower() + first["msg"][1:], ".".join(where)[:100] or None)
+    return bad(worded(first["msg"]), ".".join(where)[:100] or None)
+
+
+def worded(message: str) -> str:
+    """Return a message of pydantic in the words of the server."""
+    return message[:1].lower() + message[1:].replace(" after validation", "")  # of the length of a list

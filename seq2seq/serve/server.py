@@ -1,25 +1,36 @@
-"""The socket, the process, and how they end: `s2s serve` calls `serve`."""
+"""The socket, its connections, the process, and how they end: `s2s serve` calls `serve`.
+
+`Bounded` overrides methods of uvicorn's `H11Protocol` and reads its attributes. It was written against uvicorn 0.54.
+"""
 
 import asyncio
+import functools
+import itertools
 import logging
 import os
+import secrets
 import signal
 import socket
 import sys
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any
 
+import h11
 import uvicorn
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from seq2seq.errors import UserError, counted
 from seq2seq.serve import libretranslate
 from seq2seq.serve.api import Api
-from seq2seq.serve.connection import bounded
 from seq2seq.serve.glossaries import Glossaries
 from seq2seq.serve.guard import LOOPBACK, Guard, Keys, is_loopback
+from seq2seq.serve.http import client_of, to_json
 from seq2seq.serve.libretranslate import LibreTranslate
 from seq2seq.serve.limits import Limits
 from seq2seq.serve.models import Models
@@ -31,6 +42,8 @@ logger = logging.getLogger(__name__)
 
 # Beyond the time for answers: to send them, and to say that there are none.
 LAST_SECONDS = 2
+MALFORMED = "the request is not HTTP, has two lengths, more than {:,} headers, or more than {:,} bytes of headers"
+_numbers = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -105,8 +118,9 @@ def serve(
     for name in ("uvicorn", "python_multipart"):  # their lines hold addresses, and what was wrong with a body
         logging.getLogger(name).setLevel(logging.CRITICAL)
     config = uvicorn.Config(
-        application(service, access), http=bounded(limits), ws="none", loop="asyncio", lifespan="off", log_config=None,
-        access_log=False, proxy_headers=False, server_header=False, h11_max_incomplete_event_size=limits.header_bytes,
+        application(service, access), http=functools.partial(Bounded, limits), ws="none", loop="asyncio",
+        lifespan="off", log_config=None, access_log=False, proxy_headers=False, server_header=False,
+        h11_max_incomplete_event_size=limits.header_bytes,
         timeout_graceful_shutdown=round(limits.drain_seconds + LAST_SECONDS),
     )  # fmt: skip
     for model in models:
@@ -121,6 +135,122 @@ def serve(
     if service.is_computing:  # what nobody waits for; it cannot be interrupted
         sys.stderr.flush()
         os._exit(0)
+
+
+class Strict(h11.Connection):
+    """An HTTP/1.1 connection that refuses headers over the limits, and requests that a proxy may read differently.
+
+    h11 bounds the headers alone that come in several pieces; a request with two lengths it reads by one of them.
+    """
+
+    def __init__(self, limits: Limits):
+        super().__init__(h11.SERVER, limits.header_bytes)
+        self._limits = limits
+
+    def next_event(self) -> Any:
+        """The next part of a request.
+
+        Raises:
+            h11.RemoteProtocolError: it is not HTTP/1.1, or over a limit.
+        """
+        event = super().next_event()
+        if isinstance(event, (h11.Request, h11.EndOfMessage)):
+            self._check(event)
+        return event
+
+    def _check(self, event: h11.Request | h11.EndOfMessage) -> None:
+        names = [name for name, _ in event.headers]
+        size = sum(len(name) + len(value) + 4 for name, value in event.headers) + len(getattr(event, "target", b""))
+        is_old = isinstance(event, h11.Request) and event.http_version < b"1.1"
+        has_two_ends = b"transfer-encoding" in names and (b"content-length" in names or is_old)
+        if has_two_ends or size > self._limits.header_bytes or len(names) > self._limits.headers:
+            raise h11.RemoteProtocolError("refused")
+
+
+class Bounded(H11Protocol):
+    """A connection with limits on number, time and malformed input; uvicorn's own waits for ever for a request, and
+    answers in plain text.
+    """
+
+    _receiving: asyncio.TimerHandle | None = None
+    _sending: asyncio.TimerHandle | None = None
+
+    def __init__(self, limits: Limits, **named: Any):
+        super().__init__(**named)
+        self.limits, self.conn = limits, Strict(limits)
+        self.number = next(_numbers)
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.address = client_of(self.client)
+        if len(self.connections) > self.limits.connections and not self._makes_room():
+            self._refuse(503, "too_many_connections", "too many connections; try again later")
+        else:
+            self._watch()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether no request of it is being answered."""
+        return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
+
+    def _makes_room(self) -> bool:
+        """Close the oldest waiting connection of the client with the most, if it has more than this client."""
+        counts = Counter(one.address for one in self.connections)
+        most = max(counts, key=lambda address: counts[address])
+        waiting = [one for one in self.connections if one.address == most and one.is_waiting]
+        if counts[most] <= counts[self.address] or not waiting:
+            return False
+        oldest = min(waiting, key=lambda one: one.number)
+        self.connections.discard(oldest)
+        oldest.transport.abort()
+        return True
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for timer in (self._receiving, self._sending):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._sending = self.loop.call_later(self.limits.receive_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._sending is not None:
+            self._sending.cancel()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if not self.transport.is_closing():
+            self._watch()
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(400, "bad_http", MALFORMED.format(self.limits.headers, self.limits.header_bytes))
+
+    def _watch(self) -> None:
+        """Let a request, from its first byte to its last, take a bounded time."""
+        is_whole = self.conn.their_state in (h11.DONE, h11.MUST_CLOSE, h11.CLOSED, h11.ERROR)
+        is_idle = self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0] and self.cycle is not None
+        if is_whole or is_idle:
+            if self._receiving is not None:
+                self._receiving.cancel()
+            self._receiving = None
+        elif self._receiving is None:
+            seconds = self.limits.receive_seconds + 1  # the application refuses in words a little earlier
+            self._receiving = self.loop.call_later(seconds, self.transport.abort)
+
+    def _refuse(self, status: int, code: str, message: str) -> None:
+        body = to_json({"error": {"code": code, "message": message, "field": None}})
+        head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n"
+        head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n"
+        head += f"x-request-id: {secrets.token_hex(8)}\r\n" + "retry-after: 5\r\n" * (status == 503) + "\r\n"
+        self.transport.write(head.encode() + body)
+        self.transport.close()
 
 
 class _Server(uvicorn.Server):

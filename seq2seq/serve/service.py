@@ -20,11 +20,11 @@ from seq2seq.serve.answers import Answers, Translating
 from seq2seq.serve.cutting import Piece, Split, cut
 from seq2seq.serve.documents import Documents
 from seq2seq.serve.glossaries import Glossaries
-from seq2seq.serve.limits import Limits, Refusal, bad, unsupported
+from seq2seq.serve.http import Bodies
+from seq2seq.serve.limits import SHARES, Limits, Refusal, bad, unsupported
 from seq2seq.serve.metrics import Metrics
 from seq2seq.serve.models import NO_TERMS, Models, ServedTranslator, Settings, Terms
-from seq2seq.serve.queue import SHARES, Full, Job, Queue, Text
-from seq2seq.serve.worker import Worker
+from seq2seq.serve.queue import Full, Job, Queue, Text, Worker
 from seq2seq.text.glossary import Glossary
 
 Entered = TypeVar("Entered", bound=Answers)
@@ -66,6 +66,7 @@ class Service:
 
     def __init__(self, models: Models, limits: Limits, glossaries: Glossaries | None = None):
         self.models, self.limits, self.metrics = models, limits, Metrics()
+        self.bodies = Bodies(limits)
         self.glossaries = (glossaries or Glossaries()).fitting(models)
         self._can_explain = any(model.can_explain for model in models.translators)
         self.draining = False
