@@ -65,7 +65,7 @@ def test_one_place_of_a_translation_is_that_of_one_term(tmp_path):
     ("text", "words"),
     [
         ("client Auftraggeber\n\tx\n", "line 2 has no source term"),
-        ("a\tb\tcsae\n", "'csae' is no option"),
+        ("a\tb\tcsae\n", "'csae' is not an option"),
         ("-\t |\n", "line 1 forbids nothing"),
         (f"{'a' * 300}\tb\n", "more than 200 characters"),
     ],

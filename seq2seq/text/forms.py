@@ -1,7 +1,7 @@
-"""Forms of structured text, recognised by the first lines: subtitles, catalogues, tables, JSON, markup.
+"""Forms of structured text, recognised by their first lines: subtitles, catalogues, tables, JSON, markup.
 
-Read line by line it would be spoilt, so `s2s translate` refuses it unless it is forced, and `data` and `inspection`
-refuse corpora that do not have one sentence per line.
+A line-by-line translation would damage such text, so `s2s translate` refuses it unless forced, and `data` and
+`inspection` refuse corpora that do not have one sentence per line.
 """
 
 import csv
@@ -14,7 +14,7 @@ from pathlib import Path
 from seq2seq.lines import open_bytes
 
 HEAD_BYTES, HEAD_LINES = 1 << 16, 200
-# Lines of a table that are looked at, and the fewest that make one.
+# Minimum number of lines of a table.
 FEWEST_ROWS = 3
 # Lines that show the Moses tokenizer, which marks few of them.
 FEWEST_MARKED, SHARE_MARKED = 2, 0.05
@@ -88,7 +88,7 @@ MARK_OF_MOSES = re.compile(
 
 
 def form_of_file(path: Path) -> Form | None:
-    """The form of a file, plain or gzip; None for ordinary text.
+    """Return the form of a file, plain or gzip; None for ordinary text.
 
     Raises:
         DataError: the file cannot be read, or is not text.
@@ -98,7 +98,7 @@ def form_of_file(path: Path) -> Form | None:
 
 
 def form_of(head: str) -> Form | None:
-    """The form of text that begins with `head`; None for ordinary text."""
+    """Return the form of text that begins with `head`; None for ordinary text."""
     text = head.lstrip("\ufeff \t\r\n")
     lines = [line for line in islice((line.strip("\r") for line in text.split("\n")), HEAD_LINES) if line.strip()]
     if len(head) > HEAD_BYTES // 4 and len(lines) > 1:
@@ -144,7 +144,8 @@ def _json(text: str) -> Form | None:
 
 
 def _columns(lines: Sequence[str]) -> Form | None:
-    """A table, whose lines all have equally many fields, or lines that were cut into pieces."""
+    """Return the form of a table, whose lines have equally many fields, or of lines split into pieces; None for
+    others."""
     for form, mark in MARKS_OF_PIECES.items():
         if 2 * sum(bool(mark.search(line)) for line in lines) > len(lines):
             return form
@@ -159,7 +160,7 @@ def _columns(lines: Sequence[str]) -> Form | None:
 
 
 def _is_csv(lines: Sequence[str], delimiter: str) -> bool:
-    """Whether every line has equally many fields, with no space after any delimiter, as a sentence has, nor the end."""
+    """Whether all lines have equally many fields, no delimiter precedes a space, and not all lines end with one."""
     if all(line.endswith(delimiter) for line in lines):
         return False
     if any(re.search(rf"{delimiter}\s", re.sub(r'"(?:[^"]|"")*+"', '""', line)) for line in lines):

@@ -1,6 +1,6 @@
-"""Glossaries: terms of a source language with the words that a translation has to have for them.
+"""Glossaries: terms of a source language with the words that a translation must use for them.
 
-`Glossary.read` takes a TSV file (or a CSV as DeepL exports it); `inference.terms` makes translations keep to it; `s2s
+`Glossary.read` takes a TSV file (or a CSV as DeepL exports it); `inference.terms` enforces it in translations; `s2s
 glossary check` reports on it. Spans are in code points.
 """
 
@@ -23,66 +23,66 @@ COPY, NEVER = "=", "-"
 OPTIONS = ("case",)
 LONGEST_TERM, MOST_FORMS, MOST_ENTRIES = 200, 50, 100_000
 LONGEST_LINE = 2 * MOST_FORMS * LONGEST_TERM
-# Problems of one kind that are told one by one.
+# Maximum number of problems of one kind that are listed one by one.
 MOST_TOLD = 10
 # Languages that write compounds as one word: "Gartenstuhl" has the term "Stuhl".
 COMPOUNDING = frozenset({"de", "nl", "sv", "da", "no", "nb", "nn", "is", "fi", "et", "hu", "af", "lb", "fy"})
-# What separates columns in files of other forms, and words.
+# Separators of columns in files of other forms, and of words.
 _SEPARATOR = re.compile(r"[\s,;=|]")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One term."""
+    """One term of a glossary."""
 
     source: str
     forms: tuple[str, ...]
-    """What a translation may say for it, the preferred one first."""
+    """Accepted translations, the preferred one first."""
     line: int
-    """Of the file, from 1."""
+    """Line in the file, counted from 1."""
     goes_on: bool = False
-    """The last source word may have an ending (`invoice*`)."""
+    """Whether the last source word may have an ending (`invoice*`)."""
     as_written: bool = False
-    """It matches in this spelling alone; others match in any case, which is carried over."""
+    """Whether matching is case-sensitive. Otherwise the term matches in any case, which is applied to the form."""
 
 
 @dataclass(frozen=True)
 class Forbidden:
-    """A word or words that no translation may say."""
+    """A word or words that no translation may contain."""
 
     words: str
     as_written: bool = False
-    """In this spelling alone; others are forbidden in any case."""
+    """Whether matching is case-sensitive."""
 
 
 @dataclass(frozen=True)
 class Match:
-    """An entry at a place of a source text."""
+    """An entry that occurs in a source text."""
 
     entry: Entry
     span: Span
     forms: tuple[str, ...]
-    """Those of the entry, in the case of the source text."""
+    """Forms of the entry, in the case of the source text."""
     in_compounds: bool = False
-    """A form counts at the end of a longer word too."""
+    """Whether a form also counts at the end of a longer word."""
     language: str | None = None
-    """That of the forms."""
+    """Language of the forms."""
 
     def occurrences(self, text: Searchable) -> list[Span]:
-        """Where a translation has one of the forms."""
+        """Return the spans of a translation that contain one of the forms."""
         any_case = not self.entry.as_written
         return [span for form in self.forms for span in text.occurrences(form, any_case, self.in_compounds)]
 
 
 class Glossary:
-    """Entries in their order; of two with the same source the first one counts.
+    """Entries in their order; of two entries with the same source, the first one counts.
 
     Args:
         entries: the terms.
-        target_language: whether terms are found in compounds depends on it, and the case of letters.
-        problems: what was left out or is doubtful in the file, a line each.
-        forbidden: what no translation may say.
-        source_language: the case of letters depends on it.
+        target_language: determines whether terms are found in compounds, and letter case.
+        problems: warnings about omitted or doubtful lines of the file.
+        forbidden: words that no translation may contain.
+        source_language: determines letter case.
     """
 
     def __init__(
@@ -100,20 +100,21 @@ class Glossary:
         for entry in self.entries:
             self._terms.add(entry.source, entry, entry.goes_on)
         self._never = TermIndex[Forbidden](target_language)
-        for one in self.forbidden:
-            self._never.add(one.words, one)
+        for words in self.forbidden:
+            self._never.add(words.words, words)
 
     @staticmethod
     def read(path: Path, target_language: str | None = None, source_language: str | None = None) -> "Glossary":
-        """Read a glossary.
+        """Read a glossary from a TSV or CSV file.
 
-        A line is source, tab, target, and perhaps a tab and options. Targets are forms with | between them, `=` or
-        nothing for a copy of the source; a source that ends in * may go on. The source `-` is for targets that no
-        translation may say. The option `case` is for terms that match as they are written, as sources with capitals do.
-        Empty lines and those that begin with # are left out; so is a header `source`, tab, `target`.
+        A line is source, tab, target, and optionally a tab and options. The target is a list of forms separated by |.
+        If it is empty or `=`, the source is copied. A source that ends in * also matches words with endings. The
+        source `-` lists targets that no translation may contain. The option `case` makes a term case-sensitive;
+        copies, and sources with capitals, always are. Empty lines, lines that begin with #, and a header `source`,
+        tab, `target` are skipped.
 
         Raises:
-            DataError: the file cannot be read, is not UTF-8, has no entries, or a line is not as described.
+            DataError: the file cannot be read, is not UTF-8, has no entries, or has a line that is not valid.
         """
         glossary = Glossary.of(_rows(path), target_language, str(path), source_language)
         if not glossary.entries and not glossary.forbidden:
@@ -127,7 +128,8 @@ class Glossary:
         name: str,
         source_language: str | None = None,
     ) -> "Glossary":
-        """From numbered lines of one to three columns; raises as `read`, with `name` for the file."""
+        """Make a glossary from numbered lines of one to three columns; errors are those of `read`, with `name` for the
+        file."""
         entries: dict[tuple[str, bool], Entry] = {}
         problems = _Problems()
         forbidden: dict[Forbidden, None] = {}
@@ -153,7 +155,7 @@ class Glossary:
 
     @property
     def rows(self) -> tuple[tuple[str, ...], ...]:
-        """Source, target and options of each entry, as `of` takes them."""
+        """Source, target and options of each entry, in the form that `of` takes."""
         terms = (
             (entry.source + "*" * entry.goes_on, "|".join(entry.forms), "case" if entry.as_written else "")
             for entry in self.entries
@@ -161,15 +163,17 @@ class Glossary:
         return (*terms, *((NEVER, one.words, "case" if one.as_written else "") for one in self.forbidden))
 
     def matches(self, text: str) -> list[Match]:
-        """The terms in a text: whole words, the longest from the left, none over another."""
+        """Return the terms in a text: whole words, the longest from the left, without overlaps."""
         source = Searchable(text, self.source_language, by_words=True)
         found, end = [], 0
         for begin in source.edges:
             if begin < end:
                 continue
-            here = [one for one in self._terms.at(source, begin) if _is_spelled(one, source)]
-            if here:
-                entry, span, _, end = max(here, key=lambda one: (one.end, one.item.as_written, -one.item.line))
+            candidates = [term for term in self._terms.at(source, begin) if _is_spelled(term, source)]
+            if candidates:
+                entry, span, _, end = max(
+                    candidates, key=lambda term: (term.end, term.item.as_written, -term.item.line)
+                )
                 forms = tuple(_in_case(form, text[slice(*span)], entry, self.target_language) for form in entry.forms)
                 in_compounds = self._in_compounds and not entry.as_written
                 found.append(Match(entry, span, forms, in_compounds, self.target_language))
@@ -180,21 +184,22 @@ class Glossary:
         found: dict[Forbidden, list[Span]] = {}
         if self.forbidden:
             target = Searchable(text, self.target_language)
-            for one in self._never.occurrences(target):
-                if not one.item.as_written or target.is_spelled(one.item.words, one.span):
-                    found.setdefault(one.item, []).append(one.span)
+            for place in self._never.occurrences(target):
+                if not place.item.as_written or target.is_spelled(place.item.words, place.span):
+                    found.setdefault(place.item, []).append(place.span)
         return found
 
 
 def occurrences(
     form: str, text: str, any_case: bool = True, in_compounds: bool = False, language: str | None = None
 ) -> list[Span]:
-    """Where a translation has a form: as whole words where the script has spaces, or at the end of a compound."""
+    """Return the spans of a translation that contain a form: whole words if the script has spaces, or ends of
+    compounds."""
     return Searchable(text, language).occurrences(written(form), any_case, in_compounds)
 
 
 def places(matches: Sequence[Match], text: str) -> list[Span | None]:
-    """Where the text has each term; no place is that of two."""
+    """Return the span of each term in the text, or None; no two terms share a span."""
     found: list[Span | None] = []
     if not matches:
         return found
@@ -205,7 +210,7 @@ def places(matches: Sequence[Match], text: str) -> list[Span | None]:
         terms = (match.forms, match.entry.as_written, match.in_compounds)
         if terms not in waiting:
             waiting[terms] = iter(sorted(match.occurrences(target)))
-        # What is taken stays so: spans that were passed once are not looked at again.
+        # Taken spans stay taken, so a span that was skipped once need not be examined again.
         place = next((span for span in waiting[terms] if not any(taken[slice(*span)])), None)
         if place is not None:
             taken[slice(*place)] = b"\1" * (place[1] - place[0])
@@ -214,7 +219,7 @@ def places(matches: Sequence[Match], text: str) -> list[Span | None]:
 
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The columns of each line that has any, and its number."""
+    """Yield the number and the columns of each line that is not empty."""
 
     def refuse(number: int) -> NoReturn:
         raise DataError(
@@ -243,18 +248,18 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 
 def _checked(where: str, source: str, target: str, options: str) -> list[str]:
-    """The forms of a target; raises DataError for a line that is not as described."""
+    """Return the forms of a target; raise DataError for a line that is not valid."""
     if not source:
         raise DataError(f"{where} has no source term; a line is source, tab, target")
     if unknown := [name for name in options.split(",") if name.strip() not in ("", *OPTIONS)]:
-        raise DataError(f"{where}: {shown(unknown[0])} is no option; there is only 'case'")
+        raise DataError(f"{where}: {shown(unknown[0])} is not an option; the only one is 'case'")
     forms = list(dict.fromkeys(form.strip() for form in target.split("|") if form.strip()))
     if len(forms) > MOST_FORMS:
         raise DataError(f"{where}: {len(forms):,} forms; a term has at most {MOST_FORMS}")
     if max(map(len, (source, *forms))) > LONGEST_TERM:
         raise DataError(f"{where}: a term has more than {LONGEST_TERM} characters; a glossary has short ones")
     if source == NEVER and not forms:
-        raise DataError(f"{where} forbids nothing; a line is -, tab, the words that no translation may say")
+        raise DataError(f"{where} forbids nothing; a line is -, tab, the words that no translation may contain")
     return forms
 
 
@@ -266,17 +271,17 @@ def _entry(source: str, target: str, forms: Sequence[str], line: int, as_written
     return Entry(source, forms or (source,), line, goes_on, as_written or is_copy or source != source.lower())
 
 
-def _is_spelled(one: Found[Entry], text: Searchable) -> bool:
-    entry = one.item
+def _is_spelled(found: Found[Entry], text: Searchable) -> bool:
+    entry = found.item
     if not entry.as_written:
         return True
     if entry.goes_on:
-        return written(text.given[slice(*one.span)]).startswith(entry.source)
-    return text.is_spelled(entry.source, one.span)
+        return written(text.given[slice(*found.span)]).startswith(entry.source)
+    return text.is_spelled(entry.source, found.span)
 
 
 def _in_case(form: str, text: str, entry: Entry, language: str | None) -> str:
-    """A form in the case of the source text: capitals throughout, or the first letter."""
+    """Return a form in the case of the source text: all capitals, or a capital first letter."""
     if entry.as_written:
         return form
     if len(text) > 1 and text.isupper():
@@ -285,7 +290,7 @@ def _in_case(form: str, text: str, entry: Entry, language: str | None) -> str:
 
 
 class _Problems:
-    """Lines about a file: the first ones of each kind, and how many more there are."""
+    """Warnings about a file: the first ones of each kind, and the number of the others."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, list[str]] = {}

@@ -1,13 +1,13 @@
-"""The language of a text, by py3langid (140 languages, no network).
+"""Language identification of a text, by py3langid (140 languages, no network).
 
-`inspection` asks for the lines of corpora. Short texts, names and numbers give no answer rather than a guess.
+`inspection` identifies the lines of corpora. Short texts, names and numbers get no answer rather than a guess.
 """
 
 from collections.abc import Collection
 from functools import cache
 
-# Probability below which there is no answer. Above it, none of 60,000 lines of English, German, French and Japanese is
-# given another language; two thirds of short sentences and 90 % of captions are given their own.
+# Minimum probability of an answer. With it, none of 60,000 lines of English, German, French and Japanese is assigned
+# another language; two thirds of short sentences and 90 % of captions are assigned their own.
 LEAST_PROBABILITY = 0.9
 
 
@@ -18,13 +18,14 @@ def identified(text: str) -> str | None:
 
 
 def ranked(text: str, codes: Collection[str]) -> list[tuple[str, float]]:
-    """Those of these languages that can be identified, with their probability among all, the likeliest first."""
+    """Return those of these languages that can be identified, each with its probability among all languages, the most
+    likely first."""
     found = [(str(code), float(probability)) for code, probability in _identifier().rank(text) if code in codes]
     return sorted(found, key=lambda pair: -pair[1])
 
 
 def is_identifiable(code: str) -> bool:
-    """Whether `identified` can give this code."""
+    """Whether `identified` can return this code."""
     return code in _identifier().labels
 
 

@@ -1,4 +1,4 @@
-"""The tokenizers of Marian models: SentencePiece cuts the text, and a separate vocabulary numbers the pieces.
+"""Tokenizers of Marian models: SentencePiece splits the text, and a separate vocabulary numbers the pieces.
 
 `interop.marian` makes a pair of them from a foreign folder; in a model folder of ours they are `source.spm`,
 `target.spm` and `vocab.json` (with `target_vocab.json` where the sides differ).
@@ -36,13 +36,13 @@ EOS, UNK, PAD = "</s>", "<unk>", "<pad>"
 class MarianTokenizer(ReadingTokenizer):
     """One SentencePiece model over a vocabulary of its own; the interface is that of `Tokenizer`.
 
-    The decoder starts from padding. A text may begin with a target language such as `>>deu<<`; where the vocabulary
-    has that piece, it stands before the pieces of the rest. Unlike `Tokenizer`, decoding does not bring back the text
-    character for character: unknown characters are lost, and white space at the ends too.
+    The decoder starts from padding. A text may begin with a target language such as `>>deu<<`; if the vocabulary
+    has that piece, it precedes the pieces of the rest. Unlike with `Tokenizer`, decoding does not restore the text
+    exactly: unknown characters, and white space at the ends, are lost.
 
     Args:
-        model_bytes: of the .spm file.
-        vocabulary: id of each piece; every id from 0 on has one.
+        model_bytes: content of the .spm file.
+        vocabulary: id of each piece; ids are consecutive from 0.
 
     Raises:
         ModelError: the ids are not 0, 1, 2, ..., or `</s>`, `<unk>` or `<pad>` is missing.
@@ -68,17 +68,17 @@ class MarianTokenizer(ReadingTokenizer):
         return MarianTokenizer, (self.model_bytes, self.vocabulary)
 
     def encode(self, text: str) -> list[int]:
-        """The ids of `text`, without special ids."""
+        """Return the ids of `text`, without special ids."""
         return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
-        """`encode` for many texts in one call, on `threads` threads."""
+        """Return the ids of each text, as `encode` does, in one call, on `threads` threads."""
         split = [self._split_language(text) for text in texts]
         rows = self._processor.encode([encodable(text) for _, text in split], out_type=str, num_threads=threads)
         return [self._to_ids(language, pieces) for (language, _), pieces in zip(split, rows, strict=True)]
 
     def spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """As `Tokenizer.spans`; a target language has no width."""
+        """Return ids and spans, as `Tokenizer.spans` does; a target language has width 0."""
         language, rest = self._split_language(text)
         found = self._processor.encode(encodable(rest), return_type="offset_mapping")
         before = len(text) - len(rest)
@@ -86,22 +86,22 @@ class MarianTokenizer(ReadingTokenizer):
         return self._to_ids(language, found["pieces"]), spans if language is None else [(before, before), *spans]
 
     def sample(self, text: str, draw: random.Random, nbest: int, alpha: float) -> list[int]:
-        """A random segmentation of `text`, decided by `draw` alone; see `Tokenizer.sample`."""
+        """Return a random segmentation of `text`, determined by `draw` alone; see `Tokenizer.sample`."""
         language, text = self._split_language(text)
         ids = self._segmenter.sample(text, draw, nbest, alpha)
         return self._to_ids(language, self._segmenter.pieces(ids))
 
     def decode(self, ids: Iterable[int]) -> str:
-        """One line of text for any ids: special ids are left out."""
+        """Return one line of text for any ids; special ids are skipped."""
         known = [self._pieces[i] for i in map(int, ids) if 0 <= i < self.vocab_size and i not in self._silent_ids]
         return as_one_line(self._processor.decode_pieces(known)).replace(META_SYMBOL, " ").strip()
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """The piece behind each id, for people."""
+        """Return the piece of each id, for display."""
         return [self._pieces[int(i)] for i in ids]
 
     def text_pieces(self) -> list[str]:
-        """As `ReadingTokenizer.text_pieces`."""
+        """Return the pieces that are text, as `ReadingTokenizer.text_pieces` defines them."""
         return [piece for piece in self._pieces if piece not in {EOS, UNK, PAD, *self._languages}]
 
     def save(self, path: Path, vocabulary_file: str = VOCABULARY_FILE) -> None:
@@ -140,7 +140,7 @@ class MarianTokenizerPair(TokenizerPair):
 
 
 def read_vocabulary(path: Path) -> dict[str, int]:
-    """The ids of a vocabulary file by piece.
+    """Read the ids of a vocabulary file, by piece.
 
     Raises:
         ModelError: it is missing, or not a JSON object of integers.

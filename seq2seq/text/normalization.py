@@ -15,7 +15,7 @@ Span = tuple[int, int]
 
 
 def _characters(*ranges: str) -> Iterator[str]:
-    """The characters of ranges such as `a-z`."""
+    """Yield the characters of ranges such as `a-z`."""
     for one in ranges:
         yield from map(chr, range(ord(one[0]), ord(one[-1]) + 1))
 
@@ -31,17 +31,17 @@ _INVISIBLE = {
 } - _SPACES
 _CHANGED = str.maketrans({**dict.fromkeys(_SPACES, " "), **dict.fromkeys(_INVISIBLE, "")})
 _HAS_CHANGED = re.compile(f"[{re.escape(''.join(sorted(_SPACES - {' '} | _INVISIBLE)))}]")
-# They choose one of several forms of the character before them.
+# Variation selectors, which choose one of several forms of the character before them.
 _VARIATIONS = {*_characters("\ufe00-\ufe0f", "\U000e0100-\U000e01ef")}
-# Characters that stand for one another where a vocabulary lacks one; the first that it has is taken, or else the first.
+# Characters that replace each other if a vocabulary lacks one: the first that it contains, or else the first.
 _ALIKE = ("'’‘ʼʹ′‚‛´‹›", '"“”„‟″«»「」『』', "-‐‑‒–—―−", ".。｡", ",、､")
-# Kinds of Unicode's compatibility forms that look like what they stand for: full width, ligatures, letters of formulas.
+# Kinds of Unicode's compatibility forms that look like their plain form: full width, ligatures, letters of formulas.
 _KINDS = ("<wide>", "<narrow>", "<compat>", "<font>", "<noBreak>", "<initial>", "<medial>", "<final>", "<isolated>")
 _MOST_KNOWN = 20_000  # characters whose changes are remembered
 
 
 def normalized(text: str) -> str:
-    """`text` in NFC, with plain spaces, and without control characters and what is invisible; one line."""
+    """Return `text` in NFC on one line, with plain spaces, and without control and invisible characters."""
     if text.isascii() and text.isprintable():
         return text
     if _HAS_CHANGED.search(text):
@@ -56,7 +56,7 @@ class Mapped(NamedTuple):
     spans: list[Span]
 
     def original(self, span: Span) -> Span:
-        """The span of the given text that a span of the normalised one stands for."""
+        """Return the span of the given text that corresponds to a span of the normalised text."""
         begin, end = span
         if begin < end:
             return self.spans[begin][0], self.spans[end - 1][1]
@@ -65,7 +65,7 @@ class Mapped(NamedTuple):
 
 
 def mapped(text: str, form: Callable[[str], str] = normalized) -> Mapped:
-    """A text in its normal form, and where each character of that was."""
+    """Return a text in its normal form, and the span of the given text for each of its characters."""
     whole = form(text)
     if whole == text:
         return Mapped(text, [(place, place + 1) for place in range(len(text))])
@@ -76,14 +76,14 @@ def mapped(text: str, form: Callable[[str], str] = normalized) -> Mapped:
         is_even = len(part) == end - begin
         found.append(part)
         spans += [(begin + at, begin + at + 1) if is_even else (begin, end) for at in range(len(part))]
-    if "".join(found) != whole:  # no boundary can be relied on
+    if "".join(found) != whole:  # the parts do not make up the whole, so no boundary is certain
         spans = [(0, len(text))] * len(whole)
     return Mapped(whole, spans)
 
 
 def _groups(text: str, form: Callable[[str], str]) -> Iterator[Span]:
-    """Spans that are normalised each for itself: a character, and what combines with it. Characters that are left out
-    are between them, or within."""
+    """Yield spans that are normalised independently: a character, and those that combine with it. Characters that are
+    removed are between the spans, or within them."""
     begin = end = 0
     for place, char in enumerate(text):
         if not form(char):
@@ -105,24 +105,24 @@ def _combines(group: str, char: str, form: Callable[[str], str]) -> bool:
 
 
 class Normalizer:
-    """Gives the form in which a vocabulary knows a text.
+    """Converts a text to the form that a vocabulary knows.
 
     In addition to what `normalized` does, a character that the vocabulary lacks becomes its plain form if the
     vocabulary has that: full-width forms, ligatures, other quotation marks and dashes, letters and their accents apart.
 
     Args:
-        characters: those of the vocabulary.
+        characters: the characters of the vocabulary.
     """
 
     def __init__(self, characters: Iterable[str]):
         self._known = {*characters, " "}
         self._plain = functools.lru_cache(_MOST_KNOWN)(self._plain_form)
         self._apart = functools.lru_cache(_MOST_KNOWN)(self._in_parts)
-        # What is made of these alone is left alone: none of them changes, or combines with another.
+        # Text of these characters alone is unchanged: none of them changes, or combines with another.
         self._unchanged = {char for char in {*self._known, *_characters(" -~")} if self._stays(char)}
 
     def __call__(self, text: str) -> str:
-        """The normalised text; normalising it again changes nothing."""
+        """Return the normalised text; normalising it again changes nothing."""
         if self._unchanged.issuperset(text):
             return text
         text = normalized(text)
@@ -133,7 +133,7 @@ class Normalizer:
         return character in self._known
 
     def mapped(self, text: str) -> Mapped:
-        """The normalised text, and where each of its characters was."""
+        """Return the normalised text, and the span of the given text for each of its characters."""
         return mapped(text, self)
 
     def _stays(self, char: str) -> bool:
@@ -141,7 +141,7 @@ class Normalizer:
         return not is_part and self._plain(char) == normalized(char) == char
 
     def _plain_form(self, char: str) -> str:
-        """A character, or what stands for it where the vocabulary lacks it."""
+        """Return a character, or its replacement if the vocabulary lacks it."""
         if char in self._known:
             return char
         if char in _VARIATIONS:
@@ -151,45 +151,45 @@ class Normalizer:
         return next((form for form in (*forms, *alike) if self._known.issuperset(form)), (alike or char)[0])
 
     def _in_parts(self, char: str) -> str:
-        """A letter and its accents apart, if the vocabulary has these alone."""
+        """Return a letter and its accents as separate characters, if the vocabulary has only these."""
         parts = unicodedata.normalize("NFD", char)
         return parts if char not in self._known and self._known.issuperset(parts) else char
 
 
 class ReadingTokenizer(ABC):
-    """A tokenizer that reads texts in their normalised form, without white space at the ends; one of which nothing
-    would be left is read as it is.
+    """A tokenizer that reads texts in their normalised form, without white space at the ends. A text that would become
+    empty is read unchanged.
 
-    `encode` and `decode` keep to the text as it is; `read` serves all that goes into an encoder.
+    `encode` and `decode` do not normalise; `read` is for all texts that are input of an encoder.
     """
 
     @abstractmethod
     def text_pieces(self) -> Iterable[str]:
-        """The pieces of the vocabulary that are text, without those for bytes and for control."""
+        """Return the pieces of the vocabulary that are text, without those for bytes and for control."""
 
     @abstractmethod
     def encode_all(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
-        """The ids of texts as they are."""
+        """Return the ids of texts, without normalisation."""
 
     @abstractmethod
     def spans(self, text: str) -> tuple[list[int], list[Span]]:
-        """The ids of a text as it is, and the span of each."""
+        """Return the ids of a text, without normalisation, and the span of each."""
 
     @functools.cached_property
     def normalizer(self) -> Normalizer:
-        """That of the vocabulary."""
+        """The normalizer of the vocabulary."""
         return Normalizer(set().union(*self.text_pieces()))
 
     def read(self, text: str) -> list[int]:
-        """The ids of a text in its normalised form."""
+        """Return the ids of a text in its normalised form."""
         return self.read_all([text])[0]
 
     def read_all(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
-        """`read` for many texts in one call, on `threads` threads."""
+        """Return the ids of each text, as `read` does, in one call, on `threads` threads."""
         return self.encode_all([self.normalizer(text).strip() or text.strip() for text in texts], threads)
 
     def read_spans(self, text: str) -> tuple[list[int], Mapped, list[Span]]:
-        """The ids of `read`, the normalised text, and the span of each id in that."""
+        """Return the ids of `read`, the normalised text, and the span of each id in that text."""
         mapped = self.normalizer.mapped(text)
         before = len(mapped.text) - len(mapped.text.lstrip())
         ids, spans = self.spans(mapped.text.strip())

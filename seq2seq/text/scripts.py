@@ -1,7 +1,7 @@
-"""Rules of scripts and languages: which scripts are written without spaces, what a word is, letter case, sentence ends.
+"""Rules of scripts and languages: spaces between words, words, letter case, sentence ends.
 
-`words`, `splitting`, `glossary`, `untranslatable`, `markup`, `evaluation`, `inspection` and `data.noise` ask here; no
-other module has ranges of letters of its own.
+`words`, `splitting`, `glossary`, `untranslatable`, `markup`, `evaluation`, `inspection` and `data.noise` use them; no
+other module has its own ranges of letters.
 """
 
 import re
@@ -33,7 +33,7 @@ SCRIPTS_WITHOUT_SPACES = {
     "Yi": "\ua000-\ua4c6",
 }
 UNSPACED = "".join(SCRIPTS_WITHOUT_SPACES.values())
-# Their punctuation, wide forms, and Hangul, whose spaces are often left out.
+# Punctuation of these scripts, wide forms, and Hangul, whose spaces are often omitted.
 _WIDE = "\u1100-\u11ff\u3000-\u303f\u30fb\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff\uff00-\uffef"
 _UNSPACED = re.compile(f"[{UNSPACED}]")
 _UNSPACED_OR_WIDE = re.compile(f"[{UNSPACED}{_WIDE}]")
@@ -53,7 +53,7 @@ def may_lack_spaces(text: str) -> bool:
 # middle dot of Catalan, marks of Armenian and Hebrew, and invisible characters.
 _INSIDE = r"['’\-‐‑·՚-՜՞־׳״\u00ad\u180e\u2060\ufeff\u061c\u200e\u200f]"
 LETTERS = rf"[^\W{UNSPACED}]++(?:\p{{M}}++[^\W{UNSPACED}]*+)*+"
-# The first alternative is for speed alone. Any other mark is a word with all its modifiers, as emoji have.
+# The first alternative serves only speed. Any other mark is a word, with all its modifiers, such as those of emoji.
 WORD = regex.compile(
     r"[A-Za-z]++(?![\w'’\-‐‑·])"
     rf"|{LETTERS}(?:(?:{_INSIDE}|(?<=\p{{Hebrew}})\"(?=\p{{Hebrew}})){LETTERS})*+"
@@ -62,11 +62,11 @@ WORD = regex.compile(
 )
 ASCII_WORD = re.compile(r"\w+(?:['-]\w+)*|[^\w\s]")
 
-# Marks that end a sentence only before white space, and marks that need none. Burmese and Javanese commas are neither.
+# Marks that end a sentence only before white space, and marks that end it anywhere (not Burmese and Javanese commas).
 _BEFORE_SPACE = r"[.!?…‥․‼⁇⁈⁉‽⸮]|(?<=\p{Greek})[;;]|(?<=\p{Armenian}):|(?<=[\p{Devanagari}\p{Bengali}])\|"
 _ALONE = r"[[\p{Sentence_Terminal}׃]--[.!?…‥․‼⁇⁈⁉‽⸮．၊꧈]]|．(?!\d)|(?<=\p{Ethiopic})::"
 _MARK = rf"(?:{_ALONE}|{_BEFORE_SPACE})"
-# Matches at the start of a run of marks alone, so that a long run without a space after it is read once. In French a
+# Matches only at the start of a run of marks, so that a long run without a space after it is read once. In French a
 # space comes before the closing quotation mark. In Japanese a quotation that is followed by "to" continues.
 SENTENCE_END = regex.compile(
     rf"(?<!{_MARK}){_MARK}++[\p{{Pe}}\p{{Pf}}\p{{Quotation_Mark}}]*+(?:[\u00a0\u202f ][»›](?=\s))?\s++"
@@ -78,7 +78,7 @@ SENTENCE_END = regex.compile(
 SENTENCE_MARK = rf"(?:{_ALONE}|[.!?…‥․‼⁇⁈⁉‽⸮])"
 
 DOTTED_I = frozenset({"tr", "az", "crh", "gag", "tt"})
-# Languages whose case differs from that of Unicode for all.
+# Languages whose case rules differ from Unicode's default.
 OWN_CASE = DOTTED_I | {"el", "lt", "nl", "hy"}
 _DIPHTHONG = regex.compile(r"([αεοηωυΑΕΟΗΩΥ])[\u0300\u0301\u0342]([ιυΙΥ])(?![\u0300\u0301\u0308\u0342])")
 _GREEK_ACCENTS = regex.compile(r"(?<=\p{Greek}\p{M}*)[\u0300\u0301\u0313\u0314\u0342]")
@@ -91,7 +91,7 @@ _FIRST_LETTER = regex.compile(r"\W*+(\p{L}\p{M}*+)")
 
 
 def upper(text: str, language: str | None) -> str:
-    """Text in capitals, as its language writes them: Turkish İ, Greek without accents, Armenian ԵՎ."""
+    """Return text in capitals, by the rules of its language: Turkish İ, Greek without accents, Armenian ԵՎ."""
     match language_code(language):
         case code if code in DOTTED_I:
             text = text.replace("i", "İ")
@@ -105,7 +105,7 @@ def upper(text: str, language: str | None) -> str:
 
 
 def lower(text: str, language: str | None) -> str:
-    """Text in small letters, as its language writes them: Turkish ı, Lithuanian i with a dot below its accent."""
+    """Return text in lower case, by the rules of its language: Turkish ı, Lithuanian i with a dot below its accent."""
     match language_code(language):
         case code if code in DOTTED_I:
             text = text.replace("I\u0307", "i").replace("İ", "i").replace("I", "ı")
@@ -115,7 +115,7 @@ def lower(text: str, language: str | None) -> str:
 
 
 def title(text: str, language: str | None) -> str:
-    """Text with a capital as its first letter, unless a digit comes before it: Dutch IJ, Turkish İ, ǅ."""
+    """Return text with a capital first letter, unless a digit precedes it: Dutch IJ, Turkish İ, ǅ."""
     found = _FIRST_LETTER.match(text)
     if found is None:
         return text
@@ -134,7 +134,7 @@ def title(text: str, language: str | None) -> str:
 
 
 def folded(text: str, language: str | None) -> str:
-    """Text for comparison in any case, which is equal for equal letters of the language."""
+    """Return text for case-insensitive comparison; it is equal for letters that the language considers equal."""
     code = language_code(language)
     if code in DOTTED_I:
         text = lower(text, language)
@@ -162,7 +162,7 @@ def ends_in_word(text: str) -> bool:
 
 
 def graphemes(text: str) -> list[str]:
-    """What a reader sees as characters: letters with their marks, emoji with their modifiers."""
+    """Return the user-perceived characters: letters with their marks, emoji with their modifiers."""
     return list(text) if text.isascii() else regex.findall(r"\X", text)
 
 
@@ -174,5 +174,5 @@ def _upper_greek(word: regex.Match[str]) -> str:
 
 
 def _in_parts(text: str, change: Callable[[str], str]) -> str:
-    """`change` of the text with letters and marks apart."""
+    """Apply `change` to the text with letters and marks decomposed (NFD), and compose the result (NFC)."""
     return unicodedata.normalize("NFC", change(unicodedata.normalize("NFD", text)))

@@ -1,6 +1,6 @@
-"""Spellings of a text by a vocabulary: `Spellings` of a tokenizer finds them.
+"""Spellings of a text by a vocabulary, found by `Spellings` of a tokenizer pair.
 
-`Translator` asks it how a prefix that ends inside a word may continue, and what pieces a forbidden word has.
+`Translator` uses them to continue a prefix that ends inside a word, and to find the pieces of a forbidden word.
 """
 
 import bisect
@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from seq2seq.text.tokenizer import META_SYMBOL, TokenizerPair
 
 Steps = tuple[dict[int, int], ...]
-"""For each number of bytes that are there, the ids that may follow and the number of bytes then; at the end, and beyond
-it, `len(steps)`."""
+"""For each number of bytes that are spelled, the ids that may follow, and the number of bytes after each; it is
+`len(steps)` at the end of the text or beyond it."""
 
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
 SPACE = b" "
@@ -53,11 +53,11 @@ class Spellings:
         while begun and len(begun[0][1]) < longest and len(found) < most:
             longer = [(after, (*ids, id_)) for place, ids in begun for id_, after in steps[place].items()]
             found += [ids for place, ids in longer if place == len(steps)]
-            begun = [one for one in longer if one[0] < len(steps)]
+            begun = [(place, ids) for place, ids in longer if place < len(steps)]
         return found[:most]
 
     def beginning(self, text: bytes) -> Iterator[int]:
-        """Yield the ids whose bytes begin with these."""
+        """Yield the ids whose bytes begin with `text`."""
         for own in self._sorted[bisect.bisect_left(self._sorted, text) :]:
             if not own.startswith(text):
                 break

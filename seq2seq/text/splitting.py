@@ -1,8 +1,8 @@
-"""Texts that are too long for a model are cut into parts, and paragraphs into sentences; joined again, nothing is
-missing.
+"""Splitting of texts: texts that are too long for a model into parts, and paragraphs into sentences. The parts, joined,
+are the text.
 
-`Translator` cuts lines with `split_text`, after white space: it translates a part stripped, and restores the ends.
-`s2s serve` cuts with `split_sentences` where a client asks for sentences.
+`Translator` splits lines with `split_text`, after white space; it translates the stripped parts and restores the white
+space. `s2s serve` uses `split_sentences` if a client requests sentences.
 """
 
 import bisect
@@ -25,12 +25,13 @@ ABBREVIATED = regex.compile(
 ABBREVIATED_BEFORE_NUMBER = regex.compile(rf"{_BEGIN}(?:{_LETTER}){{1,4}}$")
 LONGEST_ABBREVIATION = 20
 LONGEST_CHARACTER = 16
-# What a text for a model of several target languages begins with, such as >>deu<<, >>zho_Hans<< or >>pt_BR<<.
+# Tag at the beginning of a text for a model of several target languages, such as >>deu<<, >>zho_Hans<< or >>pt_BR<<.
 LANGUAGE_TAG = regex.compile(r">>[a-z]{2,3}(?:[_-]\w+)*<<\s*")
 
 
 def language_tag(text: str, fits: Callable[[str], bool]) -> tuple[str, str]:
-    """The language tag that a text begins with, and the space after it; and the rest, whose parts all need the tag.
+    """Return the language tag that a text begins with, and the space after it; and the rest, whose parts all need the
+    tag.
 
     A tag that does not fit is part of the rest.
     """
@@ -40,10 +41,10 @@ def language_tag(text: str, fits: Callable[[str], bool]) -> tuple[str, str]:
 
 
 def split_text(text: str, fits: Callable[[str], bool]) -> list[str]:
-    """Parts that fit, whose concatenation is `text`.
+    """Return parts for which `fits` is true, and whose concatenation is `text`.
 
-    A part that does not fit is cut at the end of the sentence that ends nearest to its middle; where there is none,
-    after any such mark, at a space, or between two characters.
+    A part that does not fit is split at the sentence end nearest to its middle. If there is none, it is split after a
+    mark that may end a sentence, else at a space, else between two characters. A part of one character is kept.
     """
     if fits(text):
         return [text]
@@ -65,26 +66,26 @@ def _where_to_cut(text: str, begin: int, end: int, levels: Iterable[Sequence[int
     middle = (begin + end) // 2
     for ends in levels:
         place = bisect.bisect_right(ends, middle)
-        if inner := [one for one in ends[max(0, place - 1) : place + 1] if begin < one < end]:
-            return min(inner, key=lambda one: abs(one - middle))
+        if inner := [cut for cut in ends[max(0, place - 1) : place + 1] if begin < cut < end]:
+            return min(inner, key=lambda cut: abs(cut - middle))
     # Between characters: a letter keeps its marks.
     around = range(max(begin, middle - LONGEST_CHARACTER), min(end, middle + LONGEST_CHARACTER))
     inner = [match.end() for match in CHARACTER.finditer(text, around.start, around.stop) if match.end() < end]
-    return min(inner, key=lambda one: abs(one - middle), default=middle)
+    return min(inner, key=lambda cut: abs(cut - middle), default=middle)
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of a text, each with the white space behind it, whose concatenation is `text`.
+    """Return the sentences of a text, each with the white space after it; their concatenation is `text`.
 
-    A sentence ends at its marks, unless what follows begins in lower case or a full stop may belong to an abbreviation
-    of any language: two sentences that stay together do less harm than half a sentence alone.
+    A sentence ends at its final marks, unless the next character is lower case, or a full stop may belong to an
+    abbreviation of any language, because two joined sentences do less harm than half a sentence.
     """
     ends = list(sentence_ends(text))
     return [text[begin:end] for begin, end in zip([0, *ends], [*ends, len(text)], strict=True) if begin < end]
 
 
 def sentence_ends(text: str) -> Iterator[int]:
-    """Where sentences end in a text, white space after them included."""
+    """Yield the places where sentences end in a text, after white space."""
     return (match.end() for match in SENTENCE_END.finditer(text) if _is_end(text, match))
 
 

@@ -1,4 +1,4 @@
-"""The tokenizers of a model folder, of either kind; those of Marian are imported only where a folder has them."""
+"""Loading of the tokenizers of a model folder, of either kind; Marian's are imported only if a folder has them."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -14,7 +14,7 @@ from seq2seq.text.tokenizer import (
 
 
 def load_tokenizers(folder: Path, files: Collection[str] | None = None) -> TokenizerPair:
-    """The tokenizers of a model folder that holds `files`: they tell the kind, and whether there is one or two.
+    """Load the tokenizers of a model folder that holds `files`, which determine their kind and number.
 
     Raises:
         ModelError: a file is missing or damaged.

@@ -1,4 +1,4 @@
-"""Terms in a text: found wherever it has them in a spelling that looks the same, as whole words.
+"""Search for terms in a text: whole words, in any spelling that looks the same.
 
 `glossary` makes a `TermIndex` of its terms and of its forbidden words, and a `Searchable` of each text. The cost of a
 search grows with the text, not with the number of terms. Spans are in code points of the text as given.
@@ -21,7 +21,7 @@ from seq2seq.text.words import Span
 
 Item = TypeVar("Item")
 SHORTEST_IN_COMPOUND = 4
-# Languages that write a short word and the next one together: l'eau, dell'arte. A term may begin after the apostrophe.
+# Languages that join a short word to the next one: l'eau, dell'arte. A term may begin after the apostrophe.
 ELIDING = frozenset({"fr", "it", "ca", "oc", "co", "sc", "wa", "ga", "gd", "mt", "eo"})
 # Apostrophes and hyphens that look the same.
 _ALIKE = str.maketrans("’‐‑", "'--")
@@ -30,12 +30,12 @@ _PARTS = regex.compile(rf"{LETTERS}|\X")
 
 
 def written(text: str) -> str:
-    """Text in its normal form, with single spaces."""
+    """Return text in its normal form, with single spaces."""
     return " ".join(normalized(text).split())
 
 
 def keys(term: str, language: str | None) -> tuple[str, ...]:
-    """The folded forms of a term: in any case, and if it differs, in capitals (Greek ones have no accents)."""
+    """Return the folded forms of a term: for any case, and if it differs, for capitals (Greek ones have no accents)."""
     return tuple(dict.fromkeys((_key(term, language), _key(upper(term, language), language))))
 
 
@@ -48,9 +48,9 @@ class Searchable:
 
     Args:
         given: the text.
-        language: its language, which decides what case letters have.
-        by_words: terms are whole words with their hyphens and apostrophes, as `word_spans` has them; otherwise runs of
-            letters are whole.
+        language: its language, which determines letter case.
+        by_words: whether terms must be whole words with hyphens and apostrophes, as in `word_spans`; otherwise they
+            must be whole runs of letters.
     """
 
     def __init__(self, given: str, language: str | None = None, by_words: bool = False):
@@ -63,12 +63,12 @@ class Searchable:
             self.text, self._spans = "".join(whole.text[at] for at in kept), [whole.spans[at] for at in kept]
 
     def given_span(self, begin: int, end: int) -> Span:
-        """The span of the given text for one of the folded text."""
+        """Return the span of the given text that corresponds to a span of the folded text."""
         return (begin, end) if self._spans is None else (self._spans[begin][0], self._spans[end - 1][1])
 
     @cached_property
     def edges(self) -> list[int]:
-        """Where a term may begin or end in the folded text, in order; not within a character, a word or a number."""
+        """Places of the folded text where a term may begin or end, in order; none is within a character or a word."""
         found = {0, len(self.text)}
         may_elide = self._by_words and language_code(self._language) in ELIDING
         for match in (WORD if self._by_words else _PARTS).finditer(self.text):
@@ -88,15 +88,15 @@ class Searchable:
         return place in self._edges
 
     def next_edge(self, place: int) -> int:
-        """The first edge at a place or after it."""
+        """Return the first edge at a place or after it."""
         return self.edges[bisect_left(self.edges, place)]
 
     def occurrences(self, term: str, any_case: bool = True, in_compounds: bool = False) -> list[Span]:
-        """Where the text has a term, in order: whole, or at the end of a longer word."""
+        """Return the spans of a term in the text, in order: as a whole word, or at the end of a longer word."""
         in_compounds = in_compounds and len(term) >= SHORTEST_IN_COMPOUND
         found = set()
         for index, key in enumerate(keys(term, self._language)):
-            begin = self.text.find(key) if key else -1  # nothing is left of a term of marks that are not read
+            begin = self.text.find(key) if key else -1  # a term of invisible marks has an empty key
             while begin >= 0:
                 end = begin + len(key)
                 if self.is_edge(end) and (self.is_edge(begin) or (in_compounds and self._begins_character(begin))):
@@ -107,7 +107,7 @@ class Searchable:
         return _apart(sorted(found))
 
     def is_spelled(self, term: str, span: Span) -> bool:
-        """Whether a span has a term in this case."""
+        """Whether a span contains a term in exactly this case."""
         return written(self.given[slice(*span)]).translate(_ALIKE) == term.translate(_ALIKE)
 
     def _begins_character(self, place: int) -> bool:
@@ -115,17 +115,17 @@ class Searchable:
 
 
 class Found(NamedTuple, Generic[Item]):
-    """An item whose term begins at a place."""
+    """An item whose term begins at a place of a text."""
 
     item: Item
     span: Span
     begin: int
-    """In the folded text."""
+    """Begin in the folded text; so is `end`."""
     end: int
 
 
 class TermIndex(Generic[Item]):
-    """Items by the folded forms of their terms."""
+    """Items, indexed by the folded forms of their terms."""
 
     def __init__(self, language: str | None = None):
         self._language = language
@@ -133,13 +133,13 @@ class TermIndex(Generic[Item]):
         self._lengths: dict[str, set[int]] = defaultdict(set)
 
     def add(self, term: str, item: Item, goes_on: bool = False) -> None:
-        """Add an item for a term, whose last word may be longer if it goes on."""
+        """Add an item for a term; if `goes_on`, the last word may have an ending."""
         for index, key in enumerate(keys(term, self._language)):
             self._items[key].append((item, index > 0, goes_on))
             self._lengths[key[0]].add(len(key))
 
     def at(self, text: Searchable, begin: int) -> Iterator[Found[Item]]:
-        """The items whose terms begin at an edge of a text."""
+        """Yield the items whose terms begin at an edge of a text."""
         for length in self._lengths.get(text.text[begin : begin + 1], ()):
             end = begin + length
             for item, in_capitals, goes_on in self._items.get(text.text[begin:end], ()):
@@ -154,14 +154,14 @@ class TermIndex(Generic[Item]):
                     yield Found(item, span, begin, last)
 
     def occurrences(self, text: Searchable) -> Iterator[Found[Item]]:
-        """All items whose terms a text has, by place; one item's places may overlap another's."""
+        """Yield all items whose terms a text contains, by place; places of an item may overlap those of another."""
         if self._items:
             for begin in text.edges:
                 yield from self.at(text, begin)
 
 
 def _apart(spans: Iterable[Span]) -> list[Span]:
-    """Of spans in order, those that begin after the last one that was taken."""
+    """Return the spans that begin after the end of the last one that was taken, from the first on."""
     found: list[Span] = []
     for span in spans:
         if not found or found[-1][1] <= span[0]:

@@ -1,7 +1,7 @@
-"""Text to piece ids and back: one SentencePiece model, or a pair of them for the two sides of a translation.
+"""Conversion of text to piece ids and back: one SentencePiece model, or a pair of them for the two sides.
 
 `tasks` trains a tokenizer on the training text; the data path, the translator and the classifier encode with it, and it
-travels inside the model folder. Special ids belong to the model; nobody else assumes them.
+is stored in the model folder. Special ids are read from the model; no other code assumes their values.
 """
 
 import hashlib
@@ -25,11 +25,11 @@ logger = logging.getLogger(__name__)
 
 SOURCE_FILE, TARGET_FILE = "source.spm", "target.spm"
 VOCABULARY_FILE, TARGET_VOCABULARY_FILE = "vocab.json", "target_vocab.json"  # of Marian alone
-META_SYMBOL = "\u2581"  # what SentencePiece writes for a space; the character itself is spelled as bytes
+META_SYMBOL = "\u2581"  # SentencePiece's symbol for a space; the character itself is spelled as bytes
 SURROGATES = re.compile("[\ud800-\udfff]")
-# SentencePiece leaves out training lines above a limit of bytes; ours are cut before they reach it.
+# SentencePiece skips training lines above a limit in bytes; ours are split before they reach it.
 LONGEST_TRAINING_TEXT = 2_000
-# The result of EM depends on how the corpus is split among threads, so their number is not the machine's.
+# The result of EM depends on the split of the corpus among threads, so their number must not depend on the machine.
 TRAINER_THREADS = 16
 LARGEST_FILE = 2**28  # bytes of a .spm file: some hundred times a vocabulary of 32,000
 
@@ -50,7 +50,7 @@ class Tokenizer(ReadingTokenizer):
         self.unk_id: int = self._processor.unk_id()
         self.bos_id: int = self._processor.bos_id()
         self.start_id = self.bos_id
-        """What a decoder starts from."""
+        """First input of a decoder."""
         self.eos_id: int = self._processor.eos_id()
         self.pad_id: int = self._processor.pad_id()
         self._silent_ids = {self.bos_id, self.eos_id, self.pad_id}
@@ -66,11 +66,11 @@ class Tokenizer(ReadingTokenizer):
         return Tokenizer, (self.model_bytes,)
 
     def encode(self, text: str) -> list[int]:
-        """The ids of `text`, without special ids."""
+        """Return the ids of `text`, without special ids."""
         return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
-        """`encode` for many texts in one call, on `threads` threads."""
+        """Return the ids of each text, as `encode` does, in one call, on `threads` threads."""
         ids = self._processor.encode([encodable(text) for text in texts], num_threads=threads)
         if self._has_bytes:
             for row, text in enumerate(texts):
@@ -79,17 +79,17 @@ class Tokenizer(ReadingTokenizer):
         return ids
 
     def spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """The ids of `text`, and the span of each in code points; the bytes of a character share it unevenly: the last
-        one has it, those before have no width."""
+        """Return the ids of `text`, and the span of each in code points. If a character is spelled as bytes, the last
+        byte has its span, and the others have width 0."""
         found = self._processor.encode(encodable(text).replace(META_SYMBOL, "_"), return_type="offset_mapping")
         return found["ids"], found["offsets"]
 
     def sample(self, text: str, draw: random.Random, nbest: int, alpha: float) -> list[int]:
-        """A random segmentation of `text`, decided by `draw` alone.
+        """Return a random segmentation of `text`, determined by `draw` alone.
 
         Unigram models draw from the `nbest` best segmentations with weights exp(alpha * log-probability) (Kudo 2018).
         BPE models have no probabilities: each merge of the best segmentation is undone with probability `alpha`, from
-        the last merge down, which is BPE dropout (Provilkov et al. 2020) seen from its result.
+        the last merge to the first, which resembles BPE dropout (Provilkov et al. 2020).
         """
         if META_SYMBOL in text:
             return self.encode(text)
@@ -103,16 +103,16 @@ class Tokenizer(ReadingTokenizer):
         return draw.choices(candidates, weights=[math.exp(score - best) for score in scores])[0]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """One line of text for any ids: start, end and padding are left out, broken bytes become U+FFFD."""
+        """Return one line of text for any ids; start, end and padding are skipped, and broken bytes become U+FFFD."""
         known = [int(i) for i in ids if 0 <= i < self.vocab_size and i not in self._silent_ids]
         return as_one_line(self._processor.decode(known))
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """The piece behind each id, for people."""
+        """Return the piece of each id, for display."""
         return [self._processor.id_to_piece(int(i)) for i in ids]
 
     def text_pieces(self) -> Iterator[str]:
-        """As `ReadingTokenizer.text_pieces`."""
+        """Yield the pieces that are text, as `ReadingTokenizer.text_pieces` defines them."""
         processor = self._processor
         for id_ in range(self.vocab_size):
             if not (processor.is_control(id_) or processor.is_unknown(id_) or processor.is_byte(id_)):
@@ -125,7 +125,7 @@ class Tokenizer(ReadingTokenizer):
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
-        """A tokenizer from a .spm file.
+        """Load a tokenizer from a .spm file.
 
         Raises:
             ModelError: the file is missing or not a SentencePiece model.
@@ -146,15 +146,15 @@ class Tokenizer(ReadingTokenizer):
     def train(cls, texts: Iterable[str], config: TokenizerConfig, seed: int) -> "Tokenizer":
         """Train on the normalised `texts`, or on `config.sample_lines` of them, drawn evenly by `seed`.
 
-        The same texts, config and seed give the same bytes. A vocabulary that the corpus is too small for is made
-        smaller, with a warning.
+        The same texts, config and seed give the same bytes. If the corpus is too small for the vocabulary, the
+        vocabulary is reduced, with a warning.
 
         Raises:
             DataError: there is no text.
-            ConfigError: the vocabulary does not even hold the characters.
+            ConfigError: the vocabulary is too small for the characters alone.
         """
         lines = [normalized(encodable(line)) for line in _draw_evenly(texts, config.sample_lines, random.Random(seed))]
-        # A space at the end of each line would become a part of the last word, and words with it are too rare to be
+        # A space at the end of a line would become part of the last word, and words with it are too rare to become
         # pieces. (A tab, which the trainer reserves, would cost the whole line; normalised text has none.)
         lines = [part.strip() for line in lines for part in _cut(line) if part.strip()]
         if not lines:
@@ -167,7 +167,7 @@ class Tokenizer(ReadingTokenizer):
             return cls(_train_model(lines, config, _possible_size(error, config)))
 
     def _encode_meta_symbol(self, text: str) -> list[int]:
-        """Encode text that holds U+2581: another character is encoded in its place, and its bytes are replaced."""
+        """Encode text that contains U+2581: another character is encoded in its place, and its bytes are replaced."""
         stand_in = next(
             character
             for character in map(chr, range(0x10FFFF, 0xFFFFF, -1))
@@ -194,7 +194,7 @@ class Tokenizer(ReadingTokenizer):
                 yield piece
 
     def _splits_of(self, piece: int) -> list[tuple[int, int]]:
-        """The pairs of pieces that `piece` may have been merged from."""
+        """Return the pairs of pieces that `piece` may have been merged from."""
         if piece not in self._splits:
             text, find = self._processor.id_to_piece(piece), self._processor.piece_to_id
             merged = not (self._processor.is_control(piece) or self._processor.is_byte(piece) or piece == self.unk_id)
@@ -205,10 +205,10 @@ class Tokenizer(ReadingTokenizer):
 
 @dataclass(frozen=True)
 class TokenizerPair:
-    """The tokenizers of the two sides; one and the same object when the vocabulary is shared.
+    """The tokenizers of the two sides, which are the same object if the vocabulary is shared.
 
     Raises:
-        ModelError: one has no piece for the start, the end, padding, or what is unknown.
+        ModelError: one has no piece for the start, the end, padding, or unknown characters.
     """
 
     source: Tokenizer
@@ -226,12 +226,12 @@ class TokenizerPair:
 
     @property
     def fingerprint(self) -> str:
-        """Changes when either side does."""
+        """Fingerprint that changes when either tokenizer changes."""
         return f"{self.source.fingerprint}-{self.target.fingerprint}"
 
     @property
     def never_generated(self) -> tuple[int, ...]:
-        """Target ids that are part of no translation: the padding, and the start unless it is the end too."""
+        """Target ids that no translation contains: padding, and the start unless it is also the end."""
         return tuple({self.target.pad_id, self.target.start_id} - {self.target.eos_id})
 
     def save(self, folder: Path) -> None:
@@ -241,12 +241,12 @@ class TokenizerPair:
 
 
 def encodable(text: str) -> str:
-    """`text` with U+FFFD in place of lone surrogates, which are no characters."""
+    """Return `text` with U+FFFD in place of lone surrogates, which are not characters."""
     return text if text.isascii() else SURROGATES.sub("\ufffd", text)
 
 
 def _draw_evenly(texts: Iterable[str], count: int, draw: random.Random) -> list[str]:
-    """Reservoir sampling: every text is kept with the same probability, whatever their number."""
+    """Return a sample of `count` texts by reservoir sampling: every text is kept with the same probability."""
     kept: list[str] = []
     for index, text in enumerate(texts):
         if index < count:
@@ -257,7 +257,7 @@ def _draw_evenly(texts: Iterable[str], count: int, draw: random.Random) -> list[
 
 
 def _cut(line: str) -> Iterator[str]:
-    """`line` in parts that the trainer takes, cut at spaces where there are any."""
+    """Yield `line` in parts that the trainer accepts, split at spaces if possible."""
     while len(line) > LONGEST_TRAINING_TEXT:
         end = line.rfind(" ", 1, LONGEST_TRAINING_TEXT)
         end = LONGEST_TRAINING_TEXT if end < 0 else end
@@ -289,7 +289,7 @@ def _train_model(lines: Sequence[str], config: TokenizerConfig, vocab_size: int)
 
 
 def _possible_size(error: RuntimeError, config: TokenizerConfig) -> int:
-    """The largest vocabulary that the trainer calls possible; other failures are errors."""
+    """Return the largest possible vocabulary according to the trainer's error; raise ConfigError for other failures."""
     message = " ".join(str(error).split())
     if found := re.search(r"set it to a value <= (\d+)", message):
         size = f"{config.vocab_size:,}", f"{int(found[1]):,}"

@@ -13,8 +13,8 @@ TRAINER, NORMALIZER = 2, 3  # fields of the model, each a message
 
 
 def trained_with(model: bytes) -> dict[str, Any]:
-    """The values of keys of `TokenizerConfig`; those that the model does not tell are left out."""
-    found: dict[str, Any] = {"kind": "unigram", "byte_fallback": False}  # not written where they are so
+    """Return values by the keys of `TokenizerConfig`; keys that the model does not record are omitted."""
+    found: dict[str, Any] = {"kind": "unigram", "byte_fallback": False}  # defaults, which the model does not record
     try:
         for section, content in _fields(model):
             for field, value in _fields(content) if section in (TRAINER, NORMALIZER) else ():
@@ -33,7 +33,7 @@ def trained_with(model: bytes) -> dict[str, Any]:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
-    """(number, value) of the fields of a protocol buffer: numbers, or bytes."""
+    """Yield (number, value) of the fields of a protocol buffer; values are numbers or bytes."""
     place = 0
     while place < len(message):
         key, place = _number(message, place)
@@ -53,7 +53,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def _number(message: bytes, place: int) -> tuple[int, int]:
-    """A variable-length number, and where it ends."""
+    """Return a variable-length number, and the place after it."""
     value = shift = 0
     while True:
         byte = message[place]

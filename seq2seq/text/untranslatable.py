@@ -1,7 +1,8 @@
-"""Text that a model cannot translate, and that is therefore copied: text without words that the model knows.
+"""Detection of text that a model cannot translate, and that is therefore copied: text without words that the model
+knows.
 
-`Translator` and `markup` ask `Untranslatable`, the only place that decides it: numbers, dates, addresses, codes, emoji,
-punctuation, and scripts that the vocabulary lacks. Models answer such text with invented sentences or endless loops.
+Only `Untranslatable` decides this, for `Translator` and `markup`. It covers numbers, dates, addresses, codes, emoji,
+punctuation, and scripts that the vocabulary lacks. Models translate such text to invented sentences or endless loops.
 """
 
 import re
@@ -14,14 +15,14 @@ from seq2seq.text.scripts import has_unspaced, may_lack_spaces
 from seq2seq.text.splitting import split_sentences
 from seq2seq.text.words import Span, word_spans
 
-VERBATIM = "verbatim"  # the flag of what was copied
+VERBATIM = "verbatim"  # the flag of copied text
 LONG_RUN = re.compile(r"\S{100,}")
-# A line that begins like this has a word, in nearly all lines.
+# Nearly all lines that contain a word begin like this.
 _FIRST_WORD = re.compile(r"[^\w\s#@]{0,3}([^\W\d_]+)[,.;:!?]{0,3}(?:\s|$)")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _MARKS = ".,;:!?\"'`“”„‘’«»‹›()[]{}<>|*_~…"
 _LATIN = r"[0-9A-Za-z\u00c0-\u024f-]"
-# Tokens that have letters and are no words, each without marks at its ends.
+# Tokens with letters that are not words, each without marks at its ends.
 _NO_WORD = re.compile(
     r"(?:[a-zA-Z][a-zA-Z0-9+.-]*+://|www\.|mailto:)\S+"  # addresses
     r"|[\w.+-]++@[\w-]++(?:\.[\w-]++)*"
@@ -37,8 +38,8 @@ _NO_WORD = re.compile(
     r"|[vV]?\d++(?:\.\d++)++[A-Za-z0-9.+-]*+|\d++x\d++"  # versions, sizes
     r"|[A-Za-z0-9]++(?:_[A-Za-z0-9]++)+"
 )
-# From this share of pieces with two letters (one, in scripts without spaces) on, a vocabulary is one of words; a model
-# of digits reads digits.
+# Minimum share of pieces with two letters (one in scripts without spaces) of a vocabulary of words. A model of digits
+# has fewer, and reads digits.
 _LEAST_WORDS = 0.05
 
 
@@ -50,8 +51,8 @@ def lacks_letters(text: str) -> bool:
 class Untranslatable:
     """Decides which texts a model copies, from the vocabulary of its source.
 
-    A vocabulary without words, such as that of a model which sorts digits, makes an exception: it reads all characters
-    that it has.
+    There is an exception for vocabularies without words, such as that of a model which sorts digits: text is copied
+    only if none of its characters are in the vocabulary.
     """
 
     def __init__(self, tokenizer: ReadingTokenizer):
@@ -71,10 +72,10 @@ class Untranslatable:
         return not any(map(self._has_word, text.split()))
 
     def stretches(self, text: str) -> list[tuple[str, bool]]:
-        """Consecutive parts of a text, and whether each is copied.
+        """Return consecutive parts of a text, and whether each is copied.
 
-        Parts of their own are long runs without white space, and what is written in characters that the vocabulary
-        lacks, where that is a sentence, or the beginning or the end of one.
+        Copied parts are long runs without white space, and words of characters that the vocabulary lacks, if they are a
+        whole sentence, or its beginning or end.
         """
         if self(text):
             return [(text, True)]
@@ -83,11 +84,11 @@ class Untranslatable:
         found: list[tuple[str, bool]] = []
         for part, is_run in _runs(text):
             found += [(part, True)] if is_run else self._sentences(part)
-        groups = groupby(found, key=lambda one: one[1])
+        groups = groupby(found, key=lambda part: part[1])
         return [("".join(part for part, _ in own), is_copied) for is_copied, own in groups]
 
     def foreign_words(self, text: str) -> list[str]:
-        """The words and signs of a text that have no character which the vocabulary has."""
+        """Return the words and signs of a text of whose letters the vocabulary has none."""
         if not self._has_foreign(text):
             return []
         return [text[begin:end] for begin, end in word_spans(text, ()) if self._kind(text[begin:end]) == "foreign"]
@@ -110,7 +111,7 @@ class Untranslatable:
                 yield from (part for part in parts if part[0])
 
     def _core(self, sentence: str) -> Span:
-        """A sentence without the foreign words at its ends, and the marks at these."""
+        """Return the span of a sentence without the foreign words at its ends and the marks next to them."""
         words = word_spans(sentence, ())
         kinds = [self._kind(sentence[begin:end]) for begin, end in words]
         if "foreign" not in kinds:
@@ -144,7 +145,7 @@ class Untranslatable:
 
 
 def _runs(text: str) -> Iterator[tuple[str, bool]]:
-    """Consecutive parts of `text`, and whether each is a long run of characters without white space."""
+    """Yield consecutive parts of `text`, and whether each is a long run of characters without white space."""
     start = 0
     for run in LONG_RUN.finditer(text):
         if not may_lack_spaces(run.group()):
@@ -157,7 +158,7 @@ def _runs(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _is_sign(char: str) -> bool:
-    """Whether a character means something by itself: a letter, or a sign such as an emoji."""
+    """Whether a character has a meaning alone: a letter, or a sign such as an emoji."""
     return char.isalpha() or (char > "\xbf" and unicodedata.category(char) in ("So", "Co", "Cn"))
 
 

@@ -1,6 +1,6 @@
-"""Words as spans of a text: what alignments, probabilities, markup and glossaries speak of.
+"""Words as spans of a text, the units of alignments, probabilities, markup and glossaries.
 
-A span is (begin, end) in code points. Punctuation marks are words of their own, because tags and terms end before them.
+A span is (begin, end) in code points. Punctuation marks are separate words, because tags and terms end before them.
 """
 
 import re
@@ -16,9 +16,9 @@ _SPACED = re.compile(r"\S+")
 
 
 def word_spans(text: str, pieces: Iterable[Span]) -> list[Span]:
-    """The words of a text, in order, without overlaps.
+    """Return the words of a text, in order, without overlaps.
 
-    Where a script has no spaces, a word is what a tokenizer's piece holds of it; `pieces` are their spans.
+    In scripts without spaces, text is split where the pieces of a tokenizer begin; `pieces` are their spans.
     """
     starts = sorted({begin for begin, _ in pieces})
     words: list[Span] = []
@@ -33,7 +33,7 @@ def word_spans(text: str, pieces: Iterable[Span]) -> list[Span]:
 
 
 def without_overlaps(spans: Iterable[Span]) -> list[Span]:
-    """Spans in order; those that share characters become one, as where one sign is read as several marks."""
+    """Return spans in order; spans that share characters are merged, for example one sign read as several marks."""
     found: list[Span] = []
     for begin, end in spans:
         if found and begin < found[-1][1]:
@@ -44,14 +44,14 @@ def without_overlaps(spans: Iterable[Span]) -> list[Span]:
 
 
 def spaced_words(text: str) -> list[Span]:
-    """What stands between white space, as text is given that was split into words before."""
+    """Return the stretches between white space, for text that was split into words before."""
     return [found.span() for found in _SPACED.finditer(text)]
 
 
 def owners(pieces: Sequence[Span], words: Sequence[Span]) -> list[int]:
-    """The index of the word that holds most of each piece; -1 for a piece of white space alone.
+    """Return the index of the word that contains most of each piece; -1 for a piece that is white space alone.
 
-    A piece of no width, such as a byte of a character that a later piece completes, belongs to the word around it.
+    A piece of width 0, such as a byte of a character that a later piece completes, belongs to the word around it.
     """
     found, first = [], 0
     for begin, end in pieces:
