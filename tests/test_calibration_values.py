@@ -38,8 +38,20 @@ WRONG = {
     ("stand_ins", 0, "words"): [[], ["man"], ["man", "man"], ["a b", "c"], ["", "x"], ["x" * 100_000, "y"], "md"],
     ("stand_ins", 0, "answers"): [[], ["Mann"], ["Mann"] * 3, ["x" * (LONGEST_WORD + 1), "y"]],
     ("stand_ins", 0, "name"): ["x\n" * 9, 5],
-    ("heads",): [{"9.1": 1.0}, {"1": 1.0}, {"1.1": "x"}, {"1.1": -1}, {f"1.{n}": 0.1 for n in range(1, 20_000)}],
-    ("anchors",): [-1, 1.5, "5", 10**400],
+    ("confidence", "table"): [[]],
+    ("accuracy",): [[], {}, "", -0.1],
+    ("heads",): [
+        {},
+        [],
+        {"1.1": 0.0},
+        {"1.1": 0, "2.2+": 0},
+        {"9.1": 1.0},
+        {"1": 1.0},
+        {"1.1": "x"},
+        {"1.1": -1},
+        {f"1.{n}": 0.1 for n in range(1, 20_000)},
+    ],
+    ("anchors",): [0, [], -1, 1.5, "5", 10**400],
 }
 ANY = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
@@ -92,6 +104,7 @@ def test_any_value_is_refused_or_works(folder, place, value):
             works(folder)
 
 
-def test_what_training_writes_works(folder):
-    (folder / FILE).write_text(json.dumps(RIGHT))
+@pytest.mark.parametrize("values", [RIGHT, {}, Calibration(anchors=5).model_dump(mode="json")])
+def test_what_training_writes_works(folder, values):
+    (folder / FILE).write_text(json.dumps(values))
     works(folder)

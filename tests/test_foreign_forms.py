@@ -9,6 +9,7 @@ import pytest
 import torch
 import wrong_files
 from foreign_models import make_marian
+from our_models import make_ours
 from plain_words import python_words
 from safetensors.torch import load_file, save_file
 
@@ -185,3 +186,13 @@ def test_a_setting_without_content_is_neutral(key, value, tmp_path):
     path = tmp_path / "m" / "generation_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), key: value}))
     load_model(tmp_path / "m")
+
+
+def test_a_run_of_ours_is_not_read_as_marian(tmp_path, capsys):
+    run = tmp_path / "run"
+    make_ours(run / "best")
+    for place in (run, run / "best"):
+        assert main(["convert", "--from", "marian", str(place), "-o", str(tmp_path / "out")]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert f"{run / 'best'}: a model of seq2seq already" in line
+    assert not (tmp_path / "out").exists()

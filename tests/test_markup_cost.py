@@ -7,6 +7,7 @@ import pytest
 from costs import GROWTH, MOST_TIMES, NESTED, families, growth
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from markdown_it.parser_inline import ParserInline
 from test_markup import Nonsense, upper
 
 from seq2seq.errors import DataError
@@ -42,6 +43,22 @@ def wrapped(form: str, text: str) -> str:
 @pytest.mark.parametrize("name", QUICK)
 def test_parsing_takes_time_in_proportion(form, name):
     assert growth(lambda text: parsed(form, wrapped(form, text)), FAMILIES[name], 300) <= MOST_TIMES
+
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES if "[" in name])
+def test_brackets_are_looked_at_a_bounded_number_of_times(name, monkeypatch):
+    looks, skip = [], ParserInline.skipToken
+    monkeypatch.setattr(ParserInline, "skipToken", lambda *given: looks.append(1) or skip(*given))
+    text = FAMILIES[name](300)
+    document = markdown.segments(text)
+    assert join(document, [None] * len(document.segments)) == text
+    assert len(looks) <= 3 * markdown.MOST_BRACKETS * len(text)
+
+
+def test_links_after_brackets_that_are_not_closed_are_links():
+    text = "[0, 1) " * (2 * markdown.MOST_BRACKETS) + "[a word](b) and ![a picture](c)"
+    kinds = [mark.token.type for mark in markdown.inline_marks(text, {})]
+    assert kinds == ["link_open", "link_close", "image"]
 
 
 @pytest.mark.slow

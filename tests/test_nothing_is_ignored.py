@@ -180,6 +180,33 @@ def test_text_on_standard_input_beside_a_file_is_named(
     assert ("standard input is not read" in captured.err) == is_named
 
 
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_text_that_a_command_of_files_does_not_read_is_named(words, tmp_path, monkeypatch, caplog):
+    command = COMMANDS[words]
+    monkeypatch.setattr(command, "callback", lambda: None)
+    (tmp_path / "text").write_text("A line.\n")
+    with open(tmp_path / "text") as stream:
+        monkeypatch.setattr(sys, "stdin", stream)
+        with click.Context(command, info_name=" ".join(words)) as context:
+            command.invoke(context)
+    named = f"standard input is not read, because {' '.join(words)} reads files"
+    assert (named in caplog.text) != command.reads_input
+    assert command.reads_input == (words[0] in ("translate", "classify", "bleu"))
+
+
+@pytest.mark.parametrize("stdin", ["other", "text"])
+def test_a_command_of_files_may_read_standard_input_as_one(models, stdin, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    Path("text").write_text("A line.\n")
+    Path("other").write_text("Another line.\n")
+    with open(stdin) as stream:
+        monkeypatch.setattr(sys, "stdin", stream)
+        assert cli.main(["score", str(models / "model"), "text", "text"]) == 0
+    captured = capfd.readouterr()
+    assert len(captured.out.splitlines()) == 1
+    assert ("standard input is not read" in captured.err) == (stdin == "other")
+
+
 def test_a_key_that_is_set_twice_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     changes = ["--set", "seed=1", "--set", "model.dropout=0.1", "--set", "seed=2"]

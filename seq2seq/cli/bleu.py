@@ -23,7 +23,7 @@ logger = logging.getLogger("seq2seq.cli")
 DEFAULT_METRICS = ("bleu", "chrf")
 
 
-@click.command(cls=Command, epilog="Example: s2s translate < test.en | s2s bleu test.de")
+@click.command(cls=Command, reads_input=True, epilog="Example: s2s translate < test.en | s2s bleu test.de")
 @click.argument("reference", required=False, type=options.FILE)
 @click.argument("hypotheses", nargs=-1, type=options.FILE)
 @click.option(
@@ -103,7 +103,7 @@ def command(
         if by_line and len(test_sets) > 1:
             raise click.UsageError("--sentence-level scores the lines of one test set; choose it with --test-set")
         outputs = found.outputs(test_sets, output)
-        options.name_unread_input("--model translates files", source)
+        options.name_unread_input("--model translates files", *filter(None, [source]))
         found.translate(test_sets, outputs, modelling)
     else:
         _check_scoring(scoring)

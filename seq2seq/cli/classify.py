@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from seq2seq.inference.classifier import Classifier
 
 
-@click.command(cls=Command, epilog="Example: s2s classify runs/sst2 < reviews.txt > labels.tsv")
+@click.command(cls=Command, reads_input=True, epilog="Example: s2s classify runs/sst2 < reviews.txt > labels.tsv")
 @click.argument("models", nargs=-1, type=options.ANY_PATH, metavar="[MODEL]...")
 @click.option("-i", "--input", "input_path", type=options.FILE, help="Text to label [default: standard input].")
 @click.option("-o", "--output", type=options.FILE, help="Where the answers go [default: standard output].")

@@ -137,16 +137,15 @@ def refuse_standard_input(reason: str) -> None:
         raise click.UsageError(f"there is text on standard input, but {reason} (or give < /dev/null)")
 
 
-def name_unread_input(reason: str, instead: Path | None = None) -> None:
+def name_unread_input(reason: str, *read: Path | None) -> None:
     """Warn of text on standard input if the running command does not read it.
 
-    `instead` is the file that is read, which may be `-` or `/dev/stdin`.
+    `read` are the files that are read, of which one may be `-` or `/dev/stdin`.
     """
-    if instead is not None and _is_standard(instead):
-        return
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        if instead is not None and os.path.samestat(os.stat(instead), os.fstat(sys.stdin.fileno())):
-            return
+    for path in read:
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            if _is_standard(path) or os.path.samestat(os.stat(path), os.fstat(sys.stdin.fileno())):
+                return
     if _is_waiting(sys.stdin):
         logger.warning("standard input is not read, because %s", reason)
 
@@ -219,6 +218,11 @@ def newest_models() -> list[Path]:
         with contextlib.suppress(ModelError):
             found.append(find_model(None, task))
     return found or [find_model(None)]
+
+
+def paths_given() -> list[Path]:
+    """Return every path among the options and arguments of the running command, without its output."""
+    return [path for _, path in _paths_given() if path is not None]
 
 
 def _paths_given() -> Iterator[tuple[str, Path | None]]:

@@ -7,7 +7,7 @@ copied. A paragraph keeps its line breaks, near the words that they are beside.
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from html import unescape
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -33,8 +33,12 @@ _SPECIAL = re.compile(
     r"\\(?=[!-/:-@\[-`{-~])|(?<!\s)[*]|[*](?!\s)|(?<![^\W_])_|_(?![^\W_])|[`\[\]]|<(?=[A-Za-z/!?])|~(?=~)"
     r"|&(?=#?\w+;)|!(?=\[)"
 )
+# Brackets, and what may hide some from the parser.
+_BRACKET = re.compile(r"[\[\]]|\\.|`[^`]*+`", re.DOTALL)
 _BLOCK_BEGINS = re.compile(r"(#{1,6}(?=\s|$)|[-+*](?=\s|$)|>|=+\s*$|-{2,}\s*$|~{3,}|\d{1,9}(?=[.)](?:\s|$)))")
 LONGEST_NESTING = 100
+# Brackets within each other, beyond which no links are looked for: each level costs as much as the text in it.
+MOST_BRACKETS = 32
 _EMPHASIS = ("em_open", "em_close", "strong_open", "strong_close", "s_open", "s_close")
 
 
@@ -280,6 +284,8 @@ def _parser() -> MarkdownIt:
 
 def _noting(rule: Callable[[StateInline, bool], bool], name: str, state: StateInline, silent: bool) -> bool:
     marks = state.env.get("marks")
+    if name in ("link", "image") and state.pos + (name == "image") in _no_links(state.src):
+        return False
     if silent or marks is None:
         return rule(state, silent)
     begin, first, known = state.pos, len(state.tokens), len(marks)
@@ -296,6 +302,27 @@ def _noting(rule: Callable[[StateInline, bool], bool], name: str, state: StateIn
         marks[known:] = [(begin, state.pos, marks[known][2])]  # its text is the name that it refers to
         marks[known][2].type = "reference"
     return True
+
+
+@lru_cache(maxsize=8)
+def _no_links(text: str) -> frozenset[int]:
+    """Return the places of brackets where no link begins, in a text with more than MOST_BRACKETS open at a place.
+
+    Those are brackets that are not closed, and those with as many levels of brackets in them.
+    """
+    opened: list[tuple[int, int]] = []  # place, levels in it
+    deepest, found = 0, set()
+    for match in _BRACKET.finditer(text):
+        if match.group() == "[":
+            opened.append((match.start(), 0))
+            deepest = max(deepest, len(opened))
+        elif match.group() == "]" and opened:
+            place, levels = opened.pop()
+            if levels >= MOST_BRACKETS:
+                found.add(place)
+            if opened:
+                opened[-1] = (opened[-1][0], max(opened[-1][1], levels + 1))
+    return frozenset(found).union(place for place, _ in opened) if deepest > MOST_BRACKETS else frozenset()
 
 
 def _noted(name: str, state: StateInline, begin: int, first: int, label_end: int) -> Iterator[tuple[int, int, Token]]:

@@ -48,7 +48,7 @@ class ConfidenceMap(Section):
     scales: Annotated[tuple[Scale, ...], Field(strict=False, min_length=NUM_FEATURES, max_length=NUM_FEATURES)]
     weights: Features
     bias: Number
-    table: Annotated[tuple[Reliability, ...], Field(strict=False, max_length=100)]
+    table: Annotated[tuple[Reliability, ...], Field(strict=False, min_length=1, max_length=100)]
     """Reliability by confidence, the lowest first."""
 
 
@@ -86,6 +86,14 @@ class Calibration(Section):
     """Why calibration found no confidence map; empty if it found one."""
     stand_ins: Annotated[tuple[StandInClass, ...], Field(strict=False, max_length=100)] = ()
     """Classes of placeholders, the best first."""
+
+    @model_validator(mode="after")
+    def _has_heads(self) -> Self:
+        if (self.heads and not any(self.heads.values())) or (self.accuracy is not None and not self.heads):
+            raise ValueError("an accuracy is that of heads, of which one has a weight")
+        if self.accuracy is not None and not self.anchors:
+            raise ValueError("an accuracy is a share of anchors")
+        return self
 
 
 def read_calibration(folder: Path) -> Calibration:

@@ -12,14 +12,16 @@ from pathlib import Path
 
 from seq2seq import atomic, hub
 from seq2seq.errors import CheckpointError, ModelError, RunError, UserError
+from seq2seq.files import DamagedFile, read_object
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine
 from seq2seq.inference.loading import load_engine
 from seq2seq.inference.translator import Translator
 from seq2seq.interop.argos import SUFFIX, argos_obstacles, write_argos
 from seq2seq.interop.ctranslate2_export import write_ctranslate2
 from seq2seq.interop.marian import marian_obstacles, read_marian, write_marian
+from seq2seq.store.finding import CONFIG, find_model
 from seq2seq.store.model_card import front_matter, short_card
-from seq2seq.store.model_folder import CARD, LoadedModel, load_marian, load_model, save_model
+from seq2seq.store.model_folder import CARD, FORMAT, LoadedModel, load_marian, load_model, save_model
 from seq2seq.tensors import distinct
 from seq2seq.workflows.probe import Comparison, Probe, builtin_sentences, compare, least_chrf
 
@@ -31,10 +33,20 @@ def import_marian(folder: Path, output: Path, torch_file: bool = False) -> Path:
         ModelError: it cannot be read, or `output` exists already.
     """
     _check_new(output)
-    on_hub = not folder.is_dir() and hub.is_hub_name(folder)
-    loaded = load_marian(hub.fetch_model(folder, torch_file) if on_hub else folder, torch_file)
+    loaded = load_marian(_marian_folder(folder, torch_file), torch_file)
     card = short_card(loaded.description, output.name, [f"Converted from the Marian folder `{folder.name}`."])
     return save_model(output, loaded.model.state_dict(keep_vars=True), loaded.description, loaded.tokenizers, card)
+
+
+def _marian_folder(folder: Path, torch_file: bool) -> Path:
+    """Return the folder to read; a model of ours is refused by its path."""
+    if not folder.is_dir() and hub.is_hub_name(folder):
+        return hub.fetch_model(folder, torch_file)
+    found = folder if (folder / CONFIG).is_file() else find_model(folder)
+    with contextlib.suppress(DamagedFile):  # named when it is loaded
+        if read_object(found / CONFIG).get("format") == FORMAT:
+            raise ModelError(f"{found}: a model of seq2seq already; use it as MODEL, or export it with --to")
+    return found
 
 
 def export_marian(model: Path, output: Path) -> Path:
