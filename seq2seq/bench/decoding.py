@@ -89,7 +89,7 @@ class Engines:
 
 
 @dataclass(frozen=True)
-class Rounds:
+class DecodingRounds:
     """How many rounds, and what each translates."""
 
     rounds: int = 3
@@ -126,7 +126,7 @@ def bench_decoding(
     probe: Probe,
     engines: Engines,
     peers: Sequence[str] = PEERS,
-    rounds: Rounds | None = None,
+    rounds: DecodingRounds | None = None,
     progress: Progress = lambda what: None,
 ) -> Report:
     """Translate with every system, in alternating rounds.
@@ -143,16 +143,16 @@ def bench_decoding(
     Raises:
         UserError: there is no such model, it does not translate, or there is nothing to translate.
     """
-    rounds = rounds or Rounds()
+    rounds = rounds or DecodingRounds()
     model = load_model(folder)
     if model.description.task != "translation":
         raise ModelError(f"{model.folder}: a {model.description.task} model; bench decode measures translation models")
     here = runtimes.start(engines.device, engines.precision, engines.threads)
     given = probe if probe.lines is not None else phrasebook(model.folder, model.description)
     usable = _usable(given, model, rounds.sentences)
-    bench = _Bench(model, usable, rounds, here)
+    bench = _DecodingBench(model, usable, rounds, here)
     with tempfile.TemporaryDirectory(prefix="s2s-bench-") as temporary:
-        makers = _makers(model, engines, peers, here, rounds, Path(temporary))
+        makers = _makers(model, engines, peers, here, rounds.batch_size, Path(temporary))
         openings = ((name, partial(bench.entrants, make)) for name, make in makers)
         systems, left_out, rounds_taken = compare(openings, rounds.rounds, here, rounds.matmul_size, progress)
     torch.set_num_threads(bench.threads)
@@ -170,10 +170,10 @@ def bench_decoding(
     return Report("decode", machine(here, systems), work, systems, left_out, NOTES, COLUMNS)
 
 
-class _Bench:
+class _DecodingBench:
     """What is the same for all systems: model, lines, threads."""
 
-    def __init__(self, model: LoadedModel, probe: Probe, rounds: Rounds, here: runtimes.Runtime):
+    def __init__(self, model: LoadedModel, probe: Probe, rounds: DecodingRounds, here: runtimes.Runtime):
         self.threads = torch.get_num_threads()
         self._model, self._probe, self._rounds, self._here = model, probe, rounds, here
         self._source_tokens = sum(len(ids) + 1 for ids in model.tokenizers.source.encode_all(probe.lines))
@@ -237,7 +237,12 @@ class _Bench:
 
 
 def _makers(
-    model: LoadedModel, engines: Engines, peers: Sequence[str], here: runtimes.Runtime, rounds: Rounds, temporary: Path
+    model: LoadedModel,
+    engines: Engines,
+    peers: Sequence[str],
+    here: runtimes.Runtime,
+    batch_size: int,
+    temporary: Path,
 ) -> Iterator[tuple[str, Callable[[], DecodingSystem]]]:
     """(name, maker) of each system; those of a peer have its name."""
     kinds: list[tuple[EngineName, str | None]] = [(engine, None) for engine in engines.engines]
@@ -246,7 +251,7 @@ def _makers(
     for kind in kinds:
         yield OURS, partial(OurDecoding, model.folder, *kind, engines)
     for peer in peers:
-        for make in open_decoding_peers(peer, model, here, rounds.batch_size, temporary):
+        for make in open_decoding_peers(peer, model, here, batch_size, temporary):
             yield peer, make
 
 

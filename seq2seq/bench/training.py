@@ -59,7 +59,7 @@ NOTES = [
 
 
 @dataclass(frozen=True)
-class Rounds:
+class TrainingRounds:
     """How many rounds, and how long each is."""
 
     rounds: int = 5
@@ -84,10 +84,10 @@ class OurTraining(TrainingSystem):
             self._average.update(self._count)
 
 
-class _Bench:
+class _TrainingBench:
     """What is the same for all systems: the batches, and how many updates make a round."""
 
-    def __init__(self, task: Task, rounds: Rounds, here: Runtime, stack: contextlib.ExitStack):
+    def __init__(self, task: Task, rounds: TrainingRounds, here: Runtime, stack: contextlib.ExitStack):
         self.updates = rounds.steps or 0
         self.padding: list[float] = []
         """Share of padding, by round."""
@@ -139,7 +139,7 @@ def bench_training(
     config: Config,
     cache: Path,
     peers: Sequence[str] = tuple(PEERS),
-    rounds: Rounds | None = None,
+    rounds: TrainingRounds | None = None,
     progress: Progress = lambda what: None,
 ) -> Report:
     """Train a little with every system, in alternating rounds.
@@ -154,7 +154,7 @@ def bench_training(
     Raises:
         UserError: the configuration is of another task, or something is wrong with it or its data.
     """
-    rounds = rounds or Rounds()
+    rounds = rounds or TrainingRounds()
     if config.task != "translation":
         raise UserError(f"task {config.task}: bench train measures translation; name a config of that task")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
@@ -166,10 +166,10 @@ def bench_training(
         runtimes.seed_everything(config.seed)
         progress("preparing")
         task = build(Inputs.open(config, cache), None, here)
-        bench = _Bench(task, rounds, here, stack)
+        bench = _TrainingBench(task, rounds, here, stack)
         shape = (task.config.model, task.tokenizers, training, here)
         makers = {OURS: partial(OurTraining, task, training, here)}
-        makers |= {PEERS[peer]: partial(open_training_peer, peer, *shape) for peer in peers}
+        makers |= {PEERS[peer]: partial(open_training_peer, *shape) for peer in peers}
         openings = [(name, partial(bench.entrants, name, make)) for name, make in makers.items()]
         systems, left_out, rounds_taken = compare(openings, rounds.rounds, here, rounds.matmul_size, progress)
         work = {

@@ -1,7 +1,7 @@
-"""Other ways to train a model of the same sizes: modules that return logits, in a plain training loop.
+"""Another way to train a model of the same sizes: MarianMTModel of transformers, in a plain training loop.
 
-`training` opens them by name. Each gets the batches that ours gets, the same precision, label smoothing, dropout,
-clipping and fused AdamW, and is built from the same configuration.
+`training` opens it. It gets the batches that ours gets, the same precision, label smoothing, dropout, clipping and
+fused AdamW, and is built from the same configuration.
 """
 
 from abc import ABC, abstractmethod
@@ -16,29 +16,27 @@ from seq2seq.config import ModelConfig, TrainingConfig
 from seq2seq.data.collate import TranslationBatch
 from seq2seq.errors import MissingDependency, UserError
 from seq2seq.interop.marian_settings import SpecialIds, model_values
-from seq2seq.model.positions import sinusoids
 from seq2seq.runtime import Runtime
 from seq2seq.text.tokenizer import TokenizerPair
 from seq2seq.training.optim import learning_rate
 from seq2seq.training.step import is_compiled
 
 # By the names of --peer.
-PEERS = {"transformers": "transformers MarianMTModel", "torch": "torch.nn.Transformer"}
+PEERS = {"transformers": "transformers MarianMTModel"}
 IGNORED = -100
 
 
 def open_training_peer(
-    name: str, config: ModelConfig, tokenizers: TokenizerPair, training: TrainingConfig, runtime: Runtime
+    config: ModelConfig, tokenizers: TokenizerPair, training: TrainingConfig, runtime: Runtime
 ) -> "HandLoop":
-    """The peer of that name.
+    """Return MarianMTModel in a training loop.
 
     Raises:
         UserError: it is not installed, or cannot have these sizes; the message says which.
     """
     if config.head_width * config.num_heads != config.d_model or config.activation == "swiglu":
         raise UserError("it has neither swiglu nor a head_dim other than d_model / num_heads")
-    module = MarianLogits(config, tokenizers) if name == "transformers" else TorchLogits(config, tokenizers)
-    return HandLoop(module, training, runtime)
+    return HandLoop(MarianLogits(config, tokenizers), training, runtime)
 
 
 class TrainingSystem(ABC):
@@ -110,49 +108,6 @@ class MarianLogits(nn.Module):
         return self.model(
             input_ids=source_ids, attention_mask=source_mask, decoder_input_ids=target_input, use_cache=False
         ).logits
-
-
-class TorchLogits(nn.Module):
-    """torch.nn.Transformer, with the embeddings, positions and output layer that it leaves to its users."""
-
-    def __init__(self, config: ModelConfig, tokenizers: TokenizerPair):
-        super().__init__()
-        width = config.d_model
-        self.layers = nn.Transformer(
-            width, config.num_heads, config.num_encoder_layers, config.num_decoder_layers, config.d_ff, config.dropout,
-            activation=getattr(functional, config.activation), batch_first=True,
-            norm_first=config.norm_position == "pre",
-        )  # fmt: skip
-        for layer in self.layers.modules():  # nn.Transformer has one dropout rate
-            if isinstance(layer, nn.MultiheadAttention):
-                layer.dropout = config.attention_dropout
-            elif isinstance(layer, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
-                layer.dropout.p = config.activation_dropout
-        self.target = nn.Embedding(tokenizers.target.vocab_size, width)
-        self.source = (
-            self.target if config.tied_embeddings == "all" else nn.Embedding(tokenizers.source.vocab_size, width)
-        )
-        for embedding in (self.source, self.target):
-            nn.init.normal_(embedding.weight, std=width**-0.5)
-        self.output = nn.Linear(width, tokenizers.target.vocab_size, bias=config.output_bias)
-        if config.tied_embeddings != "none":
-            self.output.weight = self.target.weight
-        self.dropout = nn.Dropout(config.dropout)
-        self.scale = width**0.5
-        self.register_buffer("positions", sinusoids(config.max_length, width), persistent=False)
-
-    def forward(self, source_ids: Tensor, source_mask: Tensor, target_input: Tensor) -> Tensor:
-        length = target_input.size(1)
-        future = torch.ones(length, length, dtype=torch.bool, device=target_input.device).triu(1)  # (T, T)
-        hidden = self.layers(
-            self._embed(self.source, source_ids), self._embed(self.target, target_input),
-            tgt_mask=future, tgt_is_causal=True,
-            src_key_padding_mask=~source_mask, memory_key_padding_mask=~source_mask,
-        )  # fmt: skip
-        return self.output(hidden)
-
-    def _embed(self, embedding: nn.Embedding, ids: Tensor) -> Tensor:
-        return self.dropout(embedding(ids) * self.scale + self.positions[: ids.size(1)])
 
 
 def transformers_package() -> Any:

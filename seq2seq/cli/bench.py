@@ -1,4 +1,4 @@
-"""`s2s bench`: the speed of training, decoding and starting on this machine, beside other toolkits."""
+"""`s2s bench`: the speed of training, decoding and serving on this machine, next to other toolkits."""
 
 import contextlib
 import json
@@ -56,7 +56,7 @@ def command(context: click.Context) -> None:
 @click.option("--seconds", type=options.Number(Range(0.001, 1e6)), default=10.0, help="Seconds per round.")
 @click.option("--steps", type=options.Number(ranges.COUNT), help="Updates per round, instead of --seconds.")
 @click.option("--rounds", type=options.Number(ranges.COUNT), default=5, help="Rounds of each system.")
-@peer_option("transformers", "torch")
+@peer_option("transformers")
 @click.option("--device", help="auto, cpu, cuda, cuda:1 or mps [default: CONFIG's, or auto].")
 @click.option(
     "--precision",
@@ -78,7 +78,7 @@ def train(
     """Measure the speed of training.
 
     CONFIG gives the data, tokenizer, sizes and batches; without it, a small model on the phrasebook that comes with the
-    toolkit. Beside it: MarianMTModel of transformers, and torch.nn.Transformer, each in a loop over the same batches.
+    toolkit. MarianMTModel of transformers trains on the same batches.
     Only the tokenised corpus is kept."""
     if steps is not None:
         options.only_for("rounds without --steps; give one of the two", "seconds")
@@ -91,12 +91,12 @@ def train(
             options.only_for(f"runs without --set training.{key}; give one of the two", key)
     demo = shipped_folder() / "configs" / "demo.yaml"
     settings = config_file.load(config or demo, [*(() if config else DEFAULTS), *overrides, *given])
-    from seq2seq.bench.training import PEERS, Rounds, bench_training
+    from seq2seq.bench.training import PEERS, TrainingRounds, bench_training
     from seq2seq.tasks.run_folder import RunFolder
 
     with tempfile.TemporaryDirectory(prefix="s2s-bench-") as temporary, _progress() as progress:
         cache = Path(temporary) if config is None else RunFolder(Path("runs") / config.stem).cache(settings)
-        measured = Rounds(rounds, steps, seconds)
+        measured = TrainingRounds(rounds, steps, seconds)
         report = bench_training(settings, cache, _chosen(peers, PEERS), measured, progress)
     _show(report, form)
 
@@ -159,32 +159,16 @@ def decode(
         options.only_for("beam search; leave out --greedy", "beam_size")
     if NO_PEERS in peers:
         options.only_for("other toolkits; leave out --peer none", "batch_size")
-    from seq2seq.bench.decoding import PEERS, Engines, Rounds, bench_decoding
+    from seq2seq.bench.decoding import PEERS, DecodingRounds, Engines, bench_decoding
     from seq2seq.workflows.probe import Probe
 
     probe = Probe.read(input_path, reference)
     settings = Engines(engines, quantization, **computing)
-    measured = Rounds(rounds, sentences, (1,) if greedy else (1, beam_size), single, batch_size)
+    measured = DecodingRounds(rounds, sentences, (1,) if greedy else (1, beam_size), single, batch_size)
     with _progress() as progress:
         report = bench_decoding(
             options.chosen_model(model, "translation"), probe, settings, _chosen(peers, PEERS), measured, progress
         )
-    _show(report, form)
-
-
-@command.command(epilog="Example: s2s bench startup runs/demo")
-@click.argument("model", type=options.ANY_PATH, required=False)
-@click.option("--line", default="Where is the station?", help="What each process reads.")
-@click.option("--rounds", type=options.Number(ranges.COUNT), default=5, help="Rounds of each command.")
-@options.format_option
-def startup(model: Path | None, line: str, rounds: int, form: str) -> None:
-    """Measure how long commands take for one line, from start to end of the process, and their memory.
-
-    MODEL is a model folder, a run folder or a Marian folder [default: the newest translation run]."""
-    from seq2seq.bench.startup import bench_startup
-
-    with _progress() as progress:
-        report = bench_startup(options.chosen_model(model, "translation"), line, rounds, progress)
     _show(report, form)
 
 
@@ -202,7 +186,6 @@ def startup(model: Path | None, line: str, rounds: int, form: str) -> None:
 @click.option("--seconds", type=options.Number(Range(0.1, 1e6)), default=10.0, help="Seconds per round.")
 @click.option("--rounds", type=options.Number(ranges.COUNT), default=1, help="Rounds of each number of clients.")
 @click.option("--texts", type=options.Number(Range(1, 100)), default=1, help="Lines of a request.")
-@click.option("--beside", metavar="URL", help="Measure this server in turn; it speaks LibreTranslate's dialect.")
 @options.search_options
 @options.engine_options
 @options.computing_options
@@ -215,7 +198,6 @@ def serve(
     seconds: float,
     rounds: int,
     texts: int,
-    beside: str | None,
     form: str,
     **loading: Any,
 ) -> None:
@@ -225,13 +207,13 @@ def serve(
     counted.
 
     MODEL is a model folder or a run folder [default: the newest translation run]."""
-    from seq2seq.bench.serve import bench_serve
+    from seq2seq.bench.serve import LoadRounds, bench_serve
     from seq2seq.workflows.probe import Probe
 
-    probe, counts = Probe.read(input_path, None), tuple(dict.fromkeys(clients))
+    load = LoadRounds(rounds, tuple(dict.fromkeys(clients)), seconds, texts, sentences)
     with _progress() as progress:
         folder = options.chosen_model(model, "translation")
-        report = bench_serve(folder, probe, sentences, counts, seconds, rounds, texts, beside, loading, progress)
+        report = bench_serve(folder, Probe.read(input_path, None), load, loading, progress)
     _show(report, form)
 
 
