@@ -170,9 +170,10 @@ class TrainingConfig(PresetSection):
     ema: Probability | None = None
     """Decay of an exponential moving average of the weights; it is validated and saved as the model."""
     best_metric: Literal["auto", "loss", "bleu", "chrf", "chrf++", "accuracy", "f1"] = "auto"
-    """Metric for `best/` and patience; auto is bleu (while it is below 1, chrf), or accuracy in classification."""
+    """Metric for `best/` and patience; auto is bleu (while it is below 1, chrf), or accuracy in classification. Between
+    models that are equal within chance, the validation loss decides."""
     patience: Positive | None = None
-    """Validations without an improvement of best_metric beyond chance before training stops."""
+    """Validations without an improvement beyond chance, of best_metric or the loss, before training stops."""
     validate_every: Positive = 500
     checkpoint_every: Positive = 500
     keep_last: Positive = 3

@@ -1,4 +1,4 @@
-"""Which model is kept as the best: the latest that is not worse beyond chance; and how large chance is."""
+"""Which model is kept as the best: the lowest loss of those not worse beyond chance; and how large chance is."""
 
 import json
 import math
@@ -6,13 +6,14 @@ import math
 import numpy as np
 import pytest
 import toy_run
-from toy_run import make_trainer, outcome, records, toy_loss, train
+from toy_run import make_trainer, outcome, records, toy_loss
 
 from seq2seq.evaluation.classification import classification_report
 from seq2seq.evaluation.text import score_texts
 from seq2seq.evaluation.uncertainty import of_macro_scores, of_ratio, standard_error
+from seq2seq.training.judged import Judged
 from seq2seq.training.loss import LossSum
-from seq2seq.training.state import RunState, Sample, Validation, deciding_metric
+from seq2seq.training.state import METRIC_KEYS, RunState, Sample, Validation, deciding_metric
 
 tmp_path = pytest.fixture(toy_run.memory_folder)
 _one_thread = pytest.fixture(toy_run.one_thread, autouse=True)
@@ -104,12 +105,19 @@ def test_sets_that_show_nothing_have_no_error():
 # -- the rule ----------------------------------------------------------------------------------------------------------
 
 
-def followed(rows, metric="accuracy"):
-    """The state after validations with these contributions."""
+def noted(state, step, row, loss=None, metric="accuracy"):
+    """Record a validation with these contributions, and losses of sentences or their mean; whether it is the best."""
+    state.step = step
+    contributions = {METRIC_KEYS[metric]: row} | ({} if loss is None else {"valid_loss": np.atleast_1d(loss)})
+    metrics = {name: float(np.mean(parts)) for name, parts in contributions.items()}
+    return state.note_validation(metric, Judged.of(step, METRIC_KEYS[metric], metrics, contributions))
+
+
+def followed(rows, losses=None, metric="accuracy"):
+    """The state after validations with these contributions, and these losses."""
     state = RunState()
     for number, row in enumerate(rows, start=1):
-        state.step = number
-        state.note_validation(metric, float(np.mean(row)), list(row))
+        noted(state, number, row, None if losses is None else losses[number - 1], metric)
     return state
 
 
@@ -137,7 +145,36 @@ def test_an_earlier_model_that_is_really_better_is_kept(metric):
     sign = -1 if metric == "loss" else 1
     for _ in range(50):
         rows = [sign * row for row in runs(draw, [0.6, 0.75, 0.85, 0.78, 0.75, 0.7, 0.7])]
-        assert followed(rows, metric).best_step == 3
+        assert followed(rows, metric=metric).best_step == 3
+
+
+def test_among_equally_good_models_that_of_the_lowest_loss_is_chosen_in_any_order():
+    draw = np.random.default_rng(9)
+    for _ in range(50):
+        rows, losses = list(runs(draw, [0.8] * 6, agreement=0.97)), draw.permutation(6) + 1.0
+        highest = max(rows, key=np.mean)
+        equals = [i for i in range(6) if (highest - rows[i]).mean() <= 2 * standard_error(highest - rows[i])]
+        rows, losses = [rows[i] for i in equals], losses[equals]
+        for order in (range(len(rows)), draw.permutation(len(rows))):
+            chosen = followed([rows[i] for i in order], losses[list(order)]).best_step
+            assert losses[order[chosen - 1]] == losses.min()
+
+
+def test_a_model_that_is_better_beyond_chance_wins_whatever_its_loss():
+    """As where the loss of a model that is too sure of itself rises, and its answers still get better."""
+    draw = np.random.default_rng(10)
+    for _ in range(50):
+        rows = list(runs(draw, [0.6, 0.7, 0.8, 0.9]))
+        assert followed(rows, [1.0, 1.1, 1.3, 1.6]).best_step == 4
+        assert followed(rows[::-1], [1.6, 1.3, 1.1, 1.0]).best_step == 1
+
+
+def test_a_slow_decline_that_the_score_cannot_show_is_seen_in_the_loss():
+    draw = np.random.default_rng(11)
+    declines = [0.84 - 0.004 * step for step in range(8)]
+    chosen = [followed(runs(draw, declines, agreement=0.97), np.arange(8.0)).best_step for _ in range(50)]
+    latest = [followed(runs(draw, declines, agreement=0.97)).best_step for _ in range(50)]
+    assert np.mean(chosen) < 2 < 4 < np.mean(latest)
 
 
 def test_small_losses_of_quality_do_not_add_up():
@@ -161,15 +198,22 @@ def test_patience_counts_validations_without_an_improvement_that_the_set_can_sho
     assert max(state.validations_since_best for state in slow) < 8  # small gains add up
 
 
+def test_patience_also_sees_a_loss_that_falls_beyond_chance():
+    draw = np.random.default_rng(12)
+    rows, losses = [*runs(draw, [0.8])] * 12, draw.gamma(2.0, 1.0, (12, 872))
+    assert followed(rows, losses).validations_since_best > 5
+    falling = [losses[0] * 0.97**step for step in range(12)]
+    assert followed(rows, falling).validations_since_best == 0
+    assert followed(rows, falling[::-1]).validations_since_best == 11
+
+
 def test_the_model_that_training_starts_from_is_kept_until_a_higher_score():
     state = RunState()
-    state.note_validation("accuracy", 0.8, [1, 1, 1, 1, 0], recorded=False)
-    state.step = 1
-    assert not state.note_validation("accuracy", 0.8, [1, 1, 1, 0, 1])
-    state.step = 2
-    assert state.note_validation("accuracy", 1.0, [1, 1, 1, 1, 1])
-    state.step = 3
-    assert state.note_validation("accuracy", 0.8, [1, 1, 1, 1, 0])  # no more than chance
+    assert noted(state, 0, [1, 1, 1, 1, 0], 1.0)
+    assert not noted(state, 1, [1, 1, 1, 0, 1], 0.5)
+    assert noted(state, 2, [1, 1, 1, 1, 1], 0.5)
+    assert noted(state, 3, [1, 1, 1, 1, 0], 0.4)  # no more than chance
+    assert not noted(state, 4, [1, 1, 1, 1, 1], 0.41)
 
 
 @pytest.mark.parametrize(
@@ -267,13 +311,3 @@ def test_a_roll_back_takes_back_the_choice_too(tmp_path):
     assert lucky.trainer.state.rollbacks == 1
     whole = trained(tmp_path / "b", validate)
     assert (result.best_step, result.best_value) == (whole.best_step, whole.best_value) == (30, rows[2].mean())
-
-
-def test_runs_of_earlier_versions_continue(tmp_path):
-    train(tmp_path / "whole")
-    train(tmp_path / "old", max_steps=20)
-    for path in (tmp_path / "old" / "checkpoints").glob("*/state.json"):
-        state = json.loads(path.read_text())
-        for name in ("highest_value", "highest", "shown_value", "shown"):
-            del state["run"][name]
-        assert RunState.from_json(state["run"]).highest_value == state["run"]["best_value"]

@@ -52,7 +52,7 @@ class TokenCorpus:
         if "target" not in types:
             self._labels = _map_file(folder / LABELS, np.int32)
         self._bounds = np.array(bounds)
-        self._is_soft = np.isin(np.arange(len(weights)), manifest.get("soft", ()))  # by source
+        self._is_soft = np.isin(np.arange(len(weights)), manifest["soft"])  # by source
         if self._is_soft.any():
             self._shares = _map_file(folder / PROBABILITIES, np.float32).reshape(-1, len(self.labels))
 

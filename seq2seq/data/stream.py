@@ -141,7 +141,7 @@ class BatchStream:
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Continue where `state` was taken."""
         self.close()
-        self._epoch, self._section = state["epoch"], state.get("section", 0)
+        self._epoch, self._section = state["epoch"], state["section"]
         self._batch, self._num_batches = state["batch"], state["num_batches"]
         if state["world_size"] != self._sampler.world_size:
             self._batch = moved_position(self._batch, state["world_size"], self._sampler.world_size)

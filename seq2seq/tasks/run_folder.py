@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq import atomic, config_file
-from seq2seq.config import Config, TokenizerConfig
+from seq2seq.config import Config
 from seq2seq.errors import ConfigError, UserError, shown
 from seq2seq.files import DamagedFile, json_text, read_object
 from seq2seq.lines import read_lines
@@ -37,7 +37,6 @@ CHANGEABLE = (
 # Tokenizers depend on these keys, and on the content of the corpora or of the initial model.
 MAKES_TOKENIZERS = ("task", "seed", "tokenizer", "data.train", "data.filters", "training.init_from")
 TOKENIZER = "tokenizer"
-OF_INITIAL_TOKENIZERS = [f"tokenizer.{key}" for key in TokenizerConfig.model_fields if not key.startswith("sampling")]
 
 
 class RunFolder:
@@ -182,8 +181,6 @@ def differences(folder: RunFolder, config: Config, now: Mapping[str, str]) -> di
         if before.get(key, fingerprint) != fingerprint
     }
     settings = changes(config_file.load(folder.config, check_files=False), config)
-    if config.training.init_from:  # earlier versions recorded what was written; the fingerprints tell what holds
-        settings = [entry for entry in settings if entry[0] not in OF_INITIAL_TOKENIZERS]
     return content | {key: f"was {_written(old)}, now {_written(new)}" for key, old, new in settings}
 
 
@@ -243,7 +240,7 @@ def open_run(folder: RunFolder, config: Config, overwrite: bool, now: Mapping[st
         )
     before = read_note(folder.identity)
     if folder.has_learned and not before:
-        logger.warning("%s: an earlier version kept no fingerprints of the data, which may have changed", folder.path)
+        logger.warning("%s: missing or damaged, so the data may have changed since the run began", folder.identity)
     stale = stale_tokenizers(changed) or ([] if before else [folder.identity.name])
     if folder.tokenizer.is_dir() and stale and not folder.has_learned:
         logger.info("making the tokenizers again, for another %s; nothing was learned yet", ", ".join(stale))

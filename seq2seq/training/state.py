@@ -2,11 +2,6 @@
 
 `RunState` is the JSON part of a checkpoint. When a run ends, which model is best and when training has diverged are
 functions of it and of the training section.
-
-The highest of many scores is the luckiest one, so the best model is the latest whose score is not below the highest one
-beyond chance: by more than `MARGIN` standard errors of the difference, which is measured on the same sentences. On
-SST-2 (872 validation texts, 7 validations, seeds 1 to 3) the highest accuracy chose models with 78.3, 78.6 and 78.1 %
-on 1,821 other texts, the lowest loss 76.8, 78.6 and 78.1, a margin of 1 78.2, 78.6 and 79.3, of 2 78.2, 79.2 and 79.8.
 """
 
 import math
@@ -19,14 +14,14 @@ import numpy as np
 from seq2seq.config import TrainingConfig
 from seq2seq.errors import RunError, counted
 from seq2seq.evaluation.uncertainty import standard_error
+from seq2seq.training.judged import LOSS, Judged
 
 DEFAULT_STEPS = 20_000
-MARGIN = 2.0
 LEAST_BLEU = 1.0  # below it BLEU counts chance matches, or has the wrong tokenizer
 SE = "_se"  # ends the name of a standard error
 # The values of training.best_metric but `auto`, which is the first of them that was measured; their validation keys.
 METRIC_KEYS = {
-    "bleu": "bleu", "accuracy": "accuracy", "chrf": "chrf", "chrf++": "chrf++", "f1": "f1", "loss": "valid_loss",
+    "bleu": "bleu", "accuracy": "accuracy", "chrf": "chrf", "chrf++": "chrf++", "f1": "f1", "loss": LOSS,
 }  # fmt: skip
 
 
@@ -100,20 +95,17 @@ class RunState:
     metric: str | None = None
     measure: str | None = None
     """How the values below were measured."""
-    best_value: float | None = None
-    best_step: int | None = None
-    highest_value: float | None = None
-    """The highest value, of the best model or an earlier one."""
-    highest: list[float] = field(default_factory=list)
-    """The contributions of the sentences to it."""
-    shown_value: float | None = None
-    """The value of the latest validation that was better, beyond chance, than the one that had this place before."""
-    shown: list[float] = field(default_factory=list)
+    best: Judged | None = None
+    """The model in `best/`: of those whose score is not below the highest beyond chance, that of the lowest loss."""
+    highest: Judged | None = None
+    """The model with the highest score."""
+    shown: Judged | None = None
+    """The latest model that improved, beyond chance, on the one that had this place before."""
     validations: list[tuple[int, float]] = field(default_factory=list)
     """(step, value of the best metric) of every validation."""
     validated_step: int | None = None
     validations_since_best: int = 0
-    """Validations since that of `shown_value`, for patience."""
+    """Validations since that of `shown`, for patience."""
     bad_in_a_row: int = 0
     bad_steps: int = 0
     rollbacks: int = 0
@@ -138,11 +130,19 @@ class RunState:
         """What `to_json` gave."""
         plain = {**values, "window": Window(**values["window"])}
         plain["validations"] = [(step, value) for step, value in values["validations"]]
-        if "not_better" in plain:  # its name in earlier versions
-            plain["validations_since_best"] = plain.pop("not_better")
-        if "highest_value" not in plain:
-            plain["highest_value"] = plain["shown_value"] = plain["best_value"]
+        for name in ("best", "highest", "shown"):
+            plain[name] = None if values[name] is None else Judged(**values[name])
         return cls(**plain)
+
+    @property
+    def best_step(self) -> int | None:
+        """The step of the best model."""
+        return self.best.step if self.best else None
+
+    @property
+    def best_value(self) -> float | None:
+        """The value of the best model."""
+        return self.best.value if self.best else None
 
     def note_loss(self, loss: float) -> None:
         """Follow the loss of a step (nats a target); one odd batch counts as no more than three times the usual."""
@@ -153,61 +153,54 @@ class RunState:
             lowest = math.inf if self.lowest_loss is None else self.lowest_loss
             self.lowest_loss = min(self.smooth_loss, lowest)
 
-    def note_validation(
-        self, metric: str, value: float, contributions: Sequence[float] = (), recorded: bool = True
-    ) -> bool:
+    def note_validation(self, metric: str, found: Judged) -> bool:
         """Record a validation at this step; returns whether its model is the best so far.
 
-        One that is not `recorded` (of averaged or initial weights, which no checkpoint has) can be the best and
-        nothing else. A value that is not finite is best only where there is no other. The model that training starts
-        from stays the best until a later one has a higher score.
+        A better score beyond chance always wins; among models whose scores are equal to the highest, the lowest loss.
+        A value that is not finite is best only where there is no other. The model that training starts from, at step 0,
+        is no validation of the run, and stays the best until a later one has a higher score.
         """
         self.validated_step = self.step
         if metric != self.metric:  # another metric was chosen since: earlier values cannot be compared
             self.forget_validations()
             self.metric = metric
-        is_finite, parts = math.isfinite(value), list(contributions)
-        is_first = self.best_step is None or self.highest_value is None
-        to_highest, error = self._difference(value, parts, self.highest_value, self.highest)
-        best = is_first or to_highest > 0 or (self.best_step != 0 and to_highest >= -MARGIN * error)
-        to_shown, error = self._difference(value, parts, self.shown_value, self.shown)
-        if is_finite and recorded:
-            self.validations = [entry for entry in self.validations if entry[0] != self.step] + [(self.step, value)]
-        if is_first or to_shown > MARGIN * error:
-            self.validations_since_best, self.shown_value, self.shown = 0, value if is_finite else None, parts
-        elif recorded:
+        sign, is_recorded = _sign(metric), self.step > 0
+        if is_recorded and found.value is not None:
+            others = [entry for entry in self.validations if entry[0] != self.step]
+            self.validations = [*others, (self.step, found.value)]
+        if self.shown is None or found.improves_on(self.shown, sign):
+            self.validations_since_best, self.shown = 0, found
+        elif is_recorded:
             self.validations_since_best += 1
-        if best:
-            self.best_value, self.best_step = value if is_finite else None, self.step
-        if is_first or to_highest > 0:
-            self.highest_value, self.highest = self.best_value, parts
-        return best
+        is_highest = self.highest is None or found.lead(self.highest, sign) > 0
+        if is_highest:
+            self.highest = found
+        if is_best := self._is_best(found, is_highest, sign):
+            self.best = found
+        return is_best
 
-    def _difference(
-        self, value: float, parts: Sequence[float], other: float | None, others: Sequence[float]
-    ) -> tuple[float, float]:
-        """Return the lead of a value over another one, and the standard error of this lead (0 if unknown)."""
-        if other is None or not math.isfinite(value):
-            return -math.inf, 0.0
-        error = standard_error(np.subtract(parts, others)) if len(parts) == len(others) else 0.0
-        return _sign(self.metric or "loss") * (value - other), error
+    def _is_best(self, found: Judged, is_highest: bool, sign: int) -> bool:
+        if self.best is None or (self.best.step == 0 and self.step > 0):
+            return is_highest
+        if found.compared(self.highest, sign) < 0:
+            return False
+        return found.has_no_higher_loss(self.best) or self.best.compared(self.highest, sign) < 0
 
     def forget_validations(self) -> None:
         """Let the next validation be the best; a finished run keeps the count that may have ended it."""
-        self.metric, self.best_value, self.best_step, self.validations = None, None, None, []
-        self.highest_value, self.highest, self.shown_value, self.shown = None, [], None, []
+        self.metric, self.validations = None, []
+        self.best = self.highest = self.shown = None
         if self.finished is None:
             self.validations_since_best = 0
 
-    def note_best_anew(self, metric: str, value: float, contributions: Sequence[float] = ()) -> bool:
-        """Record the value that the best model has in another measure, and forget those of the other models."""
-        step, was_recorded = self.best_step, self.best_step in dict(self.validations)
+    def note_best_anew(self, metric: str, found: Judged) -> bool:
+        """Record the best model as another measure finds it, and forget the validations of the other models."""
+        was_recorded = found.step in dict(self.validations)
         self.forget_validations()
-        self.metric, self.best_step, self.best_value = metric, step, value if math.isfinite(value) else None
-        self.highest_value = self.shown_value = self.best_value
-        self.highest, self.shown = list(contributions), list(contributions)
-        if was_recorded:
-            self.validations = [(step, value)]
+        self.metric = metric
+        self.best = self.highest = self.shown = found
+        if was_recorded and found.value is not None:
+            self.validations = [(found.step, found.value)]
         return True
 
     def best_steps(self, count: int | None = None) -> list[int]:

@@ -17,6 +17,7 @@ from seq2seq.data.stream import BatchStream
 from seq2seq.errors import RunError
 from seq2seq.model.dropout import scale_dropout
 from seq2seq.runtime import Runtime
+from seq2seq.training.judged import Judged
 from seq2seq.training.monitor import Monitor
 from seq2seq.training.optim import ExponentialMovingAverage, learning_rate
 from seq2seq.training.ranks import naming_lost_ranks
@@ -272,9 +273,9 @@ class Trainer:
             measured = {**found.metrics, **found.errors}, dict(found.contributions)
             metrics, contributions = self.runtime.gather(measured)[0]
             metric, value = deciding_metric(self.config.best_metric, metrics, state.metric)
-            parts = list(map(float, contributions.get(METRIC_KEYS[metric], ())))
-            note = state.note_best_anew if anew else state.note_validation
-            better = note(metric, value, parts)
+            step = state.best_step if anew else state.step
+            judged = Judged.of(step, METRIC_KEYS[metric], metrics, contributions)
+            better = (state.note_best_anew if anew else state.note_validation)(metric, judged)
             state.measure = self._measure
             if better:
                 best = self._weights.gather(self._weights.tensors())

@@ -1,0 +1,78 @@
+"""A model as its validation found it, and which of two models is better beyond chance.
+
+The trainer makes a `Judged` at each validation; `RunState` keeps those that decide which model is the best.
+
+The highest of many scores is the luckiest one. Two models are therefore equal unless their scores differ by more than
+`MARGIN` standard errors of the difference, which is measured on the same sentences. Among equal models the validation
+loss decides: it changes with every probability, while a score counts answers that have changed.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from seq2seq.evaluation.uncertainty import standard_error
+
+MARGIN = 2.0
+LOSS = "valid_loss"
+
+
+@dataclass
+class Judged:
+    """The score that decides, and the loss, of the model of a step; plain values, for checkpoints."""
+
+    step: int
+    value: float | None
+    """None where it is not finite."""
+    parts: list[float] = field(default_factory=list)
+    """The contributions of the sentences to `value`."""
+    loss: float | None = None
+    """The validation loss; None where it was not measured, or is not finite."""
+    losses: list[float] = field(default_factory=list)
+    """The contributions of the sentences to `loss`."""
+
+    @classmethod
+    def of(
+        cls, step: int, key: str, metrics: Mapping[str, float], contributions: Mapping[str, Sequence[float]]
+    ) -> "Judged":
+        """Return the model of a step with these `Validation.metrics`; `key` is that of the score that decides."""
+        value, loss = metrics[key], metrics.get(LOSS, math.nan)
+        parts, losses = (list(map(float, contributions.get(name, ()))) for name in (key, LOSS))
+        return cls(step, _finite(value), parts, _finite(loss), losses)
+
+    def lead(self, other: "Judged", sign: int) -> float:
+        """Return by how much the score is better than another; `sign` is -1 where lower scores are better."""
+        return _lead(sign, self.value, other.value)
+
+    def compared(self, other: "Judged", sign: int) -> int:
+        """Return 1 if the score is better than another beyond chance, -1 if it is worse, 0 if they are equal."""
+        return _beyond_chance(self.lead(other, sign), self.parts, other.parts)
+
+    def improves_on(self, other: "Judged", sign: int) -> bool:
+        """Whether the score is better beyond chance, or equal with a loss that is lower beyond chance."""
+        by_score = self.compared(other, sign)
+        by_loss = _beyond_chance(_lead(-1, self.loss, other.loss), self.losses, other.losses)
+        return by_score > 0 or (by_score == 0 and by_loss > 0 and bool(self.losses))
+
+    def has_no_higher_loss(self, other: "Judged") -> bool:
+        """Whether the loss is at most that of another model; an unknown loss is the highest."""
+        own, others = (math.inf if loss is None else loss for loss in (self.loss, other.loss))
+        return own <= others
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _lead(sign: int, value: float | None, other: float | None) -> float:
+    if value is None:
+        return -math.inf
+    return math.inf if other is None else sign * (value - other)
+
+
+def _beyond_chance(lead: float, parts: Sequence[float], others: Sequence[float]) -> int:
+    """Return the sign of a lead, or 0 where chance explains it; without contributions nothing is known of chance."""
+    error = standard_error(np.subtract(parts, others)) if len(parts) == len(others) else 0.0
+    return 0 if abs(lead) <= MARGIN * error else int(math.copysign(1, lead))
