@@ -1,1 +1,1 @@
-"""From corpora to batches: sources, filters, the corpus on disk, the order of an epoch, and the tensors of a step."""
+"""The data path, from corpora to batches: sources, filters, the corpus on disk, the order of an epoch, and batches."""

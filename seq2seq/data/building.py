@@ -1,8 +1,8 @@
 """Building a tokenised corpus: source -> chunks -> filters and ids (in worker processes) -> duplicates -> files.
 
-`corpus` asks for it. Every few seconds the files are synced to disk, and their sizes noted with the position in the
-source that follows. A builder that finds such a note truncates the files to it and continues from there, to the same
-bytes as without the interruption.
+`corpus` calls it. Every few seconds the files are synced to disk, and a note records their sizes and the position in
+the source. A builder that finds such a note truncates the files to these sizes and continues from there; the result has
+the same bytes as without the interruption.
 """
 
 import contextlib
@@ -31,22 +31,22 @@ from seq2seq.processes import in_processes
 logger = logging.getLogger(__name__)
 
 MANIFEST = "corpus.json"
-# Files for builders alone: how far it is, the keys of the examples, and their labels numbered as they came.
+# Files that only builders use: progress, keys of the examples, and their labels in order of occurrence.
 PROGRESS, KEYS, LABELS_AS_READ = "progress.json", "keys", "labels.read"
 LABELS, PROBABILITIES = "labels", "probabilities"
 NOTE_SECONDS = 10.0
-# Starting processes takes as long as tokenising some tens of thousands of sentences.
+# Minimum number of chunks; starting processes takes as long as tokenising some tens of thousands of sentences.
 CHUNKS_WORTH_A_POOL = 25
 
 
 def checksum(manifest: Mapping[str, Any]) -> str:
-    """Of all other values of a manifest."""
+    """Return the checksum of all other values of a manifest."""
     values = {key: value for key, value in manifest.items() if key != "checksum"}
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def remove_progress(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Delete what is the builder's own, or empty, from a complete corpus, where that is permitted."""
+    """Delete files that only the builder needs, or that are empty, from a complete corpus, if that is permitted."""
     for name in {PROGRESS, KEYS, LABELS_AS_READ, PROBABILITIES} - manifest["files"].keys():
         with contextlib.suppress(OSError):
             (folder / name).unlink()
@@ -54,7 +54,7 @@ def remove_progress(folder: Path, manifest: Mapping[str, Any]) -> None:
 
 @dataclass
 class _Progress:
-    """How far a preparation is."""
+    """The progress of a preparation, as noted on disk."""
 
     source: int = 0  # index of the source being read
     position: Position = None  # in that source
@@ -62,17 +62,17 @@ class _Progress:
     bounds: list[int] = field(default_factory=lambda: [0])  # examples kept up to the end of each source
     counts: FilterCounts = field(default_factory=FilterCounts)
     label_ids: dict[str, int] = field(default_factory=dict)
-    soft: dict[str, list[str]] = field(default_factory=dict)  # by index of source the labels it has probabilities of
-    sizes: dict[str, int] = field(default_factory=dict)  # of the files
+    soft: dict[str, list[str]] = field(default_factory=dict)  # labels with probabilities, by index of source
+    sizes: dict[str, int] = field(default_factory=dict)  # sizes of the files, in bytes
 
 
 class CorpusBuilder:
-    """Writes one corpus into a folder that is empty, or that an interrupted builder of the same corpus left."""
+    """Builder of one corpus, in a folder that is empty or that an interrupted builder of the same corpus left."""
 
     def __init__(
         self, folder: Path, sources: Sequence[Source], encoding: Encoding, labels: Sequence[str], workers: int
     ):
-        """`labels` are the classes that may occur, empty for any."""
+        """Initialize; `labels` are the allowed classes, empty for any."""
         self._folder, self._sources, self._encoding = folder, sources, encoding
         self._given_labels, self._num_workers = labels, workers
         self._is_labelled = encoding.is_labelled
@@ -82,10 +82,10 @@ class CorpusBuilder:
         self._seen = SeenBefore()
 
     def build(self, head: dict[str, Any]) -> dict[str, Any]:
-        """Write what is missing, and last the manifest, which begins with `head`; returns the manifest.
+        """Write missing files, and last the manifest, which begins with `head`; return the manifest.
 
         Raises:
-            DataError: a source cannot be read, nothing is left of it, or it has a label that is not a given one.
+            DataError: a source cannot be read, no example is left, or a label is not an allowed one.
             OSError: the folder cannot be written.
         """
         atomic.remove_leftovers(self._folder)
@@ -102,7 +102,7 @@ class CorpusBuilder:
                 raise DataError(f"{names}: {counts}; nothing is left: loosen data.filters")
             labels = self._sort_labels(names) if self._is_labelled else []
         except DataError:
-            shutil.rmtree(self._folder)  # the mended source is another corpus
+            shutil.rmtree(self._folder)  # a corrected source is another corpus
             raise
         files = self._sides + [LABELS] * self._is_labelled + [PROBABILITIES] * bool(self._progress.soft)
         manifest = {
@@ -165,7 +165,8 @@ class CorpusBuilder:
     # -- resuming ----------------------------------------------------------------------------------------------------
 
     def _resumed(self) -> _Progress:
-        """The progress noted in this folder, or the beginning; a power cut may keep the note and lose the files."""
+        """Return the progress noted in this folder, or the beginning if there is no note or, after a power cut, files
+        are too short."""
         try:
             values = json.loads((self._folder / PROGRESS).read_bytes())
             progress = _Progress(**{**values, "counts": FilterCounts(**values["counts"])})
@@ -182,7 +183,7 @@ class CorpusBuilder:
         return progress
 
     def _open(self, name: str) -> BinaryIO:
-        """A file of the corpus, truncated to its noted size."""
+        """Open a file of the corpus, truncated to its noted size."""
         file = open(self._folder / name, "ab")
         file.truncate(self._progress.sizes[name])
         file.seek(0, os.SEEK_END)
@@ -215,10 +216,10 @@ class CorpusBuilder:
         return label_ids[label]
 
     def _sort_labels(self, sources: str) -> list[str]:
-        """The classes in their order; writes the labels of the examples as indices into it.
+        """Return the classes in their order, and write the labels of the examples as indices into it.
 
         Raises:
-            DataError: there are too many, or a source has probabilities of some of them alone.
+            DataError: there are too many, or a source has probabilities for only some of them.
         """
         from seq2seq.data.columns import label_problem
 
@@ -235,7 +236,7 @@ class CorpusBuilder:
         return names
 
     def _in_order(self, labels: Collection[str]) -> list[str]:
-        """As given, else numbers by value, then names in alphabetical order."""
+        """Return labels in the given order, else numbers by value, then names in alphabetical order."""
         if self._given_labels:
             return [label for label in self._given_labels if label in labels]
         return sorted(labels, key=lambda name: (0, int(name), "") if name.isdecimal() else (1, 0, name))

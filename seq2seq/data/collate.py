@@ -1,4 +1,4 @@
-"""The tensors of one step: shift, padding, start and end ids, and token counts happen here and nowhere else.
+"""The tensors of one step; only this module shifts, pads, adds start and end ids, and counts tokens.
 
 `stream` collates for training and validation, `inference` for scoring and classification. Shapes: B sentences, S source
 length, T target length.
@@ -18,20 +18,20 @@ from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 
 class Rows(NamedTuple):
-    """Rows of ids in one array: a loop over rows is six times slower and holds the lock that launches on a GPU need."""
+    """Rows of ids in one array; a loop over rows is six times slower, and holds the lock that GPU launches need."""
 
     ids: np.ndarray  # all rows, one after the other
     lengths: np.ndarray  # int64, of each row
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[int]]) -> "Rows":
-        """The rows of a list."""
+        """Make `Rows` of a list of rows."""
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         return cls(np.fromiter(chain.from_iterable(rows), np.int64, lengths.sum()), lengths)
 
 
 class _Batch:
-    """What batches share: tensors with a row for each example, and two counts."""
+    """Base of batches: tensors with a row for each example, and two counts."""
 
     indices: Tensor
 
@@ -39,15 +39,15 @@ class _Batch:
         return len(self.indices)
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Self:
-        """The batch on `device`."""
+        """Return the batch on `device`."""
         return self._map(lambda _, tensor: tensor.to(device, non_blocking=non_blocking))
 
     def pin_memory(self) -> Self:
-        """The batch in page-locked memory, from where a GPU copies it without waiting."""
+        """Return the batch in page-locked memory, from which copies to a GPU are asynchronous."""
         return self._map(lambda _, tensor: tensor.pin_memory())
 
     def split(self) -> tuple[Self, Self]:
-        """The first and the second half of the rows, each without needless padding."""
+        """Return the first and the second half of the rows, each without unnecessary padding."""
         middle = len(self) // 2
         return self._rows(slice(0, middle)), self._rows(slice(middle, None))
 
@@ -64,7 +64,7 @@ class _Batch:
         return dataclasses.replace(self, **tensors)  # type: ignore[type-var]
 
     def _counted(self) -> Self:
-        """The batch with the counts of its tensors."""
+        """Return the batch with the counts of its tensors."""
         masks: list[Tensor] = [getattr(self, name) for name in ("source_mask", "target_mask") if hasattr(self, name)]
         tokens = [int(mask.sum()) for mask in masks]
         num_targets = tokens[1] if len(tokens) > 1 else len(self)
@@ -104,7 +104,7 @@ def collate_translation(
     tokenizers: TokenizerPair,
     indices: Sequence[int],
 ) -> TranslationBatch:
-    """A batch from ids without special ids, on the CPU."""
+    """Make a batch of ids without special ids, on the CPU."""
     source_ids, source_mask = _pad(source, tokenizers.source.pad_id, after=tokenizers.source.eos_id)
     target_output, target_mask = _pad(target, tokenizers.target.pad_id, after=tokenizers.target.eos_id)
     target_input, _ = _pad(target, tokenizers.target.pad_id, before=tokenizers.target.start_id)
@@ -121,7 +121,8 @@ def collate_classification(
     indices: Sequence[int],
     probabilities: np.ndarray | None = None,
 ) -> ClassificationBatch:
-    """A batch from ids without special ids: bos in front, whose state may stand for the text, and eos at the end."""
+    """Make a batch of ids without special ids, on the CPU: bos, whose state may represent the text, is put first, eos
+    last."""
     source_ids, source_mask = _pad(texts_ids, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id)
     arrays = (source_ids, source_mask, np.asarray(labels, dtype=np.int64), np.asarray(indices, dtype=np.int64))
     tensors = map(torch.from_numpy, arrays)
@@ -132,7 +133,7 @@ def collate_classification(
 def _pad(
     rows: Rows | Sequence[Sequence[int]], pad_id: int, before: int | None = None, after: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(ids, mask), each (B, longest), of rows with a special id before or after each."""
+    """Return (ids, mask), (B, longest) each, of rows with a special id before or after each."""
     start, specials = int(before is not None), (before is not None) + (after is not None)
     flat, lengths = rows if isinstance(rows, Rows) else Rows.of(rows)
     longest = int(lengths.max())

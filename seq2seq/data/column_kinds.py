@@ -1,6 +1,6 @@
-"""Kinds of the columns of a table without header: text, or addresses, numbers, languages, identifiers, one value.
+"""Kinds of the columns of a table without header: text, addresses, numbers, identifiers, or a constant value.
 
-`tables` asks before it takes the first two columns, because many published corpora have others in front.
+`tables` calls `misplaced` before it takes the first two columns, because many published corpora have others first.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from seq2seq.languages import known_language
 
 FEWEST_LINES = 8
-# Of the fields of a column, how many show what it is.
+# Minimum share of the fields of a column that determines its kind.
 MOST = 0.9
 _ADDRESS = re.compile(
     r"(?:[a-z][a-z\d+.-]*://|www\.|mailto:)\S+|[\w.+-]+@[\w-]+\.\S+|/?(?:[\w.-]+/)+[\w.-]*", re.IGNORECASE
@@ -19,7 +19,7 @@ _IDENTIFIER = re.compile(r"(?=\S*\d)(?=\S*[\w])[\w.:#/-]+")
 
 
 def kind_of_column(fields: Sequence[str]) -> str | None:
-    """Return what a column holds, in words; None for text."""
+    """Return the kind of a column, in words; None for text."""
     filled = [field.strip() for field in fields if field.strip()]
     if not filled:
         return "nothing"

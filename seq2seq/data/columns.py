@@ -1,6 +1,6 @@
-"""Columns of tables, of JSON objects and of datasets: which two make an example, and what a header looks like.
+"""Columns of tables, JSON objects and datasets: the choice of the two that make an example, and recognition of headers.
 
-`sources` makes `Columns` from the config; `tables` and `hub` make examples with them. `check` asks for headers too.
+`sources` makes `Columns` from the config; `tables` and `hub` make examples with them. `check` also reads headers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,31 +29,32 @@ _TEXT_WORDS = {
     "review", "reviews", "comment", "document", "tweet", "utterance", "message", "reference", "hypothesis", "id", "idx",
     "index",
 }  # fmt: skip
-_MOST_LABELS = 20  # that a small corpus may have, however few examples there are of each
-_ROUNDING = 0.02  # by which probabilities may miss 1, such as three of 0.33
+_MOST_LABELS = 20  # allowed in any corpus, even with few examples of each
+_ROUNDING = 0.02  # maximum deviation of the sum of probabilities from 1, such as three times 0.33
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Which two columns make an example: what the config names, else the first of `defaults` that is present."""
+    """The two columns of an example: those that the config names, else the first of `defaults` that is present."""
 
     kind: type[Example]
     keys: tuple[str, str]
-    """Of the config, by which they are named."""
+    """Keys of the config that name the columns."""
     given: tuple[str | int | None, str | int | None]
     defaults: tuple[tuple[str, ...], tuple[str, ...]]
     called: Mapping[str, str] = field(default_factory=dict)
-    """Labels by what answers call them, where that is something else (`data.label_names`)."""
+    """Labels by their names in output, for labels with such a name (`data.label_names`)."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Where the label column has probabilities of labels: these labels, by their names there."""
+    """Labels by their names in the label column, if it contains probabilities of labels; otherwise empty."""
 
     def for_record(self, record: Mapping[str, Any], origin: str) -> "Columns | None":
-        """The columns of a source with such records: with `labels` where these have probabilities of them.
+        """Return the columns of a source with records like this one; `labels` is set if it contains probabilities of
+        labels.
 
-        None where the probabilities are those of a blank line, of which there are none.
+        The result is None if the object of probabilities is empty, as for a blank line.
 
         Raises:
-            DataError: two names are of one label.
+            DataError: two names mean the same label.
         """
         column = probability_column(record) if self.given[1] is None else self.given[1]
         names = record.get(column)
@@ -68,7 +69,7 @@ class Columns:
         return replace(self, given=(self.given[0], column), labels=labels)
 
     def choose(self, present: Sequence[str], origin: str) -> tuple[str, ...]:
-        """The names of both columns among `present`.
+        """Return the names of both columns among `present`.
 
         Raises:
             DataError: one is missing.
@@ -89,16 +90,17 @@ class Columns:
         return tuple(chosen)
 
     def are_in(self, present: Sequence[str]) -> bool:
-        """Whether `present` has default columns: one under its exact name, or both under other names."""
+        """Whether `present` contains default columns: one under its exact name, or both under other names."""
         found = [any(is_called(head, name) for name in names for head in present) for names in self.defaults]
         return all(found) or any(name in present for names in self.defaults for name in names)
 
     def example(self, names: Sequence[str], values: Sequence[Any], origin: str) -> Example:
-        """The example of two values.
+        """Return the example of two values.
 
         Raises:
-            DataError: a text is not text, a number, a truth value or null; a label is none of the first three, or not
-                an object with the probabilities of `labels`, each at least 0, that add up to 1 but for rounding.
+            DataError: a text is not text, a number, a boolean or null; or a label is not text, a number or a boolean.
+                With `labels`, the label must be an object with the probability of each label, at least 0, and the sum
+                must be 1 except for rounding.
         """
         if self.labels:
             text = as_one_line(_text(values[0] or "", f"{origin}: {names[0]}"))
@@ -110,7 +112,7 @@ class Columns:
         return self.kind(*(as_one_line(_text(value, f"{origin}: {name}")) for name, value in both))
 
     def _with_probabilities(self, text: str, found: Any, origin: str) -> LabelledText:
-        if not text.strip():  # it has none where it was classified, and is filtered out
+        if not text.strip():  # classifiers give no probabilities for it; it is filtered out
             return LabelledText(text, "")
         if not isinstance(found, dict):
             raise DataError(f"{origin}: {kind_of(found)} instead of an object with probabilities of labels")
@@ -132,24 +134,24 @@ class Columns:
 
 
 def pair_columns(config: SourceConfig, source_language: str, target_language: str) -> Columns:
-    """The columns of sentence pairs."""
+    """Return the columns of sentence pairs."""
     given = (config.source_column, config.target_column)
     return Columns(Pair, ("source_column", "target_column"), given, ((source_language,), (target_language,)))
 
 
 def label_columns(config: SourceConfig, label_names: Mapping[str, str]) -> Columns:
-    """The columns of labelled texts."""
+    """Return the columns of labelled texts."""
     given, called = (config.text_column, config.label_column), {name: label for label, name in label_names.items()}
     return Columns(LabelledText, ("text_column", "label_column"), given, (TEXT_COLUMNS, (LABEL_COLUMN,)), called)
 
 
 def probability_column(record: Mapping[str, Any]) -> str | None:
-    """The default column that has an object, with probabilities of labels; None where a record has its label."""
+    """Return the default column that contains an object of probabilities; None if a record has a plain label."""
     return next((name for name in (PROBABILITIES, LABEL_COLUMN) if isinstance(record.get(name), dict)), None)
 
 
 def is_called(head: str, name: str) -> bool:
-    """Whether a column's header `head` means `name`, for a language under any of its names and codes."""
+    """Whether a column's header `head` means `name`; a language matches under any of its names and codes."""
     head, name = head.strip().casefold(), name.casefold()
     language = known_language(head)
     return bool(head) and (head == name or (language is not None and language == known_language(name)))
@@ -164,20 +166,21 @@ def looks_like_header(fields: Sequence[str]) -> bool:
 
 
 def label_problem(labels: int, examples: int) -> str | None:
-    """The error message where there are too many labels to be classes: the columns are probably swapped."""
+    """Return an error message if there are too many labels to be classes, so that columns are probably swapped; else
+    None."""
     if labels <= _MOST_LABELS or 2 * labels <= examples:
         return None
     return f"{labels:,} labels for {examples:,} examples; are the columns swapped? (keys text_column, label_column)"
 
 
 def flattened(record: dict[str, Any]) -> dict[str, Any]:
-    """A JSON object or row with the keys inside `translation` beside the others."""
+    """Return a JSON object or row with the keys inside `translation` added to the others."""
     inner = record.get(NESTED)
     return {**record, **inner} if isinstance(inner, dict) else record
 
 
 def listed(names: Sequence[str], conjunction: str = ", ") -> str:
-    """Names in quotes, for a message."""
+    """Return names in quotes, for a message."""
     return conjunction.join(f"'{name}'" for name in names) or "none"
 
 

@@ -1,7 +1,7 @@
-"""The tokenised corpus: built once from sources, kept on disk under its fingerprint, read memory-mapped.
+"""The tokenised corpus: built once from sources, stored on disk under its fingerprint, and read memory-mapped.
 
-`tasks` prepares a corpus and hands it to the sampler and to the batches. Neither building (see `building`) nor reading
-holds the corpus in memory. A folder under its final name is complete (see `atomic`).
+`tasks` prepares a corpus and passes it to the sampler and to the batches. Neither building (see `building`) nor reading
+loads the corpus into memory. A folder under its final name is complete (see `atomic`).
 """
 
 import contextlib
@@ -35,10 +35,10 @@ ABANDONED_SECONDS = 24 * 3600
 
 
 class TokenCorpus:
-    """The read side of a prepared corpus: ids without special ids, by example.
+    """A prepared corpus, read-only: ids without special ids, by example.
 
-    `parts` are the (start, stop, weight) ranges of its sources, `counts` what was kept and dropped, and `labels` the
-    classes of a labelled corpus, whose examples have no target.
+    `parts` are the (start, stop, weight) ranges of its sources, `counts` the numbers of kept and dropped examples, and
+    `labels` the classes of a labelled corpus, whose examples have no target.
     """
 
     def __init__(self, folder: Path, manifest: dict[str, Any], weights: Sequence[float]):
@@ -60,13 +60,14 @@ class TokenCorpus:
         return len(self._offsets["source"]) - 1
 
     def ids(self, side: str, indices: np.ndarray) -> list[list[int]]:
-        """The ids of one side, source or target, of each of these examples; a labelled text is a source."""
+        """Return the ids of one side, source or target, of each of these examples; a labelled text is a source."""
         flat, lengths = self.rows(side, indices)
         ids, ends = flat.tolist(), np.cumsum(lengths).tolist()
         return [ids[end - length : end] for end, length in zip(ends, lengths.tolist(), strict=True)]
 
     def rows(self, side: str, indices: np.ndarray, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-        """The same in one array, and the int64 length of each example; at most the first `most` ids of each."""
+        """Return the ids of one side in one array, and the int64 length of each example; `most` is the maximum length
+        of each."""
         starts = self._offsets[side][indices]
         lengths = self._offsets[side][1:][indices] - starts
         if most is not None:
@@ -75,13 +76,13 @@ class TokenCorpus:
         return self._ids[side][np.repeat(starts - begins, lengths) + np.arange(lengths.sum())], lengths
 
     def label_ids(self, indices: np.ndarray) -> list[int]:
-        """The class of each of these examples, as an index into `labels`."""
+        """Return the class of each of these examples, as an index into `labels`."""
         return self._labels[indices].tolist()
 
     def probabilities(self, indices: np.ndarray) -> np.ndarray | None:
-        """(B, C) float32, of each label, where a source of the corpus has them; else None.
+        """Return the probability of each label, (B, C) float32, if a source of the corpus has them; else None.
 
-        An example with one label has 1 for it, and 0 for the others.
+        An example with a plain label has probability 1 for it, and 0 for the others.
         """
         if not self._is_soft.any():
             return None
@@ -95,12 +96,12 @@ class TokenCorpus:
 
     @property
     def source_lengths(self) -> "LengthsOnDisk":
-        """By example, special ids not counted."""
+        """Length of each source in pieces, without special ids."""
         return LengthsOnDisk(self._offsets["source"])
 
     @property
     def target_lengths(self) -> "LengthsOnDisk | None":
-        """By example, special ids not counted; None in a labelled corpus."""
+        """Length of each target in pieces, without special ids; None in a labelled corpus."""
         return LengthsOnDisk(self._offsets["target"]) if "target" in self._offsets else None
 
 
@@ -114,7 +115,7 @@ class LengthsOnDisk:
         return len(self._offsets) - 1
 
     def __getitem__(self, indices: np.ndarray | slice) -> np.ndarray:
-        """int32, one for each index."""
+        """Return the length of each index, int32."""
         return (self._offsets[1:][indices] - self._offsets[:-1][indices]).astype(np.int32)
 
 
@@ -126,16 +127,16 @@ def prepare_corpus(
     num_workers: int = 0,
     labels: Sequence[str] | None = None,
 ) -> TokenCorpus:
-    """The examples of `sources` as ids: from the cache if it has them, else built into it.
+    """Return the examples of `sources` as a corpus of ids, from the cache if it is there, else built into the cache.
 
     Args:
-        sources: of sentence pairs where `labels` is None, else of labelled texts, which the source tokenizer encodes.
-        tokenizers: of both sides.
+        sources: sentence pairs if `labels` is None, else labelled texts, which the source tokenizer encodes.
+        tokenizers: tokenizers of both sides.
         filters: None keeps every example, in order.
-        cache_dir: where corpora are kept.
-        num_workers: processes, 0 for one per CPU; the result does not depend on it.
-        labels: the classes that may occur, in order (those of the training corpus). If it is empty the classes are
-            what occurs: numbers by value, then names in alphabetical order.
+        cache_dir: folder of the stored corpora.
+        num_workers: number of processes, 0 for one per CPU; the result does not depend on it.
+        labels: the allowed classes, in order (those of the training corpus). If it is empty, the classes are those that
+            occur: numbers by value, then names in alphabetical order.
 
     Raises:
         DataError: a source cannot be read, no example is left, or a label is not among `labels`.
@@ -147,7 +148,7 @@ def prepare_corpus(
     content = [FORMAT, [source.fingerprint for source in sources], *settings]
     folder = cache_dir / hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
     try:
-        manifest = _read_manifest(folder)  # needs no permission to write to the cache
+        manifest = _read_manifest(folder)  # needs no write permission for the cache
     except DamagedFile:
         manifest = _build(folder, sources, encoding, labels or (), num_workers)
     remove_progress(folder, manifest)
@@ -157,7 +158,7 @@ def prepare_corpus(
 def _build(
     folder: Path, sources: Sequence[Source], encoding: Encoding, labels: Sequence[str], num_workers: int
 ) -> dict[str, Any]:
-    """Build the corpus, or wait for another process that does; returns its manifest."""
+    """Build the corpus, or wait for another process that builds it; return its manifest."""
     cache_dir = folder.parent
     try:
         cache_dir.mkdir(parents=True, exist_ok=True)
@@ -181,9 +182,10 @@ def _lock(folder: Path) -> Path:
 
 
 def _remove_abandoned(cache_dir: Path, keep: Path) -> None:
-    """Delete what killed preparations left and no other continued.
+    """Delete preparations that were killed and that no other process continued.
 
-    Other processes create, rename and delete at the same time, and another user's files may not be ours to delete.
+    Errors are ignored, because other processes create, rename and delete files concurrently, and files of other users
+    may be protected.
     """
     atomic.remove_leftovers(cache_dir)
     for partial in list(cache_dir.iterdir()):
@@ -198,7 +200,8 @@ def _remove_abandoned(cache_dir: Path, keep: Path) -> None:
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a complete corpus. Every byte is compared: about a second for 10 million pairs (1.2 GB).
+    """Return the manifest of a complete corpus. Every byte is verified, which takes about a second for 10 million pairs
+    (1.2 GB).
 
     Raises:
         DamagedFile: a file is missing, or changed after it was written.
@@ -207,7 +210,7 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     if manifest.get("checksum") != checksum(manifest):
         raise DamagedFile(f"{MANIFEST} changed after it was written")
     if manifest["fingerprint"] != folder.name:
-        raise DamagedFile(f"{MANIFEST} is of another corpus")
+        raise DamagedFile(f"{MANIFEST} belongs to another corpus")
     for name, recorded in manifest["files"].items():
         verify(folder / name, recorded)
     return manifest

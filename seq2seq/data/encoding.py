@@ -1,4 +1,4 @@
-"""Text to ids in bulk: a chunk of examples in, what is left of it after the filters out, as arrays of ids.
+"""Bulk conversion of text to ids: filter a chunk of examples, and tokenise the rest to arrays of ids.
 
 `building` maps an `Encoding` over the chunks of a source, in several processes.
 """
@@ -17,19 +17,19 @@ from seq2seq.text.tokenizer import Tokenizer
 
 @dataclass
 class EncodedChunk:
-    """Examples as concatenated ids, and the length of each."""
+    """Examples as concatenated ids, with the length of each."""
 
     ids: dict[str, np.ndarray]
-    """By side."""
+    """Ids of all examples, by side; `lengths` are those of each."""
     lengths: dict[str, np.ndarray]
-    labels: list[str]  # of labelled texts
+    labels: list[str]  # of labelled texts; empty for pairs
     probabilities: dict[str, np.ndarray]  # by label, float32, one for each example; empty where examples have none
     keys: np.ndarray | None  # uint64, where duplicates are dropped
     counts: FilterCounts
     end: Position
 
     def keep(self, is_kept: np.ndarray) -> None:
-        """Drop the examples that are not `is_kept`."""
+        """Drop the examples whose entry in `is_kept` is False."""
         for side, lengths in self.lengths.items():
             self.ids[side] = self.ids[side][np.repeat(is_kept, lengths)]
             self.lengths[side] = lengths[is_kept]
@@ -39,13 +39,13 @@ class EncodedChunk:
 
 @dataclass(frozen=True)
 class Encoding:
-    """What happens to every example: the filter, then the tokenizer of each side.
+    """The processing of every example: the filter, then the tokenizer of each side.
 
-    It is sent to each worker process once, so tokenizers can be pickled.
+    It is pickled, and sent to each worker process once.
     """
 
     tokenizers: dict[str, Tokenizer]
-    """By side, source and target; labelled texts have no target."""
+    """Tokenizers by side, source and target; labelled texts have no target."""
     filter: PairFilter | None
 
     @property
@@ -55,16 +55,16 @@ class Encoding:
 
     @property
     def types(self) -> dict[str, np.dtype]:
-        """The type of the ids of each side."""
+        """Data type of the ids of each side."""
         return {side: id_type(tokenizer.vocab_size) for side, tokenizer in self.tokenizers.items()}
 
     @property
     def finds_duplicates(self) -> bool:
-        """Whether chunks carry keys by which the reader finds duplicates."""
+        """Whether chunks include keys, by which the builder finds duplicates."""
         return self.filter is not None and self.filter.config.drop_duplicates
 
     def __call__(self, chunk: Chunk) -> EncodedChunk:
-        """Filter (duplicates aside) and tokenise.
+        """Filter a chunk, except for duplicates, and tokenise it.
 
         Raises:
             DataError: a line or row is not an example.
@@ -102,11 +102,13 @@ class Encoding:
 
 
 def stored_ids(tokenizer: Tokenizer, texts: Sequence[str], is_source: bool) -> list[list[int]]:
-    """The ids of one side of a corpus: a source as translators and classifiers read it; a target normalised, with
-    all characters that it has then."""
-    return tokenizer.read_all(texts) if is_source else tokenizer.encode_all([normalized(one).strip() for one in texts])
+    """Return the ids of one side of a corpus: sources as translators and classifiers read them; targets in normal form,
+    without replacement of characters."""
+    return (
+        tokenizer.read_all(texts) if is_source else tokenizer.encode_all([normalized(text).strip() for text in texts])
+    )
 
 
 def id_type(vocab_size: int) -> np.dtype:
-    """The smallest type that holds every id."""
+    """Return the smallest data type that holds every id."""
     return np.dtype(np.uint16 if vocab_size <= 2**16 else np.uint32)

@@ -1,4 +1,4 @@
-"""What a corpus is made of: examples, chunks of them as they are read, and the sources that give chunks.
+"""Examples of a corpus, chunks of them as they are read, and sources, which yield chunks.
 
 `sources` opens a source, `corpus` tokenises it, `tasks` reads references from it.
 """
@@ -18,45 +18,45 @@ class Pair:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Both sides."""
+        """Source and target."""
         return self.source, self.target
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledText:
-    """A text, one line, and its label as the data spell it."""
+    """A text, one line, and its label, as spelled in the data."""
 
     text: str
     label: str
-    """Of a text with probabilities the most likely one, and of equal ones the first by name."""
+    """The label; for a text with probabilities, the most likely one (ties: the first by name)."""
     probabilities: Mapping[str, float] | None = None
-    """Of every label, adding up to 1, where the data has them (soft labels; Hinton et al. 2015, section 2)."""
+    """Probability of every label, with the sum 1, if the data has them (soft labels; Hinton et al. 2015, section 2)."""
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The text alone."""
+        """The text, as the only side."""
         return (self.text,)
 
 
 Example = Pair | LabelledText
 Position = Any
-"""Where reading continues, as plain JSON values; None is the beginning."""
+"""Position in a source, as plain JSON values; None is the beginning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Consecutive lines or rows as they were read, which is cheap; a worker process parses them, which is not."""
+    """Consecutive lines or rows as they were read, which is cheap; worker processes parse them, which is expensive."""
 
     raw: Any
     first: int
     """Number of the first line or row, from 1."""
     parse: Callable[[Any, int], list[Example | None]]
-    """Called with `raw` and `first`, gives one item a line, None where it is no example; can be pickled."""
+    """Function of `raw` and `first` that returns one item per line, None if it is not an example; can be pickled."""
     end: Position
-    """Of the next chunk."""
+    """Position of the next chunk."""
 
     def examples(self) -> list[Example]:
-        """The parsed examples.
+        """Return the parsed examples.
 
         Raises:
             DataError: a line or row is not an example; the message has its number.
@@ -64,25 +64,25 @@ class Chunk:
         return [example for example in self.parse(self.raw, self.first) if example is not None]
 
     def numbered(self) -> list[tuple[int, Example]]:
-        """The parsed examples with the numbers of their lines; raises as `examples`."""
+        """Return the parsed examples with the numbers of their lines; errors are those of `examples`."""
         lines = enumerate(self.parse(self.raw, self.first), start=self.first)
         return [(number, example) for number, example in lines if example is not None]
 
 
 class Source(ABC):
-    """Examples that can be read any number of times; the fingerprint changes when they do."""
+    """A source of examples that can be read any number of times; the fingerprint changes if they change."""
 
     name: str
     weight: float
     fingerprint: str
     size: int | None
-    """Number of examples, where it is known without reading them."""
+    """Number of examples, if it is known without reading them."""
     invalid: Sequence[list[int]] = ()
-    """By file, the numbers of the lines that were not UTF-8 when it was last read."""
+    """For each file, the numbers of the lines that were not UTF-8 when it was last read."""
 
     @abstractmethod
     def chunks(self, start: Position = None) -> Iterator[Chunk]:
-        """The examples from the beginning, or from the end of an earlier chunk."""
+        """Yield the examples from the beginning, or from the end of an earlier chunk."""
 
     def __iter__(self) -> Iterator[Example]:
         for chunk in self.chunks():

@@ -1,4 +1,4 @@
-"""Public corpora by name: read through `datasets`, written as plain files under the names that the configs read.
+"""Public corpora by name, read through `datasets` and written as plain files under the names that the configs use.
 
 `s2s fetch` calls `fetch`. The folder appears complete or not at all, and an existing one is never overwritten.
 """
@@ -19,7 +19,7 @@ from seq2seq.lines import as_one_line
 
 @dataclass(frozen=True)
 class PublicCorpus:
-    """Where a corpus is on the Hugging Face hub, and which of its splits and columns become which files."""
+    """Location of a corpus on the Hugging Face hub, and the files that its splits and columns become."""
 
     hub: str
     subset: str | None
@@ -57,7 +57,7 @@ def fetch(name: str, destination: Path, dataset_path: str | None = None) -> list
     """Write the corpus `name` into the folder `destination` and return its files.
 
     `dataset_path` names the dataset to read instead: a local folder, or another dataset of the hub, with the same
-    columns and splits. A folder that already holds the same files is left as it is.
+    columns and splits. A folder that already contains the same files is not changed.
 
     Raises:
         DataError: there is no corpus of this name, the dataset cannot be read, or the folder holds something else.
@@ -85,7 +85,7 @@ def fetch(name: str, destination: Path, dataset_path: str | None = None) -> list
 
 
 def _write(corpus: PublicCorpus, folder: Path, dataset_path: str | None) -> list[str]:
-    """Write the files of a corpus; returns their names."""
+    """Write the files of a corpus and return their names."""
     suffixes, names = ["tsv"] if corpus.tsv else list(corpus.columns), []
     for stem, split in corpus.splits.items():
         stems = [stem, *corpus.held_out]
@@ -118,7 +118,7 @@ def _rows(corpus: PublicCorpus, split: str, dataset_path: str | None) -> Iterato
 
 
 def _part_of(sentence: str, stem: str, held_out: Mapping[str, int]) -> str:
-    """The part of a pair, decided by its first side alone, so that no sentence is in two parts."""
+    """Return the part of a pair, determined by its first side alone, so that no sentence is in two parts."""
     key = " ".join(sentence.lower().split()).encode("utf-8", "replace")
     number = int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little") % 1000
     for part, share in held_out.items():

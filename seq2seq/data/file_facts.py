@@ -1,6 +1,6 @@
-"""What is known of a file's content: its SHA-256 and its number of lines.
+"""Facts of a file's content: its SHA-256 and its number of lines.
 
-Sources ask when they are opened. A large file is read once for it: the answer stays in the cache of corpora while the
+Sources need them when they are opened. A large file is read once; the facts stay in the cache of corpora as long as the
 file system reports no change of the file.
 """
 
@@ -20,27 +20,28 @@ from seq2seq.lines import DAMAGE, damaged, text_bytes
 
 READ_BYTES = 1 << 20
 CACHE_FOLDER = "files"
-# The clocks of file systems are coarse: a file that was just written may change again and keep its times.
+# Clocks of file systems are coarse, so a file that was just written may change again without a change of its times.
 SETTLED_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
 class FileFacts:
-    """A file as it was when it was read."""
+    """Content and state of a file at the time when it was read."""
 
     sha256: str
     lines: int
     state: list[int]
-    """Device, inode, size, and in nanoseconds the times of the last change of content (mtime) and of anything (ctime).
+    """Device, inode, size in bytes, and times of the last change of content (mtime) and of any change (ctime), in ns.
 
     No program can set ctime: it differs after every write, replacement or copy.
     """
 
 
 def file_facts(path: Path, cache: Path | None = None, is_text: bool = True) -> FileFacts:
-    """The facts of `path`, kept in the folder `cache` if there is one; of several processes only one reads the file.
+    """Return the facts of `path`, stored in the folder `cache` if there is one; only one of several processes reads the
+    file.
 
-    Lines are counted where the file `is_text`.
+    Lines are counted if the file `is_text`.
 
     Raises:
         DataError: the file cannot be read, its gzip stream is damaged, or it should be text and is not.
@@ -63,7 +64,7 @@ def file_facts(path: Path, cache: Path | None = None, is_text: bool = True) -> F
 
 
 def check_unchanged(path: Path, facts: FileFacts) -> None:
-    """Compare a file with its state when it was read.
+    """Raise an error if a file changed since it was read.
 
     Raises:
         DataError: the file system reports a change.
@@ -73,7 +74,7 @@ def check_unchanged(path: Path, facts: FileFacts) -> None:
 
 
 def combined_fingerprint(*parts: Any) -> str:
-    """Of values whose `repr` says all about them."""
+    """Return the fingerprint of values whose `repr` contains all of their state."""
     return hashlib.sha256(repr(parts).encode("utf-8", "backslashreplace")).hexdigest()
 
 
@@ -116,7 +117,7 @@ def _state(path: Path) -> list[int]:
 
 
 def _count_lines(raw: BinaryIO, path: Path) -> int:
-    """The number of lines that `read_lines` gives, counted many times faster."""
+    """Return the number of lines that `read_lines` yields, counted many times faster."""
     count, last = 0, b"\n"
     try:
         stream = text_bytes(raw, str(path))

@@ -1,4 +1,4 @@
-"""Which examples are left out of training: rules for the text and for its length in pieces, with counts of drops.
+"""Filters of training examples: rules for the text and for its length in pieces, with counts of dropped examples.
 
 `encoding` applies a filter in worker processes, so everything here can be pickled; the counts are shown to the user
 and kept with the corpus.
@@ -16,13 +16,13 @@ from seq2seq.data.examples import Example, LabelledText, Pair
 
 Item = TypeVar("Item")
 
-# Below this many pieces a ratio says little: "Yes ." may well be three words in another language.
+# With at most this many pieces, a ratio means little: "Yes ." may well be three words in another language.
 RATIO_FROM = 10
 
 
 @dataclass
 class FilterCounts:
-    """How many examples were kept, and dropped by which rule."""
+    """Numbers of examples that were kept, and that each rule dropped."""
 
     kept: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
@@ -33,7 +33,7 @@ class FilterCounts:
             self.dropped[rule] = self.dropped.get(rule, 0) + count
 
     def keep(self, items: Iterable[Item], rules: Iterable[str | None]) -> list[Item]:
-        """The items without a rule that drops them; counts the others."""
+        """Return the items without a rule that drops them, and count the others."""
         kept = []
         for item, rule in zip(items, rules, strict=False):
             if rule is None:
@@ -50,7 +50,7 @@ class FilterCounts:
 
     @property
     def total(self) -> int:
-        """Examples that were read."""
+        """Number of examples that were read."""
         return self.kept + sum(self.dropped.values())
 
     def __str__(self) -> str:
@@ -63,13 +63,13 @@ class PairFilter:
     """The rules of a `FilterConfig`, for sentence pairs and labelled texts.
 
     The rules are tried in the order empty, copy, length, ratio, duplicate, and the first that holds is counted. All but
-    the last look at one example; duplicates are found by `SeenBefore`, in the order of the corpus.
+    the last depend on one example; `SeenBefore` finds duplicates, in the order of the corpus.
     """
 
     config: FilterConfig
 
     def rejects_text(self, example: Example) -> str | None:
-        """The rule by which the text alone is dropped, or None."""
+        """Return the rule that drops an example because of its text, or None."""
         if isinstance(example, LabelledText):
             return None if example.text.strip() else "empty"
         source, target = example.source.strip(), example.target.strip()
@@ -78,7 +78,7 @@ class PairFilter:
         return "copy" if self.config.drop_copies and source == target else None
 
     def rejects_lengths(self, source_length: int, target_length: int | None = None) -> str | None:
-        """The rule by which an example of these lengths, in pieces without special ids, is dropped, or None."""
+        """Return the rule that drops an example of these lengths, in pieces without special ids, or None."""
         target_length = source_length if target_length is None else target_length
         shorter, longer = sorted((source_length, target_length))
         if shorter < self.config.min_length or longer > self.config.max_length:
@@ -87,7 +87,7 @@ class PairFilter:
 
 
 def example_key(example: Example) -> int:
-    """64 bits of a hash, as identity of an example.
+    """Return 64 bits of a hash, as the identity of an example.
 
     Among 10 million different ones, two have the same key with a chance of 1 in 300,000.
     """
@@ -97,13 +97,13 @@ def example_key(example: Example) -> int:
 
 
 class SeenBefore:
-    """A growing set of 64-bit keys in sorted arrays: 8 bytes a key, where a Python set takes about 90."""
+    """A growing set of 64-bit keys in sorted arrays: 8 bytes per key, instead of about 90 in a Python set."""
 
     def __init__(self) -> None:
         self._runs: list[np.ndarray] = []  # sorted, each more than twice as long as the next
 
     def first_time(self, keys: Sequence[int] | np.ndarray) -> np.ndarray:
-        """True where a key is new, among these keys and all earlier ones; adds all of them."""
+        """Return True for each key that is new, among these keys and all earlier ones, and add all of them."""
         keys = np.asarray(keys, dtype=np.uint64)
         is_new = np.zeros(len(keys), dtype=bool)
         unique, first_indices = np.unique(keys, return_index=True)

@@ -1,4 +1,4 @@
-"""Datasets through the `datasets` package: opened by hub name or from a local folder, read some rows at a time.
+"""Datasets through the `datasets` package: opened by hub name or from a local folder, and read in blocks of rows.
 
 `sources` and `fetch` read them; every failure of the package becomes one line with the dataset and the remedy.
 """
@@ -21,13 +21,13 @@ CHUNK_ROWS = 4000
 
 
 class HubSource(Source):
-    """A dataset by hub name or from a local folder; a stream is read shard after shard."""
+    """A dataset by hub name or from a local folder; a stream is read shard by shard."""
 
     def __init__(self, config: SourceConfig, columns: Columns, cache: Path | None):
         self._config = config
         dataset = self._open()
         self.name, self.weight = f"{config.hub} ({config.split})", config.weight
-        record = dataset.features or next(iter(dataset.take(1)), {})  # an object has an object of features
+        record = dataset.features or next(iter(dataset.take(1)), {})  # features of an object are an object, too
         self._columns = columns = columns.for_record(record, self.name) or columns
         self._names = columns.choose(dataset_columns(dataset), self.name)
         self.size = None if config.streaming else len(dataset)
@@ -37,7 +37,7 @@ class HubSource(Source):
         self.fingerprint = combined_fingerprint("hub", origin, self._names, content, *soft)
 
     def chunks(self, start: Position = None) -> Iterator[Chunk]:
-        """Some rows at a time."""
+        """Yield blocks of rows."""
         number, position = start or (0, None)
         parse = functools.partial(_parse_rows, self._columns, self._names, self.name)
         for values, end in dataset_chunks(self._open(), self._names, self.name, position):
@@ -50,7 +50,7 @@ class HubSource(Source):
 
 
 def open_dataset(name: str, subset: str | None, split: str, streaming: bool = False) -> Any:
-    """One split of a dataset of the hub, of a folder of data files, or of a folder that `save_to_disk` wrote.
+    """Open one split of a dataset of the hub, of a folder of data files, or of a folder that `save_to_disk` wrote.
 
     Raises:
         DataError: it cannot be reached, is not a dataset, or has no such subset or split.
@@ -74,7 +74,7 @@ def open_dataset(name: str, subset: str | None, split: str, streaming: bool = Fa
 
 
 def dataset_columns(dataset: Any) -> list[str]:
-    """Names of the columns, including those inside `translation`."""
+    """Return the names of the columns, including those inside `translation`."""
     features = dataset.features
     if features is None:  # the columns of a stream are known with its first row
         return list(flattened(next(iter(dataset.take(1)), {})))
@@ -86,10 +86,10 @@ def dataset_columns(dataset: Any) -> list[str]:
 def dataset_chunks(
     dataset: Any, names: Sequence[str], origin: str, start: Position = None, label_names: bool = True
 ) -> Iterator[tuple[tuple[list[Any], ...], Position]]:
-    """The values of columns `names`, some rows at a time, each with its end position.
+    """Yield the values of columns `names` in blocks of rows, each with its end position.
 
-    A class label is its name, or its number without `label_names`. The position in a stream is the shard and how much
-    of it was read, so that earlier shards are not fetched again.
+    A class label is given as its name, or as its number without `label_names`. The position in a stream contains the
+    shard and the rows read of it, so that earlier shards are not fetched again.
 
     Raises:
         DataError: a row has no label (hidden test sets have -1), or reading fails.
@@ -140,7 +140,7 @@ def _load_saved(folder: Path, split: str, streaming: bool) -> Any:
 
 @contextlib.contextmanager
 def _quiet(datasets: Any) -> Iterator[None]:
-    """Silence progress bars outside terminals, and warnings of retries."""
+    """Hide progress bars outside terminals, and warnings of retries, inside the block."""
     hide_bars = not sys.stderr.isatty() and not datasets.are_progress_bars_disabled()
     if hide_bars:
         datasets.disable_progress_bars()
@@ -153,18 +153,18 @@ def _quiet(datasets: Any) -> Iterator[None]:
 
 
 def _describe(error: Exception, name: str, subset: str | None, split: str) -> str:
-    asked = f"{name}{f' ({subset})' if subset else ''}, split {split}"
+    dataset = f"{name}{f' ({subset})' if subset else ''}, split {split}"
     kind = type(error).__name__
     if isinstance(error, (ConnectionError, TimeoutError)) or "Offline" in kind or "offline" in str(error):
         remedy = "check the network, or give a folder that holds the dataset (--from or hub)"
-        return f"{asked}: the Hugging Face hub cannot be reached; {remedy}"
+        return f"{dataset}: the Hugging Face hub cannot be reached; {remedy}"
     if kind == "DatasetNotFoundError":
-        return f"{asked}: no such dataset on the Hugging Face hub; check the name, or log in if it is private"
-    return f"{asked}: {reason(error)[:300]}"
+        return f"{dataset}: no such dataset on the Hugging Face hub; check the name, or log in if it is private"
+    return f"{dataset}: {reason(error)[:300]}"
 
 
 def _fingerprint(dataset: Any, name: str, cache: Path | None) -> str:
-    """Changes with the content of a local folder, or with the version of a hub dataset."""
+    """Return a fingerprint of the content of a local folder, or of the version of a hub dataset."""
     folder = Path(name).expanduser()
     if not folder.is_dir():
         sizes = {split: info.num_examples for split, info in (dataset.info.splits or {}).items()}

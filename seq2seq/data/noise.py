@@ -1,7 +1,7 @@
-"""Perturbed copies of examples, made as they are read: what users type, and corpora of edited text lack.
+"""Perturbed copies of examples, made as they are read: properties of user input that corpora of edited text lack.
 
-`sources` wraps a source whose configuration asks for noise. Each line draws from (seed, number of the line) alone, so
-the same configuration always gives the same text. The kinds are those of OpusTrainer's modifiers, and a few more
+`sources` wraps a source whose configuration has noise. The draws for a line depend only on (seed, number of the line),
+so the same configuration always gives the same text. The kinds are those of OpusTrainer's modifiers, and a few more
 (Bogoychev et al. 2023, "OpusCleaner and OpusTrainer").
 """
 
@@ -19,14 +19,14 @@ from seq2seq.data.examples import Chunk, Example, Pair, Position, Source
 from seq2seq.languages import language_code
 from seq2seq.text.scripts import OWN_CASE, SENTENCE_MARK, graphemes, is_word, title, upper
 
-TYPO_SHARE = 0.1  # of the words of a text with typos; of at least one
+TYPO_SHARE = 0.1  # share of the words of a text with typos; at least one word
 LAST_MARK = regex.compile(rf"(?<!{SENTENCE_MARK}){SENTENCE_MARK}++\s*$", regex.VERSION1)
 EMOJI = "😀😂😉😍😎😢😡👍👎🙏🎉🔥❤⭐✅🚀🌍🐱🐶☕"
 SYLLABLES = ("ba", "dor", "el", "fin", "gu", "har", "ik", "jo", "kal", "lum", "mi", "nov", "or", "pe", "quen", "rys")
 
 
 class NoisySource(Source):
-    """The examples of a source, perturbed, in the case that the languages of its sides have."""
+    """The examples of a source, perturbed by the case rules of the languages of its sides."""
 
     def __init__(self, source: Source, noise: NoiseConfig, languages: Sequence[str | None] = ()):
         self._source, self._noise, self._languages = source, noise, languages
@@ -37,11 +37,11 @@ class NoisySource(Source):
 
     @property
     def invalid(self):
-        """As `Source`."""
+        """Lines that were not UTF-8, as in `Source`."""
         return self._source.invalid
 
     def chunks(self, start: Position = None) -> Iterator[Chunk]:
-        """As `Source`."""
+        """Yield the perturbed examples, as `Source.chunks` does."""
         for chunk in self._source.chunks(start):
             yield replace(chunk, parse=functools.partial(_parsed, chunk.parse, self._noise, self._languages))
 
@@ -63,10 +63,10 @@ def _parsed(
 def perturbed(
     example: Example, noise: NoiseConfig, draw: random.Random, languages: Sequence[str | None] = ()
 ) -> Example:
-    """An example with the kinds of noise that `draw` decides on, each for itself.
+    """Return an example with the kinds of noise that `draw` selects independently.
 
-    Case, lost punctuation and copies change a pair on both sides, typos and repeated punctuation its source alone.
-    Capitals are those of the languages of the sides.
+    Case, lost punctuation and copies change both sides of a pair; typos and repeated punctuation only its source.
+    Capitals follow the rules of the languages of the sides.
     """
     languages = (*languages, None, None)
     chosen = {kind for kind in NoiseConfig.kinds if draw.random() < getattr(noise, kind)}
@@ -93,8 +93,9 @@ def perturbed(
 
 
 def with_typos(text: str, draw: random.Random) -> str:
-    """Text in which about every tenth word, and at least one, has two letters exchanged, or one lost, doubled or
-    replaced by another letter of the text. The first letter of a word stays, and so do words of up to three."""
+    """Return text with a typo in about every tenth word, and in at least one: two letters exchanged, or a letter lost,
+    doubled or replaced by another letter of the text. The first letter of a word, and words of up to three letters, are
+    not changed."""
     words = text.split(" ")
     long = {place: letters for place, word in enumerate(words) if is_word(word) and len(letters := graphemes(word)) > 3}
     every = [letter.lower() for letter in chain.from_iterable(long.values())]
@@ -111,7 +112,7 @@ def with_typos(text: str, draw: random.Random) -> str:
 
 
 def _invented(draw: random.Random) -> str:
-    """What a translation copies: an emoji, a name that does not exist, or a number."""
+    """Return text that translations copy: an emoji, an invented name, or a number."""
     match draw.randrange(3):
         case 0:
             return draw.choice(EMOJI)

@@ -1,6 +1,6 @@
-"""The order of training: which examples make a batch, and the order of batches, for every rank and epoch.
+"""The order of training: the composition of batches, and their order, for every rank and epoch.
 
-`tasks` makes a sampler from the lengths of a corpus, `BatchStream` reads its plans. A plan is a pure function of
+`tasks` makes a sampler from the lengths of a corpus; `BatchStream` reads its plans. A plan is a pure function of
 (seed, epoch, section) and the number of ranks, so a run resumes at a position without replaying anything. The epoch of
 a large corpus is planned in sections, random subsets of it, so that time and memory of a plan are bounded.
 """
@@ -20,10 +20,11 @@ logger = logging.getLogger(__name__)
 SOURCE_SLACK = 1.5
 # Width, in tokens, of the noise on sort keys: neighbours change between epochs, at the cost of a little padding.
 DIFFERENCE_NOISE = 1.5
-# The same on the length of texts to classify: texts of one length are of one kind (phrases, sentences), and batches of
-# one kind cost accuracy: on SST-2, one seed, 80.4 % without noise and 81.2 % with it (14 % padding).
+# Width of the noise on the length of texts to classify. Texts of equal length are often of one kind (phrases,
+# sentences), and batches of one kind reduce accuracy: on SST-2, one seed, 80.4 % without
+# noise and 81.2 % with it (14 % padding).
 TEXT_NOISE = 4
-# Enough for batches without padding, few enough to be planned in half a second.
+# Enough for batches with little padding, and few enough to be planned in half a second.
 SECTION_EXAMPLES = 2**20
 
 INDEX_BITS, LENGTH_BITS = 32, 16
@@ -46,7 +47,7 @@ class TokenBudgetSampler:
     Without target lengths (classification) `batch_tokens` counts source tokens.
 
     `parts` are (start, stop, weight) ranges of the corpus: an example is seen floor(weight) times an epoch, and once
-    more in a share of the epochs that makes up the rest. An epoch has `num_sections` sections.
+    more in a share of the epochs that equals the fraction of the weight. An epoch has `num_sections` sections.
     """
 
     def __init__(
@@ -78,22 +79,23 @@ class TokenBudgetSampler:
         self._latest: tuple[tuple[int, int], list[np.ndarray]] | None = None
 
     def plan(self, epoch: int, section: int = 0) -> list[np.ndarray]:
-        """The batches of this rank in order, as arrays of corpus indices; every rank has equally many."""
+        """Return the batches of this rank in order, as arrays of corpus indices; every rank has the same number of
+        batches."""
         return self._all_batches(epoch, section)[self.rank :: self.world_size]
 
     def padding(self, epoch: int) -> float:
-        """The share of padding in the batches of an epoch's first section, both sides together."""
+        """Return the share of padding in the batches of an epoch's first section, both sides together."""
         rows, source, target, tokens = self._sizes(self._all_batches(epoch, 0))
         slots = rows * source if self._target_lengths is None else rows * (source + target)
         return float(1.0 - tokens.sum() / slots.sum())
 
     def sorted_batches(self) -> list[np.ndarray]:
-        """Every example once, by length, without randomness: for validation."""
+        """Return every example once, sorted by length, without randomness, for validation."""
         return self._fill(self._sort(np.arange(len(self._source_lengths), dtype=np.uint32), noise=None))
 
     def largest_batches(self) -> list[np.ndarray]:
-        """The batches of the first section that need the most memory: by tokens with padding, and by attention weights
-        (rows times length squared)."""
+        """Return the batches of the first section that need the most memory: by tokens with padding, and by attention
+        weights (rows times length squared)."""
         batches = self._all_batches(0, 0)
         rows, source, target, _ = self._sizes(batches)
         largest = [int(size.argmax()) for size in (rows * (source + target), rows * np.maximum(source, target) ** 2)]
@@ -109,7 +111,8 @@ class TokenBudgetSampler:
         return latest[1]
 
     def _examples(self, epoch: int, section: int, draw: np.random.Generator) -> np.ndarray:
-        """The indices of a section in random order; over all sections each index comes as often as its weight says."""
+        """Return the indices of a section in random order; over all sections, each index occurs as often as its weight
+        requires."""
         passes: list[tuple[int, int, range | None]] = []  # over a part: start, size, and the range of a partial pass
         for start, stop, weight in self._parts:
             whole, size = int(weight), stop - start
@@ -130,18 +133,19 @@ class TokenBudgetSampler:
         return examples
 
     def _slots(self, total: int, epoch: int, section: int) -> np.ndarray:
-        """The slots of an epoch's `total` that a section has, ascending: one drawn at random from each run of
-        `num_sections` neighbours."""
+        """Return the slots of a section among the `total` slots of an epoch, ascending: one drawn at random from each
+        run of `num_sections` neighbours."""
         sections = self.num_sections
         turn = np.random.default_rng([self.seed, epoch, 1]).integers(sections, size=-(-total // sections))
         slots = np.arange(len(turn)) * sections + (turn + section) % sections
         return slots[slots < total]
 
     def _sort(self, examples: np.ndarray, noise: np.random.Generator | None) -> np.ndarray:
-        """`examples` by the longer of the two lengths, and within it by the difference, in alternating order.
+        """Return `examples` sorted by the longer of the two lengths, and within it by the difference, in alternating
+        order.
 
-        So neighbours are close on both sides. One 64-bit key holds both numbers and the index into `examples`: keys are
-        distinct, so the order is the same on every machine, and sorting is several times faster than argsort.
+        Neighbours are thus similar on both sides. One 64-bit key contains both numbers and the index into `examples`.
+        Keys are distinct, so the order is the same on every machine. Sorting them is several times faster than argsort.
         """
         source, target = self._lengths(examples)
         if noise is not None and self._target_lengths is None:
@@ -175,7 +179,8 @@ class TokenBudgetSampler:
         return batches
 
     def _lengths(self, examples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(examples,) int32 of both sides, special ids counted: eos, or bos and eos around a text to classify."""
+        """Return the lengths of both sides, (examples,) int32 each, with special ids: eos, or bos and eos for texts to
+        classify."""
         specials = 2 if self._target_lengths is None else 1
         source = np.asarray(self._source_lengths[examples], dtype=np.int32) + specials
         if self._target_lengths is None:
@@ -183,7 +188,7 @@ class TokenBudgetSampler:
         return source, np.asarray(self._target_lengths[examples], dtype=np.int32) + specials
 
     def _sizes(self, batches: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Of each batch: rows, source width, target width, and tokens without padding."""
+        """Return, for each batch, rows, source width, target width, and tokens without padding."""
         rows = np.array([len(batch) for batch in batches])
         source, target = self._lengths(np.concatenate(batches))
         starts = np.cumsum(rows) - rows
@@ -193,9 +198,10 @@ class TokenBudgetSampler:
 
 
 def moved_position(batch: int, old_world_size: int, new_world_size: int) -> int:
-    """The position of each rank after a change of their number: batches are always assigned to ranks in turn.
+    """Return the position of each rank after a change of the number of ranks; batches are always assigned to ranks in
+    turn.
 
-    Where the numbers do not divide, the last few batches are seen again rather than left out.
+    If the numbers do not divide, the last few batches are seen again rather than skipped.
     """
     new_batch, repeated = divmod(batch * old_world_size, new_world_size)
     logger.warning(
@@ -210,8 +216,8 @@ def moved_position(batch: int, old_world_size: int, new_world_size: int) -> int:
 def _even_out(batches: list[np.ndarray], world_size: int) -> list[np.ndarray]:
     """Split batches until their number is a multiple of the number of ranks.
 
-    The last ones of the epoch are split, so that all others keep their index for any number of ranks. Where every batch
-    is a single example, the first ones are repeated instead.
+    The last batches of the epoch are split, so that all others keep their index for any number of ranks. If every batch
+    is a single example, the first batches are repeated instead.
     """
     missing = -len(batches) % world_size
     index = len(batches)
@@ -225,9 +231,10 @@ def _even_out(batches: list[np.ndarray], world_size: int) -> list[np.ndarray]:
 
 
 def _spread(turns: np.ndarray, size: int) -> np.ndarray:
-    """A permutation of `size` examples, repeated without end, of which any stretch is spread evenly over them.
+    """Return the entries at `turns` of an endlessly repeated permutation of `size` examples, whose stretches are spread
+    evenly over the examples.
 
-    Multiples of the golden section are the most even such order (Kronecker's sequence), and need no state.
+    Multiples of the golden ratio are the most even such order (Kronecker's sequence), and need no state.
     """
     step = int((math.sqrt(5) - 1) / 2 * size)
     while math.gcd(step, size) > 1:

@@ -1,7 +1,7 @@
-"""Opening a source: aligned text files, TSV or CSV, JSONL, TMX, or a dataset of the Hugging Face hub or a local folder.
+"""Sources of a configuration: aligned text files, TSV or CSV, JSONL, TMX, or a dataset of the hub or a local folder.
 
-`tasks`, `check` and `classify` open what a `SourceConfig` names. Modules for tables and datasets are imported only
-where such a source is used.
+`tasks`, `check` and `classify` open sources with it. Modules for tables and datasets are imported only if such a source
+is used.
 """
 
 from collections.abc import Mapping
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 def open_pairs(config: SourceConfig, source_language: str, target_language: str, cache: Path | None = None) -> Source:
-    """The sentence pairs of a source; columns that are not named in `config` are named like the languages.
+    """Open a source of sentence pairs; unless `config` names the columns, they are named after the languages.
 
-    Facts of large files are kept in the folder `cache`.
+    Facts of files are stored in the folder `cache`.
 
     Raises:
-        DataError: a file is missing or damaged, the two sides have unequal line counts, a column is missing. What only
-            reading shows (a short row, broken JSON) is raised while reading, with the line.
+        DataError: a file is missing or damaged, the two sides have unequal line counts, a column is missing. Errors
+            of single lines (a short row, broken JSON) are raised during reading, with the line.
     """
     languages = source_language, target_language
     if config.source is not None:
@@ -42,13 +42,13 @@ def open_pairs(config: SourceConfig, source_language: str, target_language: str,
 def open_labelled(
     config: SourceConfig, cache: Path | None = None, label_names: Mapping[str, str] | None = None
 ) -> Source:
-    """The labelled texts of a source: columns `sentence` or `text`, and `label`, unless `config` names others.
+    """Open a source of labelled texts: columns `sentence` or `text`, and `label`, unless `config` names others.
 
     In JSONL and datasets the label may be an object with the probability of each label, by its name in the data or in
-    answers (`label_names`). JSONL may have it as `probabilities` beside the label, as `s2s classify` writes it.
+    output (`label_names`). The object may also be in a column `probabilities`, as `s2s classify` writes it.
 
     Raises:
-        DataError: as `open_pairs`.
+        DataError: for the reasons that `open_pairs` lists, or if the source contains pairs.
     """
     if (pairs := config.source or config.tmx) is not None:
         raise DataError(f"{pairs}: labelled texts come from tsv, jsonl or hub, not from pairs")

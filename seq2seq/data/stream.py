@@ -1,6 +1,6 @@
-"""Batches of a corpus: an endless stream in an exact, resumable order for training, one pass for validation.
+"""Batches of a corpus: an endless stream in an exact, resumable order for training, and one pass for validation.
 
-`tasks` builds the streams, the trainer consumes them.
+`tasks` builds the streams; the trainer reads them.
 """
 
 import random
@@ -25,20 +25,20 @@ from seq2seq.data.sampler import TokenBudgetSampler, moved_position
 from seq2seq.errors import CheckpointError
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
-PREFETCH = 4  # batches made ahead
-# A random segmentation has at most this many times the pieces of the stored one, and this many more.
+PREFETCH = 4  # number of batches made ahead
+# Maximum length of a random segmentation: a multiple of that of the stored one, plus a constant.
 SAMPLED_GROWTH, SAMPLED_MORE = 1.25, 8
 
 MakeBatch = Callable[[np.ndarray, int], Any]
-"""From indices of a plan and the epoch, which decides random segmentations, to a batch."""
+"""Function from indices of a plan, and the epoch, which determines random segmentations, to a batch."""
 
 
 class CorpusBatches:
-    """Makes batches of a corpus; with `sampling`, a share of the sentences is segmented at random.
+    """Factory of the batches of a corpus; with `sampling`, a share of the sentences is segmented at random.
 
-    A random segmentation is decided by (seed, epoch, index, side) alone, so a resumed run repeats it. Batches are
-    planned with the stored segmentations; random ones are a little longer, and so may be a batch. A side with more
-    than `max_pieces` is truncated: validation leaves no pair out, and a model has only so many positions.
+    A random segmentation is determined by (seed, epoch, index, side) alone, so a resumed run repeats it. Batches are
+    planned with the stored segmentations; random ones, and so batches, may be a little longer. A side with more than
+    `max_pieces` is truncated, because validation keeps every pair, and the positions of a model are limited.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class CorpusBatches:
         self._sampling = sampling if sampling and sampling.sampling > 0 else None
 
     def __call__(self, indices: np.ndarray, epoch: int) -> TranslationBatch | ClassificationBatch:
-        """The batch of these examples in this epoch."""
+        """Return the batch of these examples in this epoch."""
         corpus, tokenizers = self._corpus, self._tokenizers
         source = self._rows("source", tokenizers.source, indices, epoch)
         if corpus.target_lengths is None:
@@ -70,7 +70,7 @@ class CorpusBatches:
         return Rows.of([self._resegmented(row, tokenizer, key) for row, key in zip(rows, keys, strict=True)])
 
     def _resegmented(self, row: list[int], tokenizer: Tokenizer, key: str) -> list[int]:
-        """`row`, or for a share of the keys a random segmentation of its text."""
+        """Return `row`, or, for a share of the keys, a random segmentation of its text."""
         config, draw = self._sampling, random.Random(key)
         if draw.random() >= config.sampling:
             return row
@@ -80,11 +80,12 @@ class CorpusBatches:
 
 
 class BatchStream:
-    """This rank's batches, epoch after epoch without end; made ahead in a thread, counted when they are consumed.
+    """The batches of this rank, over epochs without end; made ahead in a thread, and counted when they are read.
 
-    `state_dict()` is the position of the next batch, whatever the thread has already made; a stream that loads it
-    continues with exactly that batch. With another number of ranks it continues with the first batch that a rank has
-    not seen. Batches count within a section of the sampler's epoch; the next section is planned while one is read.
+    `state_dict()` is the position of the next batch to be read, whatever the thread has made ahead. A stream that loads
+    it continues with exactly that batch. With another number of ranks, it continues with the first batch that a rank
+    has not seen. Batches are numbered within a section of the sampler's epoch; while a section is read, the next one is
+    planned.
     """
 
     def __init__(self, sampler: TokenBudgetSampler, make_batch: MakeBatch, *, pin_memory: bool = False):
@@ -97,14 +98,16 @@ class BatchStream:
 
     def __next__(self) -> Any:
         if self._thread is None:
-            # a thread starts on the first GPU; it pins memory for that of its reader
+            # a new thread uses the first GPU, but must pin memory for the GPU of its reader
             device = (torch.cuda.set_device, (torch.cuda.current_device(),)) if self._pin_memory else ()
             self._thread = ThreadPoolExecutor(1, "batches", *device)
             self._made = self._batches()
             self._ahead: deque[Future] = deque()
         while len(self._ahead) <= PREFETCH:
             self._ahead.append(self._thread.submit(next, self._made))
-        epoch, section, batch, num_batches, made = self._ahead[0].result()  # an error stays for every later read
+        epoch, section, batch, num_batches, made = self._ahead[
+            0
+        ].result()  # an error is raised again by every later read
         if self._num_batches and num_batches != self._num_batches:
             raise CheckpointError(
                 f"the epoch has {num_batches} batches but had {self._num_batches} when the checkpoint was written; the "
@@ -124,12 +127,12 @@ class BatchStream:
 
     @property
     def epoch(self) -> float:
-        """Epochs consumed, with the fraction of the current one."""
+        """Number of epochs read, with the fraction of the current one."""
         done = self._batch / self._num_batches if self._num_batches else 0.0
         return self._epoch + (self._section + done) / self._sampler.num_sections
 
     def state_dict(self) -> dict[str, int]:
-        """The position of the next batch, as plain numbers."""
+        """Return the position of the next batch, as plain numbers."""
         return {
             "epoch": self._epoch,
             "section": self._section,
@@ -139,7 +142,7 @@ class BatchStream:
         }
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Continue where `state` was taken."""
+        """Continue at the position `state`."""
         self.close()
         self._epoch, self._section = state["epoch"], state["section"]
         self._batch, self._num_batches = state["batch"], state["num_batches"]
@@ -174,7 +177,7 @@ class BatchStream:
 def validation_batches(
     corpus: TokenCorpus, batch_tokens: int, make: MakeBatch, rank: int = 0, world_size: int = 1
 ) -> Iterator[Any]:
-    """This rank's share of the corpus, every example once, sorted by length; over-long examples stay whole."""
+    """Yield the batches of this rank: every example of the corpus once, sorted by length; long examples are kept."""
     sampler = TokenBudgetSampler(corpus.source_lengths, corpus.target_lengths, batch_tokens, seed=0)
     for indices in sampler.sorted_batches()[rank::world_size]:
         yield make(indices, 0)

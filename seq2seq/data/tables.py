@@ -1,6 +1,6 @@
 """Sources with named columns in text files: TSV and CSV, which may have a header, and JSONL.
 
-`sources` opens them; `check` asks for the header of the files that it is given.
+`sources` opens them; `check` reads headers with it.
 """
 
 import csv
@@ -28,28 +28,29 @@ _RECORD, _ALL_QUOTED = (
     re.compile(rf"(?:{field})(?:\t(?:{field}))*") for field in (rf'{_QUOTED}|[^"\t]*', rf"{_QUOTED}|\d*")
 )
 _LINES_FOR_DELIMITER = _LINES_FOR_KINDS = 200
-# In a shorter file it means little that the label of line 1 is unique.
+# In a shorter file, a unique label in line 1 means little.
 _FEWEST_LINES = 50
 
 
 @dataclass(frozen=True)
 class TableFormat:
-    """How fields stand in a line."""
+    """The format of the lines of a table: delimiter and quoting."""
 
     delimiter: str = "\t"
     is_quoted: bool = False
     """Whether a field may be quoted, with quotes inside it doubled, as spreadsheets do (RFC 4180)."""
 
     def fields(self, line: str) -> list[str]:
-        """The fields of a line, which is one record: a field that continues in the next line is a `csv.Error`."""
+        """Return the fields of a line, which must be one record; a field that continues on the next line raises
+        `csv.Error`."""
         if not self.is_quoted:
             return line.split(self.delimiter)
         return next(csv.reader([line.replace("\r", " ")], delimiter=self.delimiter, strict=True), [""])
 
 
 def table_format(path: Path) -> TableFormat:
-    """The format of a file: of a .csv by its first lines, else ` ||| ` where all lines have it, else tabs, with quotes
-    where a spreadsheet wrote them."""
+    """Return the format of a file: that of a .csv by its first lines, else ` ||| ` if all lines contain it, else tabs,
+    with quotes if a spreadsheet wrote them."""
     if path.name.lower().removesuffix(".gz").endswith(".csv"):
         return TableFormat(_delimiter(list(islice(read_lines(path), _LINES_FOR_DELIMITER))), is_quoted=True)
     if form_of_file(path) is MOSES:
@@ -58,7 +59,7 @@ def table_format(path: Path) -> TableFormat:
 
 
 def header(path: Path) -> list[str]:
-    """The fields of the first line, none where they cannot be read."""
+    """Return the fields of the first line; none if they cannot be read."""
     try:
         return table_format(path).fields(next(read_lines(path), ""))
     except csv.Error:
@@ -66,7 +67,7 @@ def header(path: Path) -> list[str]:
 
 
 class _LineFile(TextSource):
-    """A file with at most one example a line."""
+    """A file with at most one example per line."""
 
     def __init__(self, path: Path, columns: Columns, weight: float, cache: Path | None):
         super().__init__((path,), weight, cache)
@@ -81,7 +82,7 @@ class _LineFile(TextSource):
 
 
 class Table(_LineFile):
-    """A TSV or CSV file, one record a line; the first line is a header where columns have names.
+    """A TSV or CSV file, one record per line; the first line is a header if columns have names.
 
     Empty lines are skipped; a line with more or fewer columns than the header is an error.
     """
@@ -139,7 +140,7 @@ class Table(_LineFile):
         return False, indices
 
     def _refuse_header(self, heads: Sequence[str], label_index: int) -> None:
-        """An unknown header must not become an example, nor its word a class."""
+        """Raise an error for an unknown header, which must not become an example, nor its word a class."""
         is_labelled = self._columns.kind is LabelledText
         if looks_like_header(heads) or (is_labelled and self._has_unique_label(*heads, label_index)):
             is_swapped = is_labelled and heads[0].strip().casefold() in LABEL_WORDS
@@ -154,14 +155,14 @@ class Table(_LineFile):
         return [self._fields(line, number) for number, line in enumerate(islice(lines, _LINES_FOR_KINDS), start=1)]
 
     def _refuse_other_columns(self, indices: Sequence[int], fewest: int = FEWEST_LINES) -> None:
-        """Refuse to take addresses, scores, languages or identifiers before the text as examples."""
+        """Raise an error if the columns are addresses, scores or identifiers that precede the text."""
         if problem := misplaced(self._first_rows(), indices, fewest):
             raise DataError(f"{self._path}: {problem}; name the columns with {' and '.join(self._columns.keys)}")
 
     def _has_unique_label(self, text: str, label: str, index: int) -> bool:
-        """Whether line 1 is a short text and a word as label that no other line has, where all other labels repeat.
+        """Whether line 1 has a short text, and as its label a word that no other line has, while other labels repeat.
 
-        The file is read until the label repeats, which is soon where it is one.
+        The file is read until the label repeats, which a real label soon does.
         """
         if len(text.split()) > 3 or not label.strip() or re.fullmatch(r"[\d.,+-]+", label.strip()):
             return False
@@ -175,7 +176,7 @@ class Table(_LineFile):
 
 
 class JsonLines(_LineFile):
-    """One JSON object a line, flat or with both sides inside `translation`; blank lines are skipped."""
+    """A file with one JSON object per line, flat or with both sides inside `translation`; blank lines are skipped."""
 
     forms = (JSON,)
 
@@ -187,7 +188,7 @@ class JsonLines(_LineFile):
         next(iter(self), None)  # a wrong file or column is found before anything heavy starts
 
     def _fitting(self, columns: Columns) -> Columns:
-        """`columns` for the records of this file, all of which are like the first that says how they are."""
+        """Return `columns` for the records of this file; the first record that is not blank determines them."""
         for number, line in enumerate(read_lines(self._path), start=1):
             if line.strip() and (found := columns.for_record(*self._record(line, number))):
                 return found
@@ -201,7 +202,7 @@ class JsonLines(_LineFile):
         return self._columns.example(names, [record[name] for name in names], origin)
 
     def _record(self, line: str, number: int) -> tuple[dict[str, Any], str]:
-        """The object of a line, and where it stands."""
+        """Return the object of a line, and its place for messages."""
         origin = f"{self._path}: line {number}"
         try:
             record = json.loads(line)
@@ -213,7 +214,7 @@ class JsonLines(_LineFile):
 
 
 def _delimiter(lines: Sequence[str]) -> str:
-    """The delimiter that cuts all lines into equally many fields, at least two."""
+    """Return the delimiter that splits all lines into equally many fields, at least two."""
     for delimiter in (",", ";", "\t"):
         form = TableFormat(delimiter, is_quoted=True)
         try:
@@ -226,9 +227,9 @@ def _delimiter(lines: Sequence[str]) -> str:
 
 
 def _has_spreadsheet_quotes(path: Path) -> bool:
-    """Whether quotes stand only around fields, and all fields have them or some need them for what they hold.
+    """Whether quotes occur only around fields, and all fields have them, or some need them for their content.
 
-    Other TSV has no quoting: there a quote is a character of the text.
+    Other TSV files have no quoting, so a quote is a character of the text.
     """
     with open_bytes(path) as stream:
         if not any(b'"' in block for block in iter(lambda: stream.read(1 << 20), b"")):

@@ -1,4 +1,4 @@
-"""Sources in text files: aligned files, and the reading in chunks that every file with one example a line shares.
+"""Sources in text files: aligned files, and a base class that reads files with one example per line in chunks.
 
 `sources` opens `TextFiles`; `tables` builds on `TextSource`.
 """
@@ -20,18 +20,18 @@ from seq2seq.text.forms import Form, form_of_file
 
 logger = logging.getLogger(__name__)
 
-CHUNK_BYTES = 1 << 18  # of the first file
+CHUNK_BYTES = 1 << 18  # size of a chunk of the first file
 
 
 class TextSource(Source):
-    """Text files of equally many lines, read together; bytes that are not UTF-8 become U+FFFD, with one warning a file.
+    """Text files with equal numbers of lines, read together; invalid UTF-8 becomes U+FFFD, with one warning per file.
 
     Raises:
         DataError: a file cannot be read.
     """
 
     forms: ClassVar[tuple[Form, ...]] = ()
-    """Forms of structured text that are read."""
+    """Forms of structured text that this source accepts."""
 
     def __init__(self, paths: Sequence[Path], weight: float, cache: Path | None):
         self._paths, self.name, self.weight = paths, str(paths[0]), weight
@@ -40,7 +40,7 @@ class TextSource(Source):
         self._facts = [file_facts(path, cache) for path in paths]
 
     def chunks(self, start: Position = None) -> Iterator[Chunk]:
-        """Some lines of each file at a time; a position is [lines, bytes of each file].
+        """Yield a block of lines of each file; a position is [lines, bytes of each file].
 
         Raises:
             DataError: a file is damaged, or changed after it was opened.
@@ -74,7 +74,7 @@ class TextSource(Source):
 
     @abstractmethod
     def _parse(self, texts: Sequence[str], first: int) -> list[Example | None]:
-        """The examples of the lines after `first`, of which each file has one text."""
+        """Return the examples of the lines from `first` on, of which `texts` has one block for each file."""
 
 
 class TextFiles(TextSource):
@@ -98,10 +98,10 @@ class TextFiles(TextSource):
 
 
 def check_form(path: Path, forms: Sequence[Form] = ()) -> None:
-    """Refuse a file in a form that does not have one sentence per line, and is none of `forms`.
+    """Raise an error for a file in a form without one sentence per line, except `forms`.
 
     Raises:
-        DataError: its form, and what to do with it.
+        DataError: the file has such a form; the message names it, with the remedy.
     """
     form = form_of_file(path)
     if form is not None and not form.has_sentences and form not in forms:
@@ -109,7 +109,7 @@ def check_form(path: Path, forms: Sequence[Form] = ()) -> None:
 
 
 def _decode(raw: bytes, number: int, invalid: list[int]) -> str:
-    """The lines after line `number` as text; the numbers of those that are not UTF-8 are added to `invalid`."""
+    """Return the lines after line `number` as text; numbers of lines that are not UTF-8 are appended to `invalid`."""
     try:
         return raw.decode("utf-8").removesuffix("\n")
     except UnicodeDecodeError:

@@ -1,7 +1,7 @@
-"""Translation memories (TMX 1.1 to 1.4b) as a source of pairs, read as a stream: `sources` opens a `TmxFile`.
+"""Translation memories (TMX 1.1 to 1.4b) as a source of pairs, read as a stream; `sources` opens a `TmxFile`.
 
-Each translation unit that has both languages is a pair; its other languages are ignored. Formatting inside a segment
-(`bpt`, `ept`, `ph`, `it`, `ut`) is left out, and the text of `hi` kept. Declarations of entities are refused.
+Each translation unit that has both languages is a pair; its other languages are ignored. Formatting codes inside a
+segment (`bpt`, `ept`, `ph`, `it`, `ut`) are removed; the text of `hi` is kept. Declarations of entities are refused.
 """
 
 import re
@@ -20,11 +20,11 @@ from seq2seq.lines import DAMAGE, damaged, open_bytes
 
 CHUNK_UNITS = 2000
 BLOCK = 1 << 18
-# Bytes of one tag or comment, and characters of one segment: more is damage.
+# Maximum bytes of one tag or comment, and characters of one segment; more is an error.
 LONGEST_TOKEN, LONGEST_SEGMENT = 1 << 24, 1 << 20
-MOST_SEGMENTS = 1000  # of one unit
+MOST_SEGMENTS = 1000  # in one unit
 CODES = {"bpt", "ept", "ph", "it", "ut"}
-# Of the declarations that are wrong once a file was read as UTF-8.
+# Encoding declarations that do not apply, because the file is read as UTF-8.
 _UTF16 = re.compile(rb"""\A\s*<\?xml[^>]*encoding\s*=\s*["'](?:utf-?16|ucs-?2)""", re.IGNORECASE)
 _BREAK = re.compile(r"[^\S\xa0]*[\r\n]\s*")
 
@@ -35,8 +35,8 @@ Unit = list[tuple[str, str]]
 class TmxFile(Source):
     """Pairs of a TMX file, plain or gzip, in the order of its units.
 
-    Languages match by any of their names and codes (`de`, `DE-AT`, `ger`), equal spelling first. Without names they are
-    the source language of the header, else that of the first segment, and the first other one.
+    Languages match by any of their names and codes (`de`, `DE-AT`, `ger`); equal spelling is preferred. Without names,
+    they are the source language of the header, else the language of the first segment, and the first other one.
 
     Raises:
         DataError: the file is not TMX, is damaged, or has no unit with both languages.
@@ -101,7 +101,7 @@ def _same(name: str, other: str) -> bool:
 
 
 class _Reader:
-    """One reading of a file; memory is that of a block and its units."""
+    """One pass over a file; only a block and its units are in memory."""
 
     def __init__(self, path: Path):
         self._path, self.source_language = path, ""
@@ -128,7 +128,7 @@ class _Reader:
             raise self._error(f"line {error.lineno:,}: {expat.ErrorString(error.code)}; export it again") from error
 
     def _parsed(self, stream: BinaryIO) -> Iterator[None]:
-        """Feed the file to the parser, more at a time while a token goes on, so that the time stays linear."""
+        """Feed the file to the parser, in growing blocks while a token is incomplete, so that the time is linear."""
         block = stream.read(BLOCK)
         parser = expat.ParserCreate("utf-8" if _UTF16.match(block) else None)
         parser.buffer_text = True

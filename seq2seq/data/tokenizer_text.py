@@ -1,7 +1,7 @@
-"""Training texts of tokenizers: of the examples that the filters will keep, as far as this is known before.
+"""Training texts of tokenizers: examples that the length filters will probably keep.
 
-`tasks` trains the tokenizers of a run on them. What is far too long, or far longer than its other side, by a first
-small tokenizer teaches nothing: one line of junk would give a vocabulary thousands of pieces that training never sees.
+`tasks` trains the tokenizers of a run on them. A small first tokenizer excludes examples that are far too long, or far
+longer than their other side: one line of junk would add thousands of pieces that training never sees.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,25 +18,25 @@ from seq2seq.text.tokenizer import Tokenizer
 
 # The small tokenizer sees the first examples of each source, up to SHORT times the median length.
 EXAMPLES, VOCABULARY, SHORT = 20_000, 8000, 4
-# By which its lengths may exceed those of the tokenizer to be trained.
+# Factor by which its lengths may exceed those of the tokenizer to be trained.
 MARGIN = 1.5
 
 
 class TokenizerText:
-    """The text of each side of the kept examples, for any number of readings."""
+    """The text of each side of the kept examples, readable any number of times."""
 
     def __init__(self, sources: Sequence[Source], filters: FilterConfig, settings: TokenizerConfig, seed: int):
         self._sources, self._filters, self._settings, self._seed = sources, filters, settings, seed
         self._rules = PairFilter(filters)
 
     def side(self, index: int) -> Iterator[str]:
-        """The texts of one side, in order."""
+        """Yield the texts of one side, in order."""
         for example in chain.from_iterable(self._sources):
             if self._rules.rejects_text(example) is None and self._may_fit(example):
                 yield example.texts[index]
 
     def _may_fit(self, example: Example) -> bool:
-        """Whether the length filters may keep an example; only one with many characters is encoded."""
+        """Whether the length filters may keep an example; only examples with many characters are encoded."""
         if self._fit([len(text) for text in example.texts]) or not self._small:
             return True
         sides = zip(self._small, example.texts, strict=True)
@@ -50,7 +50,7 @@ class TokenizerText:
 
     @cached_property
     def _small(self) -> list[Tokenizer]:
-        """The small tokenizer of each side; none where the short examples do not suffice to train one."""
+        """The small tokenizer of each side; empty if the short examples do not suffice to train it."""
         first = chain.from_iterable(islice(source, EXAMPLES) for source in self._sources)
         texts = [example.texts for example in first if self._rules.rejects_text(example) is None]
         longest = [max(map(len, sides)) for sides in texts]
