@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from environment import REAL_DATA
@@ -53,17 +54,37 @@ def real_data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def trained_in_reverse(tmp_path_factory) -> Path:
-    """The folder of a run that has learned to translate words in reverse order, trained once for all processes."""
+def made_once(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Path]:
+    """A function of a name and of what fills a folder; it returns the folder, which one process fills for all."""
     base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "reversed"
-    with FileLock(f"{folder}.lock"):
-        if not folder.exists():
-            from toy_reversal import train
+    place = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
 
-            train(folder.with_suffix(".part"))
-            folder.with_suffix(".part").rename(folder)
-    return folder
+    def made(name: str, fill: Callable[[Path], object]) -> Path:
+        folder, part = place / f"shared-{name}", place / f"part-{name}"
+        with FileLock(f"{folder}.lock"):
+            if not folder.exists():
+                fill(part)
+                part.rename(folder)
+        return folder
+
+    return made
+
+
+@pytest.fixture(scope="session")
+def trained_in_reverse(made_once) -> Path:
+    """The folder of a run that has learned to translate words in reverse order."""
+    from toy_reversal import train
+
+    return made_once("reversed", train)
+
+
+@pytest.fixture(scope="session")
+def trained_marian(made_once) -> Path:
+    """A Marian folder that transformers trained to translate `foreign_models.SOURCE` by heart; not to be changed."""
+    pytest.importorskip("transformers")
+    from foreign_models import train_marian
+
+    return made_once("marian", train_marian)
 
 
 @pytest.fixture(scope="module")

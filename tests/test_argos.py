@@ -7,7 +7,7 @@ import sys
 import zipfile
 
 import pytest
-from foreign_models import SOURCE, TARGET, train_marian
+from foreign_models import SOURCE, TARGET
 from our_models import make_ours, our_tokenizers
 
 from seq2seq import atomic
@@ -40,12 +40,11 @@ print(json.dumps({"texts": texts, "name": str(installed), "codes": [installed.fr
 
 
 @pytest.fixture(scope="module")
-def package(tmp_path_factory):
+def package(trained_marian, tmp_path_factory):
     pytest.importorskip("transformers")
     folder = tmp_path_factory.mktemp("argos")
-    train_marian(folder / "marian")
     path = folder / "en_de.argosmodel"
-    comparison = export_argos(folder / "marian", path, "float32", UNKNOWN_LANGUAGES, Probe(tuple(SOURCE)), force=False)
+    comparison = export_argos(trained_marian, path, "float32", UNKNOWN_LANGUAGES, Probe(tuple(SOURCE)), force=False)
     assert comparison.identical == len(SOURCE)
     return path
 

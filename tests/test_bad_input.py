@@ -3,6 +3,7 @@
 Each row of the table is a command line; the folder that it runs in holds files of every wrong kind (`wrong_files`).
 """
 
+import importlib
 import shutil
 from pathlib import Path
 
@@ -418,7 +419,8 @@ def place(shelf, tmp_path_factory) -> Path:
 @pytest.mark.parametrize(("verb", "typed", "word"), ROWS, ids=[f"{verb} {typed}" for verb, typed, _ in ROWS])
 def test_one_line_and_nothing_overwritten(place, capfd, monkeypatch, verb, typed, word):
     monkeypatch.chdir(place)
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    for module in ("huggingface_hub.constants", "datasets.config"):  # they read the environment when they are imported
+        monkeypatch.setattr(importlib.import_module(module), "HF_HUB_OFFLINE", True)
     monkeypatch.delenv("S2S_DATA", raising=False)
     before = snapshot(place)
     code = main([verb, *typed.split()])

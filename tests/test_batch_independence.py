@@ -47,7 +47,7 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def briefly_trained() -> tuple[Transformer, TokenizerPair, Config]:
+def briefly_trained(made_once) -> tuple[Transformer, TokenizerPair, Config]:
     """A small model that was taught for a moment to repeat sentences: unsure enough for choices to be close."""
     lines = phrasebook()
     config = Config.model_validate(
@@ -64,8 +64,19 @@ def briefly_trained() -> tuple[Transformer, TokenizerPair, Config]:
     pair = TokenizerPair(tokenizer, tokenizer)
     torch.manual_seed(1)
     model = Transformer(config.model, tokenizer.vocab_size, tokenizer.vocab_size)
+
+    def fill(folder: Path) -> None:
+        learn_to_repeat(model, pair, lines)
+        folder.mkdir()
+        torch.save(model.state_dict(), folder / "weights")
+
+    model.load_state_dict(torch.load(made_once("briefly", fill) / "weights", weights_only=True))
+    return model.eval(), pair, config
+
+
+def learn_to_repeat(model: Transformer, pair: TokenizerPair, lines: list[str]) -> None:
+    tokenizer, draw = pair.source, random.Random(1)
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
-    draw = random.Random(1)
     for _ in range(300):
         ids = tokenizer.encode_all(draw.sample(lines, 16))
         batch = collate_translation(ids, ids, pair, range(len(ids)))
@@ -74,7 +85,6 @@ def briefly_trained() -> tuple[Transformer, TokenizerPair, Config]:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    return model.eval(), pair, config
 
 
 class Batches:

@@ -4,13 +4,14 @@ Speeds themselves are not tested: they are what the command is for, and a busy m
 """
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from foreign_models import SOURCE, TARGET, train_marian
+from foreign_models import SOURCE, TARGET
 from marian_beside import train as train_beside
 from our_models import make_ours, our_tokenizers
 from torch import nn
@@ -75,11 +76,9 @@ def trained(folder):
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
+def model(trained_marian, tmp_path_factory):
     """A Marian folder, which all systems can run, that has learnt its sentences by heart."""
-    folder = tmp_path_factory.mktemp("model") / "model"
-    train_marian(folder, steps=80)
-    return folder
+    return Path(shutil.copytree(trained_marian, tmp_path_factory.mktemp("model") / "model"))
 
 
 def measure_decoding(model, threads=1, **options):

@@ -116,7 +116,7 @@ def test_a_run_that_is_shifted_as_a_whole_is_no_second_alarm(check):
     assert not agreement.unrelated
 
 
-@pytest.mark.parametrize("count", [50, 500, pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [50, *(pytest.param(some, marks=pytest.mark.slow) for some in (500, 5000))])
 def test_sound_corpora_raise_no_alarm(real_data, check, count):
     for name, (source, target, languages) in excerpts(real_data, count).items():
         report = check(source, target, languages)

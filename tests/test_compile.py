@@ -56,7 +56,7 @@ def train_and_validate(step, module, batch):
             module.encode(batch.source_ids, batch.source_mask)
 
 
-@pytest.mark.parametrize("layers", [1, 4])
+@pytest.mark.parametrize("layers", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_all_layers_and_shapes_share_seven_graphs(graphs, layers):
     """Encoder, decoder and loss, in training and validation, and the encoder in a search."""
     step, module = make_step(num_encoder_layers=layers, num_decoder_layers=layers)
@@ -67,6 +67,7 @@ def test_all_layers_and_shapes_share_seven_graphs(graphs, layers):
     assert not torch._dynamo.utils.counters["graph_break"]
 
 
+@pytest.mark.slow
 def test_a_size_of_one_takes_few_more(graphs):
     step, module = make_step(num_encoder_layers=1, num_decoder_layers=1)
     compile_layers(module, must=True)
@@ -89,6 +90,7 @@ def test_compiled_layers_are_the_layers(graphs, architecture):
     torch.testing.assert_close(results[1], results[0])
 
 
+@pytest.mark.slow
 def test_rising_dropout_takes_few_graphs(graphs):
     step, module = make_step(num_encoder_layers=1, num_decoder_layers=1, dropout=0.3)
     compile_layers(module, must=True)

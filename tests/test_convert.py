@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from foreign_models import SOURCE, TARGET, train_marian
+from foreign_models import SOURCE, TARGET
 from our_models import make_ours
 
 from seq2seq import cli
@@ -23,11 +23,8 @@ ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
-def marian(tmp_path_factory):
-    pytest.importorskip("transformers")
-    folder = tmp_path_factory.mktemp("foreign") / "opus-mt-en-de"
-    train_marian(folder)
-    return folder
+def marian(trained_marian, tmp_path_factory):
+    return Path(shutil.copytree(trained_marian, tmp_path_factory.mktemp("foreign") / "opus-mt-en-de"))
 
 
 @pytest.fixture(autouse=True)

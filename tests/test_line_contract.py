@@ -52,6 +52,9 @@ KINDS = {
     "export": ["translate", "export"],
 }
 
+SLOW = [pytest.mark.slow]
+SOME_KINDS = [pytest.param(kind, marks=[] if kind in ("translate", "classify") else SLOW) for kind in KINDS]
+
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory) -> Path:
@@ -156,7 +159,13 @@ TALKS = [(kind, form) for kind in ("translate", "classify", "torch") for form in
 TALKS += [("export", "text")]
 
 
-@pytest.fixture(scope="module", params=TALKS, ids="-".join)
+QUICK = (("translate", "text"), ("classify", "jsonl"), ("torch", "jsonl"), ("export", "text"))
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(talk, id="-".join(talk), marks=[] if talk in QUICK else SLOW) for talk in TALKS],
+)
 def conversation(request, models):
     talk = Conversation(*request.param, models)
     talk.ask([b"The first two bytes say whether the input is packed."])
@@ -187,8 +196,12 @@ def test_a_hundred_thousand_characters_are_a_line(conversation, unit):
         check(conversation.verb, conversation.form, line, answer)
 
 
-@pytest.mark.parametrize(("kind", "last"), zip(KINDS, [b"no line feed", b" ", b"half \xe2\x80", b"none"], strict=True))
-def test_the_last_line_needs_no_line_feed(models, kind, last):
+LAST = dict(zip(KINDS, [b"no line feed", b" ", b"half \xe2\x80", b"none"], strict=True))
+
+
+@pytest.mark.parametrize("kind", SOME_KINDS)
+def test_the_last_line_needs_no_line_feed(models, kind):
+    last = LAST[kind]
     talk = Conversation(kind, "jsonl", models)
     try:
         check(talk.verb, "jsonl", b"", talk.ask([b""])[0])  # the first line of all, one byte
@@ -197,7 +210,7 @@ def test_the_last_line_needs_no_line_feed(models, kind, last):
         talk.kill()
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SOME_KINDS)
 def test_a_reader_that_goes_away_ends_it_quietly(models, kind):
     with start(kind, models, errors=subprocess.PIPE) as process:
         process.stdin.write(b"one\n")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from foreign_models import LANGUAGES, SOURCE, TARGET, drawn_settings, make_marian, train_marian, write_tokenizers
+from foreign_models import LANGUAGES, SOURCE, TARGET, drawn_settings, make_marian, write_tokenizers
 
 from seq2seq import hub
 from seq2seq.config import SearchConfig
@@ -42,10 +42,9 @@ def drawn(request, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("trained") / "marian"
-    theirs = train_marian(folder)
-    return folder, theirs, load_model(folder)
+def trained(trained_marian):
+    theirs = transformers.MarianMTModel.from_pretrained(trained_marian).eval()
+    return trained_marian, theirs, load_model(trained_marian)
 
 
 def their_tokenizer(folder):

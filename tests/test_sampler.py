@@ -214,6 +214,7 @@ def test_an_empty_corpus_is_an_error():
         TokenBudgetSampler(np.empty(0, dtype=np.int32), np.empty(0, dtype=np.int32), 100)
 
 
+@pytest.mark.slow
 def test_padding_on_multi30k_stays_under_six_percent(real_data):
     texts = [list(read_lines(real_data / "multi30k" / f"train.{side}.gz")) for side in ("en", "de")]
     tokenizer = Tokenizer.train(texts[0] + texts[1], TokenizerConfig(vocab_size=8000), seed=1)

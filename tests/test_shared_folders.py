@@ -235,14 +235,14 @@ def test_a_leftover_of_any_kind_in_the_cache_is_in_nobodys_way(place):
     assert quietly(*DRY_RUN)[0] == 0
 
 
-@pytest.mark.parametrize("content", ["", "{", "[1]", "{}", "null", "[" * 100_000, "\0"])
-def test_a_damaged_note_of_overlaps_is_made_again(place, content):
+def test_a_damaged_note_of_overlaps_is_made_again(place):
     said = quietly(*DRY_RUN)
     (note,) = Path("runs/cache").glob("overlap-*.json")
     before = note.read_bytes()
-    note.write_text(content)
-    assert quietly(*DRY_RUN) == said
-    assert note.read_bytes() == before
+    for content in ("", "{", "[1]", "{}", "null", "[" * 100_000, "\0"):
+        note.write_text(content)
+        assert quietly(*DRY_RUN) == said, content[:9]
+        assert note.read_bytes() == before, content[:9]
     assert json.loads(before)
 
 

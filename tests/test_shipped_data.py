@@ -126,6 +126,7 @@ def test_held_out_words_are_known_from_train():
         assert sum(word in known for word in words) / len(words) > 0.98
 
 
+@pytest.mark.slow
 def test_regeneration_is_the_identity(tmp_path):
     """Whatever the hash seed, the generator writes the committed bytes."""
     environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONUTF8": "0"}

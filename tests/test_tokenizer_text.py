@@ -50,8 +50,14 @@ def texts(config, filters=FILTERS, settings=SETTINGS):
 
 
 @pytest.mark.parametrize("shared", [True, False])
-@pytest.mark.parametrize("length", [700, 3000, 30_000])
-@pytest.mark.parametrize("where", ["both", "source", "target"])
+@pytest.mark.parametrize(
+    ("length", "where"),
+    [
+        pytest.param(length, where, marks=[] if (length == 3000) == (where == "both") else pytest.mark.slow)
+        for length in (700, 3000, 30_000)
+        for where in ("both", "source", "target")
+    ],
+)
 @pytest.mark.parametrize("kind", JUNK)
 def test_junk_is_as_if_it_were_not_there(kind, where, length, shared, tmp_path):
     draw, clean = random.Random(length), both_sides()

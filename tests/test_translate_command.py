@@ -333,23 +333,23 @@ def test_a_translation_imports_no_more_than_it_needs(model, lines, tmp_path, opt
     arguments = ["translate", str(model), "-i", str(lines), "-o", str(tmp_path / "out"), "--device", "cpu", *options]
     code = f"import sys, seq2seq.cli as cli; sys.exit(cli.main({arguments!r}) or 3 * ({heavy!r} in sys.modules))"
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent), "OMP_NUM_THREADS": "1"}
-    for expected in ((0, 3), (0,)):  # the first use may have to convert the model
-        assert subprocess.run([sys.executable, "-c", code], env=environment, timeout=60).returncode in expected
+    assert main(arguments) == 0  # the first use may have to convert the model
+    assert subprocess.run([sys.executable, "-c", code], env=environment, timeout=60).returncode == 0
 
 
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
-def test_loading_a_model_needs_no_compiler(positions, tmp_path):
+def test_loading_a_model_needs_no_compiler():
     code = (
         "import sys, torch\n"
         "from seq2seq.config import ModelConfig\n"
         "from seq2seq.model.transformer import Transformer\n"
         "from seq2seq.tensors import misfit\n"
-        f"config = ModelConfig(preset='tiny', positions={positions!r})\n"
-        "print(misfit(lambda: Transformer(config, 40, 30), {}))\n"
+        "for positions in ('sinusoidal', 'learned', 'rotary'):\n"
+        "    config = ModelConfig(preset='tiny', positions=positions)\n"
+        "    print(misfit(lambda: Transformer(config, 40, 30), {}))\n"
         "sys.exit('torch._dynamo' in sys.modules)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=Path(__file__).parent.parent, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert "is missing" in done.stdout
+    assert done.stdout.count("is missing") == 3

@@ -107,7 +107,10 @@ def test_the_table_names_settings_scores_and_signatures(run, capsys):
 
 def test_files_of_the_user_come_before_those_of_the_run(run, tmp_path, capsys):
     make_ours(tmp_path / "model", ending=3.0)
-    files = ["--source", "numbers-test.en", "--reference", "numbers-test.de"]
+    for side in ("en", "de"):
+        lines = Path(f"numbers-test.{side}").read_text().splitlines(keepends=True)[:5]
+        (tmp_path / f"few.{side}").write_text("".join(lines))
+    files = ["--source", str(tmp_path / "few.en"), "--reference", str(tmp_path / "few.de")]
     found = tuned(str(tmp_path / "model"), *files, capsys=capsys)
     assert list(found["scores"]) == ["validation"]
     assert {trial["weights"] for trial in found["trials"]} == {"the model"}

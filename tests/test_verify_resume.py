@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -151,17 +152,22 @@ def train(run: str, *changes: str) -> int:
 
 def whole_and_resumed(*changes: str) -> list[str]:
     """What differs between 8 steps without a break and a run that is killed at step 5 and continues from step 3."""
+    whole_and_killed(*changes)
+    assert train("resumed", *changes) == 0
+    return differences(Path("whole/runs/toy"), Path("resumed/runs/toy"))
+
+
+def whole_and_killed(*changes: str) -> None:
     assert train("whole", *changes) == 0
 
     def die(run: object) -> None:
         raise Killed
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("seq2seq.tasks.run.CURVE_SECONDS", 0.0)
         patch.setattr("seq2seq.tasks.run._Run.draw_curves", die)  # before the validation
         assert train("resumed", *changes) == 1
     assert newest(Path("resumed")).endswith("3")
-    assert train("resumed", *changes) == 0
-    return differences(Path("whole/runs/toy"), Path("resumed/runs/toy"))
 
 
 def test_a_run_that_was_killed_and_resumed_ends_in_the_same_bits(folder):
@@ -191,6 +197,17 @@ def test_a_classifier_too(folder, train):
     assert whole_and_resumed() == []
 
 
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory) -> Path:
+    """A folder with a run without a break, and with one that was killed."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = corpus(tmp_path_factory.mktemp("killed"))
+        patch.chdir(folder)
+        patch.delenv("S2S_DATA", raising=False)
+        whole_and_killed()
+    return folder
+
+
 def nothing(*_: object) -> None:
     """What a part of the restoration does when it is broken."""
 
@@ -205,9 +222,14 @@ def nothing(*_: object) -> None:
         (ExponentialMovingAverage, "load", "ema.safetensors"),
     ],
 )
-def test_what_is_not_restored_is_found(folder, monkeypatch, module, name, found):
+def test_what_is_not_restored_is_found(killed, monkeypatch, module, name, found):
+    monkeypatch.chdir(killed)
+    monkeypatch.delenv("S2S_DATA", raising=False)
+    run = Path(found).stem
+    shutil.copytree("resumed", run)
     monkeypatch.setattr(module, name, nothing)
-    assert any(found in problem for problem in whole_and_resumed())
+    assert train(run) == 0
+    assert any(found in problem for problem in differences(Path("whole/runs/toy"), Path(f"{run}/runs/toy")))
 
 
 def start(folder: Path) -> subprocess.Popen:

@@ -45,7 +45,10 @@ def learn(source, target):
     return WordPairs.learn(source[:32768], target[:32768])
 
 
-@pytest.mark.parametrize("name", REAL)
+LARGE = ("multi30k", "captions", "tatoeba", "enja")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LARGE)) for name in REAL])
 def test_no_block_of_a_sound_corpus_is_called_shifted(real_data, name):
     source, target = real(real_data, name)
     assert find(learn(source, target), source, target) == []
@@ -55,7 +58,7 @@ def test_no_block_of_a_sound_corpus_is_called_shifted(real_data, name):
     ("name", "sizes", "missed"),
     [("multi30k", (20, 40, 200), 0), ("enja", (20, 40, 200), 0), ("tatoeba valid", (40, 200), 1)],
 )
-@pytest.mark.parametrize("offset", [1, -1, 2])
+@pytest.mark.parametrize("offset", [1, *(pytest.param(some, marks=pytest.mark.slow) for some in (-1, 2))])
 def test_planted_shifts_are_found_with_their_lines(real_data, name, sizes, missed, offset):
     source, target = (side[:6000] for side in real(real_data, name, unspaced=name == "enja"))
     draw, not_found = random.Random(offset), 0
@@ -70,7 +73,7 @@ def test_planted_shifts_are_found_with_their_lines(real_data, name, sizes, misse
 
 
 @pytest.mark.parametrize("name", ["multi30k", "captions", "tatoeba"])
-@pytest.mark.parametrize("size", [250, 600, 1500])
+@pytest.mark.parametrize("size", [250, *(pytest.param(some, marks=pytest.mark.slow) for some in (600, 1500))])
 def test_a_lost_line_of_few_is_found_by_the_shapes_of_lines(real_data, name, size):
     source, target = real(real_data, name)
     draw, missed = random.Random(size), 0

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from logging import getLogger
@@ -46,6 +47,8 @@ logger = getLogger(__name__)
 # Target tokens. By an estimate for the base model on an H200, launching a step's kernels takes the CPU 10 ms; 4,096
 # tokens take the GPU as long, 25,000 four times.
 SMALL_GPU_BATCH = 16_384
+# Seconds between two drawings of the curves while a run trains; drawing takes as long as many steps of a small model.
+CURVE_SECONDS = 30.0
 
 
 def train(config: Config, path: Path, command: str, overwrite: bool = False) -> TrainingResult | None:
@@ -144,6 +147,19 @@ def build(inputs: Inputs, tokenizer_folder: Path | None, here: Runtime) -> Task:
     return Chosen(inputs, tokenizers, here)
 
 
+def _seldom(call: Callable[[], None], seconds: float) -> Callable[[], None]:
+    """Return a function that calls `call` unless it was made, or has called it, less than `seconds` ago."""
+    last = time.monotonic()
+
+    def perhaps() -> None:
+        nonlocal last
+        if time.monotonic() - last >= seconds:
+            call()
+            last = time.monotonic()
+
+    return perhaps
+
+
 @dataclass(frozen=True)
 class _Run:
     """A task in its folder, and what is written there beside the trainer's files."""
@@ -167,7 +183,7 @@ class _Run:
             rehearsal=(task.make_batch(indices, 0) for indices in sampler.largest_batches()),
             measure=task.measure,
             judge_start=task.can_start,
-            before_validation=self.draw_curves,
+            before_validation=_seldom(self.draw_curves, CURVE_SECONDS),
         )
 
     def save_best(self, weights: Mapping[str, Tensor], metrics: Mapping[str, float]) -> None:
