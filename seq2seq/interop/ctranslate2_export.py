@@ -49,7 +49,7 @@ def write_ctranslate2(
 
 
 def obstacles(tokenizers: TokenizerPair) -> Iterator[str]:
-    """Each reason why CTranslate2 cannot run a model; every architecture of ours it can."""
+    """Yield each reason why CTranslate2 cannot run a model; all our architectures are supported."""
     for side, tokenizer in (("source", tokenizers.source), ("target", tokenizers.target)):
         pieces = tokenizer.pieces(range(tokenizer.vocab_size))
         if len(set(pieces)) < len(pieces):

@@ -1,1 +1,1 @@
-"""Text with markup: cut into skeleton and segments, translated, and put together again. Nothing here knows a model."""
+"""Text with markup: split into skeleton and segments, translated, and joined again. Nothing here depends on a model."""

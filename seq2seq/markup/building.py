@@ -1,4 +1,8 @@
-"""From what parsers read to segments: pieces found, tags paired, ends peeled off, white space folded."""
+"""Segments of a document, made of the items that a parser has read.
+
+A parser gives each `Item` to a `Builder`, which finds protected pieces, pairs tags, moves tags at the ends of a segment
+to the skeleton, and folds white space. `translation` reads the resulting `Document`.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -11,33 +15,35 @@ from typing import Literal
 from seq2seq.markup.document import OBJECT, Document, Escape, Node, Piece, Segment, Template
 from seq2seq.markup.pieces import EMOJI, Found, find
 
-# White space that formats fold; a no-break space is none.
+# White space that formats fold; no-break spaces are kept.
 SPACE = " \t\n\r\f"
-# Pairs of tags in a segment that are nested more deeply keep their order, and stay near the words beside them.
+# Maximum nesting of pairs; deeper tags are placed like single tags: in order, near the words next to them.
 MOST_LEVELS = 64
 
 
 @dataclass(frozen=True)
 class Item:
-    """A stretch of a text with markup."""
+    """A stretch of a text with markup: text, a tag, a protected piece, or other markup."""
 
     kind: Literal["text", "open", "close", "point", "piece"]
     raw: Template
     text: str = ""
-    """Of text: what it says, without escapes."""
+    """Content of a text, without escapes; empty for other kinds."""
     offsets: Sequence[int] | None = None
-    """Where each code point of `text`, and its end, is in `raw`; None where they are the same."""
+    """Place of each code point of `text`, and of its end, in `raw`; None if the two are equal."""
     name: str = ""
-    """Of tags, and the kind of a piece."""
+    """Name of a tag, or kind of a piece."""
     repeats: bool = False
+    """Whether the pair may be written more than once (`Node.repeats`)."""
     separates: bool = False
-    """Words before and behind it are two words, though there is no white space."""
+    """Whether it is a word boundary without white space, such as <br>."""
     vanishes: bool = False
+    """Whether the pair is omitted if it has no words (`Node.vanishes`)."""
     is_loose: bool = False
-    """A tag that is written for itself; the builder finds out which."""
+    """Whether it is a tag without a partner; the builder sets this."""
 
     def part(self, begin: int, end: int) -> "Item":
-        """Code points of a text."""
+        """Return a part of a text, by code points."""
         offsets = self.offsets or range(len(self.text) + 1)
         raw = "".join(map(str, self.raw))[offsets[begin] : offsets[end]]
         shifted = self.offsets and [offset - offsets[begin] for offset in offsets[begin : end + 1]]
@@ -50,7 +56,7 @@ class Item:
 
 
 def text_item(raw: str, escapes: Pattern[str] | None = None, unescape: Callable[[str], str] = str) -> Item:
-    """A text whose escapes, such as entities, are found by a pattern."""
+    """Make an item of a text whose escapes, such as entities, match a pattern."""
     if escapes is None or not escapes.search(raw):
         return Item("text", (raw,), raw)
     text, offsets, position = [], [], 0
@@ -66,7 +72,7 @@ def text_item(raw: str, escapes: Pattern[str] | None = None, unescape: Callable[
 
 
 class Builder:
-    """Collects items; whatever ends a segment is given to `cut`."""
+    """Collector of items; markup that ends a segment is given to `cut`."""
 
     def __init__(
         self,
@@ -81,22 +87,22 @@ class Builder:
         self._items: list[Item] = []
 
     def add(self, item: Item) -> None:
-        """The next stretch of the current segment."""
+        """Add the next stretch of the current segment."""
         self._items.append(item)
 
     def cut(self, raw: Template = (), escape: Escape | None = None) -> None:
-        """End the current segment; `raw` is copied behind it. `escape` is that of this segment."""
+        """End the current segment, and copy `raw` after it; `escape` overrides the escape of this segment."""
         if self._items:
             self._template += self._built(self._items, escape or self._escape)
             self._items = []
         self._template += raw
 
     def within(self, item: Item, escape: Escape) -> Template:
-        """A text inside a tag, as a template with a segment of its own."""
+        """Return a text inside a tag as a template with its own segment."""
         return tuple(self._built([item], escape))
 
     def insert(self, escape: Escape, read: Callable[["Builder"], None]) -> None:
-        """A part in another format, which `read` gives to a builder of its own."""
+        """Add a part in another format, which `read` gives to a separate builder."""
         self.cut()
         inner = Builder(escape)
         inner._segments = self._segments
@@ -105,12 +111,12 @@ class Builder:
         self._template += inner._template
 
     def finish(self) -> Document:
-        """The document of everything that was given."""
+        """Return the document of everything that was added."""
         self.cut()
         return Document(tuple(self._template), tuple(self._segments))
 
     def _built(self, items: Sequence[Item], escape: Escape) -> Iterator[str | int]:
-        """The items as a template; a tag without a partner is no boundary: browsers read on, too."""
+        """Yield the items as a template; a tag without a partner is not a boundary, because browsers ignore it."""
         items = list(chain.from_iterable(map(self._divided, items)))
         partner = _partners(items)
         items = [_loosened(item) if index not in partner else item for index, item in enumerate(items)]
@@ -119,7 +125,7 @@ class Builder:
         if not any(item.kind == "text" and item.text.strip() for item in core):
             yield from _raw(items)
             return
-        before, core, behind = _trimmed(core)
+        before, core, after = _trimmed(core)
         segment = _segment(core, escape)
         before = (*_raw(items[:first]), *before)
         if all(isinstance(part, str) and not part.strip(SPACE) for part in before):
@@ -129,10 +135,10 @@ class Builder:
         yield from before
         yield len(self._segments)
         self._segments.append(segment)
-        yield from (*behind, *_raw(items[last:]))
+        yield from (*after, *_raw(items[last:]))
 
     def _divided(self, item: Item) -> Iterator[Item]:
-        """A text as its pieces and what is between them."""
+        """Yield the protected pieces of a text, and the texts between them."""
         position = 0
         for found in self._find(item.text) if item.kind == "text" else ():
             if found.begin > position:
@@ -151,10 +157,10 @@ def _raw(items: Sequence[Item]) -> Template:
 
 
 def _partners(items: Sequence[Item]) -> dict[int, int]:
-    """The indices of pairs of tags, in both directions; pairs do not overlap."""
+    """Return the indices of pairs of tags, in both directions; pairs do not overlap."""
     partner: dict[int, int] = {}
     opened: list[int] = []
-    names: Counter[str] = Counter()  # of those that are open
+    names: Counter[str] = Counter()  # number of open tags by name
     for index, item in enumerate(items):
         if item.kind == "open":
             opened.append(index)
@@ -170,14 +176,14 @@ def _partners(items: Sequence[Item]) -> dict[int, int]:
 
 
 def _loosened(item: Item) -> Item:
-    """A tag without its partner is at one place."""
+    """Return a tag without a partner as a point; other items unchanged."""
     return replace(item, kind="point", is_loose=True) if item.kind in ("open", "close") else item
 
 
 def _peeled(items: Sequence[Item], partner: dict[int, int]) -> tuple[int, int]:
-    """First and last item of what is left without tags that stand at the ends or enclose everything."""
+    """Return the range of items without tags that are at the ends or enclose everything."""
 
-    def says_nothing(index: int) -> bool:
+    def is_marginal(index: int) -> bool:
         item = items[index]
         return item.is_blank or item.kind == "point"
 
@@ -189,9 +195,9 @@ def _peeled(items: Sequence[Item], partner: dict[int, int]) -> tuple[int, int]:
     first, last = 0, len(items)
     while True:
         before = first, last
-        while first < last and says_nothing(first):
+        while first < last and is_marginal(first):
             first += 1
-        while first < last and says_nothing(last - 1):
+        while first < last and is_marginal(last - 1):
             last -= 1
         if first == last:
             return first, last
@@ -207,17 +213,17 @@ def _peeled(items: Sequence[Item], partner: dict[int, int]) -> tuple[int, int]:
 
 
 def _trimmed(items: Sequence[Item]) -> tuple[Template, list[Item], Template]:
-    """The white space before and behind a text, and the items without it."""
+    """Return the white space before and after the items, and the items without it, in the order of the text."""
     items = list(items)
     before: Template = ()
-    behind: Template = ()
+    after: Template = ()
     if items[0].kind == "text":
         size = len(items[0].text) - len(items[0].text.lstrip(SPACE))
         before, items[0] = items[0].part(0, size).raw, items[0].part(size, len(items[0].text))
     if items[-1].kind == "text":
         size = len(items[-1].text.rstrip(SPACE))
-        behind, items[-1] = items[-1].part(size, len(items[-1].text)).raw, items[-1].part(0, size)
-    return before, items, behind
+        after, items[-1] = items[-1].part(size, len(items[-1].text)).raw, items[-1].part(0, size)
+    return before, items, after
 
 
 def _segment(items: Sequence[Item], escape: Escape) -> Segment:
@@ -226,7 +232,7 @@ def _segment(items: Sequence[Item], escape: Escape) -> Segment:
     levels: list[list[Node]] = [[]]
     opened: list[tuple[int, Item]] = []
     waits = False  # white space that was read before the next character
-    following = _first_behind(items)
+    following = _first_after(items)
     depth = 0
     for index, item in enumerate(items):
         depth += item.kind == "open"
@@ -249,17 +255,17 @@ def _segment(items: Sequence[Item], escape: Escape) -> Segment:
                 Node(begin, len(text), opening.raw, item.raw, opening.repeats, children, vanishes=opening.vanishes)
             )
         else:
-            behind = following[index] in tuple(SPACE)
-            is_space = item.separates and not waits and not behind
-            node = Node(len(text), len(text), item.raw, None, False, (), waits, behind, is_space)
+            space_after = following[index] in tuple(SPACE)
+            is_space = item.separates and not waits and not space_after
+            node = Node(len(text), len(text), item.raw, None, False, (), waits, space_after, is_space)
             # a tag without a partner may belong to one outside of the pair that it is in
             levels[0 if item.is_loose else -1].append(replace(node, is_loose=is_deep or item.is_loose))
             waits = waits or is_space
     return Segment(_raw(items), "".join(text), tuple(pieces), tuple(levels[0]), escape)
 
 
-def _first_behind(items: Sequence[Item]) -> list[str]:
-    """The first character of text behind each item, empty at the end."""
+def _first_after(items: Sequence[Item]) -> list[str]:
+    """Return the first character of text after each item; empty at the end."""
     found, char = [], ""
     for item in reversed(items):
         found.append(char)

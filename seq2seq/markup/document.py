@@ -1,7 +1,7 @@
-"""A text with markup as a skeleton and segments: what parsers make, and `translation` fills.
+"""A text with markup as a skeleton and segments, which parsers make and `translation` fills.
 
-A template is raw text with the numbers of segments that stand in it. A segment can stand within a tag of another one,
-such as the title of a link.
+A template is raw text with numbers of segments at their places. A segment can be within a tag of another one, such as
+the title of a link.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -9,15 +9,15 @@ from dataclasses import dataclass
 
 Template = tuple[str | int, ...]
 Escape = Callable[[str], str]
-"""Turns plain text into text of the format."""
+"""Function that escapes plain text for the format."""
 
-# Stands in the text of a segment for a piece that is not translated.
+# Placeholder, in the text of a segment, for a piece that is not translated.
 OBJECT = "\ufffc"
 
 
 @dataclass(frozen=True)
 class Piece:
-    """What is not translated, but has a place in the sentence: a variable, an address, code."""
+    """A part of a sentence that is not translated: a variable, an address, code."""
 
     raw: Template
     kind: str
@@ -26,59 +26,59 @@ class Piece:
 
 @dataclass(frozen=True)
 class Node:
-    """A pair of tags, or something that stands at one place: an empty tag, a tag without its partner, a comment."""
+    """A pair of tags, or a standalone tag at one place: an empty tag, a tag without a partner, a comment."""
 
     begin: int
-    """In code points of the segment's text; so is `end`, which equals it for what stands at one place."""
+    """Begin in code points of the segment's text; so is `end`, which equals it for a standalone tag."""
     end: int
     open: Template
     close: Template | None
-    """None for what stands at one place."""
+    """Raw end tag; None for a standalone tag."""
     repeats: bool = False
-    """The pair may be written more than once: it formats what it encloses, and names nothing."""
+    """Whether the pair may be written more than once, because it only formats its content and has no identity."""
     children: tuple["Node", ...] = ()
     space_before: bool = False
-    """Of what stands at one place: white space before it, and `space_behind` it."""
+    """Whether white space precedes a standalone tag; `space_behind` is whether it follows."""
     space_behind: bool = False
     is_space: bool = False
-    """It separates words as white space does, and there is none beside it."""
+    """Whether it separates words like white space, and there is none next to it."""
     vanishes: bool = False
-    """A pair without words is not written, because it would mean something else."""
+    """Whether the pair is omitted if it has no words, because its signs would then have another meaning."""
     is_loose: bool = False
-    """A tag whose place among the other loose ones counts: it has no partner here, or is nested too deeply."""
+    """Whether its order among other such tags must be kept: it has no partner here, or is nested too deeply."""
 
 
 @dataclass(frozen=True)
 class Segment:
     """A stretch of text that is translated as a whole, with the markup in it.
 
-    What encloses all of it or stands at its ends is part of the skeleton.
+    Markup that encloses all of it, or is at its ends, is part of the skeleton.
     """
 
     raw: Template
-    """As it stands in the document."""
+    """Text in the document."""
     text: str
-    """Without markup, white space folded, with OBJECT for each piece."""
+    """Text without markup, with folded white space, and OBJECT for each piece."""
     pieces: tuple[Piece, ...]
     nodes: tuple[Node, ...]
-    """In the order of the text."""
+    """Markup in the order of the text."""
     escape: Escape
     opening: Escape = str
-    """Applied to the first text of an output: signs mean something at the beginning of a line of Markdown."""
+    """Escape of the first text of an output, for signs that have a meaning at the beginning of a line of Markdown."""
     holds: Callable[[str], bool] | None = None
-    """Whether an output still has the markup of the segment, where a format depends on what stands beside a sign."""
+    """Test whether an output has the markup of the segment, for formats whose signs depend on their context."""
 
 
 @dataclass(frozen=True)
 class Document:
-    """`join(document, [None] * len(document.segments))` is the text that it was made of."""
+    """Skeleton and segments of a text; `join(document, [None] * len(document.segments))` equals the text."""
 
     template: Template
     segments: tuple[Segment, ...]
 
 
 def join(document: Document, outputs: Sequence[Template | None]) -> str:
-    """The document with an output in place of each segment; where it is None, the segment stays as it was."""
+    """Return the document with an output in place of each segment; a segment whose output is None is unchanged."""
     return "".join(_filled(document, document.template, outputs))
 
 
@@ -92,7 +92,7 @@ def _filled(document: Document, template: Template, outputs: Sequence[Template |
 
 
 def walk(nodes: Sequence[Node]) -> Iterator[Node]:
-    """All nodes of a tree, each before those in it."""
+    """Yield all nodes of a tree, each before its children."""
     waiting = list(reversed(nodes))
     while waiting:
         node = waiting.pop()

@@ -1,6 +1,6 @@
-"""HTML, unchanged: no tree is repaired, and every byte that is not translated stays.
+"""Parser of HTML that changes nothing: no tree is repaired, and every byte that is not translated is kept.
 
-The tokenizer here reads as browsers do, in linear time, whatever it is given. `translation` and the other formats call
+The tokenizer follows browsers, and its time is linear for any input. `translation` and the other formats call
 `segments` and `read`; `tags` makes segments of the lexemes.
 """
 
@@ -21,16 +21,16 @@ _TAG = re.compile(_NAME.pattern + r"""(?:[^\s/>=]++|[\s/]++|=\s*+(?:"[^"]*+"|'[^
 _COMMENT = re.compile(r"<!--(?:-?>)?")
 _ENDS = {ending: re.compile(ending) for ending in (">", "--!?>", r"\]\]>", r"\?>")}
 _OWN_ENDS = {"<![CDATA[": r"\]\]>", "<?php": r"\?>", "<?=": r"\?>"}
-# Elements whose content has no tags, and those of them in which entities count.
+# Elements whose content has no tags, without and with entities.
 _RAW_TEXT = frozenset({"script", "style", "xmp", "iframe", "noembed", "noframes", "plaintext"})
 _ESCAPABLE = frozenset({"title", "textarea"})
 
 
 def segments(text: str) -> Document:
-    """The segments of a page, or of a part of one.
+    """Return the segments of a page, or of a part of a page.
 
     Raises:
-        DataError: it names another encoding than UTF-8, in which a translation could not be written.
+        DataError: it declares another encoding than UTF-8; the translation is written in UTF-8.
     """
     charset = _CHARSET.search(text[:_HEAD])
     if charset and charset[1].lower() not in ("utf-8", "utf8", "unicode-1-1-utf-8"):
@@ -46,19 +46,19 @@ def read(builder: Builder, text: str) -> None:
 
 
 def lexemes(text: str) -> list[Lexeme]:
-    """Everything in a text, in order."""
+    """Return the lexemes of a text, in order."""
     return list(_Tokenizer(text).lexemes())
 
 
 class _Tokenizer:
-    """Yield the lexemes of a text in order: nothing is lost, and no failed search is repeated."""
+    """Tokenizer of a text; its lexemes are the whole text, and no failed search is repeated."""
 
     def __init__(self, text: str):
         self._text = text
-        self._missing: set[str] = set()  # what the rest of the text does not have
+        self._missing: set[str] = set()  # endings that the rest of the text does not contain
 
     def lexemes(self) -> Iterator[Lexeme]:
-        """Everything in the text, in order."""
+        """Yield the lexemes of the text, in order."""
         text, begin, position = self._text, 0, 0
         while (position := text.find("<", position)) >= 0:
             found = self._markup(position)
@@ -83,12 +83,12 @@ class _Tokenizer:
         if comment := _COMMENT.match(text, begin):
             is_empty = comment.group().endswith(">")
             end = comment.end() if is_empty else self._find("--!?>", comment.end()) or len(text)
-            return Lexeme("other", text[begin:end])  # one without an end is the rest of the page
+            return Lexeme("other", text[begin:end])  # an unclosed comment is the rest of the page
         end = self._find(">", begin)
         if not end:
             return None
         if name := _NAME.match(text, begin):
-            # where a quotation mark has no partner, it is none
+            # a quotation mark without a partner is an ordinary character
             tag = _TAG.match(text, begin)
             raw, lower = text[begin : tag.end() if tag else end], name[1].lower()
             if raw.startswith("</"):
@@ -110,6 +110,6 @@ class _Tokenizer:
 
 
 def _end_of_content(text: str, name: str, begin: int) -> int:
-    """Where the end tag of an element begins whose content has no tags; the rest of the page, if it has none."""
+    """Return the place of the end tag of an element whose content has no tags; the end of the text if there is none."""
     end = re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE).search(text, begin)
     return end.start() if end and name != "plaintext" else len(text)

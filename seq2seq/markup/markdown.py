@@ -1,7 +1,7 @@
-"""Markdown: markdown-it-py finds what is text and what is markup in it; the source itself is edited.
+"""Segments of Markdown: markdown-it-py finds text and markup, and the source itself is edited.
 
 CommonMark with tables and strikethrough. Code, addresses, HTML blocks in quotes and lists, and the front matter are
-copied. A paragraph keeps its line breaks, near the words that they are beside.
+copied. A paragraph keeps its line breaks, next to the words that they are next to in the source.
 """
 
 import re
@@ -26,7 +26,7 @@ from seq2seq.markup.tags import EMPTY, FORMATTING, SEPARATING, escape_text
 _FRONT_MATTER = re.compile(r"\ufeff?---[ \t]*\r?\n(?:.*\n)*?(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)")
 _LINE_END = re.compile(r"\r\n?|\n")
 _ESCAPES = re.compile(r"\\[!-/:-@\[-`{-~]|&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
-# A footnote's mark, and the box of a task, stand at their place in the text.
+# Marks of footnotes and boxes of tasks are standalone markup.
 _MARKS = re.compile(r"\[\^[^\[\]\s]++\]:?|^\[[ xX]\](?=\s)")
 _TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*)")
 _SPECIAL = re.compile(
@@ -43,16 +43,16 @@ _EMPHASIS = ("em_open", "em_close", "strong_open", "strong_close", "s_open", "s_
 
 
 class _Mark(NamedTuple):
-    """Markup in the text of a block."""
+    """Markup in the text of a block, with its place."""
 
     begin: int
     end: int
     token: Token
-    """Its type may change after it was made."""
+    """Token of the parser, which may still change its type."""
 
 
 def segments(text: str) -> Document:
-    """The segments of a document.
+    """Return the segments of a document.
 
     Raises:
         DataError: quotes and lists are nested more deeply than LONGEST_NESTING.
@@ -66,7 +66,7 @@ def segments(text: str) -> Document:
     lines = [0, *(match.end() for match in _LINE_END.finditer(body)), len(body)]
     done, in_table = 0, False
     for token in _parser().parse(body, environment):
-        if token.nesting > 0 and token.level >= LONGEST_NESTING - 1:  # the parser leaves out what is in it
+        if token.nesting > 0 and token.level >= LONGEST_NESTING - 1:  # the parser omits deeper content
             line = text.count("\n", 0, position) + token.map[0] + 1 if token.map else 0
             raise DataError(f"Markdown, line {line:,}: {LONGEST_NESTING} levels of quotes and lists; nest them less")
         in_table = token.type in ("th_open", "td_open") or (in_table and token.type == "inline")
@@ -89,13 +89,13 @@ def _read_html(text: str, builder: Builder) -> None:
 
 
 def escape(text: str, in_table: bool = False) -> str:
-    """Plain text, so that nothing in it is markup."""
+    """Return plain text with escapes, so that it contains no markup."""
     escaped = _SPECIAL.sub(lambda match: "\\" + match.group(), text)
     return escaped.replace("|", "\\|") if in_table else escaped
 
 
 def block_start(text: str) -> str:
-    """The first text of a block, so that it does not become a list, a heading or a quotation."""
+    """Return the first text of a block with an escape if it would start a list, a heading or a quotation."""
     match = _BLOCK_BEGINS.match(text)
     if match is None:
         return text
@@ -106,14 +106,15 @@ def block_start(text: str) -> str:
 def _find(text: str) -> list[Found]:
     marks = [Found(*match.span(), EMOJI) for match in _MARKS.finditer(text)]
     found: list[Found] = []
-    for one in sorted([*marks, *find(text)], key=lambda one: (one.begin, one.kind != EMOJI)):
-        if not found or one.begin >= found[-1].end:
-            found.append(one)
+    for piece in sorted([*marks, *find(text)], key=lambda piece: (piece.begin, piece.kind != EMOJI)):
+        if not found or piece.begin >= found[-1].end:
+            found.append(piece)
     return found
 
 
 def _places(token: Token, body: str, lines: list[int], done: int, in_table: bool) -> list[int]:
-    """Where each code point of a block's content, and its end, is in the source; empty where it is not found there."""
+    """Return the place in the source of each code point of a block's content, and of its end; empty if it is not
+    found."""
     places: list[int] = []
     if not token.map or not token.content:
         return []
@@ -130,11 +131,11 @@ def _places(token: Token, body: str, lines: list[int], done: int, in_table: bool
             places.append(max(places[-1] + 1, lines[number] - 1))  # the line feed
         places += range(found, found + len(content))
     places.append(places[-1] + 1 if places else done)
-    return places if all(one < other for one, other in pairwise(places)) else []
+    return places if all(place < following for place, following in pairwise(places)) else []
 
 
 def _places_in_cell(body: str, content: str, begin: int, end: int) -> list[int]:
-    """A bar in a cell is written with a backslash."""
+    """Return the places for the content of a table cell, where a bar is escaped with a backslash."""
     written = content.replace("|", "\\|")
     found = body.find(written, begin, end)
     if found < 0:
@@ -176,7 +177,7 @@ class _Block:
         self._builder.cut(escape=self._escape)
 
     def _raw(self, begin: int, end: int) -> str:
-        """As it stands in the source."""
+        """Return a part of the content as it is written in the source."""
         return self._body[self._places[begin] : self._places[end]]
 
     def _text(self, begin: int, end: int) -> None:
@@ -218,7 +219,8 @@ class _Block:
         self._builder.add(Item(kind, (raw,), name=f"<{name}>", repeats=name in FORMATTING))  # type: ignore[arg-type]
 
     def _image(self, mark: _Mark, raw: str) -> Template:
-        """An image with its alternative text, unless that is what names the image, or has markup of its own."""
+        """Return an image with its alternative text as a segment, unless that text is the name of the image, or has
+        markup."""
         end = mark.token.meta["label_end"]
         begin, label = mark.begin + 2, self._content[mark.begin + 2 : end]
         is_inline = self._content[end + 1 : end + 2] == "(" or (
@@ -235,12 +237,12 @@ def _unescaped(raw: str) -> str:
 
 
 def inline_marks(content: str, environment: dict[str, Any]) -> list[_Mark]:
-    """The markup in the text of a block, in order; that of an image includes what is in it."""
+    """Return the markup in the text of a block, in order; an image includes the markup in its text."""
     state_environment = {**environment, "marks": []}
     _parser().parseInline(content, state_environment)
     found = []
     for begin, end, token in state_environment["marks"]:
-        if token.type.startswith("strong_"):  # made of two marks, of which the other one has become empty
+        if token.type.startswith("strong_"):  # made of two marks, one of which has become empty
             begin, end = (begin - 1, end) if token.nesting > 0 else (begin, end + 1)
         if token.type not in ("text", "text_special"):
             found.append(_Mark(begin, end, token))
@@ -248,7 +250,7 @@ def inline_marks(content: str, environment: dict[str, Any]) -> list[_Mark]:
 
 
 def _holds(environment: dict[str, Any], raw: str, output: str) -> bool:
-    """Whether an output has the markup of its source; emphasis may have been repeated or have vanished."""
+    """Whether an output has the markup of its source; emphasis may be repeated or missing."""
     before, now = (_kinds(text, environment) for text in (raw, output))
     return now.keys() <= before.keys() and all(now[kind] == before[kind] for kind in before if kind[0] not in _EMPHASIS)
 
@@ -263,7 +265,7 @@ def _kinds(text: str, environment: dict[str, Any]) -> Counter[tuple[str, str]]:
 
 @cache
 def _parser() -> MarkdownIt:
-    """One parser, whose rules note in `environment["marks"]` where in the text they found what."""
+    """Return the one parser, whose rules record in `environment["marks"]` the places of their tokens in the text."""
     parser = MarkdownIt("commonmark", {"maxNesting": LONGEST_NESTING}).enable(["table", "strikethrough"])
     parser.disable("fragments_join")
     parser.core.ruler.disable("text_join")
@@ -297,9 +299,9 @@ def _noting(rule: Callable[[StateInline, bool], bool], name: str, state: StateIn
         return False
     marks += _noted(name, state, begin, first, label_end) if len(state.tokens) > first else []
     if name == "image":
-        del marks[known:-1]  # those within are of another text
+        del marks[known:-1]  # marks within an image belong to another text
     elif name == "link" and state.src[label_end : state.pos] in ("]", "][]"):
-        marks[known:] = [(begin, state.pos, marks[known][2])]  # its text is the name that it refers to
+        marks[known:] = [(begin, state.pos, marks[known][2])]  # its text is the name of the reference
         marks[known][2].type = "reference"
     return True
 
@@ -326,7 +328,7 @@ def _no_links(text: str) -> frozenset[int]:
 
 
 def _noted(name: str, state: StateInline, begin: int, first: int, label_end: int) -> Iterator[tuple[int, int, Token]]:
-    """Begin, end and token of each mark that a rule has just made."""
+    """Yield begin, end and token of each mark that a rule has just made."""
     new, last = state.tokens[first:], state.tokens[-1]
     match name:
         case "emphasis" | "strikethrough":

@@ -1,7 +1,7 @@
-"""What in a text is not to be translated: variables, addresses, code, names of users; and emoji.
+"""Parts of a text that are not translated: variables, addresses, code, names of users; and emoji.
 
-Variables are those of printf, Python, Java, ICU, Ruby, mustache, shells and templates. What is glued to a piece without
-a mark between them belongs to it: `{hours}h`, `v{version}`.
+Variables are those of printf, Python, Java, ICU, Ruby, mustache, shells and templates. Letters and digits next to a
+variable belong to it: `{hours}h`, `v{version}`.
 """
 
 import re
@@ -30,7 +30,7 @@ _EMOJI = (
 )
 _ADDRESS_CHARACTER = rf"[^\s<>\"'`“”„«»‘’，。！？、；：「」『』（）\ufffc{UNSPACED}]"
 _DOMAINS = "com|org|net|edu|gov|io|dev|app|info|eu|de|ch|uk|fr|nl|pl|jp|cn|br"
-# Those that are words as well: "the end.it was" lacks a space. Another label, a digit, a hyphen or a path tells.
+# Domains that are also words: "the end.it was" lacks a space. Another label, a digit, a hyphen or a path is required.
 _WORDLIKE = "at|it|in|es|se|ca|au"
 _LABEL = r"[A-Za-z0-9-]{1,63}\."
 _ADDRESS = (
@@ -40,7 +40,7 @@ _ADDRESS = (
     rf"|(?:[A-Za-z0-9-]{{2,63}}\.){{2,8}}(?:{_WORDLIKE})|[A-Za-z]*+[0-9-]{_LABEL}(?:{_WORDLIKE})"
     rf"|{_LABEL}(?:{_WORDLIKE})(?=/))\b(?![.-]?\w)(?:/{_ADDRESS_CHARACTER}*+)?"
 )
-# Possessive quantifiers and a look behind keep the time of a search linear: no start within a run is tried again.
+# Possessive quantifiers and lookbehinds keep the time of a search linear: no start within a run is tried again.
 _VARIABLE = (
     r"\{\{\{[^{}]*+\}\}\}|\{\{[^{}]*+\}\}|\{%[^%]*+%\}|\{#[^#{}]*+#\}|<%[^%]*+%>"
     r"|[$#%@]\{[^{}]*+\}|\$\([\w.]++\)"
@@ -50,8 +50,8 @@ _VARIABLE = (
     r"|%%\w++%%|(?<!\d)%\w++%|(?<!\d)\d++(?:[.,]\d++)?+%%|(?<!\d)%\d++"
     r"|(?<![\w$])\$[A-Za-z_]\w*+(?:\.\w++)*+"
 )
-# Options of a command: --name, --name=value, -name=value; -x, but no letter that is a word. Words of a dialogue, or of
-# a compound that is cut, begin with one hyphen, too.
+# Options of a command: --name, --name=value, -name=value; -x, but no letter that is a word. Words of a dialogue, and
+# second parts of compounds, may also begin with one hyphen.
 _OPTION = (
     r"(?<![\w.-])(?:--[a-z][A-Za-z0-9_]*+(?:-[A-Za-z0-9_]++)*+(?![\w-])(?:=\S*[^\s.,;:!?)])?"
     r"|--?[A-Za-z][\w-]*+=\S*[^\s.,;:!?)]|-[b-df-hj-np-tvwxz](?![\w'’-])|(?<=\w )-[BCDF-HJ-NP-TV-X](?![\w'’-]))"
@@ -70,14 +70,14 @@ _PIECE = re.compile(
 )
 _GLUED = rf"(?:(?![{UNSPACED}])[^\W_])"
 _GLUED_BEFORE = re.compile(rf"{_GLUED}+\Z")
-_GLUED_BEHIND = re.compile(rf"(?!\w+://|www\.){_GLUED}+")
+_GLUED_AFTER = re.compile(rf"(?!\w+://|www\.){_GLUED}+")
 LONGEST_GLUE = 40
-# Marks between two pieces that make one of them, as in %d/%d and {host}:{port}.
+# Marks between two pieces that join them to one, as in %d/%d and {host}:{port}.
 _JOINT = re.compile(r"[/:.@_=+×x-]?")
 
 
 def find(text: str) -> list[Found]:
-    """The pieces of a text, in order, without overlaps."""
+    """Return the pieces of a text, in order, without overlaps."""
     found: list[Found] = []
     for piece in _pieces(text):
         last = found[-1] if found else None
@@ -103,8 +103,8 @@ def _pieces(text: str) -> Iterator[Found]:
             end = _end_of_address(text, begin, end)
         if kind == "variable":
             before = _GLUED_BEFORE.search(text, max(position, begin - LONGEST_GLUE), begin)
-            behind = _GLUED_BEHIND.match(text, end, end + LONGEST_GLUE)
-            begin, end = (before.start() if before else begin), (behind.end() if behind else end)
+            after = _GLUED_AFTER.match(text, end, end + LONGEST_GLUE)
+            begin, end = (before.start() if before else begin), (after.end() if after else end)
         yield Found(begin, end, kind)
         position = end
 
@@ -122,7 +122,8 @@ def _closing(text: str) -> dict[int, int]:
 
 
 def _end_of_address(text: str, begin: int, end: int) -> int:
-    """Without the marks that end the sentence; a bracket stays where the address opened it."""
+    """Return the end of an address without the marks that end the sentence; a bracket that the address opens is
+    kept."""
     open_brackets = text.count("(", begin, end) - text.count(")", begin, end)
     while text[end - 1] in ".,;:!?)]}*_…":
         if text[end - 1] == ")":

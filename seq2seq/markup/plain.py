@@ -1,5 +1,5 @@
-"""Plain text whose variables, addresses and code are kept: each line is a segment. `translation` reads messages of
-programs so, such as `%d files in {folder}`."""
+"""Plain text whose variables, addresses and code are kept; each line is a segment. `translation` uses it for program
+messages such as `%d files in {folder}`."""
 
 import re
 
@@ -10,7 +10,7 @@ _LINE = re.compile(r"([^\r\n]*)([\r\n]*)")
 
 
 def segments(text: str) -> Document:
-    """Read a text of which each line is translated alone."""
+    """Return the lines of a text as segments."""
     builder = Builder(str)
     for line in _LINE.finditer(text):
         if line[1]:

@@ -1,8 +1,8 @@
-"""Where the tags of a text belong in its translation.
+"""Projection of the tags of a text to its translation.
 
-A pair of tags goes to the words that stand for the words in it: the window whose weight inside minus outside is most.
-Windows are chosen from the outside to the inside, each within that of the pair around it and beside those of others, so
-that the result is a tree, whatever the alignment says.
+A pair of tags is placed around the window of target words with the largest alignment weight to the words in the pair,
+minus the weight to other words. Outer pairs are placed first; an inner pair is placed within the window of its outer
+pair and apart from other windows, so that the result is a tree for any alignment. `writing` uses it.
 
 Shapes: J target words, I source words.
 """
@@ -18,42 +18,43 @@ import numpy as np
 from seq2seq.markup.document import Node
 from seq2seq.text.words import Span
 
-# A pair that may be repeated is, for words apart from its best window, where they weigh this much of one word ...
+# A repeatable pair is also written around words outside its best window if their weight is at least this, in words, ...
 LEAST_REPEATED = 0.6
-# ... and this share of the best window.
+# ... and at least this share of the weight of the best window.
 LEAST_SHARE = 0.25
 Region = tuple[int, int]
 
 
 @dataclass
 class Placed:
-    """A node in the translation."""
+    """A node with its place in the translation."""
 
     node: Node
     windows: list[Region] = field(default_factory=list)
-    """Of target words, in order; empty for what stands at one place, or whose words have vanished."""
+    """Windows of target words, in order; empty for a standalone tag, or if its words have no counterpart."""
     gap: int = 0
-    """Before which target word it stands then."""
+    """Index of the target word that it precedes, if it has no windows."""
     after_word: bool = True
-    """It belongs to the word before it."""
+    """Whether it belongs to the word before the gap rather than the word after it."""
     children: list["Placed"] = field(default_factory=list)
     order: int = 0
-    """In the source."""
+    """Position among the nodes of the source."""
 
     @property
     def begin(self) -> int:
-        """The first target word, or the gap."""
+        """The first target word, or the gap if there are no windows."""
         return self.windows[0][0] if self.windows else self.gap
 
 
 class Projection:
-    """Both texts as words, and what links them. Each node costs what the words in it cost, and not the whole text.
+    """The words of both texts and their alignment. The cost of placing a node depends on its words, not on the whole
+    text.
 
     Args:
-        source: words of the source, which markup is not within.
+        source: words of the source; no markup begins or ends within a word.
         target: words of the translation.
-        links: target word, source word, and how much the one stands for the other, not negative; by index.
-        is_mark: whether each word is a punctuation mark, of both sides.
+        links: indices of a target word and a source word, and the weight of their alignment, not negative.
+        is_mark: whether each word is a punctuation mark, for the source and for the target.
     """
 
     def __init__(
@@ -72,7 +73,9 @@ class Projection:
         self._rows = np.array([row for _, row, _ in found], np.int64)
         self._values = np.array([weight for _, _, weight in found])
         self._totals = np.bincount(self._rows, self._values, len(target)) if found else np.zeros(len(target))  # (J,)
-        self._partners: dict[int, tuple[float, int]] = {}  # of source words: the most of a target word, and which
+        self._partners: dict[
+            int, tuple[float, int]
+        ] = {}  # of source words: the largest weight of a target word, and its index
         for column, group in groupby(found, key=lambda link: link[0]):
             of_rows: dict[int, float] = defaultdict(float)
             for _, row, weight in group:
@@ -83,18 +86,19 @@ class Projection:
         self._order = 0
 
     def place(self, nodes: Sequence[Node]) -> list[Placed]:
-        """The nodes of a text in its translation, in the order of the source."""
+        """Return the nodes of a text with their places in its translation, in the order of the source."""
         return self._within(nodes, [(0, len(self._target))], (0, len(self._source)))
 
     def _words(self, node: Node) -> Region:
-        """The source words that a node encloses, also in part; what stands at one place stands before the first."""
+        """Return the range of source words that a node encloses, even in part; a standalone tag has an empty range
+        before the next word."""
         last = bisect_left(self._begins, node.end)
         first = last if node.begin == node.end else bisect_right(self._ends, node.begin)
         return first, max(first, last)
 
     def _support(self, words: Region) -> tuple[int, np.ndarray]:
-        """How much of these source words each target word has, from the first to the last that has any; and where the
-        first one is."""
+        """Return the first target word with a link to these source words, and the weights of the target words from
+        there to the last one."""
         links = slice(bisect_left(self._columns, words[0]), bisect_left(self._columns, words[1]))
         rows = self._rows[links]
         if not len(rows):
@@ -103,7 +107,7 @@ class Projection:
         return first, np.bincount(rows - first, self._values[links])
 
     def _within(self, nodes: Sequence[Node], regions: list[Region], around: Region) -> list[Placed]:
-        """Nodes that are children of one whose source words and target regions these are."""
+        """Place sibling nodes within these target regions; `around` is the range of source words of their parent."""
         placed = []
         for node in nodes:
             placed.append(Placed(node, order=self._order))
@@ -118,21 +122,23 @@ class Projection:
             placed[index].windows = self._chosen(nodes[index], words[index], free)
             for window in placed[index].windows:
                 _take(free, window)
-        taken = sorted(window for one in placed for window in one.windows)
-        loose = 0  # where the last loose tag stands: they keep their order
-        for one, span in zip(placed, words, strict=True):
-            if not one.windows:
-                one.gap, one.after_word = self._gap(one.node, span, around, regions, taken)
-            if one.node.is_loose:
-                one.gap = loose = max(one.gap, loose)
-            one.children = self._within(one.node.children, one.windows or [(one.gap, one.gap)], span)
+        taken = sorted(window for sibling in placed for window in sibling.windows)
+        loose = 0  # the gap of the last loose tag, because loose tags keep their order
+        for sibling, span in zip(placed, words, strict=True):
+            if not sibling.windows:
+                sibling.gap, sibling.after_word = self._gap(sibling.node, span, around, regions, taken)
+            if sibling.node.is_loose:
+                sibling.gap = loose = max(sibling.gap, loose)
+            sibling.children = self._within(
+                sibling.node.children, sibling.windows or [(sibling.gap, sibling.gap)], span
+            )
         return placed
 
     def _chosen(self, node: Node, words: Region, free: list[Region]) -> list[Region]:
         found = self._windows(words, free)
         if not found:
             return self._partner(words, free)
-        found.sort(key=lambda one: (-one[0], one[1]))
+        found.sort(key=lambda scored: (-scored[0], scored[1]))
         (most, window), *others = found
         chosen = [window]
         if node.repeats and not any(_is_single(child) for child in node.children):
@@ -141,7 +147,8 @@ class Projection:
         return _merged(sorted(chosen))
 
     def _partner(self, words: Region, free: list[Region]) -> list[Region]:
-        """The word that stands for them most, where none does so more than for others."""
+        """Return the window of the target word with the largest weight, if no window has more weight inside than
+        outside."""
         first, inside = self._support(words)
         rows = [
             row
@@ -154,8 +161,8 @@ class Projection:
         return [window] if window else []
 
     def _windows(self, words: Region, free: list[Region]) -> list[tuple[float, Region]]:
-        """Windows of target words that stand for source words, with their weights: in each region the best one, and
-        then the best ones beside it."""
+        """Return windows of target words that correspond to source words, with their weights: all maximal windows of
+        each region."""
         first, inside = self._support(words)
         if not len(inside):
             return []
@@ -168,7 +175,8 @@ class Projection:
         return found
 
     def _without_marks(self, window: Region, words: Region) -> Region | None:
-        """Marks at the ends stay outside, unless the source has some inside at that end."""
+        """Return a window without punctuation marks at its ends, unless the source has marks inside at that end; None
+        if nothing remains."""
         begin, end = window
         first, last = words
         if self._words_before[first] < self._words_before[last]:
@@ -181,7 +189,8 @@ class Projection:
     def _gap(
         self, node: Node, words: Region, around: Region, regions: list[Region], taken: list[Region]
     ) -> tuple[int, bool]:
-        """The place of what has no words: beside the partner of the word before or behind it, within the regions."""
+        """Return the gap of a node without words, next to the counterpart of the word before or after it and within the
+        regions, and whether it belongs to the word before the gap."""
         first, last = words
         if first <= around[0] and around[0] > 0:
             return regions[0][0], False
@@ -197,9 +206,10 @@ class Projection:
         return gap, after_word
 
     def _beside(self, node: Node, first: int, last: int, around: Region) -> tuple[int, bool]:
-        """Beside the partner of the nearest word that has one."""
+        """Return the gap next to the counterpart of the nearest word that has one, and whether it is after that
+        word."""
         place = bisect_left(self._linked, first), bisect_left(self._linked, last)
-        choices = []  # distance, weight, whether no space is between, gap, whether it is behind its word
+        choices = []  # distance, weight, whether no space is between, gap, whether it is after its word
         if place[0] and (column := self._linked[place[0] - 1]) >= around[0]:
             weight, row = self._partners[column]
             choices.append((first - 1 - column, weight, not node.space_before, row + 1, True))
@@ -218,14 +228,14 @@ class Projection:
 
 
 def _is_single(node: Node) -> bool:
-    """Whether it is written exactly once, and has a partner that has to be in the same window."""
+    """Whether a node must be written exactly once, and with its partner in the same window."""
     return node.is_loose or (node.close is not None and not node.repeats)
 
 
 def _largest(scores: Sequence[float], begin: int, end: int) -> list[tuple[float, Region]]:
-    """The windows of a region with the largest sums, each as large as it can be, and apart (Ruzzo and Tompa 1999, "A
+    """Return the maximal windows of a region with the largest sums, which do not overlap (Ruzzo and Tompa 1999, "A
     Linear Time Algorithm for Finding All Maximal Scoring Subsequences")."""
-    # The sum before a window and behind it, where it begins and ends, and the last window before it with a smaller sum.
+    # Sums before and after a window, its begin and end, and the index of the last earlier window with a smaller sum.
     found: list[tuple[float, float, int, int, int]] = []
     total = 0.0
     for index in range(begin, end):
@@ -257,7 +267,7 @@ def _overlapping(regions: list[Region], begin: int, end: int) -> list[Region]:
 
 
 def _take(regions: list[Region], window: Region) -> None:
-    """Take a window out of sorted regions, one of which it is in."""
+    """Remove a window from the one of the sorted regions that contains it."""
     place = bisect_right(regions, window[0], key=lambda region: region[0]) - 1
     begin, end = regions[place]
     regions[place : place + 1] = [part for part in ((begin, window[0]), (window[1], end)) if part[0] < part[1]]

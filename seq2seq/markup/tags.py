@@ -1,6 +1,6 @@
-"""What tags of HTML and XML mean for translation: which end a segment, which format, which hold text of their own.
+"""Meaning of tags of HTML and XML for translation: block and inline elements, formatting, and attributes with text.
 
-`build` gives what a tokenizer of either format has read to a `Builder`.
+`build` gives the lexemes of either format to a `Builder`.
 """
 
 import html
@@ -15,7 +15,7 @@ from seq2seq.languages import language_code
 from seq2seq.markup.building import SPACE, Builder, Item, text_item
 from seq2seq.markup.document import Template
 
-# Elements that stand in a line of text are all others: the standard shows unknown ones so.
+# Elements that are not in BLOCKS are inline, as browsers treat unknown ones.
 
 
 def _names(words: str) -> frozenset[str]:
@@ -29,7 +29,7 @@ BLOCKS = _names(
     "td template tfoot th thead title tr track ul "
     "para simpara listitem item note entry row sect1 sect2 sect3 trans-unit"
 )
-# They enclose words, name nothing, and may be written again where a translation takes the words apart.
+# Inline elements without identity; they may be repeated if a translation separates the words in them.
 FORMATTING = _names(
     "b i u s em strong span small big sub sup font mark ins del strike cite q dfn bdi bdo abbr acronym "
     "bold italic emph emphasis hi"
@@ -37,7 +37,7 @@ FORMATTING = _names(
 COPIED_BLOCKS = _names("pre textarea xmp listing plaintext programlisting screen")
 COPIED_POINTS = _names("script style svg iframe object video audio canvas map applet noembed noframes")
 COPIED_WORDS = _names("code kbd samp tt var math")
-# Of these names, those that mean the same in most kinds of XML.
+# Names among these with the same meaning in most kinds of XML.
 COPIED_IN_XML = _names("code kbd samp tt pre programlisting screen script style math svg")
 EMPTY = _names("area base br col embed hr img input link meta param source track wbr")
 SEPARATING = frozenset({"br", "img", "input", "embed", "hr"})
@@ -46,29 +46,29 @@ DESCRIPTIONS = frozenset({"description", "og:title", "og:description", "twitter:
 BUTTONS = frozenset({"submit", "button", "reset"})
 
 ENTITY = re.compile(r"&(?:#[0-9]+;?|#[xX][0-9a-fA-F]+;?|[^\t\n\f <&#;]{1,32};?)")
-MOST_DIGITS = 8  # of a number; those of characters have 7
+MOST_DIGITS = 8  # of a numeric entity; code points have at most 7
 _DECIMAL = re.compile(r"&#([0-9]+)")
 _ATTRIBUTE = re.compile(r"""(?<![^\s/>="'])([^\s/>="']++)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s>"']++))""")
 
 
 @dataclass(frozen=True)
 class Lexeme:
-    """A tag, a stretch of text, or anything else, as it stands in the source."""
+    """A tag, a stretch of text, or other markup, as in the source."""
 
     kind: Literal["text", "open", "close", "empty", "other", "literal"]
     """literal: text without escapes, as in a CDATA section."""
     raw: str
     name: str = ""
-    """Of tags; in HTML in lower case."""
+    """Name of a tag, in lower case in HTML."""
 
 
 def escape_text(text: str) -> str:
-    """For text between tags."""
+    """Escape text between tags."""
     return html.escape(text, quote=False)
 
 
 def escape_attribute(text: str) -> str:
-    """For a quoted value, in quotes of either kind."""
+    """Escape the value of an attribute in quotes of either kind."""
     return html.escape(text)
 
 
@@ -78,7 +78,7 @@ def unescape(text: str) -> str:
 
 
 def attributes(tag: str) -> dict[str, str]:
-    """Attributes of a raw tag by their names in lower case, unescaped; the first of a name counts."""
+    """Return the attributes of a raw tag by their names in lower case, unescaped; the first of equal names counts."""
     found: dict[str, str] = {}
     for match in _ATTRIBUTE.finditer(tag):
         value = next((value for value in match.groups()[1:] if value is not None), "")
@@ -87,7 +87,7 @@ def attributes(tag: str) -> dict[str, str]:
 
 
 def build(builder: Builder, lexemes: Sequence[Lexeme], is_html: bool) -> None:
-    """Give a builder what was read; in HTML, attributes that hold text are segments."""
+    """Give lexemes to a builder; in HTML, attributes that contain text become segments."""
     _Reader(builder, lexemes, is_html).read()
 
 
@@ -103,18 +103,20 @@ class _Reader:
             index = self._read(index)
 
     def _read(self, index: int) -> int:
-        """Read a lexeme, or an element that is copied; returns where to go on."""
+        """Read a lexeme, or an element that is copied; return the index after it."""
         lexeme, builder = self._lexemes[index], self._builder
         if lexeme.kind == "text":
             builder.add(text_item(lexeme.raw, ENTITY, unescape))
         elif lexeme.kind in ("other", "literal"):
             builder.add(Item("piece" if lexeme.kind == "literal" else "point", (lexeme.raw,), name="code"))
         elif lexeme.kind == "close" and lexeme.name != "p" and index not in self._closing:
-            builder.add(Item("close", (lexeme.raw,), name=lexeme.name))  # browsers ignore it; </p> alone is a paragraph
+            builder.add(
+                Item("close", (lexeme.raw,), name=lexeme.name)
+            )  # browsers ignore it, except </p>, which is an empty paragraph
         elif lexeme.kind == "close":
             self._put_tag(lexeme, (lexeme.raw,))
         elif (end := self._ends.get(index)) is not None and (how := copied(lexeme, self._is_html)):
-            raw = "".join(one.raw for one in self._lexemes[index : end + 1])
+            raw = "".join(lexeme.raw for lexeme in self._lexemes[index : end + 1])
             if how == "block":
                 builder.cut((raw,))
             else:
@@ -138,7 +140,7 @@ class _Reader:
         self._builder.add(Item("open" if lexeme.kind == "open" else "close", raw, name=lexeme.name, repeats=repeats))
 
     def _ends_line(self, index: int) -> bool:
-        """Whether a line break ends a sentence too: the text behind it does not go on in lower case."""
+        """Whether a line break also ends a sentence: the text after it does not begin in lower case."""
         for lexeme in islice(self._lexemes, index + 1, None):
             if lexeme.kind == "text":
                 text = unescape(lexeme.raw).lstrip(SPACE)
@@ -149,7 +151,7 @@ class _Reader:
         return True
 
     def _with_texts(self, lexeme: Lexeme) -> Template:
-        """A tag, with its texts as segments."""
+        """Return a tag whose attributes with text are segments."""
         names = set(TEXT_ATTRIBUTES)
         if lexeme.name in ("meta", "input"):
             values = attributes(lexeme.raw)
@@ -170,13 +172,13 @@ class _Reader:
 
 
 def relabelled(lexemes: Sequence[Lexeme], is_html: bool, source: str, target: str) -> str:
-    """The text of lexemes, in which elements that are translated and marked as in the source language are marked as in
-    the target language."""
+    """Return the text of lexemes with the language attributes of translated elements changed from the source to the
+    target language."""
     closing, parts, index = ends(lexemes), [], 0
     while index < len(lexemes):
         lexeme = lexemes[index]
         end = closing.get(index, index) if copied(lexeme, is_html) else index
-        parts += [one.raw for one in lexemes[index : end + 1]]
+        parts += [part.raw for part in lexemes[index : end + 1]]
         if end == index and lexeme.kind in ("open", "empty") and "lang" in lexeme.raw.lower():
             parts[-1] = _ATTRIBUTE.sub(partial(_relabelled, language_code(source), target), lexeme.raw)
         index = end + 1
@@ -192,7 +194,7 @@ def _relabelled(source: str, target: str, match: re.Match[str]) -> str:
 
 
 def ends(lexemes: Sequence[Lexeme]) -> dict[int, int]:
-    """Where each element that has an end ends; elements of other names do not matter."""
+    """Return the index of the end tag of each element that has one; elements of other names do not matter."""
     opened: dict[str, list[int]] = {}
     found = {}
     for index, lexeme in enumerate(lexemes):
@@ -204,7 +206,7 @@ def ends(lexemes: Sequence[Lexeme]) -> dict[int, int]:
 
 
 def copied(lexeme: Lexeme, is_html: bool) -> Literal["block", "point", "word", ""]:
-    """How an element that is not translated stands in its text; empty for what is translated."""
+    """Return the role of an element that is not translated; empty for elements that are translated."""
     if lexeme.kind != "open":
         return ""
     name = lexeme.name.lower()

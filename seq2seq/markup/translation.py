@@ -1,7 +1,7 @@
-"""Documents with markup are translated: sentences go out as plain text, and come back with their tags and pieces.
+"""Translation of documents with markup: sentences become plain text, and their tags and pieces are restored afterwards.
 
-What goes in comes out, whatever the model says: every tag and every piece is in the output once (formatting may be
-repeated), and it is well-formed, because it is written from a tree. `inference.marked` gives a model's translations.
+For any output of the model, every tag and every piece is in the result once (formatting may be repeated). The
+result is well-formed, because it is rendered from a tree. `inference.marked` provides the translations of a model.
 """
 
 import re
@@ -22,29 +22,29 @@ from seq2seq.text.words import Span, word_spans
 
 FORMATS = {"html": html.segments, "xml": xml.segments, "markdown": markdown.segments, "plain": plain.segments}
 PLACEHOLDER = "placeholder"
-# Classes of stand-ins that a sentence is tried with. Then the words that are linked to them count, whatever they are;
-# where there are none, the sentence is cut at its pieces.
+# Maximum number of placeholder classes tried for a sentence. If all fail, the words aligned with the placeholders are
+# replaced; without any, the sentence is split at its pieces.
 MOST_TRIES = 3
 STOPS = (".", "。", "।", "۔", "።", "។", "။", "։")
 
 
 @dataclass(frozen=True)
 class Translated:
-    """A plain text's translation, with words and links of both texts in code points."""
+    """The translation of a plain text, with the words and links of both texts in code points."""
 
     text: str
     source_words: Sequence[Span] = ()
     words: Sequence[Span] = ()
     links: Sequence[tuple[Span, Span, float]] = ()
-    """(source word, target word, weight)"""
+    """Links as (source word, target word, weight)."""
     flags: Sequence[str] = ()
-    """The flags of a segment."""
+    """Flags of the translation."""
 
 
 _MARKS = re.compile(r"(\W+)")
 
 Translate = Callable[[Sequence[str]], Sequence[Translated]]
-"""Translates plain texts of one line each."""
+"""Function that translates plain texts of one line each."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ class Marked:
     text: str
     segments: int
     flags: tuple[str, ...]
-    """Of all segments: `placeholder` where a sentence was cut at its pieces because the model lost one, `markup` where
-    emphasis was left out, or the text left as it was, because it could not be written in the format, `empty` where the
-    text was left as it was because its translation is empty, `verbatim` where text was copied because it cannot be
-    translated, and those of `translate`."""
+    """Flags of all segments: `placeholder` if a sentence was split at its pieces, because the model lost one; `markup`
+    if emphasis was omitted, or the text not translated, because the format cannot express it; `empty` if the text was
+    not changed because its translation is empty; `verbatim` if text was copied because it cannot be translated; and
+    flags that `translate` returned."""
 
 
 def translate_documents(
@@ -68,9 +68,11 @@ def translate_documents(
     is_untranslatable: Callable[[str], bool] = lacks_letters,
     languages: tuple[str, str] | None = None,
 ) -> list[Marked]:
-    """Translate documents of a format; `translate` is called once for all their sentences, and once more for each class
-    of stand-ins that some of them lost. Sentences that are untranslatable without their pieces are copied. Tags that
-    name the first of two languages (`lang`) name the other then.
+    """Translate documents of a format.
+
+    `translate` is called once for all sentences, and again for each class of placeholders that a sentence lost.
+    Sentences that are untranslatable without their pieces are copied. Attributes `lang` with the first of the two
+    languages are set to the second.
 
     Raises:
         DataError: a document is not of the format (`html.segments`, `xml.segments`).
@@ -83,7 +85,7 @@ def translate_documents(
     if form in ("markdown", "plain") or languages is None:
         return joined
     read = html.lexemes if form == "html" else xml.lexemes
-    return [replace(one, text=relabelled(read(one.text), form == "html", *languages)) for one in joined]
+    return [replace(marked, text=relabelled(read(marked.text), form == "html", *languages)) for marked in joined]
 
 
 def _joined(document: Document, outputs: Sequence[tuple[Template | None, frozenset[str]]]) -> Marked:
@@ -98,37 +100,39 @@ def _joined(document: Document, outputs: Sequence[tuple[Template | None, frozens
 def _of_segments(
     texts: Sequence[str], translate: Translate, classes: Sequence[StandIns], is_untranslatable: Callable[[str], bool]
 ) -> list[Answer]:
-    """Segments as sentences, with the white space between them as it is."""
+    """Translate segments sentence by sentence, and keep the white space between sentences."""
     sentences = [split_sentences(text) or [text] for text in texts]
-    cores = [one.strip() for one in chain.from_iterable(sentences)]
+    cores = [sentence.strip() for sentence in chain.from_iterable(sentences)]
     copied = {core for core in set(cores) if is_untranslatable(core.replace(OBJECT, " ").strip())}
     translated = iter(_answers([core for core in cores if core not in copied], translate, classes))
     answers = iter([_verbatim(core) if core in copied else next(translated) for core in cores])
-    return [_concatenated([(one, next(answers)) for one in group]) for group in sentences]
+    return [_concatenated([(sentence, next(answers)) for sentence in group]) for group in sentences]
 
 
 def _concatenated(parts: Iterable[tuple[str, Answer]]) -> Answer:
-    """Source texts, with white space around them, and the answers to their cores."""
+    """Join the answers of source texts, given as texts with white space around them and answers to their stripped
+    cores."""
     text, source, pieces = "", 0, 0
     moved = []
     for part, answer in parts:
         core = part.strip()
-        before, behind = (part[: part.index(core)], part[part.index(core) + len(core) :]) if core else (part, "")
+        before, after = (part[: part.index(core)], part[part.index(core) + len(core) :]) if core else (part, "")
         moved.append(answer.shifted(source + len(before), len(text) + len(before), pieces))
-        text += before + answer.text + behind
+        text += before + answer.text + after
         source, pieces = source + len(part), pieces + part.count(OBJECT)
     return Answer(
         text,
-        tuple(chain.from_iterable(one.order for one in moved)),
-        tuple(chain.from_iterable(one.source_words for one in moved)),
-        tuple(chain.from_iterable(one.words for one in moved)),
-        tuple(chain.from_iterable(one.links for one in moved)),
-        frozenset(chain.from_iterable(one.flags for one in moved)),
+        tuple(chain.from_iterable(part.order for part in moved)),
+        tuple(chain.from_iterable(part.source_words for part in moved)),
+        tuple(chain.from_iterable(part.words for part in moved)),
+        tuple(chain.from_iterable(part.links for part in moved)),
+        frozenset(chain.from_iterable(part.flags for part in moved)),
     )
 
 
 def _answers(texts: Sequence[str], translate: Translate, classes: Sequence[StandIns]) -> list[Answer]:
-    """The answer to each text, whose pieces are OBJECTs; one that no stand-in got through is cut at its pieces."""
+    """Return the answer to each text, whose pieces are OBJECTs; a text whose placeholders were all lost is split at its
+    pieces."""
     answers: dict[int, Answer] = {index: _verbatim(text) for index, text in enumerate(texts) if lacks_letters(text)}
     lost: dict[int, list[tuple[_Filled, Translated]]] = defaultdict(list)
     for stand_ins in classes[:MOST_TRIES]:
@@ -160,12 +164,12 @@ def _answers(texts: Sequence[str], translate: Translate, classes: Sequence[Stand
 
 
 def _verbatim(text: str) -> Answer:
-    """Return the text that was copied as untranslatable, with its flag."""
+    """Return a text that was copied as untranslatable, with its flag."""
     return replace(_copied(text), flags=frozenset({VERBATIM} if text else ()))
 
 
 def _around_pieces(text: str) -> Iterator[str]:
-    """A text in parts: pieces with the marks beside them, and what is between those."""
+    """Yield a text in parts: pieces with the marks next to them, and the text between them."""
     words: list[str] = []
     for part in _MARKS.split(text):
         if OBJECT not in part:
@@ -182,7 +186,7 @@ def _copied(text: str) -> Answer:
 
 
 class _Filled:
-    """A text with a word in place of each OBJECT."""
+    """A text with a placeholder word in place of each OBJECT."""
 
     def __init__(self, text: str, pairs: Sequence[tuple[str, str]]):
         words = [word for word, _ in pairs]
@@ -194,16 +198,16 @@ class _Filled:
             self._spans.append((position + len(part), position + len(part) + len(word)))
             position = self._spans[-1][1]
         neighbours = [(text[:place][-1:], text[place + 1 :][:1]) for place, char in enumerate(text) if char == OBJECT]
-        self._glued = [(before.isalnum(), behind.isalnum()) for before, behind in neighbours]
+        self._glued = [(before.isalnum(), after.isalnum()) for before, after in neighbours]
 
     def said(self, translated: Translated) -> list[Span]:
-        """Where the translation says each word, of those that it says exactly once."""
+        """Return the spans of the placeholders that the translation contains exactly once."""
         text = _without_objects(translated)
         found = [find(word, text, glued) for word, glued in zip(self._answers, self._glued, strict=True)]
         return [spans[0] for spans in found if len(spans) == 1]
 
     def linked(self, translated: Translated) -> list[Span]:
-        """The word of the translation that stands for each word most, of those that have one."""
+        """Return, for each placeholder with links, the word of the translation with the strongest link."""
         found = []
         for begin, end in self._spans:
             links = [link for link in translated.links if link[0][0] < end and link[0][1] > begin]
@@ -211,16 +215,17 @@ class _Filled:
         return found
 
     def restored(self, translated: Translated, found: Sequence[Span]) -> Answer | None:
-        """The answer with pieces at these places, or None if there is not one for each."""
+        """Return the answer with pieces at the spans `found`; None if their number is not that of the pieces, or they
+        overlap."""
         text = _without_objects(translated)
         if len(found) < len(self._spans):
             return None
         places = sorted((span, number) for number, span in enumerate(found))
         spans = [span for span, _ in places]
-        if any(one[1] > other[0] for one, other in pairwise(spans)):
+        if any(span[1] > following[0] for span, following in pairwise(spans)):
             return None
         source_at, target_at = _Objects(self.text, self._spans), _Objects(text, spans)
-        links = [(source_at.span(one), target_at.span(other), weight) for one, other, weight in translated.links]
+        links = [(source_at.span(word), target_at.span(other), weight) for word, other, weight in translated.links]
         links += [(source_at.span(self._spans[number]), target_at.span(span), 1.0) for span, number in places]
         return Answer(
             target_at.text,
@@ -233,7 +238,7 @@ class _Filled:
 
 
 def _without_added_stop(source: str, translated: Translated) -> Translated:
-    """Without the full stop that models of sentences add to a title or a cell of a table."""
+    """Return a translation without the full stop that models of sentences add to a title or a table cell."""
     text, end = translated.text, len(translated.text) - 1
     is_added = ends_in_word(source) and text.endswith(STOPS) and ends_in_word(text[:-1])
     if not is_added or ABBREVIATED.search(text[max(0, end - LONGEST_ABBREVIATION) : end]):
@@ -248,7 +253,7 @@ def _without_objects(translated: Translated) -> str:
 
 
 class _Objects:
-    """A text in which an OBJECT replaces some spans, and where its words are then."""
+    """A text in which OBJECTs replace some spans, and the new places of its words."""
 
     def __init__(self, text: str, spans: Sequence[Span]):
         parts, end = [], 0
@@ -259,7 +264,7 @@ class _Objects:
         self._spans = list(spans)
 
     def span(self, span: Span) -> Span:
-        """Where a span of the text is; within a replaced one, all of that."""
+        """Return the new span of a span of the text; a span within a replaced one becomes the whole OBJECT."""
         begin, end = (self._place(place, is_end) for place, is_end in zip(span, (False, True), strict=True))
         return begin, end
 
@@ -273,7 +278,7 @@ class _Objects:
         return place - shift
 
     def words(self, words: Sequence[Span]) -> tuple[Span, ...]:
-        """Words, in order and without overlaps; each replaced span is one, or in one."""
+        """Return the new spans of words, in order and without overlaps; each OBJECT is a word or part of one."""
         found: list[Span] = []
         for begin, end in sorted({self.span(word) for word in [*words, *self._spans]}):
             if found and begin < found[-1][1]:

@@ -1,4 +1,7 @@
-"""A translation is written in the format of its source, with the tags and pieces of that."""
+"""Rendering of a translation in the format of its source, with the source's tags and protected pieces.
+
+`translation` makes an `Answer` for each segment, and `written` renders it with the places that `projection` finds.
+"""
 
 from bisect import bisect_right
 from collections import defaultdict
@@ -15,32 +18,32 @@ EMPTY, MARKUP = "empty", "markup"
 
 @dataclass(frozen=True)
 class Answer:
-    """A translation in which each piece is an OBJECT again."""
+    """A translation in which OBJECTs mark the places of the pieces."""
 
     text: str
     order: tuple[int, ...]
-    """Which of the source's pieces each OBJECT is."""
+    """Index of the source's piece for each OBJECT."""
     source_words: tuple[Span, ...]
     words: tuple[Span, ...]
     links: tuple[tuple[Span, Span, float], ...]
     flags: frozenset[str] = frozenset()
 
     def shifted(self, source: int, target: int, pieces: int) -> "Answer":
-        """The same as a part of larger texts, which begins at these code points, behind so many pieces."""
+        """Return the answer as a part of larger texts, moved by these numbers of code points and pieces."""
         return replace(
             self,
             order=tuple(number + pieces for number in self.order),
             source_words=tuple((begin + source, end + source) for begin, end in self.source_words),
             words=tuple((begin + target, end + target) for begin, end in self.words),
             links=tuple(
-                ((one[0] + source, one[1] + source), (other[0] + target, other[1] + target), weight)
-                for one, other, weight in self.links
+                ((word[0] + source, word[1] + source), (other[0] + target, other[1] + target), weight)
+                for word, other, weight in self.links
             ),
         )
 
 
 def written(segment: Segment, answer: Answer) -> tuple[Template | None, frozenset[str]]:
-    """The output for a segment, None where it stays as it was, and its flags."""
+    """Return the output for a segment, None if the segment is not changed, and the flags."""
     if not answer.text.strip():
         return None, answer.flags | {EMPTY}
     if answer.text == segment.text:
@@ -66,7 +69,7 @@ def _without_emphasis(nodes: Sequence[Node]) -> Iterator[Node]:
 def _output(segment: Segment, answer: Answer, nodes: Sequence[Node]) -> Template:
     source, target = answer.source_words, answer.words
     rows, columns = _Words(target), _Words(source)
-    links = [(rows.index(other), columns.index(one), weight) for one, other, weight in answer.links]
+    links = [(rows.index(other), columns.index(word), weight) for word, other, weight in answer.links]
     marks = tuple(
         [not any(char.isalnum() or char == OBJECT for char in text[begin:end]) for begin, end in words]
         for text, words in ((segment.text, source), (answer.text, target))
@@ -77,14 +80,14 @@ def _output(segment: Segment, answer: Answer, nodes: Sequence[Node]) -> Template
 
 
 class _Words:
-    """Words by their spans."""
+    """Index of words by their spans."""
 
     def __init__(self, spans: Sequence[Span]):
         self._spans = spans
         self._known = {span: number for number, span in enumerate(spans)}
 
     def index(self, span: Span) -> int | None:
-        """The word that has this span, or holds its beginning."""
+        """Return the index of the word that has this span, or contains its beginning; None if there is none."""
         if span in self._known:
             return self._known[span]
         number = bisect_right(self._spans, span[0], key=lambda word: word[0]) - 1
@@ -92,10 +95,10 @@ class _Words:
 
 
 class _Writer:
-    """Writes a translation with its markup.
+    """Writer of a translation with its markup.
 
-    At each gap between words the tags of the word before it are closed that the next word does not have, and those of
-    the next word opened; what stands at one place is written where the tags around it are open.
+    At each gap between words it closes tags that only the word before has, and opens tags that only the word after has.
+    Standalone tags are written where the tags around them are open.
     """
 
     def __init__(self, segment: Segment, answer: Answer):
@@ -104,7 +107,7 @@ class _Writer:
         self._tokens: list[list[str] | Template] = []  # texts in parts, and tags
 
     def write(self, placed: Sequence[Placed]) -> Template:
-        """The output."""
+        """Return the output for nodes with their places."""
         words, text = self._answer.words, self._answer.text
         stacks: list[list[Placed]] = [[] for _ in words]
         gaps: dict[int, list[tuple[tuple[Placed, ...], Placed]]] = {}
@@ -113,10 +116,10 @@ class _Writer:
         end = 0
         for gap in range(len(words) + 1):
             begin, stop = words[gap] if gap < len(words) else (len(text), len(text))
-            behind = stacks[gap] if gap < len(words) else []
-            self._gap(before, behind, text[end:begin], sorted(gaps.get(gap, []), key=lambda one: one[1].order))
+            after = stacks[gap] if gap < len(words) else []
+            self._gap(before, after, text[end:begin], sorted(gaps.get(gap, []), key=lambda point: point[1].order))
             self._text(text[begin:stop])
-            before, end = behind, stop
+            before, end = after, stop
         return self._template()
 
     def _collect(
@@ -126,28 +129,30 @@ class _Writer:
         stacks: list[list[Placed]],
         gaps: dict[int, list[tuple[tuple[Placed, ...], Placed]]],
     ) -> None:
-        for one in placed:
-            if not one.windows:
-                gaps.setdefault(one.gap, []).append((around, one))
+        for node in placed:
+            if not node.windows:
+                gaps.setdefault(node.gap, []).append((around, node))
                 continue
-            for begin, end in one.windows:
+            for begin, end in node.windows:
                 for word in range(begin, end):
-                    stacks[word].append(one)
-            self._collect(one.children, (*around, one), stacks, gaps)
+                    stacks[word].append(node)
+            self._collect(node.children, (*around, node), stacks, gaps)
 
     def _gap(
         self,
         before: Sequence[Placed],
-        behind: Sequence[Placed],
+        after: Sequence[Placed],
         space: str,
         points: Sequence[tuple[tuple[Placed, ...], Placed]],
     ) -> None:
-        shared = _shared(before, behind)
+        shared = _shared(before, after)
         left: dict[int, list[Placed]] = defaultdict(list)
         right: dict[int, list[Placed]] = defaultdict(list)
-        slots: dict[int, bool] = {}  # of tags: whether the last loose one in it is on the left; they keep their order
+        slots: dict[
+            int, bool
+        ] = {}  # by parent tag: whether its last loose tag is on the left, because loose tags keep their order
         for around, point in points:
-            depths = [_shared(around, stack) for stack in (before, behind)]
+            depths = [_shared(around, stack) for stack in (before, after)]
             on_left = depths[0] > depths[1] or (depths[0] == depths[1] and _is_left(point.node, point.after_word))
             if point.node.is_loose:
                 parent = id(around[-1]) if around else 0
@@ -161,9 +166,9 @@ class _Writer:
                 self._point(point, " " if between else "")
         is_replaced = any(point.node.is_space for _, point in points) and space.isspace()
         self._text("" if is_replaced else space)
-        for depth in range(shared, len(behind) + 1):
+        for depth in range(shared, len(after) + 1):
             if depth > shared:
-                self._raw(behind[depth - 1].node.open)
+                self._raw(after[depth - 1].node.open)
             for point in right[depth]:
                 stood_apart = point.node.space_before and not point.node.space_behind and not space and self._tokens
                 self._point(point, " " if stood_apart else "")
@@ -205,7 +210,7 @@ class _Writer:
         return tuple(chain.from_iterable(found))
 
     def _lines(self) -> Iterator[list[str] | Template]:
-        """The tokens, with line breaks only between lines that have something in them."""
+        """Yield the tokens, with line breaks only between lines that have content."""
         is_filled, held = False, None
         for token in self._tokens:
             if _is_break(token):
@@ -218,17 +223,17 @@ class _Writer:
 
 
 def _is_break(token: list[str] | Template) -> bool:
-    """Whether it is the end of a line, and what the next one begins with."""
+    """Whether a token is the end of a line, with the beginning of the next one."""
     return isinstance(token, tuple) and isinstance(token[0], str) and token[0].startswith(("\n", "\r"))
 
 
 def _shared(one: Sequence[Placed], other: Sequence[Placed]) -> int:
-    """How many tags two stacks have in common, from the outermost."""
+    """Return the number of tags that two stacks have in common, from the outermost."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], zip(one, other, strict=False)))
 
 
 def _is_left(node: Node, after_word: bool) -> bool:
-    """Whether what stands at one place is written before the white space of its gap."""
+    """Whether a standalone tag is written before the white space of its gap."""
     if node.space_before == node.space_behind:
         return after_word or node.space_before
     return node.space_behind

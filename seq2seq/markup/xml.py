@@ -1,6 +1,6 @@
-"""XML: an element that has text of its own is a segment, with the elements in it; others are structure.
+"""Segments of XML: an element with text of its own is a segment, with the elements in it; others are structure.
 
-expat decides whether it is well-formed. Nothing is read from elsewhere; documents that declare entities are refused.
+expat checks whether it is well-formed. No other file is read; documents that declare entities are refused.
 """
 
 import re
@@ -30,7 +30,7 @@ _HAS_TAGS = re.compile(r"</?[A-Za-z]|&#?\w+;")
 
 
 def segments(text: str) -> Document:
-    """The segments of a document, or of a part of one: text and any number of elements.
+    """Return the segments of a document, or of a part of a document: text and any number of elements.
 
     Raises:
         DataError: it is not well-formed (with line and column), not in UTF-8, or declares entities.
@@ -40,7 +40,7 @@ def segments(text: str) -> Document:
     closing = ends(found)
     inside = _inside_text(found)
     builder = Builder(escape_text)
-    waiting: list[Lexeme] = []  # the content of an element that has text
+    waiting: list[Lexeme] = []  # content of an element with text
     index = 0
     while index < len(found):
         if inside[index]:
@@ -60,7 +60,7 @@ def segments(text: str) -> Document:
 
 
 def lexemes(text: str) -> list[Lexeme]:
-    """Everything in a well-formed text, in order."""
+    """Return the lexemes of a well-formed text, in order."""
     return list(_lexemes(text))
 
 
@@ -69,7 +69,7 @@ def _lexemes(text: str) -> Iterator[Lexeme]:
         raw, kind = match.group(), match.lastgroup
         if kind == "text":
             yield Lexeme("text", raw)
-        elif kind == "entity":  # those of HTML have a meaning without their declaration
+        elif kind == "entity":  # entities of HTML need no declaration
             yield Lexeme("text" if unescape(raw) != raw else "other", raw)
         elif kind == "cdata":
             yield Lexeme("literal", raw)
@@ -104,7 +104,7 @@ def _inside_text(lexemes: Sequence[Lexeme]) -> list[bool]:
 
 
 def _insert_cdata(builder: Builder, raw: str) -> None:
-    """A CDATA section that is all the text of its element; feeds keep HTML in such."""
+    """Add a CDATA section that is all the text of its element; it may contain HTML, as in feeds."""
     inner = raw[len(_CDATA_BEGIN) : -len(_CDATA_END)]
     builder.cut((_CDATA_BEGIN,))
     if _HAS_TAGS.search(inner):
@@ -148,5 +148,5 @@ def _check(text: str) -> None:
 
 
 def _unused(text: str) -> str:
-    """A name that no element of the text has."""
+    """Return a name that no element of the text has."""
     return max(re.findall("part_*+", text), key=len, default="part") + "_"

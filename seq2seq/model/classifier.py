@@ -27,12 +27,12 @@ class EncoderClassifier(nn.Module):
         self.output = nn.Linear(width, num_labels)
 
     def forward(self, source_ids: Tensor, source_mask: Tensor) -> Tensor:
-        """(B, S) ids and mask (True = real) -> logits (B, C)."""
+        """Classify texts, (B, S) ids and mask (True at real tokens) -> logits (B, C)."""
         pooled = self._pool(self.encoder(source_ids, self.encoder.source_bias(source_mask)), source_mask)
         return self.output(self.dropout(pooled))
 
     def _pool(self, memory: Tensor, mask: Tensor) -> Tensor:
-        """(B, S, D) -> (B, D), or with mean_max (B, 2D).
+        """Pool the states of the tokens, (B, S, D) -> (B, D), or with mean_max (B, 2D).
 
         The mean beside the maximum is SWEM-concat (Shen et al. 2018, "Baseline needs more love", section 3).
         """

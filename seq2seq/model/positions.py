@@ -15,7 +15,7 @@ from seq2seq.config import ModelConfig
 def sinusoids(
     num_positions: int, width: int, layout: str = "interleaved", formula: str = "paper", first: int = 0
 ) -> Tensor:
-    """Sinusoidal positions (Vaswani et al. 2017, section 3.5), float32, (num_positions, width); `width` is even.
+    """Return sinusoidal positions (Vaswani et al. 2017, section 3.5), float32, (num_positions, width); `width` is even.
 
     Frequency i is 10000^(-2i / width), and with the formula of `fairseq` 10000^(-i / (width/2 - 1)). `interleaved` puts
     its sine and cosine at 2i and 2i + 1, as the paper does; `halves` puts all sines before all cosines, as Marian does.

@@ -68,7 +68,7 @@ class RunRecord:
 
 
 def find_runs(folder: Path) -> list[RunRecord]:
-    """The runs in a folder, or the folder itself where it is a run, by name.
+    """Return the runs in a folder by name, or the folder itself if it is a run.
 
     Raises:
         ModelError: there is no such folder, or no run in it.
@@ -84,7 +84,7 @@ def find_runs(folder: Path) -> list[RunRecord]:
 
 
 def read_run(path: Path, name: str | None = None) -> RunRecord:
-    """One run; what cannot be read is left out and named in the note."""
+    """Read one run; unreadable parts are omitted and named in the note."""
     folder = RunFolder(path)
     settings, problems = _settings_of(folder)
     records, broken = [], []
@@ -122,7 +122,7 @@ def is_run(path: Path) -> bool:
 
 
 def varying(runs: Sequence[RunRecord]) -> list[str]:
-    """The settings in which runs differ. A key that an earlier version did not have is no difference."""
+    """Return the settings in which runs differ. A key that an earlier version lacked is not a difference."""
     values: dict[str, Any] = {}
     found: dict[str, None] = {}
     for run in runs:
@@ -147,7 +147,7 @@ def _run_folders(folder: Path, levels: int) -> Iterator[Path]:
 
 
 def _settings_of(folder: RunFolder) -> tuple[dict[str, Any], list[str]]:
-    """The settings as written, which may be those of another version, and what is wrong with the file."""
+    """Return the settings as written, possibly by another version, and the problem of the file, if any."""
     try:
         values, _ = read_yaml(read_regular(folder.config, LARGEST_CONFIG).decode("utf-8-sig"))
     except (OSError, UnicodeDecodeError, YamlProblem):
@@ -158,7 +158,7 @@ def _settings_of(folder: RunFolder) -> tuple[dict[str, Any], list[str]]:
 
 
 def _state_of(folder: RunFolder, settings: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
-    """The state, and the time left or the reason of the end."""
+    """Return the state of a run, and the time left or the reason of the end."""
     if folder.is_training():
         return RUNNING, _time_left(settings, records)
     if cleaned := read_note(folder.cleaned):
@@ -170,7 +170,7 @@ def _state_of(folder: RunFolder, settings: Mapping[str, Any], records: Sequence[
 
 
 def _latest_state(folder: RunFolder) -> Mapping[str, Any]:
-    """What the newest checkpoint that can be read remembers of the run."""
+    """Return the state in the newest readable checkpoint of a run."""
     for path in sorted(folder.checkpoints.glob("step_*"), key=lambda path: (len(path.name), path.name), reverse=True):
         with contextlib.suppress(DamagedFile):
             state = read_object(path / "state.json").get("run")
@@ -180,7 +180,7 @@ def _latest_state(folder: RunFolder) -> Mapping[str, Any]:
 
 
 def _time_left(settings: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> str:
-    """In words; empty before the first log line, or where the limits are not known."""
+    """Return the time left in words; empty before the first log line, or if the limits are not known."""
     from seq2seq.config import TrainingConfig
     from seq2seq.training.progress import duration
     from seq2seq.training.state import RunState, progress
@@ -222,7 +222,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _size(path: Path) -> int:
-    """Bytes of all files in a folder; links are not followed."""
+    """Return the size of all files in a folder, in bytes; links are not followed."""
     total = 0
     for entry in path.rglob("*"):
         with contextlib.suppress(OSError):  # a running process deleted it
@@ -234,7 +234,7 @@ def _size(path: Path) -> int:
 
 
 def differences(first: RunRecord, second: RunRecord) -> dict[str, dict[str, tuple[Any, Any]]]:
-    """By subject (`config`, `data`, `code`, `packages`, `machine`), the values of both runs where these differ.
+    """Return, by subject (`config`, `data`, `code`, `packages`, `machine`), the values of both runs where they differ.
 
     A value that one of them did not record is None.
     """
@@ -267,7 +267,7 @@ class Removal:
 
 
 def removals(runs: Sequence[RunRecord]) -> list[Removal]:
-    """The checkpoints of finished runs that have a best model; other runs need theirs to continue."""
+    """Return the checkpoints of finished runs that have a best model; other runs need theirs to continue."""
     found = []
     for run in runs:
         folder = run.folder
