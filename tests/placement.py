@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 
 from seq2seq.inference.aligner import Aligner
-from seq2seq.markup.translation import Translate, Translated, translate_documents
+from seq2seq.markup.translation import LinkedTranslation, Translate, translate_documents
 
 TAG = re.compile(r"</?\w+>")
 GOLD = [tuple(line.split("\t")) for line in (Path(__file__).parent / "placement_gold.tsv").read_text().splitlines()]
@@ -39,7 +39,7 @@ def by_hand(aligner: Aligner) -> Translate:
     def translate(texts):
         pairs = [(text, known[text]) for text in texts]
         return [
-            Translated(
+            LinkedTranslation(
                 target,
                 one.source_words,
                 [word.span for word in one.words],

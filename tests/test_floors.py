@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -142,6 +143,96 @@ def test_names_explain_themselves(path):
             names.add(node.name)
     vague = sorted(name for name in names if FORBIDDEN_NAME.search(name))
     assert not vague
+
+
+# -- functions, classes and folders of a readable size -----------------------------------------------
+
+MAX_FUNCTION, MAX_ARGUMENTS, MAX_NESTING, MAX_SHARE = 60, 8, 4, 0.12
+LEVELS = ast.If | ast.For | ast.AsyncFor | ast.While | ast.With | ast.AsyncWith | ast.Try | ast.TryStar | ast.Match
+# What is still beyond a limit. A row that is no longer needed fails its test: remove it.
+EXCEPTIONS = {
+    "lines": {
+        "cli.translate.command", "cli.tune.command",
+        "inference.streaming.read_idle_batches",
+    },
+    "arguments": {"training.loss._blocks", "training.trainer.__init__"},
+    "nesting": set(),
+    "recursion": {
+        "markup.document._filled", "markup.projection._within", "markup.translation._answers",
+        "markup.writing._without_emphasis", "markup.writing._collect", "markup.writing._point",
+    },
+    "classes": set(),
+}  # fmt: skip
+
+
+def functions():
+    """Every function of the package, by module and name."""
+    for name, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield f"{name.partition('.')[2]}.{node.name}", node
+
+
+def nesting(node: ast.AST, level: int = 0) -> int:
+    """The deepest level of statements in a function, without functions in it; elif is no level."""
+    deepest = level
+    for inner in ast.iter_child_nodes(node):
+        if not isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            is_elif = isinstance(inner, ast.If) and isinstance(node, ast.If) and node.orelse == [inner]
+            deepest = max(deepest, nesting(inner, level + (isinstance(inner, LEVELS) and not is_elif)))
+    return deepest
+
+
+def num_arguments(node: ast.FunctionDef) -> int:
+    """Without self."""
+    names = [given.arg for given in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]]
+    return len(names) - (names[:1] in (["self"], ["cls"]))
+
+
+def calls_itself(node: ast.FunctionDef) -> bool:
+    calls = {ast.unparse(inner.func) for inner in ast.walk(node) if isinstance(inner, ast.Call)}
+    return not calls.isdisjoint({node.name, f"self.{node.name}", f"cls.{node.name}"})
+
+
+BEYOND = {
+    "lines": lambda name, node: node.end_lineno - node.lineno + 1 > MAX_FUNCTION,
+    "arguments": lambda name, node: num_arguments(node) > MAX_ARGUMENTS and not name.startswith("cli."),
+    "nesting": lambda name, node: nesting(node) > MAX_NESTING,
+    "recursion": lambda name, node: name.startswith("markup.") and calls_itself(node),
+}
+
+
+@pytest.mark.parametrize("limit", BEYOND)
+def test_functions_keep_to_the_limits(limit):
+    assert {name for name, node in functions() if BEYOND[limit](name, node)} == EXCEPTIONS[limit]
+
+
+def test_public_classes_have_names_of_their_own():
+    names = Counter(
+        node.name
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert {name for name, count in names.items() if count > 1} == EXCEPTIONS["classes"]
+
+
+def test_no_folder_is_most_of_the_package():
+    lines = Counter()
+    for path in FILES:
+        lines[path.relative_to(PACKAGE).parts[0]] += len(path.read_text(encoding="utf-8").splitlines())
+    assert not {name for name, count in lines.items() if count > MAX_SHARE * lines.total()}
+
+
+def test_the_measures_see_what_they_measure():
+    (function,) = ast.parse(
+        "def f(self, a, *, b):\n"
+        "    if a:\n        with b:\n            pass\n"
+        "    elif b:\n        for c in a:\n            self.f(c)\n"
+        "    else:\n        def g():\n            while b:\n                try:\n                    pass\n"
+        "                finally:\n                    pass\n"
+    ).body
+    assert (nesting(function), num_arguments(function), calls_itself(function)) == (2, 2, True)
 
 
 def test_the_walk_sees_imports_of_every_kind(tmp_path):

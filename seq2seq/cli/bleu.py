@@ -14,7 +14,7 @@ import click
 
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
-from seq2seq.cli.test_sets import Models, TestSet, given_files
+from seq2seq.cli.test_sets import TestSet, TranslatingModels, given_files
 from seq2seq.lines import aligned
 from seq2seq.ranges import Range
 
@@ -95,7 +95,7 @@ def command(
             raise click.UsageError("--metrics names none of bleu,chrf,chrf++,ter")
         check_settings(scoring["metrics"], tokenize)
     if models:
-        found = Models.find(models)
+        found = TranslatingModels.find(models)
         scoring = found.scoring | scoring
         _check_scoring(scoring)
         source, names, output = (modelling.pop(key) for key in ("source", "names", "output"))

@@ -48,7 +48,7 @@ def given_files(references: Sequence[Path], hypotheses: Sequence[Path]) -> TestS
 
 
 @dataclass(frozen=True)
-class Models:
+class TranslatingModels:
     """Models that translate test sets before these are scored."""
 
     folders: Mapping[str, Path]
@@ -57,7 +57,7 @@ class Models:
     """The configuration of the first model's run; its test sets and evaluation settings are used."""
 
     @classmethod
-    def find(cls, names: Sequence[Path]) -> "Models":
+    def find(cls, names: Sequence[Path]) -> "TranslatingModels":
         """Find the model folders of MODELs, each a translation model."""
         from seq2seq.config_file import load
         from seq2seq.store.finding import find_model, task_of

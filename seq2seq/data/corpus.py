@@ -190,13 +190,17 @@ def _remove_abandoned(cache_dir: Path, keep: Path) -> None:
     atomic.remove_leftovers(cache_dir)
     for partial in list(cache_dir.iterdir()):
         match = re.fullmatch(rf"\.([0-9a-f]{{32}}){re.escape(atomic.WRITING)}", partial.name)
-        if match is None or match[1] == keep.name:
-            continue
-        with contextlib.suppress(OSError):
-            if time.time() - partial.stat().st_mtime > ABANDONED_SECONDS:
-                with atomic.locked(_lock(cache_dir / match[1]), wait=False) as is_free:
-                    if is_free:
-                        shutil.rmtree(partial)
+        if match is not None and match[1] != keep.name:
+            with contextlib.suppress(OSError):
+                _remove_if_abandoned(partial, _lock(cache_dir / match[1]))
+
+
+def _remove_if_abandoned(partial: Path, lock: Path) -> None:
+    if time.time() - partial.stat().st_mtime <= ABANDONED_SECONDS:
+        return
+    with atomic.locked(lock, wait=False) as is_free:
+        if is_free:
+            shutil.rmtree(partial)
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:

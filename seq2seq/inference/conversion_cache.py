@@ -44,9 +44,7 @@ def converted(folder: Path, quantization: str) -> Iterator[tuple[Path, ModelDesc
         except ModelError:  # it is not there, or damaged
             try:
                 _convert(folder, content, target, quantization)
-                for entry in root.glob(f"{model}-*"):
-                    if not entry.name.startswith(version):
-                        atomic.remove_folder(entry)
+                _remove_others(root, model, version)
                 _remove_unused(root)
             except OSError as error:
                 reason = error.strerror or error
@@ -63,6 +61,13 @@ def forget(folders: Iterable[Path]) -> None:
         with contextlib.suppress(RunError):  # without a cache there are none
             for entry in _root().glob(f"{_name(folder)}-*"):
                 atomic.remove_folder(entry)
+
+
+def _remove_others(root: Path, model: str, version: str) -> None:
+    """Remove the conversions of a model's earlier contents."""
+    for entry in root.glob(f"{model}-*"):
+        if not entry.name.startswith(version):
+            atomic.remove_folder(entry)
 
 
 def _remove_unused(root: Path) -> None:

@@ -16,7 +16,7 @@ from seq2seq.inference.terms import TermTranslator
 from seq2seq.inference.translator import Translation
 from seq2seq.lines import checked_texts
 from seq2seq.markup.standins import CLASSES, StandIns
-from seq2seq.markup.translation import FORMATS, Marked, Translated, translate_documents
+from seq2seq.markup.translation import FORMATS, LinkedTranslation, Marked, translate_documents
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.untranslatable import VERBATIM
 
@@ -91,11 +91,11 @@ class MarkupTranslator:
         known = (languages[0], languages[1]) if all(languages) else None
         return translate_documents(texts, form, self._plain, self._classes, is_untranslatable, known)
 
-    def _plain(self, texts: Sequence[str]) -> list[Translated]:
+    def _plain(self, texts: Sequence[str]) -> list[LinkedTranslation]:
         found = self._translator.translate(texts)
         explained = self._aligner.explain(found, probabilities=False)
         return [
-            Translated(
+            LinkedTranslation(
                 one.text,
                 list(chain.from_iterable(part.source_words for part in parts)),
                 [word.span for part in parts for word in part.words],

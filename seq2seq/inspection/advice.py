@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from seq2seq.config import TokenizerConfig, TrainingConfig
 from seq2seq.data.columns import label_problem
 from seq2seq.errors import counted, some_of
-from seq2seq.inspection.examiner import Tally
+from seq2seq.inspection.examiner import CorpusTally
 from seq2seq.inspection.oddities import ODDITIES, Oddity
 from seq2seq.inspection.overlap import Overlap
 from seq2seq.inspection.report import CorpusReport, Finding
@@ -61,7 +61,9 @@ class Advice:
     notes: tuple[str, ...]
 
 
-def advise(train: Tally, tokenizer: TokenizerConfig, preset: str | None, training: TrainingConfig | None) -> Advice:
+def advise(
+    train: CorpusTally, tokenizer: TokenizerConfig, preset: str | None, training: TrainingConfig | None
+) -> Advice:
     """Vocabulary, model and length of training for the training corpora; with notes on what is set otherwise."""
     source, target = train.sides[0], train.sides[-1]
     counts = sum((side.kept_characters for side in train.sides), Counter())

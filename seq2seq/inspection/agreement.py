@@ -1,6 +1,6 @@
 """Whether the two sides of a corpus belong together: line by line, by words and lengths, and by their languages.
 
-`report` makes the `Agreement` of each corpus of pairs from its `Tally`; `advice` judges it.
+`report` makes the `Agreement` of each corpus of pairs from its `CorpusTally`; `advice` judges it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ import numpy as np
 
 from seq2seq.inspection.blocks import CorpusReader, Finding
 from seq2seq.inspection.correspondence import FEWEST_LINES, Unrelated, find_unrelated
-from seq2seq.inspection.examiner import Tally
+from seq2seq.inspection.examiner import CorpusTally
 from seq2seq.inspection.line_languages import language_findings, unexpected_languages, usual_languages
 from seq2seq.inspection.line_shapes import MOST_LINES, find_shift_by_shapes
 from seq2seq.inspection.word_pairs import Shift, WordPairs, find_shifts
@@ -48,7 +48,9 @@ class Agreement:
     """Properties of this corpus that cannot be judged, with the reason."""
 
 
-def agreement_of(tally: Tally, reader: CorpusReader, expected: Expected, is_train: bool, difference: int) -> Agreement:
+def agreement_of(
+    tally: CorpusTally, reader: CorpusReader, expected: Expected, is_train: bool, difference: int
+) -> Agreement:
     """Judge the sides of the corpus that `reader` has read.
 
     Args:
@@ -81,7 +83,7 @@ def agreement_of(tally: Tally, reader: CorpusReader, expected: Expected, is_trai
 
 
 def _shifts(
-    tally: Tally,
+    tally: CorpusTally,
     reader: CorpusReader,
     numbers: np.ndarray,
     word_pairs: WordPairs | None,

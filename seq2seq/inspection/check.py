@@ -17,7 +17,7 @@ from seq2seq.errors import UserError, quiet
 from seq2seq.inspection.advice import Advice, Problem, advise, judge
 from seq2seq.inspection.agreement import Expected
 from seq2seq.inspection.blocks import Block, CorpusReader
-from seq2seq.inspection.examiner import Examiner, Tally
+from seq2seq.inspection.examiner import CorpusTally, Examiner
 from seq2seq.inspection.near_duplicates import NearDuplicates
 from seq2seq.inspection.overlap import HeldOut, Matches, Overlap
 from seq2seq.inspection.report import CorpusReport, report_on
@@ -97,10 +97,10 @@ def check_corpora(
     blocks = list(chain.from_iterable(sample)) or list(chain.from_iterable(held_out_blocks.values()))
     examiner = _examiner(corpora, blocks, held_out_blocks, difference, is_exact)
     expected = Expected(corpora.languages or (), examiner.word_pairs, _words_deny(blocks, examiner.word_pairs))
-    total = Tally()
+    total = CorpusTally()
     reports, overlaps = [], {}
     for reader in train:
-        tally = Tally()
+        tally = CorpusTally()
         for found in in_processes(examiner, reader.blocks(), num_workers, BLOCKS_ALONE):
             tally.add(found)
             progress(found.examples)
@@ -109,7 +109,7 @@ def check_corpora(
     if held_out:
         overlaps["train"] = Matches(total.matches).overlaps(examiner.held_out)
     for reader in held_out:
-        tally = Tally()
+        tally = CorpusTally()
         for block in held_out_blocks[reader.name]:
             tally.add(examiner(block, skip=reader.name))
         compared = total if train else None

@@ -1,6 +1,6 @@
 """What each block of a corpus shows, and the sum over the blocks.
 
-`check` has one `Examiner` in each process and gives it blocks; each `Tally` that comes back is small, and `report`
+`check` has one `Examiner` in each process and gives it blocks; each `CorpusTally` is small, and `report`
 reads their sum over a corpus.
 """
 
@@ -22,7 +22,7 @@ from seq2seq.inspection.correspondence import log_lengths
 from seq2seq.inspection.line_languages import directions
 from seq2seq.inspection.near_duplicates import NearDuplicates
 from seq2seq.inspection.oddities import oddities_of, script_of
-from seq2seq.inspection.overlap import HeldOut, Match, Matches, normalise
+from seq2seq.inspection.overlap import HeldOut, Matches, SharedExample, normalise
 from seq2seq.inspection.word_pairs import WordPairs
 from seq2seq.text.tokenizer import Tokenizer
 
@@ -73,7 +73,7 @@ class SideTally(Sums):
 
 
 @dataclass
-class Tally(Sums):
+class CorpusTally(Sums):
     """Examples of one corpus."""
 
     sides: list[SideTally] = field(default_factory=list)
@@ -95,7 +95,7 @@ class Tally(Sums):
     """Logarithms of the lengths of the lines of both sides, (2, N) float32."""
     directions: dict[str, Finding] = field(default_factory=dict)
     """Pairs of a sample by the languages of their sides."""
-    matches: list[tuple[str, Match]] = field(default_factory=list)
+    matches: list[tuple[str, SharedExample]] = field(default_factory=list)
     """Held-out examples that occur here."""
 
 
@@ -112,10 +112,10 @@ class Examiner:
     """For each side."""
     word_pairs: WordPairs | None
 
-    def __call__(self, block: Block, skip: str | None = None) -> Tally:
+    def __call__(self, block: Block, skip: str | None = None) -> CorpusTally:
         """What `block` shows; if it is of the held-out set `skip`, overlap with that set is left out."""
         examples = list(block.examples())
-        tally = Tally(
+        tally = CorpusTally(
             examples=len(examples),
             numbers=[np.array(block.numbers, np.int32)],
             keys=[np.fromiter(map(example_key, examples), np.uint64, len(examples))],
@@ -166,7 +166,7 @@ class Examiner:
         )
 
     def _examine_pairs(
-        self, tally: Tally, block: Block, examples: Sequence[Example], lengths: Sequence[Sequence[float]]
+        self, tally: CorpusTally, block: Block, examples: Sequence[Example], lengths: Sequence[Sequence[float]]
     ) -> None:
         """Pairs that are odd, and the rule by which the filters drop an example."""
         rules = PairFilter(self.filters)

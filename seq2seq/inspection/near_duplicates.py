@@ -11,7 +11,7 @@ from itertools import chain
 
 from seq2seq.data.examples import Example
 from seq2seq.inspection.oddities import UNSPACED_SCRIPTS, script_of
-from seq2seq.inspection.overlap import HeldOut, Match, normalise
+from seq2seq.inspection.overlap import HeldOut, SharedExample, normalise
 
 NEAR_SIMILARITY = 0.7
 # Fewer n-grams say little: "Thank you." is near to much.
@@ -61,7 +61,9 @@ class NearDuplicates:
         num_indexed = Counter(chain.from_iterable(self._owners.values()))
         self._least_shared = [int(LEAST_SHARED / STRIDE * num_indexed[owner]) for owner in range(len(normalised))]
 
-    def matches(self, number: int, texts: tuple[str, ...], normalised: tuple[str, ...]) -> Iterator[tuple[str, Match]]:
+    def matches(
+        self, number: int, texts: tuple[str, ...], normalised: tuple[str, ...]
+    ) -> Iterator[tuple[str, SharedExample]]:
         """The held-out examples, equal ones among them, that are near training example `number`."""
         found = list(filter(None, map(self._owners.get, self._runs(normalised[0], STRIDE))))
         if not found:
@@ -74,7 +76,7 @@ class NearDuplicates:
             ngrams = ngrams or self._ngrams(normalised)
             if (similarity := _similarity(ngrams, self._held_out_ngrams[owner])) >= NEAR_SIMILARITY:
                 name, index, held_out = self._held_out[owner]
-                yield name, Match("pair_near", index + 1, number, round(similarity, 3), held_out, texts)
+                yield name, SharedExample("pair_near", index + 1, number, round(similarity, 3), held_out, texts)
 
     def _runs(self, source: str, stride: int) -> list[str]:
         size = IDEOGRAPHIC_RUN if self._is_ideographic[0] else RUN

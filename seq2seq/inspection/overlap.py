@@ -19,7 +19,7 @@ _NONE: set[tuple[str, int]] = set()
 
 
 @dataclass(frozen=True)
-class Match:
+class SharedExample:
     """A training example that repeats a held-out example, or one side of it; both are numbered from 1."""
 
     kind: str
@@ -49,7 +49,7 @@ class Overlap:
     source_normalised: int = 0
     target_exact: int = 0
     target_normalised: int = 0
-    examples: tuple[Match, ...] = ()
+    examples: tuple[SharedExample, ...] = ()
 
     @property
     def pairs(self) -> int:
@@ -98,7 +98,9 @@ class HeldOut:
                     if normalised := normalise(text):
                         by_text.setdefault(normalised, set()).add((name, index))
 
-    def matches(self, number: int, texts: tuple[str, ...], normalised: tuple[str, ...]) -> Iterator[tuple[str, Match]]:
+    def matches(
+        self, number: int, texts: tuple[str, ...], normalised: tuple[str, ...]
+    ) -> Iterator[tuple[str, SharedExample]]:
         """The held-out examples that training example `number` repeats, each with the name of its set."""
         equal = [by_text.get(text, _NONE) for by_text, text in zip(self._by_text, normalised, strict=False)]
         if not any(equal):
@@ -110,24 +112,24 @@ class HeldOut:
             for name, index in found:
                 held_out = self.sets[name][index]
                 level = "exact" if held_out[sides] == texts[sides] else "normalised"
-                yield name, Match(f"{kind}_{level}", index + 1, number, 1.0, held_out, texts)
+                yield name, SharedExample(f"{kind}_{level}", index + 1, number, 1.0, held_out, texts)
 
 
 class Matches:
     """The strongest match of each held-out example, and of equal ones the first."""
 
-    def __init__(self, matches: Iterable[tuple[str, Match]] = ()) -> None:
-        self._best: dict[tuple[str, str, int], Match] = {}
+    def __init__(self, matches: Iterable[tuple[str, SharedExample]] = ()) -> None:
+        self._best: dict[tuple[str, str, int], SharedExample] = {}
         self.add(matches)
 
-    def add(self, matches: Iterable[tuple[str, Match]]) -> None:
+    def add(self, matches: Iterable[tuple[str, SharedExample]]) -> None:
         """Take matches, each with the name of its set, in the order of the training corpus."""
         for name, match in matches:
             key = (name, match.kind.split("_")[0], match.held_out_number)
             if key not in self._best or match.strength > self._best[key].strength:
                 self._best[key] = match
 
-    def __iter__(self) -> Iterator[tuple[str, Match]]:
+    def __iter__(self) -> Iterator[tuple[str, SharedExample]]:
         return ((name, match) for (name, _, _), match in self._best.items())
 
     def overlaps(self, sets: HeldOut) -> dict[str, Overlap]:

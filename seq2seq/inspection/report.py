@@ -1,4 +1,4 @@
-"""The `CorpusReport` of one corpus, from the `Tally` of all its blocks: `check` makes it, `advice` judges it."""
+"""The `CorpusReport` of one corpus, from the `CorpusTally` of all its blocks: `check` makes it, `advice` judges it."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from seq2seq.config_data import FilterConfig
 from seq2seq.data.filters import FilterCounts
 from seq2seq.inspection.agreement import Agreement, Expected, agreement_of
 from seq2seq.inspection.blocks import EXAMPLES_KEPT, CorpusReader, Finding
-from seq2seq.inspection.examiner import SideTally, Tally
+from seq2seq.inspection.examiner import CorpusTally, SideTally
 from seq2seq.inspection.oddities import ODDITIES
 
 UNSEEN_SHOWN = 20
@@ -63,10 +63,10 @@ class CorpusReport:
 
 
 def report_on(
-    tally: Tally,
+    tally: CorpusTally,
     reader: CorpusReader,
     filters: FilterConfig,
-    train: Tally | None,
+    train: CorpusTally | None,
     expected: Expected,
 ) -> CorpusReport:
     """Report everything about the corpus that `reader` has read; compared with training if it is held out."""
@@ -154,7 +154,7 @@ def _contradictions(keys: np.ndarray, source_hashes: np.ndarray) -> tuple[int, l
     return int(several.sum()), distinct[inverse == earliest][:EXAMPLES_KEPT].tolist() if several.any() else []
 
 
-def _filter_counts(tally: Tally, keys: np.ndarray, filters: FilterConfig) -> FilterCounts:
+def _filter_counts(tally: CorpusTally, keys: np.ndarray, filters: FilterConfig) -> FilterCounts:
     counts = FilterCounts(dropped=dict(tally.dropped))
     kept = keys[np.concatenate(tally.is_kept)] if tally.is_kept else keys
     counts.kept = len(np.unique(kept)) if filters.drop_duplicates else len(kept)

@@ -12,7 +12,7 @@ from itertools import accumulate, chain
 from re import Pattern
 from typing import Literal
 
-from seq2seq.markup.document import OBJECT, Document, Escape, Node, Piece, Segment, Template
+from seq2seq.markup.document import OBJECT, Document, Escape, MarkupPiece, Node, Segment, Template
 from seq2seq.markup.pieces import EMOJI, Found, find
 
 # White space that formats fold; no-break spaces are kept.
@@ -228,7 +228,7 @@ def _trimmed(items: Sequence[Item]) -> tuple[Template, list[Item], Template]:
 
 def _segment(items: Sequence[Item], escape: Escape) -> Segment:
     text: list[str] = []
-    pieces: list[Piece] = []
+    pieces: list[MarkupPiece] = []
     levels: list[list[Node]] = [[]]
     opened: list[tuple[int, Item]] = []
     waits = False  # white space that was read before the next character
@@ -244,7 +244,7 @@ def _segment(items: Sequence[Item], escape: Escape) -> Segment:
                     text += [" ", char] if waits and text else [char]
                 waits = char in SPACE
             if item.kind == "piece":
-                pieces.append(Piece(item.raw, item.name))
+                pieces.append(MarkupPiece(item.raw, item.name))
         elif item.kind == "open" and not is_deep:
             levels.append([])
             opened.append((len(text), item))

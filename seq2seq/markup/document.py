@@ -16,7 +16,7 @@ OBJECT = "\ufffc"
 
 
 @dataclass(frozen=True)
-class Piece:
+class MarkupPiece:
     """A part of a sentence that is not translated: a variable, an address, code."""
 
     raw: Template
@@ -59,7 +59,7 @@ class Segment:
     """Text in the document."""
     text: str
     """Text without markup, with folded white space, and OBJECT for each piece."""
-    pieces: tuple[Piece, ...]
+    pieces: tuple[MarkupPiece, ...]
     nodes: tuple[Node, ...]
     """Markup in the order of the text."""
     escape: Escape

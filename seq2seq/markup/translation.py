@@ -29,7 +29,7 @@ STOPS = (".", "。", "।", "۔", "።", "។", "။", "։")
 
 
 @dataclass(frozen=True)
-class Translated:
+class LinkedTranslation:
     """The translation of a plain text, with the words and links of both texts in code points."""
 
     text: str
@@ -43,7 +43,7 @@ class Translated:
 
 _MARKS = re.compile(r"(\W+)")
 
-Translate = Callable[[Sequence[str]], Sequence[Translated]]
+Translate = Callable[[Sequence[str]], Sequence[LinkedTranslation]]
 """Function that translates plain texts of one line each."""
 
 
@@ -134,7 +134,7 @@ def _answers(texts: Sequence[str], translate: Translate, classes: Sequence[Stand
     """Return the answer to each text, whose pieces are OBJECTs; a text whose placeholders were all lost is split at its
     pieces."""
     answers: dict[int, Answer] = {index: _verbatim(text) for index, text in enumerate(texts) if lacks_letters(text)}
-    lost: dict[int, list[tuple[_Filled, Translated]]] = defaultdict(list)
+    lost: dict[int, list[tuple[_Filled, LinkedTranslation]]] = defaultdict(list)
     for stand_ins in classes[:MOST_TRIES]:
         asked = {}
         for index, text in enumerate(texts):
@@ -200,13 +200,13 @@ class _Filled:
         neighbours = [(text[:place][-1:], text[place + 1 :][:1]) for place, char in enumerate(text) if char == OBJECT]
         self._glued = [(before.isalnum(), after.isalnum()) for before, after in neighbours]
 
-    def said(self, translated: Translated) -> list[Span]:
+    def said(self, translated: LinkedTranslation) -> list[Span]:
         """Return the spans of the placeholders that the translation contains exactly once."""
         text = _without_objects(translated)
         found = [find(word, text, glued) for word, glued in zip(self._answers, self._glued, strict=True)]
         return [spans[0] for spans in found if len(spans) == 1]
 
-    def linked(self, translated: Translated) -> list[Span]:
+    def linked(self, translated: LinkedTranslation) -> list[Span]:
         """Return, for each placeholder with links, the word of the translation with the strongest link."""
         found = []
         for begin, end in self._spans:
@@ -214,7 +214,7 @@ class _Filled:
             found += [max(links, key=lambda link: link[2])[1]] if links else []
         return found
 
-    def restored(self, translated: Translated, found: Sequence[Span]) -> Answer | None:
+    def restored(self, translated: LinkedTranslation, found: Sequence[Span]) -> Answer | None:
         """Return the answer with pieces at the spans `found`; None if their number is not that of the pieces, or they
         overlap."""
         text = _without_objects(translated)
@@ -237,7 +237,7 @@ class _Filled:
         )
 
 
-def _without_added_stop(source: str, translated: Translated) -> Translated:
+def _without_added_stop(source: str, translated: LinkedTranslation) -> LinkedTranslation:
     """Return a translation without the full stop that models of sentences add to a title or a table cell."""
     text, end = translated.text, len(translated.text) - 1
     is_added = ends_in_word(source) and text.endswith(STOPS) and ends_in_word(text[:-1])
@@ -248,7 +248,7 @@ def _without_added_stop(source: str, translated: Translated) -> Translated:
     return replace(translated, text=text[:end], words=words, links=links)
 
 
-def _without_objects(translated: Translated) -> str:
+def _without_objects(translated: LinkedTranslation) -> str:
     return translated.text.replace(OBJECT, " ")
 
 

@@ -74,13 +74,7 @@ def train(config: Config, path: Path, command: str, overwrite: bool = False) -> 
                 _on_main(here, lambda: note_tokenizers(folder, inputs.config))
                 _on_main(here, lambda: update_settings(folder.best, inputs.config))
                 trainer = run.trainer()
-                if here.is_main:
-                    for line in run.figures():
-                        logger.info("%s", line)
-                    if not config.training.max_minutes:  # else the monitor tells, once it knows the pace
-                        _warn(
-                            here, too_long(config.training, foreseen_steps(config.training, 0.0, run.epochs_per_step))
-                        )
+                _report_figures(run, config)
             result = trainer.run()
         if not here.is_main:
             return None
@@ -91,6 +85,15 @@ def train(config: Config, path: Path, command: str, overwrite: bool = False) -> 
                 if config.data.test:
                     run.score_test_sets()
         return result
+
+
+def _report_figures(run: "_Run", config: Config) -> None:
+    if not run.here.is_main:
+        return
+    for line in run.figures():
+        logger.info("%s", line)
+    if not config.training.max_minutes:  # else the monitor tells, once it knows the pace
+        _warn(run.here, too_long(config.training, foreseen_steps(config.training, 0.0, run.epochs_per_step)))
 
 
 def describe(config: Config, path: Path) -> str:

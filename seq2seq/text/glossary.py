@@ -15,7 +15,7 @@ from seq2seq.errors import DataError, counted, shown
 from seq2seq.languages import language_code
 from seq2seq.lines import read_lines
 from seq2seq.text.scripts import folded, title, upper
-from seq2seq.text.terms import Found, Searchable, TermIndex, written
+from seq2seq.text.terms import Occurrence, Searchable, TermIndex, written
 from seq2seq.text.words import Span
 
 HEADER = ("source", "target")
@@ -271,7 +271,7 @@ def _entry(source: str, target: str, forms: Sequence[str], line: int, as_written
     return Entry(source, forms or (source,), line, goes_on, as_written or is_copy or source != source.lower())
 
 
-def _is_spelled(found: Found[Entry], text: Searchable) -> bool:
+def _is_spelled(found: Occurrence[Entry], text: Searchable) -> bool:
     entry = found.item
     if not entry.as_written:
         return True

@@ -114,7 +114,7 @@ class Searchable:
         return self._spans is None or not place or self._spans[place] != self._spans[place - 1]
 
 
-class Found(NamedTuple, Generic[Item]):
+class Occurrence(NamedTuple, Generic[Item]):
     """An item whose term begins at a place of a text."""
 
     item: Item
@@ -138,7 +138,7 @@ class TermIndex(Generic[Item]):
             self._items[key].append((item, index > 0, goes_on))
             self._lengths[key[0]].add(len(key))
 
-    def at(self, text: Searchable, begin: int) -> Iterator[Found[Item]]:
+    def at(self, text: Searchable, begin: int) -> Iterator[Occurrence[Item]]:
         """Yield the items whose terms begin at an edge of a text."""
         for length in self._lengths.get(text.text[begin : begin + 1], ()):
             end = begin + length
@@ -151,9 +151,9 @@ class TermIndex(Generic[Item]):
                     continue
                 span = text.given_span(begin, last)
                 if not in_capitals or text.given[slice(*span)].isupper():
-                    yield Found(item, span, begin, last)
+                    yield Occurrence(item, span, begin, last)
 
-    def occurrences(self, text: Searchable) -> Iterator[Found[Item]]:
+    def occurrences(self, text: Searchable) -> Iterator[Occurrence[Item]]:
         """Yield all items whose terms a text contains, by place; places of an item may overlap those of another."""
         if self._items:
             for begin in text.edges:
