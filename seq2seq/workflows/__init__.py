@@ -1,1 +1,1 @@
-"""What a command does, without its command line."""
+"""The work of commands, without the command line."""

@@ -1,7 +1,7 @@
-"""The runs of a folder side by side: what each is, how two differ, and which of their files may go.
+"""The runs of a folder side by side: their records, the differences of two, and the files that may be deleted.
 
 A `RunRecord` is made here from the files of a run folder; `s2s runs` shows them and `workflows.compare` takes settings
-and learning curves from them. Nothing here imports torch, and a damaged file costs its own facts alone.
+and learning curves from them. Nothing here imports torch, and a damaged file loses only its own facts.
 """
 
 import contextlib
@@ -19,19 +19,19 @@ from seq2seq.store.finding import CONFIG, LATEST
 from seq2seq.tasks.run_folder import RunFolder, read_metrics, read_note, settings_of, write_note
 from seq2seq.yaml_text import YamlProblem, read_yaml
 
-MOST_LEVELS = 4  # of folders that are searched for runs; a sweep has its runs a level lower
+MOST_LEVELS = 4  # of folders that are searched for runs; those of a sweep are one level lower
 LARGEST_CONFIG = 2**20
 RUNNING, FINISHED, STOPPED, DIVERGED = "running", "finished", "stopped", "diverged"
 # Figures of a validation that are shown, in this order.
 VALIDATION = ("valid_loss", "bleu", "chrf", "chrf++", "ter", "accuracy", "f1")
 LOWER_IS_BETTER = {"valid_loss", "ter"}
-# Settings that name places of a machine and change no result.
+# Settings that depend on the machine and do not change results.
 OF_THE_MACHINE = ("data.cache_dir", "training.device", "training.threads", "data.num_workers")
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What one run folder tells."""
+    """The record of one run folder."""
 
     name: str
     folder: RunFolder
@@ -41,16 +41,16 @@ class RunRecord:
     """The time left, why the run ended, and what could not be read."""
     step: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """By key with dots; empty where the configuration cannot be read."""
+    """Settings by dotted key; empty if the configuration cannot be read."""
     validation: Mapping[str, float] = field(default_factory=dict)
     """Figures of the best model."""
     tests: Mapping[str, float] = field(default_factory=dict)
-    """By `test set metric`."""
+    """Test scores by `test set metric`."""
     hours: float = 0.0
     machine: str = ""
     num_bytes: int = 0
     broken_lines: int = 0
-    """Lines of metrics.jsonl that are no records."""
+    """Number of lines of metrics.jsonl that are not records."""
 
     @property
     def figures(self) -> dict[str, float]:
@@ -58,7 +58,7 @@ class RunRecord:
         return {**self.validation, **self.tests}
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values for machines."""
+        """Return plain values for JSON."""
         return {
             "name": self.name, "path": str(self.folder.path), "state": self.state, "note": self.note,
             "step": self.step, "settings": dict(self.settings), "validation": dict(self.validation),
@@ -251,19 +251,19 @@ def differences(first: RunRecord, second: RunRecord) -> dict[str, dict[str, tupl
     return found
 
 
-# -- what may go -------------------------------------------------------------------------------------------------------
+# -- cleaning up ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Removal:
-    """What `s2s runs clean` does with one run."""
+    """The action of `s2s runs clean` on one run."""
 
     run: RunRecord
     folders: tuple[Path, ...]
-    """Checkpoints that go; none where the run is kept as it is."""
+    """Checkpoints to delete; empty if the run is kept unchanged."""
     num_bytes: int
     reason: str
-    """Why the run is kept as it is."""
+    """Why the run is kept unchanged."""
 
 
 def removals(runs: Sequence[RunRecord]) -> list[Removal]:
