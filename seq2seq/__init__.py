@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from seq2seq.evaluation.text import Score, compare_systems, score_sentences, score_texts
     from seq2seq.inference.aligner import Aligner
     from seq2seq.inference.classifier import Classification, Classifier
-    from seq2seq.inference.marked import MarkupTranslator
+    from seq2seq.inference.pipeline import Pipeline
     from seq2seq.inference.scorer import PairScore, Scorer
-    from seq2seq.inference.terms import TermTranslation, TermTranslator
-    from seq2seq.inference.translator import Translation, Translator
+    from seq2seq.inference.translation import Translation
+    from seq2seq.inference.translator import Translator
     from seq2seq.text.glossary import Glossary
     from seq2seq.workflows.train import Run, train
 
 __version__ = "0.1.0"
 __all__ = [
-    "Aligner", "Classification", "Classifier", "Glossary", "MarkupTranslator", "PairScore", "Run", "Score", "Scorer",
-    "TermTranslation", "TermTranslator", "Translation", "Translator", "UserError", "__version__", "compare_systems",
+    "Aligner", "Classification", "Classifier", "Glossary", "PairScore", "Pipeline", "Run", "Score", "Scorer",
+    "Translation", "Translator", "UserError", "__version__", "compare_systems",
     "score_sentences", "score_texts", "train",
 ]  # fmt: skip
 
@@ -31,10 +31,10 @@ _HOMES = {
     "seq2seq.evaluation.text": ("Score", "compare_systems", "score_sentences", "score_texts"),
     "seq2seq.inference.aligner": ("Aligner",),
     "seq2seq.inference.classifier": ("Classification", "Classifier"),
-    "seq2seq.inference.marked": ("MarkupTranslator",),
+    "seq2seq.inference.pipeline": ("Pipeline",),
     "seq2seq.inference.scorer": ("PairScore", "Scorer"),
-    "seq2seq.inference.terms": ("TermTranslation", "TermTranslator"),
-    "seq2seq.inference.translator": ("Translation", "Translator"),
+    "seq2seq.inference.translation": ("Translation",),
+    "seq2seq.inference.translator": ("Translator",),
     "seq2seq.text.glossary": ("Glossary",),
     "seq2seq.workflows.train": ("Run", "train"),
 }

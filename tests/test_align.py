@@ -22,11 +22,11 @@ from seq2seq.cli import main
 from seq2seq.errors import ModelError
 from seq2seq.inference.aligner import Aligner
 from seq2seq.inference.confidence import BINS, confidence, fit, unfit
-from seq2seq.inference.details import pharaoh
 from seq2seq.inference.scorer import Scorer
 from seq2seq.inference.translator import Translator
 from seq2seq.store.calibration import FILE, Calibration, read_calibration, summary, write_calibration
 from seq2seq.store.model_folder import load_model
+from seq2seq.text.alignment import pharaoh
 from seq2seq.text.tokenizer import META_SYMBOL
 from seq2seq.text.words import owners, spaced_words, word_spans
 
@@ -169,7 +169,7 @@ def test_products_in_bfloat16_change_few_links(folder):
 def test_a_long_line_is_explained_part_by_part(folder, aligner):
     line = " " + "".join(" ".join(row) + ". " for row in sentences(30, 4))
     (translation,) = Translator.load(folder / "runs" / "toy", threads=1).translate([line])
-    (parts,) = aligner.explain([translation])
+    parts = aligner.explain([translation])[0].details
     assert len(parts) > 1
     previous = 0
     for details, spans in zip(parts, translation.parts, strict=True):

@@ -15,7 +15,7 @@ from seq2seq import Translator
 from seq2seq.errors import ModelError
 from seq2seq.inference.aligner import Aligner
 from seq2seq.inference.confidence import features
-from seq2seq.inference.marked import MarkupTranslator
+from seq2seq.inference.pipeline import Pipeline
 from seq2seq.store.calibration import FILE, LONGEST_WORD, NUM_FEATURES, Calibration, read_calibration
 
 RIGHT: dict[str, Any] = {
@@ -79,7 +79,7 @@ def works(folder) -> None:
     (details,) = aligner.align([("a man", "ein Mann")])
     assert details.confidence is None or 0 <= details.confidence <= 1
     translator = Translator.load(folder, engine="torch", threads=1)
-    MarkupTranslator(translator, aligner).translate(["<p>a {x} <b>man</b></p>"], "html")
+    Pipeline(translator, aligner).translate(["<p>a {x} <b>man</b></p>"], form="html")
 
 
 def test_the_features_are_as_many_as_are_read():

@@ -12,7 +12,7 @@ from toy_reversal import reversed_pairs
 from seq2seq.cli import main
 from seq2seq.errors import DataError
 from seq2seq.inference.aligner import Aligner
-from seq2seq.inference.terms import TermTranslator
+from seq2seq.inference.pipeline import Pipeline
 from seq2seq.inference.translator import Translator
 from seq2seq.text.glossary import Glossary, occurrences, places
 
@@ -100,9 +100,10 @@ def test_what_is_right_is_left_alone_and_what_is_missing_is_put_in_its_place(par
     rows = [pair for pair in reversed_pairs(200, 11) if pair[0].split().count("four") < 2 and "nine" not in pair[0]]
     lines = [source for source, _ in rows]
     free = [one.text for one in translator.translate(lines)]
-    answers = TermTranslator(translator, aligner, glossary).translate(lines)
+    answers = Pipeline(translator, aligner, glossary).translate(lines)
     forced = hits = 0
-    for (source, target), before, (translation, terms) in zip(rows, free, answers, strict=True):
+    for (source, target), before, translation in zip(rows, free, answers, strict=True):
+        terms = translation.terms
         assert [source[slice(*term.source)] for term in terms] == [
             word for word in source.split() if word in ("one", "four")
         ]
@@ -117,7 +118,7 @@ def test_what_is_right_is_left_alone_and_what_is_missing_is_put_in_its_place(par
             hits += translation.text == target.replace("vier", "neun")
     assert forced > 10
     assert hits / forced > 0.7
-    statuses = [term.status for _, terms in answers for term in terms if term.entry == "four"]
+    statuses = [term.status for one in answers for term in one.terms if term.entry == "four"]
     assert statuses.count("forced") / len(statuses) > 0.9
 
 
@@ -138,13 +139,13 @@ def test_next_words_are_those_with_the_highest_scores(parts):
 
 def test_a_translation_does_not_depend_on_the_lines_beside_it(parts, tmp_path):
     translator, aligner = parts
-    keeper = TermTranslator(translator, aligner, read(tmp_path / "terms.tsv", "four\tneun\nsix\tzehn\n"))
+    keeper = Pipeline(translator, aligner, read(tmp_path / "terms.tsv", "four\tneun\nsix\tzehn\n"))
     lines = [source for source, _ in reversed_pairs(12, 5)] + ["", "  four  ", "four. " * 30]
     together = keeper.translate(lines)
     random.Random(1).shuffle(lines)
     for line, alone in zip(lines, map(keeper.translate, ([line] for line in lines)), strict=True):
-        (same,) = [one for one in together if one.translation.source == line][:1]
-        assert (same.translation.text, same.terms) == (alone[0].translation.text, alone[0].terms)
+        (same,) = [one for one in together if one.source == line][:1]
+        assert (same.text, same.terms) == (alone[0].text, alone[0].terms)
 
 
 def test_what_is_forbidden_is_not_said(parts, tmp_path):
@@ -154,11 +155,12 @@ def test_what_is_forbidden_is_not_said(parts, tmp_path):
     assert Glossary.of(enumerate(glossary.rows, 1), "de", "again").rows == glossary.rows
     lines = [source for source, _ in reversed_pairs(60, 12)]
     free = [one.text for one in translator.translate(lines)]
-    answers = TermTranslator(translator, aligner, glossary).translate(lines)
-    statuses = [term.status for _, terms in answers for term in terms if term.source is None]
+    answers = Pipeline(translator, aligner, glossary).translate(lines)
+    statuses = [term.status for one in answers for term in one.terms if term.source is None]
     assert statuses.count("avoided") > 10
     assert statuses.count("avoided") / len(statuses) > 0.7
-    for before, (translation, terms) in zip(free, answers, strict=True):
+    for before, translation in zip(free, answers, strict=True):
+        terms = translation.terms
         said = {one.words for one in glossary.said(translation.text)}
         assert said == {term.entry for term in terms if term.status == "present"}
         if not terms:
@@ -174,9 +176,10 @@ def test_a_model_of_nonsense_loses_nothing(tmp_path, seed):
     translator, aligner = Translator.load(tmp_path / "model"), Aligner.load(tmp_path / "model", device="cpu")
     glossary = read(tmp_path / "terms.tsv", "house\tHaus\nthe\tdas|die\nX9\t=\n")
     lines = ["the house", "", "X9 in the house, the X9", "nothing", "house " * 60]
-    answers = TermTranslator(translator, aligner, glossary).translate(lines)
-    assert [answer.translation.source for answer in answers] == lines
-    for line, (translation, terms) in zip(lines, answers, strict=True):
+    answers = Pipeline(translator, aligner, glossary).translate(lines)
+    assert [answer.source for answer in answers] == lines
+    for line, translation in zip(lines, answers, strict=True):
+        terms = translation.terms
         assert len(terms) == len(glossary.matches(line))
         for term in terms:
             assert line[slice(*term.source)].casefold() == term.entry.casefold()

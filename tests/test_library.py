@@ -81,8 +81,10 @@ TEXTS = {
     "Translator.translate": lambda m: seq2seq.Translator.load(m / "model").translate,
     "prefixes": lambda m: lambda texts: seq2seq.Translator.load(m / "model").translate(["a"] * len(texts), texts),
     "Classifier.classify": lambda m: seq2seq.Classifier.load(m / "classifier").classify,
-    "TermTranslator.translate": lambda m: seq2seq.TermTranslator.load(m / "model", m / "terms.tsv").translate,
-    "MarkupTranslator.translate": lambda m: lambda t: seq2seq.MarkupTranslator.load(m / "model").translate(t, "html"),
+    "a glossary": lambda m: seq2seq.Pipeline.load(m / "model", glossary=m / "terms.tsv").translate,
+    "documents": lambda m: (
+        lambda texts: seq2seq.Pipeline.load(m / "model", with_aligner=True).translate(texts, form="html")
+    ),
     "score_texts": lambda m: lambda texts: seq2seq.score_texts(texts, ["two dogs"] * len(texts)),
     "score_texts, references": lambda m: lambda texts: seq2seq.score_texts(["two dogs"] * len(texts), texts),
     "score_texts, other references": lambda m: (
@@ -138,17 +140,18 @@ def test_glossaries_documents_and_alignments_are_those_of_the_command(models, tm
         )
         == 0
     )
-    keeper = seq2seq.TermTranslator.load(models / "model", models / "terms.tsv")
-    assert capsys.readouterr().out == f"{keeper.translate(['two dogs'])[0].translation.text}\n"
+    keeper = seq2seq.Pipeline.load(models / "model", glossary=models / "terms.tsv")
+    assert capsys.readouterr().out == f"{keeper.translate(['two dogs'])[0].text}\n"
     page = ["translate", str(models / "model"), "-i", str(tmp_path / "page"), "--input-format", "html"]
     for more, glossary in (([], None), (["--glossary", str(models / "terms.tsv")], str(models / "terms.tsv"))):
         assert main([*page, *more]) == 0
-        marker = seq2seq.MarkupTranslator.load(models / "model", glossary)
-        assert capsys.readouterr().out == marker.translate([(tmp_path / "page").read_text()], "html")[0].text
+        marker = seq2seq.Pipeline.load(models / "model", glossary=glossary, with_aligner=True)
+        assert capsys.readouterr().out == marker.translate([(tmp_path / "page").read_text()], form="html")[0].text
     with pytest.raises(UserError, match="did you mean 'html'"):
-        marker.translate(["x"], "htm")
+        marker.translate(["x"], form="htm")
     own = seq2seq.Glossary.read(models / "terms.tsv", "de")
-    assert seq2seq.TermTranslator.load(models / "model", own).translate(["two dogs"]) == keeper.translate(["two dogs"])
+    other = seq2seq.Pipeline.load(models / "model", glossary=own)
+    assert other.translate(["two dogs"]) == keeper.translate(["two dogs"])
 
 
 @pytest.mark.parametrize("name", ["glossary", "input_format", "details", "prefix_file", "each_line", "format"])

@@ -145,7 +145,7 @@ def check(verb: str, form: str, line: bytes, answer: bytes) -> None:
         if verb == "classify":
             assert bool(record["label"]) is not blank
         elif blank:
-            assert record["translation"] == ""
+            assert record["text"] == ""
             assert record["tokens"] == 0
     elif blank:
         assert said == ""

@@ -7,7 +7,7 @@ from placement import GOLD, tagged
 
 from seq2seq.cli import main
 from seq2seq.inference.aligner import Aligner
-from seq2seq.inference.marked import MarkupTranslator
+from seq2seq.inference.pipeline import Pipeline
 from seq2seq.inference.translator import Translator
 
 PAGE = b"""\xef\xbb\xbf<!DOCTYPE html>\r
@@ -97,10 +97,10 @@ def test_a_glossary_holds_in_documents(run, tmp_path, capfdbinary):
 
 
 def test_a_document_does_not_depend_on_those_beside_it(run):
-    translator = MarkupTranslator(Translator.load(run, threads=1), Aligner.load(run, device="cpu", threads=1))
+    translator = Pipeline(Translator.load(run, threads=1), Aligner.load(run, device="cpu", threads=1))
     texts = ["one <b>two</b>.", "", "<p>three {x} four</p>", "%s", "<i>six</i> seven. eight <i>nine</i>"]
-    together = translator.translate(texts, "html")
-    assert together == [translator.translate([text], "html")[0] for text in texts]
+    together = translator.translate(texts, form="html")
+    assert together == [translator.translate([text], form="html")[0] for text in texts]
 
 
 def test_the_gold_set_has_the_same_tags_on_both_sides():

@@ -90,7 +90,7 @@ def translation(models: Path) -> Work:
     return lambda lines: [
         value
         for answer in translator.translate(lines)
-        for value in (answer.score, answer.tokens, *answer.text.encode())
+        for value in (answer.log_prob, answer.tokens, *answer.text.encode())
     ]
 
 

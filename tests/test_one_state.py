@@ -12,7 +12,7 @@ from seq2seq import Translator
 from seq2seq.errors import ModelError
 from seq2seq.inference.aligner import Aligner, load_both
 from seq2seq.inference.conversion_cache import converted
-from seq2seq.inference.terms import TermTranslator
+from seq2seq.inference.pipeline import Pipeline
 from seq2seq.serve.limits import Refusal
 from seq2seq.serve.models import load
 from seq2seq.store.opened import Opened, in_one_state
@@ -108,7 +108,7 @@ def test_a_folder_that_is_replaced_between_two_reads_is_read_again(models, tmp_p
             case "both":
                 return load_both(tmp_path / "best", threads=1, device="cpu")
             case "terms":
-                keeper = TermTranslator.load(tmp_path / "best", models / "terms.tsv", threads=1, device="cpu")
+                keeper = Pipeline.load(tmp_path / "best", glossary=models / "terms.tsv", threads=1, device="cpu")
                 return keeper.translator, keeper.aligner
         (served,) = load([tmp_path / "best"], {"threads": 1}, {"device": "cpu", "threads": 1})
         return served.translator, served.aligner

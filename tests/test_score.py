@@ -125,7 +125,7 @@ def test_equals_the_score_of_the_translator(model, scorer):
     }
     assert len(found) >= 30
     scores = scorer.score(list(found))
-    assert [s.log_prob for s in scores] == pytest.approx([answer.score for answer in found.values()], abs=1e-4)
+    assert [s.log_prob for s in scores] == pytest.approx([answer.log_prob for answer in found.values()], abs=1e-4)
 
 
 @pytest.mark.parametrize(("source", "target"), [("a", "dog " * 60), ("dog " * 60, "a"), ("dog " * 60, "snow " * 90)])

@@ -99,7 +99,7 @@ def test_64_clients_at_once_get_exactly_these_answers(server, folder, translator
             shown, known = answer.json["translations"][0], expected[target, beam][index]
             assert shown["text"] == known.text
             assert [one["text"] for one in shown["alternatives"]] == [one.text for one in known.alternatives]
-            assert shown["score"] == pytest.approx(known.score, abs=1e-4)
+            assert shown["log_prob"] == pytest.approx(known.log_prob, abs=1e-4)
             assert tuple(shown["flags"]) == known.flags
         return number
 

@@ -9,8 +9,7 @@ from serving import serving
 from test_align import folder  # noqa: F401 (a fixture)
 
 from seq2seq.inference.aligner import Aligner
-from seq2seq.inference.marked import MarkupTranslator
-from seq2seq.inference.terms import TermTranslator
+from seq2seq.inference.pipeline import Pipeline
 from seq2seq.inference.translator import Translator
 from seq2seq.text.glossary import Glossary
 
@@ -37,27 +36,29 @@ def test_spans_are_those_of_the_whole_text(server, folder):  # noqa: F811
     run = folder / "runs" / "toy"
     translator, aligner = Translator.load(run, threads=1), Aligner.load(run, device="cpu", threads=1)
     lines = TEXT.split("\n")
-    expected = [details for line in aligner.explain(translator.translate(lines)) for details in line]
-    assert len(shown["sentences"]) == len(expected) == 3
-    for one, details in zip(shown["sentences"], expected, strict=True):
+    expected = [details for line in aligner.explain(translator.translate(lines)) for details in line.details]
+    assert len(shown["details"]) == len(expected) == 3
+    for one, details in zip(shown["details"], expected, strict=True):
         shift, moved = one["source"][0] - details.source[0], one["target"][0] - details.target[0]
         same = json.loads(json.dumps(details.shifted(shift, moved).as_json(KINDS)))
         assert one == same
         assert TEXT[slice(*one["source"])].strip() == TEXT[slice(*one["source"])]
-    text = "".join(shown["text"][slice(*one["target"])] for one in shown["sentences"])
+    text = "".join(shown["text"][slice(*one["target"])] for one in shown["details"])
     assert "".join(text.split()) == "".join(shown["text"].split())
     assert shown["terms"] == []
-    assert set(asked(server)) == {"text", "score", "normalized_score", "flags", "alternatives"}
+    assert set(asked(server)) == {
+        "text", "log_prob", "score", "tokens", "flags", "alternatives", "translation", "normalized_score"
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("glossary", ["numbers", ["numbers"], {"entries": TERMS}])
 def test_terms_are_those_of_the_command(server, folder, glossary):  # noqa: F811
     run = folder / "runs" / "toy"
     translator, aligner = Translator.load(run, threads=1), Aligner.load(run, device="cpu", threads=1)
-    keeper = TermTranslator(translator, aligner, Glossary.of(enumerate(TERMS), "de", "terms"))
+    keeper = Pipeline(translator, aligner, Glossary.of(enumerate(TERMS), "de", "terms"))
     expected = keeper.translate(TEXT.split("\n"))
     shown = asked(server, glossary=glossary, details=["terms"])
-    assert shown["text"] == "\n".join(one.translation.text for one in expected)
+    assert shown["text"] == "\n".join(one.text for one in expected)
     assert [term["status"] for term in shown["terms"]] == [term.status for one in expected for term in one.terms]
     for term in shown["terms"]:
         assert TEXT[slice(*term["source"])].casefold() == term["entry"]
@@ -76,10 +77,10 @@ def test_a_stream_has_the_same_parts(server):
     position, sentences, terms = 0, [], []
     for part in parts:
         position += len(part["before"])
-        sentences += [[position + place for place in one["target"]] for one in part["sentences"]]
+        sentences += [[position + place for place in one["target"]] for one in part["details"]]
         terms += [one["source"] for one in part["terms"]]
         position += len(part["text"])
-    assert sentences == [one["target"] for one in whole["sentences"]]
+    assert sentences == [one["target"] for one in whole["details"]]
     assert terms == [one["source"] for one in whole["terms"]]
 
 
@@ -110,7 +111,7 @@ PAGE = "<p>one <b>four</b> two {x}</p>\n<ul><li>nine <a href='/'>three</a></ul>"
 def test_documents_are_those_of_the_command(server, folder, form):  # noqa: F811
     run = folder / "runs" / "toy"
     translator = Translator.load(run, threads=1), Aligner.load(run, device="cpu", threads=1)
-    (expected,) = MarkupTranslator(*translator).translate([PAGE], form)
+    (expected,) = Pipeline(*translator).translate([PAGE], form=form)
     shown = asked(server, text=PAGE, format=form)
     assert (shown["text"], shown["score"]) == (expected.text, None)
     assert asked(server, text=PAGE, format=form, glossary="numbers")["text"].count("neun") > 0

@@ -11,14 +11,14 @@ from test_align import folder  # noqa: F401 (a fixture)
 
 from seq2seq.errors import UserError
 from seq2seq.inference.aligner import Aligner
-from seq2seq.inference.details import Details, Link, Word
-from seq2seq.inference.terms import TermTranslator
+from seq2seq.inference.pipeline import Pipeline
+from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
-from seq2seq.serve.cutting import cut
-from seq2seq.serve.explained import Explained
 from seq2seq.serve.glossaries import Glossaries
 from seq2seq.serve.limits import Limits
+from seq2seq.text.alignment import Alignment, Link, Word
 from seq2seq.text.glossary import Glossary
+from seq2seq.text.parts import cut
 
 TEXT = "one four two"
 
@@ -74,12 +74,12 @@ def test_alternatives_keep_to_the_glossary(server):
 
 def test_a_prefix_holds_where_a_term_would_replace_it(run):
     translator, aligner = Translator.load(run, threads=1), Aligner.load(run, device="cpu", threads=1)
-    keeper = TermTranslator(translator, aligner, Glossary.of([(1, ["two", "neun"])], "de", "terms"))
+    keeper = Pipeline(translator, aligner, Glossary.of([(1, ["two", "neun"])], "de", "terms"))
     (free,) = translator.translate([TEXT])
     first = free.text.split()[0]
     for found in (keeper.translate([TEXT], prefixes=[first]), keeper.translate([TEXT, TEXT], prefixes=["", first])[1:]):
-        assert found[0].translation.text.startswith(first)
-    assert "neun" in keeper.translate([TEXT])[0].translation.text
+        assert found[0].text.startswith(first)
+    assert "neun" in keeper.translate([TEXT])[0].text
 
 
 def test_names_of_glossaries_are_unique_and_files_are_told(tmp_path, caplog):
@@ -174,8 +174,8 @@ def test_every_sentence_has_the_language_tag(text, split, expected):
 def test_spans_are_of_the_text_without_a_tag_that_was_added():
     words = (Word((0, 3), -0.1),)
     links = Link((0, 7), (0, 3), 0.1), Link((8, 11), (0, 3), 0.9)
-    details = Details((0, 11), (0, 3), ((0, 7), (8, 11)), words, links, 1)
-    (shown,) = Explained("oui", 0, 0, 1, (), (), ">>fra<< yes", details=(details,)).without_tag(8).details
+    details = Alignment((0, 11), (0, 3), ((0, 7), (8, 11)), words, links, 1)
+    (shown,) = Translation("oui", 0, 0, 1, source=">>fra<< yes", details=(details,)).without_tag(8).details
     assert (shown.source, shown.source_words) == ((0, 3), ((0, 3),))
     assert shown.links == (Link((0, 3), (0, 3), 0.9),)
     assert json.dumps(shown.as_json())

@@ -14,13 +14,13 @@ from our_models import make_ours
 from serving import ask_inside
 
 from seq2seq import Translator
-from seq2seq.serve.cutting import cut, join
-from seq2seq.serve.explained import Explained
+from seq2seq.serve.answers import joined
 from seq2seq.serve.limits import SHARES, Limits
 from seq2seq.serve.metrics import Metrics
 from seq2seq.serve.models import Models, ServedTranslator
 from seq2seq.serve.queue import PER_SENTENCE, Full, Job, Queue, Text, Worker
 from seq2seq.serve.service import Service
+from seq2seq.text.parts import cut
 from seq2seq.text.splitting import split_sentences
 
 words = st.text(alphabet="ab ", min_size=1, max_size=30)
@@ -285,19 +285,19 @@ def translator(tmp_path_factory):
 
 
 def test_a_text_of_one_piece_is_that_piece_and_alternatives_keep_their_rank(translator):
-    found = [Explained(**vars(one)) for one in translator.with_search(n_best=3).translate(["a man", "two dogs"])]
+    found = translator.with_search(n_best=3).translate(["a man", "two dogs"])
     penalty = translator.config.length_penalty
     for one, line in zip(found, ("a man", "two dogs"), strict=True):
-        joined = join(cut(line, "lines"), [one], penalty)
-        assert (joined.text, joined.score, joined.flags) == (one.text, one.score, one.flags)
-        assert joined.normalized_score == pytest.approx(one.normalized_score)
-        assert [other.text for other in joined.alternatives] == [other.text for other in one.alternatives]
-    both = join(cut("a man\ntwo dogs", "lines"), found, penalty)
+        whole = joined(cut(line, "lines"), [one], penalty)
+        assert (whole.text, whole.score, whole.flags) == (one.text, pytest.approx(one.score), one.flags)
+        assert whole.log_prob == one.log_prob
+        assert [other.text for other in whole.alternatives] == [other.text for other in one.alternatives]
+    both = joined(cut("a man\ntwo dogs", "lines"), found, penalty)
     assert both.text == f"{found[0].text}\n{found[1].text}"
-    assert both.score == pytest.approx(found[0].score + found[1].score)
+    assert both.log_prob == pytest.approx(found[0].log_prob + found[1].log_prob)
     assert "split" not in both.flags
-    ranks = sorted(other.normalized_score for other in both.alternatives)[::-1]
-    assert ranks == [other.normalized_score for other in both.alternatives]
+    ranks = sorted(other.score for other in both.alternatives)[::-1]
+    assert ranks == [other.score for other in both.alternatives]
 
 
 # -- errors ----------------------------------------------------------------------------------------

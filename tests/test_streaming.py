@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seq2seq.cli.streaming import open_input, read_idle_batches
 from seq2seq.errors import DataError
 from seq2seq.inference import streaming
-from seq2seq.inference.streaming import open_input, read_idle_batches
 
 
 def joined(stream, max_lines=7, **options):
@@ -151,7 +151,7 @@ def test_memory_is_bounded_by_the_batch():
 
 def test_leaving_while_the_input_is_silent_does_not_hang_the_interpreter():
     code = (
-        "from seq2seq.inference.streaming import open_input, read_idle_batches\n"
+        "from seq2seq.cli.streaming import open_input, read_idle_batches\n"
         "print(next(read_idle_batches(open_input(None), 5)), flush=True)\n"
     )
     with subprocess.Popen(

@@ -84,12 +84,14 @@ def test_jsonl_has_every_line_with_its_scores(model, lines, capfd):
     answers = [json.loads(line) for line in capfd.readouterr().out.split("\n")[:-1]]
     assert len(answers) == len(HOSTILE)
     for line, answer in zip(HOSTILE, answers, strict=True):
-        assert set(answer) == {"source", "translation", "score", "normalized_score", "tokens", "flags", "alternatives"}
+        assert set(answer) == {
+            "source", "text", "log_prob", "score", "tokens", "flags", "alternatives", "translation", "normalized_score"
+        }  # fmt: skip
         assert answer["source"] == line.decode("utf-8", "replace").removesuffix("\r")
         if line.strip() and "verbatim" not in answer["flags"]:
-            texts = {answer["translation"], *(one["translation"] for one in answer["alternatives"])}
+            texts = {answer["text"], *(one["text"] for one in answer["alternatives"])}
             assert 1 <= len(answer["alternatives"]) == len(texts) - 1 <= 2
-            assert answer["normalized_score"] == pytest.approx(answer["score"] / answer["tokens"], abs=1e-5)
+            assert answer["score"] == pytest.approx(answer["log_prob"] / answer["tokens"], abs=1e-5)
     assert "split" in answers[-2]["flags"]
 
 
@@ -128,7 +130,7 @@ def test_n_best_text_names_the_line(model, tmp_path, capfd):
     assert all(len(row) == 3 and float(row[2]) <= 0 for row in rows)
     assert translate(model, "-i", path, "--n-best", 2, "--format", "jsonl") == 0
     answers = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
-    ranked = [one["normalized_score"] for answer in answers for one in (answer, *answer["alternatives"])]
+    ranked = [one["score"] for answer in answers for one in (answer, *answer["alternatives"])]
     assert [float(row[2]) for row in rows] == pytest.approx(ranked, abs=1e-4)
     assert float(rows[0][2]) >= float(rows[1][2])
     assert float(rows[3][2]) >= float(rows[4][2])

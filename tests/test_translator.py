@@ -30,6 +30,7 @@ from seq2seq.inference.degeneration import (
     symptoms,
 )
 from seq2seq.inference.engines import TorchEngine
+from seq2seq.inference.pipeline import Pipeline
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.inference.translator import Translator
 from seq2seq.model.transformer import Transformer
@@ -151,7 +152,7 @@ def test_neighbours_and_batches_change_nothing(tokenizers, transformer, search):
 
 def test_stream_is_translated_as_the_lines_at_once(tokenizers, transformer):
     translator = make_translator(transformer, tokenizers, sample=True)
-    streamed = list(translator.translate_stream([TEXTS[:2], [""], TEXTS[2:]]))
+    streamed = list(Pipeline(translator).translate_stream([TEXTS[:2], [""], TEXTS[2:]]))
     assert [len(batch) for batch in streamed] == [2, 1, 3]
     at_once = translator.translate([*TEXTS[:2], "", *TEXTS[2:]])
     assert [t.text for batch in streamed for t in batch] == [t.text for t in at_once]
@@ -174,9 +175,9 @@ def test_prefixes_that_do_not_fit_are_said(tokenizers, transformer):
     with pytest.raises(DataError, match=r"prefix of line 2: \d+ pieces, the model takes 63"):
         translator.translate(["a", "b"], ["", "x" * 300])
     with pytest.raises(DataError, match="prefixes: 3, lines: more than 3;"):
-        list(translator.translate_stream([["a", "b"], ["c", "d"]], iter(["", "", ""])))
+        list(Pipeline(translator).translate_stream([["a", "b"], ["c", "d"]], iter(["", "", ""])))
     with pytest.raises(DataError, match="prefixes: 6, lines: 4;"):
-        list(translator.translate_stream([["a", "b"], ["c", "d"]], iter([""] * 6)))
+        list(Pipeline(translator).translate_stream([["a", "b"], ["c", "d"]], iter([""] * 6)))
     with pytest.raises(TypeError):
         translator.translate("one text")
 
@@ -187,7 +188,7 @@ def test_alternatives_are_ranked(tokenizers, transformer):
         assert len(set(texts)) == len(texts) <= 5
         every = [translation, *translation.alternatives]
         finished = [one for one in every if one.tokens > 0]
-        assert translation.normalized_score == pytest.approx(translation.score / translation.tokens)
+        assert translation.score == pytest.approx(translation.log_prob / translation.tokens)
         assert len({one.score for one in finished}) > 1
 
 
@@ -308,7 +309,7 @@ def test_scores_of_parts_add_up(tokenizers, transformer):
     translator = make_translator(transformer, tokenizers, n_best=2)
     (translation,) = translator.translate([long])
     assert SPLIT in translation.flags
-    assert translation.normalized_score == pytest.approx(translation.score / translation.tokens)
+    assert translation.score == pytest.approx(translation.log_prob / translation.tokens)
 
 
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0, 2.0])
@@ -332,9 +333,9 @@ def test_the_first_of_the_n_best_is_the_translation_without_them(tokenizers, len
     assert sum(SPLIT in one.flags for one in alone) > 50
     assert [replace(one, alternatives=()) for one in several] == alone
     for one in several:
-        scores = [other.normalized_score for other in one.alternatives]
+        scores = [other.score for other in one.alternatives]
         assert scores == sorted(scores, reverse=True)
-    overtaken = [one for one in several if one.alternatives[0].normalized_score > one.normalized_score]
+    overtaken = [one for one in several if one.alternatives[0].score > one.score]
     assert all(SPLIT in one.flags for one in overtaken)
     assert overtaken or length_penalty < 2
 

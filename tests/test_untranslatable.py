@@ -13,8 +13,7 @@ from serving import quick_model, serving
 from seq2seq.config import SearchConfig, TokenizerConfig
 from seq2seq.inference.aligner import Aligner
 from seq2seq.inference.degeneration import LOST, SPLIT, repeats
-from seq2seq.inference.marked import MarkupTranslator
-from seq2seq.inference.terms import TermTranslator
+from seq2seq.inference.pipeline import Pipeline
 from seq2seq.inference.translator import Translator
 from seq2seq.search.base import Hypothesis
 from seq2seq.text.glossary import Glossary
@@ -70,7 +69,8 @@ def test_lines_are_copied(translators, engine):
 def test_details_of_copies_are_links_to_themselves(translators, aligner, monkeypatch):
     translations = translators["torch"].translate(NO_LANGUAGE)
     monkeypatch.setattr(Aligner, "_forced", None)  # the model is not asked
-    for line, (details,) in zip(NO_LANGUAGE, aligner.explain(translations), strict=True):
+    for line, explained in zip(NO_LANGUAGE, aligner.explain(translations), strict=True):
+        (details,) = explained.details
         assert details.source == details.target == (0, len(line))
         assert [link.source for link in details.links] == list(details.source_words)
         assert all(link.source == link.target and link.weight == 1.0 for link in details.links)
@@ -84,12 +84,12 @@ def test_documents_are_copied(translators, aligner, form):
     start, end = {"markdown": ("", "\n\n"), "plain": ("", "\n")}.get(form, ("<p>", "</p>\n"))
     body = "".join(f"{start}{text}{end}" for text in texts)
     document = f"<r>{body}</r>" if form == "xml" else body
-    marker = MarkupTranslator(translators["torch"], aligner)
-    assert marker.translate([document], form)[0].text == document
+    marker = Pipeline(translators["torch"], aligner)
+    assert marker.translate([document], form=form)[0].text == document
     for text in ("Привет", "12:30", "AB-1200", "john@example.org 5"):
-        (one,) = marker.translate([f"{start}{text}{end}"], form)
+        (one,) = marker.translate([f"{start}{text}{end}"], form=form)
         assert (one.text, one.flags) == (f"{start}{text}{end}", (VERBATIM,))
-    (one,) = marker.translate([f"{start}the park, Привет{end}"], form)
+    (one,) = marker.translate([f"{start}the park, Привет{end}"], form=form)
     assert {VERBATIM} & set(one.flags)
     assert "Привет" in one.text
 
@@ -132,7 +132,7 @@ def test_foreign_words_at_the_ends_of_sentences_are_copied(translators, aligner,
     assert [one.text[slice(*part.target)] for part in copies] == kept
     assert one.text.startswith("  ")
     assert one.text.endswith("\t")
-    (details,) = aligner.explain([one])
+    details = aligner.explain([one])[0].details
     assert [part.source for part in details] == [part.source for part in one.parts]
 
 
@@ -184,7 +184,7 @@ def test_a_model_of_other_tokens_than_words_reads_them(texts, line):
 
 def test_a_term_in_a_copied_text_is_put_in(translators, aligner):
     glossary = Glossary.of(enumerate([["2024", "zwanzig"], ["Привет", "hallo"]]), "de", "terms")
-    found = TermTranslator(translators["torch"], aligner, glossary).translate(["2024", "Привет!", "2023"])
+    found = Pipeline(translators["torch"], aligner, glossary).translate(["2024", "Привет!", "2023"])
     assert [one.translation.text for one in found] == ["zwanzig", "hallo!", "2023"]
     assert [[term.status for term in one.terms] for one in found] == [["forced"], ["forced"], []]
 
@@ -196,7 +196,7 @@ def test_copies_with_details_take_linear_time_and_memory(translators, aligner, u
         line = ("http://a.b/?" if unit == "x=1&" else "") + unit * count
         (one,) = translators["torch"].translate([line])
         assert one.flags == (VERBATIM,)
-        (details,) = aligner.explain([one])
+        details = aligner.explain([one])[0].details
         assert len(details[0].links) <= len(line)
         return time.process_time() - begun
 

@@ -63,7 +63,7 @@ def command(
             _calibrate(folder, list(islice(pairs, BATCH_LINES)), source, loading)
             return
         from seq2seq.inference.aligner import Aligner
-        from seq2seq.inference.details import pharaoh
+        from seq2seq.text.alignment import pharaoh
 
         aligner = Aligner.load(folder, **loading)
         if not aligner.calibration.heads:

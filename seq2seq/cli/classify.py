@@ -52,8 +52,8 @@ def command(
     options.check_output(output)
     if gold or input_path:
         options.name_unread_input(f"{'--gold' if gold else '-i'} names a file", gold or input_path)
+    from seq2seq.cli.streaming import open_input, read_idle_batches
     from seq2seq.inference.classifier import Classifier
-    from seq2seq.inference.streaming import open_input, read_idle_batches
 
     source = None if gold else open_input(input_path)
     classifier = Classifier.load(*(models or [options.chosen_model(None, "classification")]), **loading)

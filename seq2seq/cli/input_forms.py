@@ -4,8 +4,8 @@ import logging
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from seq2seq.cli.streaming import head_ahead
 from seq2seq.errors import DataError
-from seq2seq.inference.streaming import head_ahead
 from seq2seq.text.forms import HEAD_BYTES, Form, form_of
 
 logger = logging.getLogger("seq2seq.cli")

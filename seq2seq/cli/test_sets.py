@@ -130,13 +130,13 @@ class TranslatingModels:
     ) -> None:
         """Let each model translate all test sets, and keep the translations in `outputs`."""
         from seq2seq.inference.degeneration import summary, symptom_counts
-        from seq2seq.inference.translator import Translator
+        from seq2seq.inference.pipeline import Pipeline
 
         for model, folder in self.folders.items():
-            translator = Translator.load(folder, **{key: value for key, value in loading.items() if value is not None})
-            logger.info("%s: engine: %s", folder, translator.engine_note)
+            pipeline = Pipeline.load(folder, **{key: value for key, value in loading.items() if value is not None})
+            logger.info("%s: engine: %s", folder, pipeline.translator.engine_note)
             for test_set, path in zip(test_sets, outputs, strict=True):
-                translations = translator.translate(test_set.sources)
+                translations = pipeline.translate(test_set.sources)
                 texts = test_set.translations[model] = [translation.text for translation in translations]
                 if path is not None:
                     with options.open_output(path) as sink:
@@ -160,7 +160,7 @@ def _references(paths: Sequence[Path]) -> list[list[str]]:
 def _read(path: Path | None) -> list[str]:
     """The lines of a file, or of standard input; a byte order mark stays, because sacrebleu counts it as text."""
     if path is None:
-        from seq2seq.inference.streaming import open_input, read_idle_batches
+        from seq2seq.cli.streaming import open_input, read_idle_batches
 
         batches = read_idle_batches(open_input(None), on_invalid=options.warn_invalid(None), keeps_bom=True)
         lines = list(chain.from_iterable(batches))

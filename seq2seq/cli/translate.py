@@ -1,31 +1,43 @@
-"""`s2s translate`: a translation for each line, as text, n-best lists or JSON lines."""
+"""`s2s translate`: a translation for each line, as text, n-best lists or JSON lines, or of a document.
+
+`inference.pipeline` translates; this module checks the options, reads, prints, and reports what came of it.
+"""
 
 import json
 import logging
-import math
 import sys
 from collections import Counter
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
 from seq2seq import ranges
-from seq2seq.cli import marked, options
+from seq2seq.cli import options
 from seq2seq.cli.commands import Command
-from seq2seq.errors import did_you_mean, shown
+from seq2seq.errors import DataError, did_you_mean, reason, shown
+from seq2seq.lines import DAMAGE, text_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tqdm import tqdm
 
-    from seq2seq.inference.aligner import Aligner
-    from seq2seq.inference.translator import Translation, Translator
-
-    Answer = tuple[Translation, dict[str, Any]]
+    from seq2seq.inference.pipeline import Pipeline
+    from seq2seq.inference.translation import Translation
 
 logger = logging.getLogger("seq2seq.cli")
+
+# What the log reports of flags, of lines or of the segments of documents.
+FLAGS = {
+    "split": "translated in parts",
+    "placeholder": "split at variables or addresses, because the model lost what stood for them",
+    "markup": "written without their emphasis, or left as they were, because Markdown would have read them otherwise",
+    "verbatim": "copied, completely or in part, because the text cannot be translated",
+    "lost": "translated without some words or signs, because the model does not know them",
+    "empty": "left as they were, because their translation was empty",
+}
 
 
 @click.command(cls=Command, reads_input=True, epilog="Example: s2s translate runs/demo < input.txt > output.txt")
@@ -111,192 +123,193 @@ def command(
     ensemble.
     """
     given = {key: value for key, value in loading.items() if value is not None}
-    if not loading["sample"]:
-        options.only_for("random draws; add --sample", "temperature", "top_k", "top_p", "seed")
-    else:
-        options.only_for("a search; leave out --sample", "beam_size")
-    kinds = _kinds(details, form, models)
-    if glossary is not None:
-        _check_glossary(models, prefix_file, loading)
+    kinds = _kinds(details)
+    _check_usage(models, kind, loading)
     options.check_output(output_path)
     if input_path is not None:
         options.name_unread_input("-i names a file", input_path)
-    if kind != "text":
-        options.only_for("plain text; leave out --input-format", "force")
-        marked.check(models, prefix_file, form, details, loading)
-        marked.translate(
-            models[0] if models else options.chosen_model(None, "translation"),
-            input_path,
-            output_path,
-            kind,
-            each_line,
-            glossary,
-            given,
-        )
-        return
-    if each_line:
-        raise click.UsageError("--each-line needs --input-format html, xml or markdown; lines of text are its default")
-    from seq2seq.cli.input_forms import refuse_structured, watched
-    from seq2seq.inference.degeneration import LOST, SPLIT, SYMPTOMS, summary
-    from seq2seq.inference.streaming import count_ahead, open_input, read_idle_batches
-    from seq2seq.inference.translator import Translator
-    from seq2seq.lines import check_counts, read_lines
-    from seq2seq.text.untranslatable import VERBATIM
-
-    source = open_input(input_path)
-    name = input_path or "standard input"
-    if not force:
-        refuse_structured(source, name)
-    total = count_ahead(source) if prefix_file is not None or _is_terminal(sys.stderr) else None
-    prefixes = None
-    if prefix_file is not None:
-        if total is not None and prefix_file.is_file():
-            num_prefixes = sum(1 for _ in read_lines(prefix_file))
-            check_counts(name, total, prefix_file, num_prefixes)
-        prefixes = read_lines(prefix_file, options.warn_invalid(prefix_file))
-    chosen = models or (options.chosen_model(None, "translation"),)
-    aligner = None
-    if kinds or glossary is not None:
-        from seq2seq.inference.aligner import load_both
-
-        translator, aligner = load_both(chosen[0], **given)
-    else:
-        translator = Translator.load(*chosen, **given)
-    statuses: Counter[str] = Counter()
-    answer = _answerer(translator, aligner, kinds, glossary, statuses)
-    n_best = translator.config.n_best
-    batches = read_idle_batches(source, on_invalid=options.warn_invalid(input_path))
-    if not force:
-        batches = watched(batches, name, source.isatty())
-    flags: Counter[tuple[str, ...]] = Counter()
-    with options.open_output(output_path) as sink, _progress_bar(source, total, output_path) as bar:
-        for answers in answer(batches, prefixes):
-            count = flags.total()
-            if not count:
-                logger.info("engine: %s", translator.engine_note)
-            for index, (translation, more) in enumerate(answers, start=count):
-                text = _as_json(translation, more) if form == "jsonl" else _as_text(index, translation, n_best)
-                sink.write(text.encode("utf-8", errors="replace") + b"\n")
+    source = _Input(input_path, kind, each_line, force)
+    prefixes = _prefixes(prefix_file, source)
+    pipeline = _pipeline(models, glossary, kinds, kind, given)
+    fields = [*kinds, *["terms"] * (glossary is not None)]
+    n_best = pipeline.translator.config.n_best if kind == "text" else 1
+    tally = _Tally(form, kind)
+    with options.open_output(output_path) as sink, source.progress_bar(output_path) as bar:
+        for translations in _translations(pipeline, source, prefixes, kinds):
+            if not tally.count:
+                logger.info("engine: %s", pipeline.translator.engine_note)
+            for index, one in enumerate(translations, start=tally.count):
+                line = _as_json(one, fields) if form == "jsonl" else _as_text(one, index, n_best)
+                sink.write(line.encode("utf-8", errors="replace") + source.end)
             sink.flush()
-            flags.update(translation.flags for translation, _ in answers)
-            bar.update(len(answers))
-    marked.tell_terms(statuses)
-    for flag, what in (
-        (SPLIT, "translated in parts"),
-        (VERBATIM, "copied, completely or in part, because the text cannot be translated"),
-        (LOST, "translated without some words or signs, because the model does not know them"),
-    ):
-        if count := sum(count for names, count in flags.items() if flag in names):
-            logger.info("%s %s", "1 line was" if count == 1 else f"{count:,} lines were", what)
-    if any(SYMPTOMS.intersection(names) for names in flags):
-        hint = "" if form == "jsonl" else "; --format jsonl shows which"
-        logger.warning("%s%s", summary(flags), hint)
+            tally.add(translations)
+            bar.update(len(translations))
+    tally.tell(pipeline.statuses)
 
 
-def _as_text(index: int, translation: "Translation", n_best: int) -> str:
-    if n_best == 1:
-        return translation.text
-    best = [translation, *translation.alternatives]
-    return "\n".join(f"{index} ||| {one.text} ||| {one.normalized_score:.4f}" for one in best)
+def _check_usage(models: tuple[Path, ...], kind: str, loading: dict[str, Any]) -> None:
+    """Refuse options that do not go together."""
+    given = click.get_current_context().params
+    if loading["sample"]:
+        options.only_for("a search; leave out --sample", "beam_size")
+    else:
+        options.only_for("random draws; add --sample", "temperature", "top_k", "top_p", "seed")
+    if given["details"] is not None and kind == "text" and given["form"] != "jsonl":
+        raise click.UsageError("--details needs --format jsonl; text has no place for them")
+    needs = ("details", given["details"] is not None), ("glossary", given["glossary"]), ("input-format", kind != "text")
+    for name in (name for name, is_given in needs if is_given and len(models) > 1):
+        raise click.UsageError(f"--{name} needs one MODEL, whose attention is read; an ensemble has several")
+    has_several = loading["sample"] or (loading["n_best"] or 1) > 1
+    if given["glossary"] is not None and given["prefix_file"] is not None:
+        raise click.UsageError("--glossary puts terms in by prefixes of its own; leave out --prefix-file")
+    if given["glossary"] is not None and has_several:
+        raise click.UsageError("--glossary is for the best translation; leave out --sample and --n-best")
+    if kind == "text":
+        if given["each_line"]:
+            raise click.UsageError(
+                "--each-line needs --input-format html, xml or markdown; lines of text are its default"
+            )
+        return
+    options.only_for("plain text; leave out --input-format", "force")
+    if given["prefix_file"] is not None or has_several:
+        raise click.UsageError("--input-format: leave out --prefix-file, --sample and --n-best, which are for lines")
+    if given["form"] != "text" or given["details"] is not None:
+        raise click.UsageError("--input-format: leave out --format and --details; the output is a document again")
 
 
-def _kinds(details: str | None, form: str, models: tuple[Path, ...]) -> list[str]:
-    """What --details asks for."""
-    if details is None:
-        return []
-    from seq2seq.inference.details import KINDS
+def _kinds(details: str | None) -> list[str]:
+    """What --details requests."""
+    from seq2seq.text.alignment import KINDS
 
-    kinds = [kind.strip() for kind in details.split(",")]
+    kinds = [kind.strip() for kind in details.split(",")] if details is not None else []
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         raise click.UsageError(
             f"--details: {shown(unknown[0])} is none of {', '.join(KINDS)}{did_you_mean(unknown[0], KINDS)}"
         )
-    if form != "jsonl":
-        raise click.UsageError("--details needs --format jsonl; text has no place for them")
-    if len(models) > 1:
-        raise click.UsageError("--details needs one MODEL, whose attention is read; an ensemble has several")
     return kinds
 
 
-def _check_glossary(models: tuple[Path, ...], prefix_file: Path | None, loading: dict[str, Any]) -> None:
-    if len(models) > 1:
-        raise click.UsageError("--glossary needs one MODEL, whose attention is read; an ensemble has several")
-    if prefix_file is not None:
-        raise click.UsageError("--glossary puts terms in by prefixes of its own; leave out --prefix-file")
-    if loading["sample"] or (loading["n_best"] or 1) > 1:
-        raise click.UsageError("--glossary is for the best translation; leave out --sample and --n-best")
+class _Input:
+    """The lines or documents to translate, refused if they are of another form."""
 
+    def __init__(self, path: Path | None, kind: str, each_line: bool, force: bool):
+        from seq2seq.cli.input_forms import refuse_structured, watched
+        from seq2seq.cli.streaming import count_ahead, open_input, read_idle_batches
 
-def _answerer(
-    translator: "Translator",
-    aligner: "Aligner | None",
-    kinds: list[str],
-    glossary: Path | None,
-    statuses: Counter[str],
-) -> "Callable[[Iterable[list[str]], Iterator[str] | None], Iterator[list[Answer]]]":
-    """What turns batches of lines into translations, each with what JSON shows beside its own fields.
-
-    How many terms of the glossary have which status is counted in `statuses`.
-    """
-    if aligner is None:
-        return lambda batches, prefixes: (
-            [(translation, {}) for translation in batch] for batch in translator.translate_stream(batches, prefixes)
-        )
-    if "confidence" in kinds and aligner.calibration.confidence is None:
-        why = aligner.calibration.no_confidence or "the model is not calibrated; run s2s align --calibrate"
-        logger.warning("confidence is null: %s", why)
-
-    def with_terms(batches: "Iterable[list[str]]", prefixes: "Iterator[str] | None") -> "Iterator[list[Answer]]":
-        if glossary is None:
-            for batch in translator.translate_stream(batches, prefixes):
-                yield [(translation, {}) for translation in batch]
+        self.name, self.kind = path or "standard input", kind
+        is_document = kind != "text" and not each_line
+        self._source = open_input(path, keeps_bom=is_document)
+        self.end = b"" if is_document else b"\n"
+        self.total: int | None = None
+        """The number of lines, if it is known."""
+        if kind == "text" and not force:
+            refuse_structured(self._source, self.name)
+        if is_document:
+            self.batches: Iterable[list[str]] = [[_document(self._source, self.name)]]
             return
-        from seq2seq.inference.terms import TermTranslator, read_glossary
+        is_counted = _is_terminal(sys.stderr) or click.get_current_context().params["prefix_file"] is not None
+        self.total = count_ahead(self._source) if is_counted else None
+        self.batches = read_idle_batches(self._source, on_invalid=options.warn_invalid(path))
+        if kind == "text" and not force:
+            self.batches = watched(self.batches, self.name, self._source.isatty())
 
-        entries = read_glossary(glossary, translator)
-        for batch in TermTranslator(translator, aligner, entries).translate_stream(batches):
-            statuses.update(term.status for one in batch for term in one.terms)
-            yield [(one.translation, {"terms": [term.as_json() for term in one.terms]}) for one in batch]
+    def progress_bar(self, output_path: Path | None) -> "tqdm":
+        """A bar of translated lines on a terminal, unless lines are typed or printed there."""
+        from tqdm import tqdm
 
-    def explained(batches: "Iterable[list[str]]", prefixes: "Iterator[str] | None") -> "Iterator[list[Answer]]":
-        for answers in with_terms(batches, prefixes):
-            found = [translation for translation, _ in answers] if kinds else []
-            details = aligner.explain(found, probabilities=kinds != ["alignment"])
-            for (_, more), parts in zip(answers, details, strict=bool(kinds)):
-                more["details"] = [part.as_json(kinds) for part in parts]
-            yield answers
-
-    return explained
-
-
-def _as_json(translation: "Translation", more: dict[str, Any]) -> str:
-    fields = {
-        "source": translation.source,
-        "translation": translation.text,
-        **_scores(translation),
-        "flags": translation.flags,
-        "alternatives": [{"translation": one.text, **_scores(one)} for one in translation.alternatives],
-        **more,
-    }
-    return json.dumps(fields, ensure_ascii=False)
+        typed, shown = self._source.isatty(), _is_terminal(sys.stderr)
+        if typed and shown and self.kind == "text":
+            logger.info("type text; each line is translated when you press Enter; Ctrl-D ends")
+        shown = shown and not typed and not (output_path is None and _is_terminal(sys.stdout))
+        return tqdm(total=self.total, unit=" lines", dynamic_ncols=True, disable=not shown or self.kind != "text")
 
 
-def _scores(translation: Any) -> dict[str, Any]:
-    numbers = {"score": translation.score, "normalized_score": translation.normalized_score}
-    # JSON has no infinity
-    rounded = {key: round(value, 6) if math.isfinite(value) else None for key, value in numbers.items()}
-    return {**rounded, "tokens": translation.tokens}
+def _prefixes(path: Path | None, lines: _Input) -> "Iterator[str] | None":
+    """The lines of --prefix-file; as many as the input has."""
+    from seq2seq.lines import check_counts, read_lines
+
+    if path is None:
+        return None
+    if lines.total is not None and path.is_file():
+        check_counts(lines.name, lines.total, path, sum(1 for _ in read_lines(path)))
+    return read_lines(path, options.warn_invalid(path))
 
 
-def _progress_bar(source: BinaryIO, total: int | None, output_path: Path | None) -> "tqdm":
-    """A bar of translated lines on a terminal, unless lines are typed or printed there."""
-    from tqdm import tqdm
+def _pipeline(
+    models: tuple[Path, ...], glossary: Path | None, kinds: list[str], kind: str, given: dict[str, Any]
+) -> "Pipeline":
+    from seq2seq.inference.pipeline import Pipeline
 
-    typed, shown = source.isatty(), _is_terminal(sys.stderr)
-    if typed and shown:
-        logger.info("type text; each line is translated when you press Enter; Ctrl-D ends")
-    shown = shown and not typed and not (output_path is None and _is_terminal(sys.stdout))
-    return tqdm(total=total, unit=" lines", dynamic_ncols=True, disable=not shown)
+    chosen = models or (options.chosen_model(None, "translation"),)
+    found = Pipeline.load(*chosen, glossary=glossary, with_aligner=bool(kinds) or kind != "text", **given)
+    if "confidence" in kinds and found.aligner is not None and found.aligner.calibration.confidence is None:
+        why = found.aligner.calibration.no_confidence or "the model is not calibrated; run s2s align --calibrate"
+        logger.warning("confidence is null: %s", why)
+    return found
+
+
+def _translations(
+    pipeline: "Pipeline", lines: _Input, prefixes: "Iterator[str] | None", kinds: list[str]
+) -> "Iterator[list[Translation]]":
+    if lines.kind == "text":
+        yield from pipeline.translate_stream(lines.batches, prefixes, kinds)
+        return
+    for batch in lines.batches:
+        try:
+            found = pipeline.translate(batch, form=lines.kind)
+        except DataError as error:
+            raise DataError(f"{lines.name}: {error}") from error
+        yield found
+
+
+def _document(source: BinaryIO, name: object) -> str:
+    try:
+        return text_bytes(source, str(name), keeps_bom=True).read().decode("utf-8")
+    except DAMAGE as error:
+        raise DataError(f"{name}: cannot be read ({reason(error)})") from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"{name}: not UTF-8 (byte {error.start:,}); convert it to UTF-8") from error
+
+
+def _as_json(translation: "Translation", kinds: list[str]) -> str:
+    return json.dumps({"source": translation.source, **translation.as_json(kinds)}, ensure_ascii=False)
+
+
+def _as_text(translation: "Translation", index: int, n_best: int) -> str:
+    if n_best == 1:
+        return translation.text
+    best = [translation, *translation.alternatives]
+    return "\n".join(f"{index} ||| {one.text} ||| {one.score:.4f}" for one in best)
+
+
+class _Tally:
+    """What came of the lines, or of the segments of documents, as the log reports it at the end."""
+
+    def __init__(self, form: str, kind: str):
+        self._flags: Counter[tuple[str, ...]] = Counter()
+        self._form, self._is_text = form, kind == "text"
+        self.count = 0
+
+    def add(self, translations: "Sequence[Translation]") -> None:
+        """Count translations."""
+        self.count += len(translations)
+        flags = [one.flags for one in translations]
+        self._flags.update(flags if self._is_text else ((flag,) for flag in chain.from_iterable(flags)))
+
+    def tell(self, statuses: Counter[str]) -> None:
+        """Log how many have which flag, and how many terms have which status."""
+        from seq2seq.inference.degeneration import SYMPTOMS, summary
+
+        if statuses:
+            logger.info("terms: %s", ", ".join(f"{count:,} {status}" for status, count in sorted(statuses.items())))
+        unit = "line" if self._is_text else "segment"
+        for flag, what in FLAGS.items():
+            is_symptom = self._is_text and flag in SYMPTOMS
+            if not is_symptom and (count := sum(count for names, count in self._flags.items() if flag in names)):
+                logger.info("%s %s", f"1 {unit} was" if count == 1 else f"{count:,} {unit}s were", what)
+        if self._is_text and any(SYMPTOMS.intersection(names) for names in self._flags):
+            hint = "" if self._form == "jsonl" else "; --format jsonl shows which"
+            logger.warning("%s%s", summary(self._flags), hint)
 
 
 def _is_terminal(stream: Any) -> bool:

@@ -10,7 +10,7 @@ length, J target words, I source words.
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
@@ -24,10 +24,10 @@ from seq2seq.data.collate import TranslationBatch, collate_translation
 from seq2seq.errors import ModelError
 from seq2seq.inference.batching import equal_parts, token_groups
 from seq2seq.inference.confidence import confidence
-from seq2seq.inference.details import Details, Link, Word, copied
 from seq2seq.inference.one_model import computing
 from seq2seq.inference.scorer import Scorer
-from seq2seq.inference.translator import Translation, Translator
+from seq2seq.inference.translation import Translation
+from seq2seq.inference.translator import Translator
 from seq2seq.lines import as_one_line, checked_pairs
 from seq2seq.memory import in_parts
 from seq2seq.model.attention import CrossAttention, capture_attention
@@ -36,6 +36,7 @@ from seq2seq.store.calibration import FILE, Calibration, read_calibration
 from seq2seq.store.finding import find_model
 from seq2seq.store.model_folder import LoadedModel
 from seq2seq.store.opened import in_one_state
+from seq2seq.text.alignment import Alignment, Link, Word, copied
 from seq2seq.text.tokenizer import Tokenizer, encodable
 from seq2seq.text.words import owners, spaced_words, without_overlaps, word_spans
 
@@ -147,8 +148,8 @@ class Aligner(Scorer):
 
     def align(
         self, pairs: Sequence[tuple[str, str]], spaced: bool = False, probabilities: bool = True
-    ) -> list[Details]:
-        """The details of each (source, target), whatever the others are.
+    ) -> list[Alignment]:
+        """Return the alignment of each (source, target), whatever the others are.
 
         Args:
             pairs: texts of one line each.
@@ -170,28 +171,29 @@ class Aligner(Scorer):
             for target_word, source_word, weight in _links(distributions(matrix[0], self.calibration.distance)):
                 place = target_word + row, source_word + column  # a word may be cut, and be in two parts
                 known[place] = max(weight, known.get(place, 0.0))
-        return [self._details(*both, *found) for both, *found in zip(sides, links, log_probs, strict=True)]
+        return [self._alignment(*both, *found) for both, *found in zip(sides, links, log_probs, strict=True)]
 
-    def explain(self, translations: Sequence[Translation], probabilities: bool = True) -> list[list[Details]]:
-        """Return the details of each part of each translation, as `align` does; spans are those of the whole line.
+    def explain(self, translations: Sequence[Translation], probabilities: bool = True) -> list[Translation]:
+        """Return the translations with the details of each of their parts, as `align` makes them.
 
-        A part that was copied is linked to itself, without the model.
+        Spans are those of the whole text. A part that was copied is linked to itself, without the model.
         """
         texts = [
-            (one.source[slice(*part.source)], one.text[slice(*part.target)])
+            [(one.source[slice(*part.source)], one.text[slice(*part.target)]) for part in one.parts]
             for one in translations
-            for part in one.parts
-            if not part.is_copied
         ]
-        aligned = iter(self.align(texts, probabilities=probabilities))
+        pairs = zip(chain.from_iterable(texts), chain.from_iterable(one.parts for one in translations), strict=True)
+        aligned = iter(self.align([pair for pair, part in pairs if not part.is_copied], probabilities=probabilities))
         return [
-            [
-                copied(one.source, part.source, part.target) if part.is_copied
-                else next(aligned).shifted(part.source[0], part.target[0])
-                for part in one.parts
-            ]
-            for one in translations
-        ]  # fmt: skip
+            replace(
+                one,
+                details=tuple(
+                    (copied(source) if part.is_copied else next(aligned)).shifted(part.source[0], part.target[0])
+                    for part, (source, _) in zip(one.parts, own, strict=True)
+                ),
+            )
+            for one, own in zip(translations, texts, strict=True)
+        ]
 
     def fits(self, pair: tuple[str, str]) -> bool:
         """Whether the model has room for a pair in one part."""
@@ -268,9 +270,9 @@ class Aligner(Scorer):
         attention[:, :, :-1] += torch.einsum("ck,bkts->bcts", later, heads[:, :, 1:])
         return scores.numpy(), attention.cpu().numpy()
 
-    def _details(
+    def _alignment(
         self, source: _Side, target: _Side, known: dict[tuple[int, int], float], log_probs: np.ndarray
-    ) -> Details:
+    ) -> Alignment:
         words = tuple(map(Word, target.words, target.means(log_probs).tolist()))
         if source.text == target.text and source.words == target.words:
             links = tuple(Link(span, span, 1.0) for span in source.words)
@@ -278,7 +280,7 @@ class Aligner(Scorer):
             links = tuple(
                 Link(source.words[column], target.words[row], weight) for (row, column), weight in sorted(known.items())
             )
-        return Details(
+        return Alignment(
             source=(0, len(source.text)),
             target=(0, len(target.text)),
             source_words=tuple(source.words),

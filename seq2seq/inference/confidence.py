@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from seq2seq.inference.details import Link, Word
 from seq2seq.store.calibration import ConfidenceMap, Reliability
+from seq2seq.text.alignment import Link, Word
 
 GOOD = 60.0
 LEAST_SENTENCES, LEAST_OF_A_KIND = 100, 10

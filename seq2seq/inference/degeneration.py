@@ -71,11 +71,16 @@ def remedy(found: Sequence[str], source_length: int, config: SearchConfig) -> Se
 
 
 def line_flags(parts: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """The flags of a line from those of its parts: it is `repaired` where each part that had a symptom is."""
-    flags = dict.fromkeys(flag for part in parts for flag in part)
-    if any(SYMPTOMS.intersection(part) and REPAIRED not in part for part in parts):
+    """Return the flags of a line from those of its parts: `text_flags`, and `split` if there are several."""
+    return (*text_flags(parts), *[SPLIT] * (len(parts) > 1))
+
+
+def text_flags(lines: Sequence[Sequence[str]]) -> tuple[str, ...]:
+    """Return the flags of a text from those of its lines: `repaired` if each line that had a symptom is."""
+    flags = dict.fromkeys(chain.from_iterable(lines))
+    if any(SYMPTOMS.intersection(line) and REPAIRED not in line for line in lines):
         flags.pop(REPAIRED, None)
-    return (*flags, *[SPLIT] * (len(parts) > 1))
+    return tuple(flags)
 
 
 def symptom_counts(flags: Iterable[Sequence[str]]) -> tuple[int, dict[str, int]]:

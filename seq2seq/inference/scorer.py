@@ -24,6 +24,7 @@ from seq2seq.inference.steps import float32_logits
 from seq2seq.lines import as_one_line, checked_pairs
 from seq2seq.memory import in_parts
 from seq2seq.runtime import Runtime
+from seq2seq.search.base import normalized_score
 from seq2seq.store.model_folder import LoadedModel
 from seq2seq.text.scripts import UNSPACED
 from seq2seq.text.splitting import language_tag
@@ -39,7 +40,9 @@ class PairScore:
     """The answer for one pair."""
 
     log_prob: float
-    """Sum of the log-probabilities of these tokens: never positive."""
+    """Sum of the log-probabilities of the tokens: never positive."""
+    score: float
+    """log_prob / tokens^length_penalty, with the penalty of the model's own search."""
     tokens: int
     """Target tokens, the end included if it counts; 1 for an empty target, which is its end alone."""
     parts: int
@@ -96,9 +99,11 @@ class Scorer(OneModel):
             group = [parts[index] for index in indices]
             log_probs.index_add_(0, torch.tensor([part.pair for part in group]), self._score_parts(group))
         num_parts = Counter(part.pair for part in parts)
+        penalty = self.description.search.length_penalty
+        scored = zip(log_probs.tolist(), (len(target) + ended for target in targets), strict=True)
         return [
-            PairScore(log_prob, len(target) + ended, num_parts[pair])
-            for pair, (log_prob, target) in enumerate(zip(log_probs.tolist(), targets, strict=True))
+            PairScore(log_prob, normalized_score(log_prob, tokens, penalty), tokens, num_parts[pair])
+            for pair, (log_prob, tokens) in enumerate(scored)
         ]
 
     def _parts(self, pair: int, text: str, source: list[int], target: list[int]) -> Iterator[_Part]:

@@ -5,9 +5,9 @@ Commands, library users and validation in training share `Translator`, so all se
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import groupby, islice
+from collections.abc import Collection, Hashable, Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,9 +18,10 @@ from seq2seq.inference.batching import Engine
 from seq2seq.inference.degeneration import EMPTY, LOST, REPAIRED, SYMPTOMS, line_flags, remedy, symptoms
 from seq2seq.inference.loading import EngineName, load_engine, override_search
 from seq2seq.inference.prefixes import Prefix, Prefixes
+from seq2seq.inference.translation import Alternative, PartSpans, Translation, join
 from seq2seq.lines import as_one_line, checked_texts, first_of_each
-from seq2seq.search.base import Hypothesis, Sentence, normalized_score
-from seq2seq.text.splitting import language_tag, split_text
+from seq2seq.search.base import Hypothesis, Sentence
+from seq2seq.text.parts import Part, fitting
 from seq2seq.text.tokenizer import TokenizerPair, encodable
 from seq2seq.text.untranslatable import VERBATIM, Untranslatable
 
@@ -28,74 +29,22 @@ MOST_PARTS, MANY_PARTS = 2**20, 8
 LINE_ENDS = re.compile("[\n-\r\x1c-\x1e\x85\u2028\u2029]")
 # Options of `s2s translate` that `Translator.load` does not have, and where the library has them.
 ELSEWHERE = {
-    "glossary": "TermTranslator.load",
-    "input_format": "MarkupTranslator.load",
-    "each_line": "MarkupTranslator.load",
-    "details": "Aligner.load, whose `explain` takes translations",
+    "glossary": "Pipeline.load",
+    "input_format": "Pipeline.load, whose `translate` takes a `form`",
+    "each_line": "Pipeline.load, whose `translate` takes several documents",
+    "details": "Pipeline.load, whose `translate` takes `details`",
     "prefix_file": "the argument `prefixes` of translate",
     "format": "the fields of Translation",
 }
 
 
-@dataclass(frozen=True)
-class Alternative:
-    """One of the n best translations of a line."""
-
-    text: str
-    score: float
-    """Log-probability of the model."""
-    normalized_score: float
-    """score / tokens^length_penalty, what alternatives are ranked by."""
-    tokens: int
-    """Target pieces, ends included."""
-
-
-@dataclass(frozen=True)
-class Translation(Alternative):
-    """The best translation of a line; that of a blank line is empty, with score 0."""
-
-    flags: tuple[str, ...]
-    """`degeneration.symptoms` of the first search; `repaired` if a second search cured them; `split` for a line
-    translated in parts; `verbatim` where a part was copied, because it cannot be translated (`text.untranslatable`);
-    `lost` where words or signs that the vocabulary lacks are missing."""
-    alternatives: tuple[Alternative, ...]
-    """The next best, with `n_best` above 1; for a line in parts, each joins the parts' hypotheses of one rank."""
-    source: str
-    parts: tuple["PartSpans", ...] = ()
-    """Of the best translation."""
-
-
-class PartSpans(NamedTuple):
-    """Where a part of a line, or the whole of it, and its translation are; in code points."""
-
-    source: tuple[int, int]
-    target: tuple[int, int]
-    is_copied: bool = False
-    flags: tuple[str, ...] = ()
-    """Flags of the part."""
-
-
-class _Part(NamedTuple):
-    """A line, or a part of one that is too long."""
+class _Asked(NamedTuple):
+    """A part of a line, and what is searched for it."""
 
     line: int
-    begin: int
-    """Its first code point in the line."""
-    before: str
-    """White space between this part and the one before."""
-    text: str
+    part: Part
     sentence: Sentence
     prefix: Prefix
-    is_copied: bool
-    """Whether the part was copied; it never reaches the model then."""
-
-
-class _Answer(NamedTuple):
-    """The hypotheses for a part, their texts, and the flags of the best."""
-
-    hypotheses: Sequence[Hypothesis]
-    texts: Sequence[str]
-    flags: tuple[str, ...]
 
 
 class Translator:
@@ -192,82 +141,45 @@ class Translator:
         lines = checked_texts(lines, "translate")
         prefixes = prefixes if prefixes is None else checked_texts(prefixes, "prefixes")
         if prefixes is not None and len(prefixes) != len(lines):
-            raise _unequal(len(prefixes), f"{len(lines):,}")
+            raise unequal(len(prefixes), f"{len(lines):,}")
         begun = [
             self._prefix(text, first_line + number, has_whole_prefixes) for number, text in enumerate(prefixes or ())
         ]
-        parts = list(self._parts(lines, begun, first_line, forbidden))
-        translations = [Translation("", 0.0, 0.0, 0, (EMPTY,) if line.strip() else (), (), line) for line in lines]
-        answered = zip(parts, self._answers(parts), strict=True)
+        asked = list(self._asked(lines, begun, first_line, forbidden))
+        translations = [Translation("", 0.0, 0.0, 0, (EMPTY,) if line.strip() else (), source=line) for line in lines]
+        answered = zip(asked, self._answers(asked), strict=True)
         for number, group in groupby(answered, key=lambda pair: pair[0].line):
-            translations[number] = self._join(lines[number], list(group))
+            translations[number] = self._joined(lines[number], list(group))
         return translations
 
-    def translate_stream(
-        self, batches: Iterable[Sequence[str]], prefixes: Iterator[str] | None = None
-    ) -> Iterator[list[Translation]]:
-        """`translate` for each batch of a stream of lines as it comes; memory does not grow with the stream.
-
-        Raises:
-            DataError: `prefixes`, an iterator beside the lines, has fewer or more lines than the batches.
-        """
-        count = 0
-        for lines in batches:
-            beside = None if prefixes is None else list(islice(prefixes, len(lines)))
-            if beside is not None and len(beside) < len(lines):
-                raise _unequal(count + len(beside), f"more than {count + len(beside):,}")
-            yield self.translate(lines, beside, first_line=count)
-            count += len(lines)
-        if prefixes is not None and (extra := sum(1 for _ in prefixes)):
-            raise _unequal(count + extra, f"{count:,}")
-
-    def _parts(
+    def _asked(
         self,
         lines: Sequence[str],
         prefixes: Sequence[Prefix],
         first_line: int,
         forbidden: Sequence[Collection[str]],
-    ) -> Iterator[_Part]:
-        read = self._tokenizers.source.read
+    ) -> Iterator[_Asked]:
+        """The parts of all lines; a prefix is that of the first part of its line."""
+        source = self._tokenizers.source
         stripped = [encodable(as_one_line(line)).strip() for line in lines]
-        for number, (text, ids) in enumerate(zip(stripped, self._tokenizers.source.read_all(stripped), strict=True)):
+        for number, (text, ids) in enumerate(zip(stripped, source.read_all(stripped), strict=True)):
             if not text:
                 continue
             prefix = prefixes[number] if prefixes else Prefix()
             never = self._prefixes.forbidden(forbidden[number]) if forbidden else ()
-            tag, parts = self._cut(text, len(ids), may_copy=not prefix.text)
-            line, before = lines[number], ""
-            begin = len(line) - len(line.lstrip()) + len(tag)
-            for index, (part, is_copied) in enumerate(parts):
-                core = part.strip()
-                before += part[: len(part) - len(part.lstrip())]
-                if core:
-                    part_ids = ids if len(parts) == 1 and not tag else read(tag + core)
-                    key = (first_line + number) * MOST_PARTS + index
-                    sentence = Sentence(tuple(part_ids), prefix.ids, key, never, prefix.opening)
-                    yield _Part(number, begin + part.index(core), before, core, sentence, prefix, is_copied)
-                    prefix, before = Prefix(), part[len(part.rstrip()) :]
-                begin += len(part)
+            known = {text: ids}
 
-    def _cut(self, text: str, num_pieces: int, may_copy: bool) -> tuple[str, list[tuple[str, bool]]]:
-        """The language tag that each part of a text begins with, and the parts, each with whether it is copied."""
-        read = self._tokenizers.source.read
-        tag, rest = language_tag(text, lambda tag: len(read(tag)) <= self._part_length // 2)
-        stretches = self.is_untranslatable.stretches(rest) if may_copy else [(rest, False)]
-        if stretches == [(rest, False)] and num_pieces <= self._part_length:
-            return "", [(text, False)]
+            def read(one: str, known: dict[str, list[int]] = known) -> list[int]:
+                return known[one] if one in known else source.read(one)
 
-        def copies(part: str) -> bool:
-            return may_copy and self.is_untranslatable(part)
-
-        def fits(part: str) -> bool:
-            return len(read(tag + part)) <= self._part_length or copies(part)
-
-        parts = []
-        for stretch, is_copied in stretches:
-            cut = [stretch] if is_copied else split_text(stretch, fits)
-            parts += [(part, is_copied or copies(part)) for part in cut]
-        return tag, parts
+            copied = None if prefix.text else self.is_untranslatable
+            parts = fitting(text, lambda one, read=read: len(read(one)), self._part_length, copied)
+            begin = len(lines[number]) - len(lines[number].lstrip())
+            for index, part in enumerate(parts):
+                key = (first_line + number) * MOST_PARTS + index
+                own = Prefix() if index else prefix
+                sentence = Sentence(tuple(read(part.tag + part.text)), own.ids, key, never, own.opening)
+                yield _Asked(number, part._replace(begin=part.begin + begin), sentence, own)
 
     def takes_prefix(self, text: str) -> bool:
         """Whether the model has room for a translation that begins with this text."""
@@ -280,52 +192,56 @@ class Translator:
             raise DataError(f"prefix of line {number + 1}: {count} pieces, the model takes {most}; shorten it")
         return prefix
 
-    def _answers(self, parts: Sequence[_Part]) -> list[_Answer]:
-        """The answer for each part: searched again where it is degenerate and there is a remedy."""
-        answers = self._search(parts, self.config)
-        hopeless = _hopeless_lines(parts, answers)
+    def _answers(self, asked: Sequence[_Asked]) -> list[Translation]:
+        """The translation of each part: searched again where it is degenerate and there is a remedy."""
+        answers = self._search(asked, self.config)
+        hopeless = _hopeless_lines(asked, answers)
         again: dict[SearchConfig, list[int]] = defaultdict(list)
-        for index, (part, answer) in enumerate(zip(parts, answers, strict=True)):
-            if part.line in hopeless or not self._repair:
+        for index, (one, answer) in enumerate(zip(asked, answers, strict=True)):
+            if one.line in hopeless or not self._repair:
                 continue
-            if other := remedy(answer.flags, len(part.sentence.source_ids), self.config):
+            if other := remedy(answer.flags, len(one.sentence.source_ids), self.config):
                 again[other].append(index)
         for other, indices in again.items():
-            second = self._search([parts[index] for index in indices], other)
+            second = self._search([asked[index] for index in indices], other)
             for index, answer in zip(indices, second, strict=True):
                 if SYMPTOMS.isdisjoint(answer.flags):
                     symptoms_before = (flag for flag in answers[index].flags if flag in SYMPTOMS)
-                    answers[index] = answer._replace(flags=(*symptoms_before, REPAIRED, *answer.flags))
+                    answers[index] = replace(answer, flags=(*symptoms_before, REPAIRED, *answer.flags))
         return answers
 
-    def _search(self, parts: Sequence[_Part], config: SearchConfig) -> list[_Answer]:
+    def _search(self, asked: Sequence[_Asked], config: SearchConfig) -> list[Translation]:
         """One search; equal parts are searched once, unless they are sampled, and some are copied.
 
         So a line of 20,000 equal words, whose parts never end, takes no longer than two parts.
         """
         keys: list[Hashable] = [
-            part.sentence.key
+            one.sentence.key
             if config.sample
-            else (part.text, part.sentence.source_ids, part.prefix.text, part.sentence.forbidden)
-            for part in parts
+            else (one.part.text, one.sentence.source_ids, one.prefix.text, one.sentence.forbidden)
+            for one in asked
         ]
-        distinct = {key: part for key, part in zip(keys, parts, strict=True) if not part.is_copied}
+        distinct = {key: one for key, one in zip(keys, asked, strict=True) if not one.part.is_copied}
         # Of several spellings of one text the best counts, so a list of n texts may need more than n hypotheses.
         every = config.model_copy(update={} if config.sample or config.n_best == 1 else {"n_best": config.beam_size})
-        found = self._engine.translate([part.sentence for part in distinct.values()], every)
+        found = self._engine.translate([one.sentence for one in distinct.values()], every)
         answers = {
-            key: self._answer(part, hypotheses) for (key, part), hypotheses in zip(distinct.items(), found, strict=True)
+            key: self._answer(one, hypotheses) for (key, one), hypotheses in zip(distinct.items(), found, strict=True)
         }
         return [
-            _Answer([Hypothesis((), 0.0, 0.0, False)], [part.text], (VERBATIM,)) if part.is_copied else answers[key]
-            for key, part in zip(keys, parts, strict=True)
+            Translation(one.part.text, 0.0, 0.0, 0, (VERBATIM,)) if one.part.is_copied else answers[key]
+            for key, one in zip(keys, asked, strict=True)
         ]
 
-    def _answer(self, part: _Part, hypotheses: Sequence[Hypothesis]) -> _Answer:
-        texts = [part.prefix.restored(self._tokenizers.target.decode(hypothesis.ids)) for hypothesis in hypotheses]
+    def _answer(self, asked: _Asked, hypotheses: Sequence[Hypothesis]) -> Translation:
+        texts = [asked.prefix.restored(self._tokenizers.target.decode(one.ids)) for one in hypotheses]
         kept = range(len(texts)) if self.config.sample else list(first_of_each(texts))[: self.config.n_best]
-        flags = self._flags(part.text, part.sentence.source_ids, texts[0], hypotheses[0])
-        return _Answer([hypotheses[index] for index in kept], [texts[index] for index in kept], flags)
+        best, *others = (
+            Alternative(texts[index], one.log_prob, one.score, len(one.ids) + one.finished)
+            for index, one in ((index, hypotheses[index]) for index in kept)
+        )
+        flags = self._flags(asked.part.text, asked.sentence.source_ids, texts[0], hypotheses[0])
+        return Translation(**vars(best), flags=flags, alternatives=tuple(others))
 
     def _flags(self, source: str, source_ids: Sequence[int], text: str, hypothesis: Hypothesis) -> tuple[str, ...]:
         is_lost = any(word not in text for word in self.is_untranslatable.foreign_words(source))
@@ -340,49 +256,31 @@ class Translator:
             for (source, text), ids, own in zip(pairs, sources, targets, strict=True)
         ]
 
-    def _join(self, line: str, answered: Sequence[tuple[_Part, _Answer]]) -> Translation:
-        count = max(len(answer.hypotheses) for _, answer in answered)
-        ranks = [self._alternative(line, answered, rank) for rank in range(count)]
-        kept = range(count) if self.config.sample else first_of_each([one.text for one in ranks])
-        best, *others = (ranks[index] for index in kept)
-        # The best translations of the parts make the best one of the line, even if another rank scores higher.
-        others.sort(key=lambda alternative: -alternative.normalized_score)
-        flags = line_flags([answer.flags for _, answer in answered])
-        spans = tuple(_spans(answered, len(_ends(line, answered)[0])))
-        return Translation(**vars(best), flags=flags, alternatives=tuple(others), source=line, parts=spans)
-
-    def _alternative(self, line: str, answered: Sequence[tuple[_Part, _Answer]], rank: int) -> Alternative:
-        """The translation of a line from the hypothesis of this rank, or else the last, of each part."""
-        (text, end), score, tokens = _ends(line, answered), 0.0, 0
-        for part, answer in answered:
-            rank_here = min(rank, len(answer.hypotheses) - 1)
-            hypothesis = answer.hypotheses[rank_here]
-            text += part.before + answer.texts[rank_here]
-            score += hypothesis.log_prob
-            tokens += len(hypothesis.ids) + hypothesis.finished
-        return Alternative(text + end, score, normalized_score(score, tokens, self.config.length_penalty), tokens)
+    def _joined(self, line: str, answered: Sequence[tuple[_Asked, Translation]]) -> Translation:
+        """The translation of a line, with the white space at its ends; a prefix decides on the beginning."""
+        parts = [one.part for one, _ in answered]
+        before, after = line[: len(line) - len(line.lstrip())], line[len(line.rstrip()) :]
+        begin = "" if answered[0][0].prefix.text else LINE_ENDS.sub("", before)
+        answers = [replace(one, parts=(_whole(part, one),)) for part, (_, one) in zip(parts, answered, strict=True)]
+        return join(
+            line,
+            parts,
+            answers,
+            self.config.length_penalty,
+            line_flags([one.flags for one in answers]),
+            (begin, LINE_ENDS.sub("", after)),
+            self.config.sample,
+        )
 
 
-def _ends(line: str, answered: Sequence[tuple[_Part, _Answer]]) -> tuple[str, str]:
-    """The white space at the ends of a line, without characters that end lines; a prefix decides on the beginning."""
-    before, after = line[: len(line) - len(line.lstrip())], line[len(line.rstrip()) :]
-    has_prefix = bool(answered[0][0].prefix.text)
-    return "" if has_prefix else LINE_ENDS.sub("", before), LINE_ENDS.sub("", after)
+def _whole(part: Part, answer: Translation) -> PartSpans:
+    return PartSpans((0, len(part.text)), (0, len(answer.text)), part.is_copied, answer.flags)
 
 
-def _spans(answered: Sequence[tuple[_Part, _Answer]], position: int) -> Iterator[PartSpans]:
-    for part, answer in answered:
-        position += len(part.before)
-        end = position + len(answer.texts[0])
-        spans = (part.begin, part.begin + len(part.text)), (position, end)
-        yield PartSpans(*spans, part.is_copied, answer.flags)
-        position = end
-
-
-def _hopeless_lines(parts: Sequence[_Part], answers: Sequence[_Answer]) -> set[int]:
+def _hopeless_lines(asked: Sequence[_Asked], answers: Sequence[Translation]) -> set[int]:
     """Lines in many different parts most of which are degenerate: no text that a second search could mend."""
-    pairs = zip(parts, answers, strict=True)
-    flags = {(part.line, part.text): answer.flags for part, answer in pairs if not part.is_copied}
+    pairs = zip(asked, answers, strict=True)
+    flags = {(one.line, one.part.text): answer.flags for one, answer in pairs if not one.part.is_copied}
     flagged, num_parts = (
         Counter(line for (line, _), found in flags.items() if found),
         Counter(line for line, _ in flags),
@@ -390,5 +288,6 @@ def _hopeless_lines(parts: Sequence[_Part], answers: Sequence[_Answer]) -> set[i
     return {line for line, count in flagged.items() if 2 * count > num_parts[line] >= MANY_PARTS}
 
 
-def _unequal(prefixes: int, lines: str) -> DataError:
+def unequal(prefixes: int, lines: str) -> DataError:
+    """Return the error that there is not one prefix for each line."""
     return DataError(f"prefixes: {prefixes:,}, lines: {lines}; give one prefix for each line, empty for none")

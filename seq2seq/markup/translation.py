@@ -1,7 +1,7 @@
 """Translation of documents with markup: sentences become plain text, and their tags and pieces are restored afterwards.
 
 For any output of the model, every tag and every piece is in the result once (formatting may be repeated). The
-result is well-formed, because it is rendered from a tree. `inference.marked` provides the translations of a model.
+result is well-formed, because it is rendered from a tree. `inference.pipeline` provides the translations of a model.
 """
 
 import re

@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator, Hashable, Sequence
 from typing import Any
 
 from seq2seq.errors import DataError
-from seq2seq.serve.cutting import Piece, join
+from seq2seq.inference.degeneration import text_flags
+from seq2seq.inference.translation import Translation, join
 from seq2seq.serve.documents import Documents
-from seq2seq.serve.explained import Explained
 from seq2seq.serve.limits import Refusal, bad
 from seq2seq.serve.models import ServedModel, ServedTranslator
 from seq2seq.serve.queue import Job, Text
+from seq2seq.text.parts import Part
 
 
 class Answers:
@@ -82,7 +83,7 @@ class Answers:
 class Translating(Answers):
     """The translations of texts; `pieces` are those of each text, `job.texts` all of them in one list."""
 
-    def __init__(self, model: ServedTranslator, settings: Hashable, pieces: Sequence[Sequence[Piece]],
+    def __init__(self, model: ServedTranslator, settings: Hashable, pieces: Sequence[Sequence[Part]],
                  prefixes: Sequence[str], deadline: float, client: str, weight: float):  # fmt: skip
         texts = []
         for group, prefix in zip(pieces, prefixes, strict=True):
@@ -94,19 +95,25 @@ class Translating(Answers):
         self.translator = model.translator
         self.pieces = pieces
 
-    async def parts(self) -> AsyncIterator[tuple[int, Piece, Explained]]:
+    async def parts(self) -> AsyncIterator[tuple[int, Part, Translation]]:
         """(number of the text, piece, its translation) of each piece."""
         places = ((number, piece) for number, group in enumerate(self.pieces) for piece in group)
         async for result in self.results():
             yield (*next(places), result)
 
-    async def joined(self) -> list[Explained]:
+    async def joined(self) -> list[Translation]:
         """The translation of each text."""
         results = iter(await self.all())
         penalty = self.translator.config.length_penalty
-        return [join(group, [next(results) for _ in group], penalty) for group in self.pieces]
+        return [joined(group, [next(results) for _ in group], penalty) for group in self.pieces]
 
     def usage(self) -> dict[str, int]:
         """What was computed."""
         tokens = sum(result.tokens for result in self.job.results if result is not None)
         return {**super().usage(), "target_tokens": tokens}
+
+
+def joined(parts: Sequence[Part], answers: Sequence[Translation], length_penalty: float) -> Translation:
+    """Return the translation of a text from those of its lines or sentences."""
+    source = "".join(part.before + part.text for part in parts)
+    return join(source, parts, answers, length_penalty, text_flags([one.flags for one in answers]))

@@ -9,11 +9,9 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from seq2seq import __version__
-from seq2seq.inference.details import KINDS
-from seq2seq.inference.translator import Alternative
+from seq2seq.inference.translation import Translation
 from seq2seq.serve import metrics
 from seq2seq.serve.answers import Translating
-from seq2seq.serve.explained import Explained
 from seq2seq.serve.guard import Keys, explained
 from seq2seq.serve.http import (
     JSON,
@@ -41,6 +39,7 @@ from seq2seq.serve.schemas import (
     parsed,
 )
 from seq2seq.serve.service import Asked, Service
+from seq2seq.text.alignment import KINDS
 
 
 class Api:
@@ -178,15 +177,10 @@ async def _streamed(answers: Translating, kinds: Collection[str]) -> AsyncIterat
         yield to_json({"done": True, **_head(answers), **_foot(answers)}) + b"\n"
 
 
-def shown(translation: Explained, kinds: Collection[str]) -> dict[str, Any]:
-    """A translation for JSON, with what was asked for besides."""
-    alternatives = [_scored(one) for one in translation.alternatives]
-    fields = {**_scored(translation), "flags": list(translation.flags), "alternatives": alternatives}
-    return {**fields, **translation.as_json(kinds)}
-
-
-def _scored(one: Alternative) -> dict[str, Any]:
-    return {"text": one.text, "score": round(one.score, 6), "normalized_score": round(one.normalized_score, 6)}
+def shown(translation: Translation, kinds: Collection[str]) -> dict[str, Any]:
+    """A translation for JSON; `sentences` is the older name of `details`, for one version."""
+    fields = translation.as_json(kinds)
+    return {**fields, "sentences": fields["details"]} if "details" in fields else fields
 
 
 def _head(answers: Translating) -> dict[str, Any]:

@@ -5,18 +5,13 @@ turn with those of other clients, and writes the documents. So a long document d
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from math import nan
-from typing import TYPE_CHECKING
 
-from seq2seq.inference.details import Details
-from seq2seq.serve.explained import Explained
+from seq2seq.inference.pipeline import translate_documents
+from seq2seq.inference.translation import Translation
 from seq2seq.serve.models import ServedTranslator, Settings
 from seq2seq.serve.queue import Job, Queue, Text
-
-if TYPE_CHECKING:
-    from seq2seq.inference.aligner import Aligner
 
 
 class Documents(threading.Thread):
@@ -39,20 +34,14 @@ class Documents(threading.Thread):
 
     def run(self) -> None:
         """Run in the thread."""
-        from seq2seq.inference.marked import MarkupTranslator  # it imports torch
-
-        job = self._job
+        job, model = self._job, self._model
         texts = [text.text for text in job.texts]
         try:
-            plain = _Queued(self._model.aligner, self._is_untranslatable, self._explained)
-            found = MarkupTranslator(plain, plain).translate(texts, self._form)
+            found = translate_documents(texts, self._form, self._translated, model.aligner, self._is_untranslatable)
         except Exception as error:
             job.failure = job.failure or error
         else:
-            job.results[:] = [
-                Explained(one.text, nan, nan, 0, tuple(dict.fromkeys(one.flags)), (), text)
-                for text, one in zip(texts, found, strict=True)
-            ]
+            job.results[:] = [replace(one, flags=tuple(dict.fromkeys(one.flags))) for one in found]
         job.told()
 
     def stop(self) -> None:
@@ -64,7 +53,7 @@ class Documents(threading.Thread):
     def _is_untranslatable(self, text: str) -> bool:
         return self._model.is_untranslatable(text, self._settings)
 
-    def _explained(self, texts: Sequence[str]) -> list[Explained]:
+    def _translated(self, texts: Sequence[str]) -> list[Translation]:
         changed, job = threading.Event(), self._job
         own = Job(self._settings, list(map(Text, texts)), changed.set, job.client, job.weight)
         self._sentences = own
@@ -78,20 +67,3 @@ class Documents(threading.Thread):
         if own.failure is not None:
             raise own.failure
         return own.results
-
-
-class _Queued:
-    """A translator and the aligner of its model, whose sentences wait in the queue."""
-
-    def __init__(
-        self,
-        aligner: "Aligner",
-        is_untranslatable: Callable[[str], bool],
-        translate: Callable[[Sequence[str]], list[Explained]],
-    ):
-        self.calibration, self.description = aligner.calibration, aligner.description
-        self.is_untranslatable, self.translate = is_untranslatable, translate
-
-    def explain(self, translations: Sequence[Explained], probabilities: bool) -> list[Sequence[Details]]:
-        """The details of the parts of each."""
-        return [one.details for one in translations]

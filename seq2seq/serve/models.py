@@ -9,27 +9,29 @@ import itertools
 import logging
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.description import ModelDescription
 from seq2seq.errors import UserError, some_of
 from seq2seq.files import DamagedFile, read_object, record
+from seq2seq.inference.pipeline import Pipeline
+from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.interop.ctranslate2 import is_ctranslate2
 from seq2seq.languages import language_code
 from seq2seq.lines import as_one_line, shown_name
-from seq2seq.serve.explained import Explained
 from seq2seq.serve.limits import Refusal, bad
 from seq2seq.serve.queue import Text
+from seq2seq.store import opened
 from seq2seq.store.finding import BEST, CONFIG, find_model
-from seq2seq.store.opened import KINDS, Opened, in_one_state
+from seq2seq.store.opened import Opened, in_one_state
+from seq2seq.text.alignment import KINDS
 from seq2seq.text.glossary import Glossary
 
 if TYPE_CHECKING:
     from seq2seq.inference.aligner import Aligner
-    from seq2seq.inference.terms import TermTranslator
 
 AUTO = "auto"
 logger = logging.getLogger(__name__)
@@ -122,26 +124,17 @@ class ServedTranslator(ServedModel):
     def __str__(self) -> str:
         return f"{self.name}: {self.source or '?'} to {self.target or '?'}, {self.engine}"
 
-    def compute(self, texts: Sequence[Text], settings: Settings) -> list[Explained]:
+    def compute(self, texts: Sequence[Text], settings: Settings) -> list[Translation]:
         """The translation of each text, as `s2s translate` gives it under these settings."""
         lines = [text.tag + text.text if text.text.strip() else text.text for text in texts]
         prefixes = [text.prefix for text in texts] if any(text.prefix for text in texts) else None
-        translator = self.under(settings.beam_size, settings.n_best)
-        if settings.terms:
-            keeper = self._term_translator(translator, settings.terms)
-            kept = keeper.translate(lines, prefixes=prefixes)
-            found = [Explained(**vars(one.translation), terms=one.terms) for one in kept]
-        else:
-            found = [Explained(**vars(one)) for one in translator.translate(lines, prefixes)]
-        if settings.explains:
-            details = self.aligner.explain(found, probabilities=not settings.only_links)
-            found = [replace(one, details=tuple(parts)) for one, parts in zip(found, details, strict=True)]
+        details = (KINDS if not settings.only_links else ("alignment",)) if settings.explains else ()
+        found = self._pipeline(settings).translate(lines, prefixes, details=details)
         return [one.without_tag(len(one.source) - len(text.text)) for one, text in zip(found, texts, strict=True)]
 
     def is_untranslatable(self, text: str, settings: Settings) -> bool:
         """Whether a text is copied: it cannot be translated and has no term."""
-        glossary = self._glossary_of(settings.terms) if settings.terms else None
-        return self.translator.is_untranslatable(text) and not (glossary and glossary.matches(text))
+        return self._pipeline(settings).is_untranslatable(text)
 
     def facts(self) -> dict[str, Any]:
         """What `/v1/models` says of it."""
@@ -171,13 +164,10 @@ class ServedTranslator(ServedModel):
                 self._opened.close()
             return self._aligner
 
-    def _term_translator(self, translator: Translator, terms: Terms) -> "TermTranslator":
-        from seq2seq.inference.terms import TermTranslator
-
-        return TermTranslator(translator, self.aligner, self._glossary_of(terms))
-
-    def _glossary_of(self, terms: Terms) -> Glossary:
-        return (self._own_glossary if terms.of_server else self._client_glossary)(terms)
+    def _pipeline(self, settings: Settings) -> Pipeline:
+        translator, terms = self.under(settings.beam_size, settings.n_best), settings.terms
+        glossary = (self._own_glossary if terms.of_server else self._client_glossary)(terms) if terms else None
+        return Pipeline(translator, self.aligner if terms or settings.explains else None, glossary)
 
     def _glossary(self, terms: Terms) -> Glossary:
         return Glossary.of(enumerate(terms, start=1), self.target, "glossary", self.source)
@@ -362,6 +352,6 @@ def _free(path: Path, folder: Path, taken: set[str]) -> str:
 
 def _fingerprint(folder: Path) -> str:
     """16 hexadecimal digits that change when anything does that translations depend on."""
-    files = sorted(path for path in folder.iterdir() if path.suffix in KINDS and path.is_file())
+    files = sorted(path for path in folder.iterdir() if path.suffix in opened.KINDS and path.is_file())
     known = hashlib.sha256("".join(f"{path.name} {record(path)['sha256']}\n" for path in files).encode())
     return known.hexdigest()[:16]

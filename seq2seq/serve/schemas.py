@@ -74,11 +74,14 @@ class ModelName(BaseModel):
 
 
 class Scored(BaseModel):
-    """A translation, its log-probability, and that divided by length^a, which ranks alternatives."""
+    """A translation; translation and normalized_score are older names of text and score."""
 
     text: str
-    score: float | None = Field(description="null for a document.")
-    normalized_score: float | None
+    log_prob: float | None = Field(description="The model's log-probability; null for a document.")
+    score: float | None = Field(description="log_prob / tokens^a, which ranks alternatives.")
+    tokens: int
+    translation: str = Field(deprecated=True)
+    normalized_score: float | None = Field(deprecated=True)
 
 
 class Translated(Scored):
@@ -86,8 +89,9 @@ class Translated(Scored):
 
     flags: list[str]
     alternatives: list[Scored]
-    sentences: list[dict[str, Any]] | None = Field(None, description="Where details were asked for.")
-    terms: list[dict[str, Any]] | None = Field(None, description="Where they were asked for.")
+    details: list[dict[str, Any]] | None = Field(None, description="One object per sentence, if requested.")
+    terms: list[dict[str, Any]] | None = Field(None, description="The terms of glossaries, if requested.")
+    sentences: list[dict[str, Any]] | None = Field(None, deprecated=True)
 
 
 class Timing(BaseModel):

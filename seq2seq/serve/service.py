@@ -14,10 +14,8 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from seq2seq.errors import UserError
-from seq2seq.inference.details import KINDS
 from seq2seq.markup.translation import FORMATS
 from seq2seq.serve.answers import Answers, Translating
-from seq2seq.serve.cutting import Piece, Split, cut
 from seq2seq.serve.documents import Documents
 from seq2seq.serve.glossaries import Glossaries
 from seq2seq.serve.http import Bodies
@@ -25,7 +23,9 @@ from seq2seq.serve.limits import SHARES, Limits, Refusal, bad, unsupported
 from seq2seq.serve.metrics import Metrics
 from seq2seq.serve.models import NO_TERMS, Models, ServedTranslator, Settings, Terms
 from seq2seq.serve.queue import Full, Job, Queue, Text, Worker
+from seq2seq.text.alignment import KINDS
 from seq2seq.text.glossary import Glossary
+from seq2seq.text.parts import Part, Split, cut
 
 Entered = TypeVar("Entered", bound=Answers)
 
@@ -208,7 +208,7 @@ class Service:
         if sum(map(len, texts)) > limits.request_characters:  # before they are cut
             raise self._too_large()
 
-    def _check_lines(self, pieces: Iterable[Piece | Text], longest: int) -> None:
+    def _check_lines(self, pieces: Iterable[Part | Text], longest: int) -> None:
         """Refuse a line that takes long, because it is translated in one go."""
         if max((len(piece.text) for piece in pieces), default=0) > longest:
             remedy = "break it into lines" + ", or request a smaller beam" * (longest < self.limits.line_characters)

@@ -1,7 +1,7 @@
 """Glossaries: terms of a source language with the words that a translation must use for them.
 
-`Glossary.read` takes a TSV file (or a CSV as DeepL exports it); `inference.terms` enforces it in translations; `s2s
-glossary check` reports on it. Spans are in code points.
+`Glossary.read` takes a TSV file (or a CSV as DeepL exports it); `inference.glossary_translator` enforces it in
+translations; `s2s glossary check` reports on it. Spans are in code points.
 """
 
 import csv

@@ -11,7 +11,7 @@ from typing import Any
 
 from seq2seq.data.examples import Pair
 from seq2seq.evaluation.text import score_texts
-from seq2seq.inference.translator import Translator
+from seq2seq.inference.pipeline import Pipeline
 
 # Higher penalties favour longer translations; 1 ranks by the mean log-probability of a piece.
 LENGTH_PENALTIES = (0.6, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.5)
@@ -92,7 +92,7 @@ class Tuner:
                 times as long, and fit noise.
         """
         first, *means = models.items()
-        settings = Translator.load(first[1], **self._loading).config
+        settings = Pipeline.load(first[1], **self._loading).translator.config
         start = best = self._trial(*first, settings.beam_size, settings.length_penalty)
         best = self._better(best, [self._trial(*mean, best.beam_size, best.length_penalty) for mean in means])
         name, folder = best.weights, models[best.weights]
@@ -123,5 +123,5 @@ class Tuner:
 
 def translated(folder: Path, pairs: Sequence[Pair], loading: Mapping[str, Any], **search: Any) -> list[str]:
     """Return translations with these search settings, as users of the model get them."""
-    translator = Translator.load(folder, **loading, **search)
-    return [translation.text for translation in translator.translate([pair.source for pair in pairs])]
+    pipeline = Pipeline.load(folder, **loading, **search)
+    return [translation.text for translation in pipeline.translate([pair.source for pair in pairs])]

@@ -107,7 +107,7 @@ function chunks(typed) {
 function moved(part, begin) {
   const shift = ([from, to]) => [from + begin, to + begin];
   part.source = shift(part.source);
-  for (const one of part.sentences ?? []) one.alignment = one.alignment?.map(([source, ...rest]) => [shift(source), ...rest]);
+  for (const one of part.details ?? []) one.alignment = one.alignment?.map(([source, ...rest]) => [shift(source), ...rest]);
   return part;
 }
 
@@ -161,7 +161,7 @@ function show(part) {
 }
 
 function fill(shown, part) {
-  const points = Array.from(part.text), details = part.sentences ?? [];
+  const points = Array.from(part.text), details = part.details ?? [];
   const words = details.flatMap((one) => one.words ?? []), links = details.flatMap((one) => one.alignment ?? []);
   const unsure = details.some((one) => one.confidence !== null && one.confidence < UNCERTAIN);
   shown.className = unsure ? "sentence uncertain" : "sentence";
@@ -248,7 +248,7 @@ async function alternatives(part, prefix, word, sentence) {
       return [...new Set([part.text, ...others.filter((one) => one.startsWith(prefix))])];
     };
     const count = await offer(word, language, texts, (choice) => {
-      chosen.set(key, { text: choice, sentences: [] });
+      chosen.set(key, { text: choice, details: [] });
       fill(sentence, Object.assign(part, chosen.get(key)));
       sentence.querySelector(".word")?.focus({ preventScroll: true });
       say("Changed.");
@@ -269,7 +269,7 @@ async function explain(part, source, key, sentence) {
   const found = (await answer?.json())?.translations[0];
   if (found?.text !== part.text || chosen.get(key)?.text !== part.text || !sentence.isConnected) return;
   const hadFocus = sentence.contains(document.activeElement);
-  chosen.set(key, { text: part.text, sentences: moved({ ...found, source: [0, 0] }, part.source[0]).sentences });
+  chosen.set(key, { text: part.text, details: moved({ ...found, source: [0, 0] }, part.source[0]).details });
   fill(sentence, Object.assign(part, chosen.get(key)));
   if (hadFocus) sentence.querySelector(".word")?.focus({ preventScroll: true });
 }

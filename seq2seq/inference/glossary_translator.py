@@ -4,22 +4,22 @@ A line is translated freely first, and most terms come out right: nothing is tou
 words that stand for it are found by alignment, the translation is cut there, and the rest is searched again behind the
 term, as a forced prefix (Hokamp and Liu 2017 constrain the search itself; a second search behind a prefix needs no
 other search, and batches). One word, such as an article or a preposition, may come between: the model says which.
-`TermTranslator` serves `s2s translate --glossary` and the server.
+`Pipeline` calls `GlossaryTranslator` where there is a glossary.
 """
 
 import logging
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, Self
 
-from seq2seq.inference.aligner import Aligner, load_both
+from seq2seq.inference.aligner import Aligner
 from seq2seq.inference.degeneration import LOST, line_flags
-from seq2seq.inference.details import Details, Status, Term
-from seq2seq.inference.translator import PartSpans, Translation, Translator
+from seq2seq.inference.translation import PartSpans, Translation
+from seq2seq.inference.translator import Translator
 from seq2seq.search.base import normalized_score
+from seq2seq.text.alignment import Alignment, Status, Term
 from seq2seq.text.glossary import Forbidden, Glossary, Match, places
 from seq2seq.text.scripts import title
 from seq2seq.text.terms import Searchable
@@ -37,15 +37,8 @@ MOST_ROUNDS = 4
 HARMLESS = {LOST}  # flags of a translation that may be used
 
 
-class TermTranslation(NamedTuple):
-    """A translation, and the terms of its line."""
-
-    translation: Translation
-    terms: tuple[Term, ...]
-
-
 @dataclass
-class _Part:
+class _Draft:
     """A part of a line, and its translation so far."""
 
     source: str
@@ -73,39 +66,21 @@ class _Part:
         ]
 
 
-class TermTranslator:
+class GlossaryTranslator:
     """A translator, the aligner of the same model, and a glossary."""
 
     def __init__(self, translator: Translator, aligner: Aligner, glossary: Glossary):
         self.translator, self.aligner, self.glossary = translator, aligner, glossary
 
-    @classmethod
-    def load(cls, path: str | Path | None, glossary: str | Path | Glossary, **options: Any) -> Self:
-        """Load a model folder or a run folder; None is the newest translation run.
-
-        Args:
-            path: the MODEL.
-            glossary: a file, as `Glossary.read` takes it, or a glossary.
-            options: those of `Translator.load`.
-
-        Raises:
-            DataError: the glossary cannot be read.
-            ModelError, UserError: as `Translator.load`.
-        """
-        translator, aligner = load_both(path, **options)
-        if not isinstance(glossary, Glossary):
-            glossary = read_glossary(Path(glossary), translator)
-        return cls(translator, aligner, glossary)
-
     def translate(
-        self, lines: Sequence[str], first_line: int = 0, prefixes: Sequence[str] | None = None
-    ) -> list[TermTranslation]:
+        self, lines: Sequence[str], prefixes: Sequence[str] | None = None, first_line: int = 0
+    ) -> list[Translation]:
         """Translate each line, whatever the others are; arguments as in `Translator.translate`.
 
         A prefix stays as it is, with or without the terms that belong there.
         """
         translations = self.translator.translate(lines, prefixes, first_line=first_line)
-        parts = [[self._part(one, spans) for spans in one.parts] for one in translations]
+        parts = [[self._draft(one, spans) for spans in one.parts] for one in translations]
         for own, prefix in zip(parts, prefixes or (), strict=prefixes is not None):
             if own:
                 own[0].prefix = prefix.rstrip()
@@ -120,37 +95,31 @@ class TermTranslator:
                 break
             self._force(waiting)
         joined = [self._joined(one, own) for one, own in zip(translations, parts, strict=True)]
-        changed = [index for index, one in enumerate(joined) if one.translation.text != translations[index].text]
-        pairs = [(joined[index].translation.source, joined[index].translation.text) for index in changed]
-        penalty = self.translator.config.length_penalty
-        for index, score in zip(changed, self.aligner.score(pairs), strict=True):
-            value = normalized_score(score.log_prob, score.tokens, penalty)
-            scored = replace(
-                joined[index].translation, score=score.log_prob, normalized_score=value, tokens=score.tokens
-            )
-            joined[index] = joined[index]._replace(translation=scored)
+        changed = [index for index, one in enumerate(joined) if one.text != translations[index].text]
+        scores = self._scores([(joined[index].source, joined[index].text) for index in changed])
+        for index, (log_prob, score, tokens) in zip(changed, scores, strict=True):
+            joined[index] = replace(joined[index], log_prob=log_prob, score=score, tokens=tokens)
         return joined
 
-    def translate_stream(self, batches: Iterable[Sequence[str]]) -> Iterator[list[TermTranslation]]:
-        """`translate` for each batch of a stream of lines as it comes."""
-        count = 0
-        for lines in batches:
-            yield self.translate(lines, first_line=count)
-            count += len(lines)
-
-    def _part(self, translation: Translation, spans: PartSpans) -> _Part:
+    def _draft(self, translation: Translation, spans: PartSpans) -> _Draft:
         source, text = translation.source[slice(*spans.source)], translation.text[slice(*spans.target)]
         matches = self.glossary.matches(source)
         forced: set[Span] = set()
         if spans.is_copied and matches:
             text, forced = _replaced(source, matches), {match.span for match in matches}
-        return _Part(source, text, matches, forced, set(), set())
+        return _Draft(source, text, matches, forced, set(), set())
+
+    def _scores(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[float, float, int]]:
+        """Yield the log-probability, score and tokens of each (source, translation)."""
+        penalty = self.translator.config.length_penalty
+        for one in self.aligner.score(pairs):
+            yield one.log_prob, normalized_score(one.log_prob, one.tokens, penalty), one.tokens
 
     def _said(self, text: str) -> dict[Forbidden, list[Span]]:
         """Return the forbidden words of a translation, and their places."""
         return self.glossary.said(text)
 
-    def _avoid(self, parts: Sequence[_Part]) -> None:
+    def _avoid(self, parts: Sequence[_Draft]) -> None:
         """Search these parts again without what they may not say; one that says no less of it stays as it was."""
         for part in parts:
             part.avoided.update(self._said(part.text))
@@ -164,7 +133,7 @@ class TermTranslator:
             if is_usable and len(self._said(one.text)) <= len(self._said(part.text)):
                 part.text = one.text
 
-    def _force(self, parts: Sequence[_Part]) -> None:
+    def _force(self, parts: Sequence[_Draft]) -> None:
         """Put the first missing term of each part in, all of them in one search.
 
         A part has a candidate for each cut of its translation, searched behind the term, another one where the term is
@@ -199,13 +168,12 @@ class TermTranslator:
             for index, prefix in dict(reversed(asked)).items()  # the first cut of each part
             if runs[index]
         ]
-        scores = self.aligner.score([(parts[index].source, text) for index, text in candidates])
-        penalty = self.translator.config.length_penalty
+        scores = self._scores([(parts[index].source, text) for index, text in candidates])
         values: list[dict[str, float]] = [{} for _ in parts]
-        for (index, text), score in zip(candidates, scores, strict=True):
+        for (index, text), (_, score, _) in zip(candidates, scores, strict=True):
             part, match = tries[index]
             if self._said(text).keys() <= self._said(part.text).keys() and _is_better(part, match, text, runs[index]):
-                values[index][text] = normalized_score(score.log_prob, score.tokens, penalty)
+                values[index][text] = score
         for (part, match), own in zip(tries, values, strict=True):
             if own:
                 part.text = max(own, key=own.__getitem__)
@@ -214,7 +182,7 @@ class TermTranslator:
                 part.given_up.add(match.span)
 
     def _likeliest(
-        self, parts: Sequence[_Part], choices: Sequence[tuple[int, Sequence[str], Sequence[str]]]
+        self, parts: Sequence[_Draft], choices: Sequence[tuple[int, Sequence[str], Sequence[str]]]
     ) -> list[tuple[int, str]]:
         """The likeliest prefix with a term of each choice for a part, and the likeliest led one if it is likelier."""
         pairs = [(parts[index].source, prefix) for index, *both in choices for prefix in chain(*both)]
@@ -226,7 +194,7 @@ class TermTranslator:
             likeliest += [(index, best[1]), *[(index, best_led[1])] * (best_led[0] > best[0])]
         return likeliest
 
-    def _joined(self, translation: Translation, parts: Sequence[_Part]) -> TermTranslation:
+    def _joined(self, translation: Translation, parts: Sequence[_Draft]) -> Translation:
         """The line again, with the parts that changed, and the terms in it."""
         text, terms, spans, end = "", [], [], 0
         for part, own in zip(parts, translation.parts, strict=True):
@@ -251,10 +219,9 @@ class TermTranslator:
         text += translation.text[end:]
         others = tuple(other for other in translation.alternatives if self._keeps(parts, text, other.text))
         flags = translation.flags if text == translation.text else line_flags([one.flags for one in spans])
-        joined = replace(translation, text=text, flags=flags, parts=tuple(spans), alternatives=others)
-        return TermTranslation(joined, tuple(terms))
+        return replace(translation, text=text, flags=flags, parts=tuple(spans), alternatives=others, terms=tuple(terms))
 
-    def _keeps(self, parts: Sequence[_Part], best: str, other: str) -> bool:
+    def _keeps(self, parts: Sequence[_Draft], best: str, other: str) -> bool:
         """Whether another translation of a line has all the terms that the best one has, and no forbidden word more."""
         matches = [match for part in parts for match in part.matches]
         pairs = zip(places(matches, best), places(matches, other), strict=True)
@@ -280,7 +247,7 @@ def read_glossary(path: Path, translator: Translator) -> Glossary:
     return glossary
 
 
-def _is_better(part: _Part, match: Match, text: str, run: Sequence[Span]) -> bool:
+def _is_better(part: _Draft, match: Match, text: str, run: Sequence[Span]) -> bool:
     """Whether a translation has the term, not twice in a row, all the terms that were there, and no longer what stood
     for the term."""
     before, after = (places(part.matches, one) for one in (part.text, text))
@@ -297,7 +264,7 @@ def _is_better(part: _Part, match: Match, text: str, run: Sequence[Span]) -> boo
     return not old or is_form or len(now.occurrences(old)) < len(own.occurrences(old))
 
 
-def _run(match: Match, details: Details) -> list[Span]:
+def _run(match: Match, details: Alignment) -> list[Span]:
     """The target words that stand for a term: those without a gap around its most certain partner.
 
     Where it has no partner, none, and the empty span before which the term belongs.
