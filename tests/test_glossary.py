@@ -163,11 +163,33 @@ def test_what_is_forbidden_is_not_said(parts, tmp_path):
         terms = translation.terms
         said = {one.words for one in glossary.said(translation.text)}
         assert said == {term.entry for term in terms if term.status == "present"}
+        assert not glossary.evades(translation.text, f"{before} neun")
         if not terms:
             assert translation.text == before
         for term in terms:
             if term.status == "present":
                 assert translation.text[slice(*term.target)].casefold() == term.entry.casefold()
+
+
+@pytest.mark.parametrize(
+    ("words", "free", "text", "evades"),
+    [
+        ("Hund", "Ein Hund.", "Ein Einhund.", True),
+        ("Hund", "Der Hund.", "Derhunde laufen.", True),
+        ("Hund", "Der Hund.", "Der SCHÄFERHUND.", True),
+        ("Hund", "Der Hund.", "Die Hundehütte.", True),
+        ("Hund", "Ein Schäferhund und ein Hund.", "Ein Schäferhund und ein Tier.", False),  # the model's own word
+        ("Hund", "Ein Hund.", "Ein Tier.", False),
+        ("Hund", "Ein Hund.", "Ein Hund.", False),  # it is there, and hidden by nothing
+        ("Hund", "Ein Hund.", "Das Verhundertfachen.", False),  # in the middle
+        ("die", "die Katze", "dieser Kater", False),  # too short: a part of many words
+        ("köter", "Ein Köter.", "Ein STRASSENKÖTER.", True),
+        ("großer Hund", "Ein großer Hund.", "Ein Einhund.", False),
+    ],
+)
+def test_a_word_that_hides_a_forbidden_one_evades_the_ban(tmp_path, words, free, text, evades):
+    assert read(tmp_path / "terms.tsv", f"-\t{words}\n").evades(text, free) == evades
+    assert not read(tmp_path / "terms.tsv", f"-\t{words}\tcase\n").evades(text, free)  # in this spelling alone
 
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])

@@ -11,6 +11,7 @@ import stat
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -86,23 +87,8 @@ def read_idle_batches(
     name = getattr(binary_stream, "name", "input")
     name = "standard input" if name in (0, "<stdin>") else str(name)
 
-    def read() -> None:
-        failure, number = None, 1
-        try:
-            lines = text_bytes(binary_stream, name, keeps_bom)
-            while raw := lines.readline(MAX_LINE_BYTES + 1):
-                if len(raw) > MAX_LINE_BYTES:
-                    limit = f"{MAX_LINE_BYTES:,} bytes"
-                    raise DataError(f"{name}: line {number} has more than {limit}; give one sentence per line")
-                arrived.put(raw)
-                if stop.is_set():
-                    return
-                number += 1
-        except Exception as error:  # any error is raised in the thread that waits for lines
-            failure = error
-        arrived.put(failure)
-
-    threading.Thread(target=read, name="s2s-input", daemon=True).start()
+    reader = partial(_read, binary_stream, name, keeps_bom, arrived, stop)
+    threading.Thread(target=reader, name="s2s-input", daemon=True).start()
     number, batch = 0, []
     try:
         while True:
@@ -129,3 +115,27 @@ def read_idle_batches(
         stop.set()
         while not arrived.empty():
             arrived.get_nowait()  # a reader that waits for room in the queue finds it, sees `stop` and ends
+
+
+def _read(
+    stream: BinaryIO,
+    name: str,
+    keeps_bom: bool,
+    arrived: "queue.Queue[bytes | Exception | None]",
+    stop: threading.Event,
+) -> None:
+    """Put each line into the queue, and at last None or what went wrong."""
+    failure, number = None, 1
+    try:
+        lines = text_bytes(stream, name, keeps_bom)
+        while raw := lines.readline(MAX_LINE_BYTES + 1):
+            if len(raw) > MAX_LINE_BYTES:
+                limit = f"{MAX_LINE_BYTES:,} bytes"
+                raise DataError(f"{name}: line {number} has more than {limit}; give one sentence per line")
+            arrived.put(raw)
+            if stop.is_set():
+                return
+            number += 1
+    except Exception as error:  # any error is raised in the thread that waits for lines
+        failure = error
+    arrived.put(failure)

@@ -49,6 +49,8 @@ class _Draft:
     given_up: set[Span]
     avoided: set[Forbidden]
     """What a search was told not to say."""
+    known: str
+    """The free translation and all forms of the terms; their words evade nothing."""
     prefix: str = ""
     """The required beginning of the translation."""
 
@@ -107,7 +109,8 @@ class GlossaryTranslator:
         forced: set[Span] = set()
         if spans.is_copied and matches:
             text, forced = _replaced(source, matches), {match.span for match in matches}
-        return _Draft(source, text, matches, forced, set(), set())
+        forms = chain.from_iterable(match.forms for match in matches)
+        return _Draft(source, text, matches, forced, set(), set(), " ".join([text, *forms]))
 
     def _scores(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[float, float, int]]:
         """Yield the log-probability, score and tokens of each (source, translation)."""
@@ -129,7 +132,7 @@ class GlossaryTranslator:
             forbidden=[part.words_avoided for part in parts],
         )
         for part, one in zip(parts, found, strict=True):
-            is_usable = HARMLESS.issuperset(one.flags) and one.text != part.text
+            is_usable = HARMLESS.issuperset(one.flags) and not self.glossary.evades(one.text, part.known)
             if is_usable and len(self._said(one.text)) <= len(self._said(part.text)):
                 part.text = one.text
 
@@ -172,7 +175,8 @@ class GlossaryTranslator:
         values: list[dict[str, float]] = [{} for _ in parts]
         for (index, text), (_, score, _) in zip(candidates, scores, strict=True):
             part, match = tries[index]
-            if self._said(text).keys() <= self._said(part.text).keys() and _is_better(part, match, text, runs[index]):
+            is_allowed = self._said(text).keys() <= self._said(part.text).keys()
+            if is_allowed and not self.glossary.evades(text, part.known) and _is_better(part, match, text, runs[index]):
                 values[index][text] = score
         for (part, match), own in zip(tries, values, strict=True):
             if own:

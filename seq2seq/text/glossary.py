@@ -8,6 +8,7 @@ import csv
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,12 +16,14 @@ from seq2seq.errors import DataError, counted, shown
 from seq2seq.languages import language_code
 from seq2seq.lines import read_lines
 from seq2seq.text.scripts import folded, title, upper
-from seq2seq.text.terms import Occurrence, Searchable, TermIndex, written
-from seq2seq.text.words import Span
+from seq2seq.text.terms import SHORTEST_IN_COMPOUND, Occurrence, Searchable, TermIndex, written
+from seq2seq.text.words import Span, word_spans
 
 HEADER = ("source", "target")
 COPY, NEVER = "=", "-"
 OPTIONS = ("case",)
+# Letters of an ending, as in "Hundes".
+LONGEST_ENDING = 2
 LONGEST_TERM, MOST_FORMS, MOST_ENTRIES = 200, 50, 100_000
 LONGEST_LINE = 2 * MOST_FORMS * LONGEST_TERM
 # Maximum number of problems of one kind that are listed one by one.
@@ -188,6 +191,31 @@ class Glossary:
                 if not place.item.as_written or target.is_spelled(place.item.words, place.span):
                     found.setdefault(place.item, []).append(place.span)
         return found
+
+    def evades(self, text: str, free: str) -> bool:
+        """Whether a translation hides a forbidden word in a longer word that the free translation lacks.
+
+        A search that must not produce `Hund` may spell `Einhund` or `Derhunde`. The longer word begins with the
+        forbidden word, in any case, or ends with it and at most `LONGEST_ENDING` letters. Short words, which are part
+        of many others, and words that are forbidden in one spelling alone do not count.
+        """
+        if not self._hidden:
+            return False
+        known, new = (
+            {folded(one[slice(*span)], self.target_language) for span in word_spans(one, ())} for one in (free, text)
+        )
+        return any(map(self._hides, new - known))
+
+    def _hides(self, word: str) -> bool:
+        begins = any(word[:end] in self._hidden for end in range(SHORTEST_IN_COMPOUND, len(word)))
+        ends = range(max(len(word) - LONGEST_ENDING, 0), len(word) + 1)
+        return begins or any(word[begin:end] in self._hidden for end in ends for begin in range(1, end))
+
+    @cached_property
+    def _hidden(self) -> frozenset[str]:
+        """The forbidden words that longer words may hide."""
+        words = (one.words for one in self.forbidden if not one.as_written and len(one.words) >= SHORTEST_IN_COMPOUND)
+        return frozenset(folded(one, self.target_language) for one in words)
 
 
 def occurrences(
