@@ -10,7 +10,8 @@ from collections import Counter
 from pathlib import Path
 
 from seq2seq.inference.aligner import Aligner
-from seq2seq.markup.translation import LinkedTranslation, Translate, translate_documents
+from seq2seq.markup.translation import Translate, translate_documents
+from seq2seq.markup.writing import Answer
 
 TAG = re.compile(r"</?\w+>")
 GOLD = [tuple(line.split("\t")) for line in (Path(__file__).parent / "placement_gold.tsv").read_text().splitlines()]
@@ -38,15 +39,7 @@ def by_hand(aligner: Aligner) -> Translate:
 
     def translate(texts):
         pairs = [(text, known[text]) for text in texts]
-        return [
-            LinkedTranslation(
-                target,
-                one.source_words,
-                [word.span for word in one.words],
-                [(link.source, link.target, link.weight) for link in one.links],
-            )
-            for (_, target), one in zip(pairs, aligner.align(pairs), strict=True)
-        ]
+        return [Answer(target, one) for (_, target), one in zip(pairs, aligner.align(pairs), strict=True)]
 
     return translate
 

@@ -3,7 +3,9 @@
 import random
 import re
 from collections import Counter
+from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import starmap
 from xml.etree import ElementTree
 
 import pytest
@@ -14,7 +16,9 @@ from test_markup_parsing import ODD_MARKDOWN
 
 from seq2seq.errors import DataError
 from seq2seq.markup.standins import CLASSES, MOST, StandIns, probe, ranked
-from seq2seq.markup.translation import PLACEHOLDER, LinkedTranslation, Marked, translate_documents
+from seq2seq.markup.translation import PLACEHOLDER, Marked, translate_documents
+from seq2seq.markup.writing import Answer
+from seq2seq.text.alignment import Alignment, Link, Word
 from seq2seq.text.words import word_spans
 
 WORDS = ["a", "man", "rides", "his", "red", "bicycle", "through", "the", "old", "town", "and", "she", "waves", "Peter"]
@@ -23,19 +27,24 @@ REPEATED, UNIQUE = ("b", "i", "em", "strong"), ("a", "g")
 VOID = ("<br>", "<img src='x'>", "<!-- note -->", "😀")
 
 
+def answered(text, source_words=(), words=(), links=()):
+    alignment = Alignment(
+        (0, 0), (0, len(text)), tuple(source_words), tuple(map(Word, words)), tuple(starmap(Link, links))
+    )
+    return Answer(text, alignment)
+
+
 def upper(texts):
     """Every word in capitals, one by one: an identity that is seen."""
     answers = []
     for text in texts:
         words = word_spans(text, ())
-        answers.append(
-            LinkedTranslation(text.upper().replace("ß", "ß"), words, words, [(word, word, 0.9) for word in words])
-        )
+        answers.append(answered(text.upper().replace("ß", "ß"), words, words, [(word, word, 0.9) for word in words]))
     return answers
 
 
 def unlinked(texts):
-    return [LinkedTranslation(one.text, one.source_words, one.words) for one in upper(texts)]
+    return [replace(one, alignment=replace(one.alignment, links=())) for one in upper(texts)]
 
 
 class Nonsense:
@@ -47,7 +56,7 @@ class Nonsense:
     def __call__(self, texts):
         return [self._answer(text) for text in texts]
 
-    def _answer(self, text: str) -> LinkedTranslation:
+    def _answer(self, text: str) -> Answer:
         draw = self._draw
         own = [word for word in text.split() if draw.random() < self._keeps]
         words = [*own, *draw.choices([*WORDS, "<b>", "&amp;", "\ufffc", "*", "]]>", "{"], k=draw.randrange(8))]
@@ -59,7 +68,7 @@ class Nonsense:
             for _ in range(draw.randrange(12))
             if source and target
         ]
-        return LinkedTranslation(answer, source, target, links)
+        return answered(answer, source, target, links)
 
 
 @st.composite
@@ -127,8 +136,7 @@ def test_whatever_the_model_says_nothing_is_lost(text, seed, keeps):
 def test_an_identity_changes_nothing(text):
     def same(texts):
         return [
-            LinkedTranslation(text, words := word_spans(text, ()), words, [(one, one, 1.0) for one in words])
-            for text in texts
+            answered(text, words := word_spans(text, ()), words, [(one, one, 1.0) for one in words]) for text in texts
         ]
 
     assert translate_documents([text], "html", same)[0].text == text
@@ -196,8 +204,7 @@ def test_a_model_that_loses_every_stand_in_gets_the_text_between():
 def test_what_is_no_sentence_gets_no_full_stop(source, said, expected):
     def translate(texts):
         return [
-            LinkedTranslation(said, *(word_spans(one, ()) for one in (text, said)), [((3, 7), (6, 11), 0.9)])
-            for text in texts
+            answered(said, *(word_spans(one, ()) for one in (text, said)), [((3, 7), (6, 11), 0.9)]) for text in texts
         ]
 
     (marked,) = translate_documents([source], "html", translate)
@@ -209,7 +216,7 @@ def test_a_stand_in_that_is_translated_is_found_by_its_link():
 
     def translate(texts):
         return [
-            LinkedTranslation(
+            answered(
                 " ".join(word if word in WORDS else "Ding" for word in text.split()),
                 words := word_spans(text, ()),
                 places := word_spans(" ".join(word if word in WORDS else "Ding" for word in text.split()), ()),
@@ -244,7 +251,7 @@ def known(texts):
         source, words = word_spans(text, ()), word_spans(target, ())
         pairs = [tuple(map(int, link.split("-"))) for link in links.split()]
         pairs += [(len(source) - 1, len(words) - 1)] if text.endswith(".") else []
-        answers.append(LinkedTranslation(target, source, words, [(source[i], words[j], 0.9) for i, j in pairs]))
+        answers.append(answered(target, source, words, [(source[i], words[j], 0.9) for i, j in pairs]))
     return answers
 
 
@@ -347,9 +354,7 @@ def test_a_model_that_copies_nothing_has_words_that_it_knows():
     assert set(best.pairs) == {("guitar", "Gitarre"), ("piano", "Klavier")}
 
     def translate(texts):
-        return [
-            LinkedTranslation(answer(text), word_spans(text, ()), word_spans(answer(text), ()), ()) for text in texts
-        ]
+        return [answered(answer(text), word_spans(text, ()), word_spans(answer(text), ()), ()) for text in texts]
 
     (marked,) = translate_documents(["<p>the man sees {name}</p>"], "html", translate, [best])
     assert marked.text == "<p>das Mann sieht {name}</p>"

@@ -155,6 +155,8 @@ def translate_documents(
     """
     from seq2seq.markup import translation as markup
     from seq2seq.markup.standins import CLASSES, StandIns
+    from seq2seq.markup.writing import Answer
+    from seq2seq.text.alignment import Alignment
 
     if form not in markup.FORMATS:
         raise UserError(f"format {form!r}: not one of {', '.join(markup.FORMATS)}{did_you_mean(form, markup.FORMATS)}")
@@ -164,15 +166,9 @@ def translate_documents(
     about = aligner.description
     languages = about.source_language, about.target_language
 
-    def plain(lines: Sequence[str]) -> list[markup.Translated]:
+    def plain(lines: Sequence[str]) -> list[Answer]:
         return [
-            markup.Translated(
-                one.text,
-                [word for part in one.details for word in part.source_words],
-                [word.span for part in one.details for word in part.words],
-                [link for part in one.details for link in part.links],
-                [flag for flag in one.flags if flag in (VERBATIM, LOST)],
-            )
+            Answer(one.text, Alignment.joined(one.details), frozenset(one.flags).intersection((VERBATIM, LOST)))
             for one in translate(lines)
         ]
 

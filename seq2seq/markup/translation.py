@@ -6,19 +6,22 @@ result is well-formed, because it is rendered from a tree. `inference.pipeline` 
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 
 from seq2seq.markup import html, markdown, plain, xml
-from seq2seq.markup.document import OBJECT, Document, Template, join
+from seq2seq.markup.document import OBJECT, Document, Template
+from seq2seq.markup.document import join as join_document
 from seq2seq.markup.standins import CLASSES, MOST, StandIns, choose, find
 from seq2seq.markup.tags import relabelled
 from seq2seq.markup.writing import Answer, written
+from seq2seq.text.alignment import Alignment, Link, Word, copied
+from seq2seq.text.parts import Part, join, stripped
 from seq2seq.text.scripts import ends_in_word
 from seq2seq.text.splitting import ABBREVIATED, LONGEST_ABBREVIATION, split_sentences
 from seq2seq.text.untranslatable import VERBATIM, lacks_letters
-from seq2seq.text.words import Span, word_spans
+from seq2seq.text.words import Span
 
 FORMATS = {"html": html.segments, "xml": xml.segments, "markdown": markdown.segments, "plain": plain.segments}
 PLACEHOLDER = "placeholder"
@@ -28,22 +31,9 @@ MOST_TRIES = 3
 STOPS = (".", "。", "।", "۔", "።", "។", "။", "։")
 
 
-@dataclass(frozen=True)
-class LinkedTranslation:
-    """The translation of a plain text, with the words and links of both texts in code points."""
-
-    text: str
-    source_words: Sequence[Span] = ()
-    words: Sequence[Span] = ()
-    links: Sequence[tuple[Span, Span, float]] = ()
-    """Links as (source word, target word, weight)."""
-    flags: Sequence[str] = ()
-    """Flags of the translation."""
-
-
 _MARKS = re.compile(r"(\W+)")
 
-Translate = Callable[[Sequence[str]], Sequence[LinkedTranslation]]
+Translate = Callable[[Sequence[str]], Sequence[Answer]]
 """Function that translates plain texts of one line each."""
 
 
@@ -89,7 +79,7 @@ def translate_documents(
 
 
 def _joined(document: Document, outputs: Sequence[tuple[Template | None, frozenset[str]]]) -> Marked:
-    text = join(document, [output for output, _ in outputs])
+    text = join_document(document, [output for output, _ in outputs])
     flags = chain.from_iterable(sorted(flags) for _, flags in outputs)
     return Marked(text, len(outputs), tuple(flags))
 
@@ -101,32 +91,24 @@ def _of_segments(
     texts: Sequence[str], translate: Translate, classes: Sequence[StandIns], is_untranslatable: Callable[[str], bool]
 ) -> list[Answer]:
     """Translate segments sentence by sentence, and keep the white space between sentences."""
-    sentences = [split_sentences(text) or [text] for text in texts]
-    cores = [sentence.strip() for sentence in chain.from_iterable(sentences)]
-    copied = {core for core in set(cores) if is_untranslatable(core.replace(OBJECT, " ").strip())}
-    translated = iter(_answers([core for core in cores if core not in copied], translate, classes))
-    answers = iter([_verbatim(core) if core in copied else next(translated) for core in cores])
-    return [_concatenated([(sentence, next(answers)) for sentence in group]) for group in sentences]
+    cut = [stripped(split_sentences(text)) for text in texts]
+    cores = [part.text for parts, _ in cut for part in parts]
+    kept = {core for core in set(cores) if is_untranslatable(core.replace(OBJECT, " ").strip())}
+    translated = iter(_answers([core for core in cores if core not in kept], translate, classes))
+    answers = iter([_verbatim(core) if core in kept else next(translated) for core in cores])
+    return [_concatenated(parts, [next(answers) for _ in parts], end) for parts, end in cut]
 
 
-def _concatenated(parts: Iterable[tuple[str, Answer]]) -> Answer:
-    """Join the answers of source texts, given as texts with white space around them and answers to their stripped
-    cores."""
-    text, source, pieces = "", 0, 0
-    moved = []
-    for part, answer in parts:
-        core = part.strip()
-        before, after = (part[: part.index(core)], part[part.index(core) + len(core) :]) if core else (part, "")
-        moved.append(answer.shifted(source + len(before), len(text) + len(before), pieces))
-        text += before + answer.text + after
-        source, pieces = source + len(part), pieces + part.count(OBJECT)
+def _concatenated(parts: Sequence[Part], answers: Sequence[Answer], end: str) -> Answer:
+    """Return the answer to a text from those of its parts."""
+    text, places = join(parts, [one.text for one in answers], ("", end))
+    pieces = accumulate((part.text.count(OBJECT) for part in parts), initial=0)
+    moved = [one.alignment.shifted(part.begin, at) for part, one, at in zip(parts, answers, places, strict=True)]
     return Answer(
         text,
-        tuple(chain.from_iterable(part.order for part in moved)),
-        tuple(chain.from_iterable(part.source_words for part in moved)),
-        tuple(chain.from_iterable(part.words for part in moved)),
-        tuple(chain.from_iterable(part.links for part in moved)),
-        frozenset(chain.from_iterable(part.flags for part in moved)),
+        Alignment.joined(moved),
+        frozenset(chain.from_iterable(one.flags for one in answers)),
+        tuple(number + before for one, before in zip(answers, pieces, strict=False) for number in one.order),
     )
 
 
@@ -134,7 +116,7 @@ def _answers(texts: Sequence[str], translate: Translate, classes: Sequence[Stand
     """Return the answer to each text, whose pieces are OBJECTs; a text whose placeholders were all lost is split at its
     pieces."""
     answers: dict[int, Answer] = {index: _verbatim(text) for index, text in enumerate(texts) if lacks_letters(text)}
-    lost: dict[int, list[tuple[_Filled, LinkedTranslation]]] = defaultdict(list)
+    lost: dict[int, list[tuple[_Filled, Answer]]] = defaultdict(list)
     for stand_ins in classes[:MOST_TRIES]:
         asked = {}
         for index, text in enumerate(texts):
@@ -154,18 +136,19 @@ def _answers(texts: Sequence[str], translate: Translate, classes: Sequence[Stand
         if index not in answers and (answer := next(filter(None, linked), None)) is not None:
             answers[index] = answer
     left = [index for index in range(len(texts)) if index not in answers]
-    cut = [list(_around_pieces(texts[index])) for index in left]
-    cores = [part.strip() for part in chain.from_iterable(cut) if OBJECT not in part]
-    parts = iter(_answers(cores, translate, classes) if cores else ())
-    for index, own in zip(left, cut, strict=True):
-        whole = _concatenated([(part, _copied(part.strip()) if OBJECT in part else next(parts)) for part in own])
+    cut = [stripped(_around_pieces(texts[index])) for index in left]
+    cores = [part.text for parts, _ in cut for part in parts if OBJECT not in part.text]
+    found = iter(_answers(cores, translate, classes) if cores else ())
+    for index, (parts, end) in zip(left, cut, strict=True):
+        own = [_copied(part.text) if OBJECT in part.text else next(found) for part in parts]
+        whole = _concatenated(parts, own, end)
         answers[index] = replace(whole, flags=whole.flags | {PLACEHOLDER})
     return [answers[index] for index in range(len(texts))]
 
 
 def _verbatim(text: str) -> Answer:
     """Return a text that was copied as untranslatable, with its flag."""
-    return replace(_copied(text), flags=frozenset({VERBATIM} if text else ()))
+    return replace(_copied(text), flags=frozenset({VERBATIM}))
 
 
 def _around_pieces(text: str) -> Iterator[str]:
@@ -181,8 +164,7 @@ def _around_pieces(text: str) -> Iterator[str]:
 
 
 def _copied(text: str) -> Answer:
-    words = tuple(word_spans(text, ()))
-    return Answer(text, tuple(range(text.count(OBJECT))), words, words, tuple((word, word, 1.0) for word in words))
+    return Answer(text, copied(text), order=tuple(range(text.count(OBJECT))))
 
 
 class _Filled:
@@ -200,21 +182,21 @@ class _Filled:
         neighbours = [(text[:place][-1:], text[place + 1 :][:1]) for place, char in enumerate(text) if char == OBJECT]
         self._glued = [(before.isalnum(), after.isalnum()) for before, after in neighbours]
 
-    def said(self, translated: LinkedTranslation) -> list[Span]:
+    def said(self, translated: Answer) -> list[Span]:
         """Return the spans of the placeholders that the translation contains exactly once."""
         text = _without_objects(translated)
         found = [find(word, text, glued) for word, glued in zip(self._answers, self._glued, strict=True)]
         return [spans[0] for spans in found if len(spans) == 1]
 
-    def linked(self, translated: LinkedTranslation) -> list[Span]:
+    def linked(self, translated: Answer) -> list[Span]:
         """Return, for each placeholder with links, the word of the translation with the strongest link."""
         found = []
         for begin, end in self._spans:
-            links = [link for link in translated.links if link[0][0] < end and link[0][1] > begin]
+            links = [link for link in translated.alignment.links if link[0][0] < end and link[0][1] > begin]
             found += [max(links, key=lambda link: link[2])[1]] if links else []
         return found
 
-    def restored(self, translated: LinkedTranslation, found: Sequence[Span]) -> Answer | None:
+    def restored(self, translated: Answer, found: Sequence[Span]) -> Answer | None:
         """Return the answer with pieces at the spans `found`; None if their number is not that of the pieces, or they
         overlap."""
         text = _without_objects(translated)
@@ -225,30 +207,33 @@ class _Filled:
         if any(span[1] > following[0] for span, following in pairwise(spans)):
             return None
         source_at, target_at = _Objects(self.text, self._spans), _Objects(text, spans)
-        links = [(source_at.span(word), target_at.span(other), weight) for word, other, weight in translated.links]
-        links += [(source_at.span(self._spans[number]), target_at.span(span), 1.0) for span, number in places]
+        own = translated.alignment
+        links = [Link(source_at.span(one), target_at.span(other), weight) for one, other, weight in own.links]
+        links += [Link(source_at.span(self._spans[number]), target_at.span(span), 1.0) for span, number in places]
+        source_words = source_at.words(own.source_words)
+        words = [Word(span) for span in target_at.words([word.span for word in own.words])]
+        whole = (0, len(source_at.text)), (0, len(target_at.text))
         return Answer(
             target_at.text,
+            Alignment(*whole, source_words, tuple(words), tuple(links)),
+            translated.flags,
             tuple(number for _, number in places),
-            source_at.words(translated.source_words),
-            target_at.words(translated.words),
-            tuple(links),
-            frozenset(translated.flags),
         )
 
 
-def _without_added_stop(source: str, translated: LinkedTranslation) -> LinkedTranslation:
+def _without_added_stop(source: str, translated: Answer) -> Answer:
     """Return a translation without the full stop that models of sentences add to a title or a table cell."""
     text, end = translated.text, len(translated.text) - 1
     is_added = ends_in_word(source) and text.endswith(STOPS) and ends_in_word(text[:-1])
     if not is_added or ABBREVIATED.search(text[max(0, end - LONGEST_ABBREVIATION) : end]):
         return translated
-    words = [word for word in translated.words if word[1] <= end]
-    links = [link for link in translated.links if link[1][1] <= end]
-    return replace(translated, text=text[:end], words=words, links=links)
+    own = translated.alignment
+    words = tuple(word for word in own.words if word.span[1] <= end)
+    links = tuple(link for link in own.links if link.target[1] <= end)
+    return replace(translated, text=text[:end], alignment=replace(own, words=words, links=links))
 
 
-def _without_objects(translated: LinkedTranslation) -> str:
+def _without_objects(translated: Answer) -> str:
     return translated.text.replace(OBJECT, " ")
 
 

@@ -11,6 +11,7 @@ from itertools import chain, takewhile
 
 from seq2seq.markup.document import OBJECT, Node, Segment, Template
 from seq2seq.markup.projection import Placed, Projection
+from seq2seq.text.alignment import Alignment
 from seq2seq.text.words import Span
 
 EMPTY, MARKUP = "empty", "markup"
@@ -21,25 +22,11 @@ class Answer:
     """A translation in which OBJECTs mark the places of the pieces."""
 
     text: str
-    order: tuple[int, ...]
-    """Index of the source's piece for each OBJECT."""
-    source_words: tuple[Span, ...]
-    words: tuple[Span, ...]
-    links: tuple[tuple[Span, Span, float], ...]
+    alignment: Alignment
+    """Of the segment's text and this one."""
     flags: frozenset[str] = frozenset()
-
-    def shifted(self, source: int, target: int, pieces: int) -> "Answer":
-        """Return the answer as a part of larger texts, moved by these numbers of code points and pieces."""
-        return replace(
-            self,
-            order=tuple(number + pieces for number in self.order),
-            source_words=tuple((begin + source, end + source) for begin, end in self.source_words),
-            words=tuple((begin + target, end + target) for begin, end in self.words),
-            links=tuple(
-                ((word[0] + source, word[1] + source), (other[0] + target, other[1] + target), weight)
-                for word, other, weight in self.links
-            ),
-        )
+    order: tuple[int, ...] = ()
+    """Index of the source's piece for each OBJECT."""
 
 
 def written(segment: Segment, answer: Answer) -> tuple[Template | None, frozenset[str]]:
@@ -67,9 +54,9 @@ def _without_emphasis(nodes: Sequence[Node]) -> Iterator[Node]:
 
 
 def _output(segment: Segment, answer: Answer, nodes: Sequence[Node]) -> Template:
-    source, target = answer.source_words, answer.words
+    source, target = answer.alignment.source_words, [word.span for word in answer.alignment.words]
     rows, columns = _Words(target), _Words(source)
-    links = [(rows.index(other), columns.index(word), weight) for word, other, weight in answer.links]
+    links = [(rows.index(other), columns.index(word), weight) for word, other, weight in answer.alignment.links]
     marks = tuple(
         [not any(char.isalnum() or char == OBJECT for char in text[begin:end]) for begin, end in words]
         for text, words in ((segment.text, source), (answer.text, target))
@@ -108,7 +95,7 @@ class _Writer:
 
     def write(self, placed: Sequence[Placed]) -> Template:
         """Return the output for nodes with their places."""
-        words, text = self._answer.words, self._answer.text
+        words, text = [word.span for word in self._answer.alignment.words], self._answer.text
         stacks: list[list[Placed]] = [[] for _ in words]
         gaps: dict[int, list[tuple[tuple[Placed, ...], Placed]]] = {}
         self._collect(placed, (), stacks, gaps)
