@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seq2seq.cli import streaming
 from seq2seq.cli.streaming import open_input, read_idle_batches
 from seq2seq.errors import DataError
-from seq2seq.inference import streaming
 
 
 def joined(stream, max_lines=7, **options):
