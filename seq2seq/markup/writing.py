@@ -23,7 +23,7 @@ class Answer:
 
     text: str
     alignment: Alignment
-    """Of the segment's text and this one."""
+    """Alignment of the segment's text with this one."""
     flags: frozenset[str] = frozenset()
     order: tuple[int, ...] = ()
     """Index of the source's piece for each OBJECT."""

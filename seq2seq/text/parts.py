@@ -20,7 +20,7 @@ class Part(NamedTuple):
     begin: int
     """Its first code point in the text."""
     before: str
-    """What is between it and the part before, such as white space; it is not translated."""
+    """Text between it and the part before, such as white space; it is not translated."""
     text: str
     tag: str = ""
     """The language tag that the text begins with, if this part lacks it."""
