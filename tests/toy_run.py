@@ -23,7 +23,7 @@ from seq2seq.data.stream import BatchStream
 from seq2seq.tensors import write_tensors
 from seq2seq.training.loss import LossSum
 from seq2seq.training.state import Sample, Validation
-from seq2seq.training.trainer import Trainer
+from seq2seq.training.trainer import Trainer, Work
 
 NUM_EXAMPLES, WIDTH, CLASSES = 200, 6, 5
 DEFAULTS = dict(
@@ -138,7 +138,7 @@ def make_trainer(
             (temporary / "metrics.json").write_text(json.dumps(metrics))
 
     stream = make_stream(config, where.rank, where.world_size)
-    return Trainer(module, stream, compute_loss, validate, save_best, config, where, Path(folder), rehearsal)
+    return Trainer(module, stream, Work(compute_loss, validate, save_best, rehearsal), config, where, Path(folder))
 
 
 def train(folder, **settings):

@@ -68,16 +68,7 @@ def command(
         raise click.UsageError(
             "--source and --reference belong together; give both, or neither for the run's validation set"
         )
-    if output is not None and output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise ModelError(f"{output}: exists already; name a new folder with -o")
-    folder = options.chosen_model(model, "translation")
-    if output is None and model is not None and not model.exists():
-        raise ModelError(f"{model}: it lies in the hub's cache; write the tuned model to a folder of yours with -o")
-    changed = folder if output is None else next(path for path in output.resolve().parents if path.exists())
-    if not changed.is_dir():
-        raise ModelError(f"{output}: {changed} is a file; name another folder with -o")
-    if not os.access(changed, os.W_OK):
-        raise ModelError(f"{changed}: permission denied; name a folder that you may write to with -o")
+    folder = _writable(model, output)
     language, config = _check_tunable(folder), _run_config(folder)
     scoring = Scoring(metric, config.evaluation.tokenize if config else None, language)
     check_settings((metric,), scoring.tokenize)
@@ -106,6 +97,21 @@ def command(
         return
     for line in _table(place, start, best, found, scoring):
         click.echo(line)
+
+
+def _writable(model: Path | None, output: Path | None) -> Path:
+    """Return the folder of the model, once it is clear that the result can be written."""
+    if output is not None and output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise ModelError(f"{output}: exists already; name a new folder with -o")
+    folder = options.chosen_model(model, "translation")
+    if output is None and model is not None and not model.exists():
+        raise ModelError(f"{model}: it lies in the hub's cache; write the tuned model to a folder of yours with -o")
+    changed = folder if output is None else next(path for path in output.resolve().parents if path.exists())
+    if not changed.is_dir():
+        raise ModelError(f"{output}: {changed} is a file; name another folder with -o")
+    if not os.access(changed, os.W_OK):
+        raise ModelError(f"{changed}: permission denied; name a folder that you may write to with -o")
+    return folder
 
 
 def _check_tunable(folder: Path) -> str | None:

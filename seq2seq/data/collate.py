@@ -1,7 +1,7 @@
 """The tensors of one step; only this module shifts, pads, adds start and end ids, and counts tokens.
 
-`stream` collates for training and validation, `inference` for scoring and classification. Shapes: B sentences, S source
-length, T target length.
+`stream` collates for training and validation, `inference` for scoring and classification; search takes `padded`.
+Shapes: B sentences, S source length, T target length.
 """
 
 import dataclasses
@@ -105,9 +105,9 @@ def collate_translation(
     indices: Sequence[int],
 ) -> TranslationBatch:
     """Make a batch of ids without special ids, on the CPU."""
-    source_ids, source_mask = _pad(source, tokenizers.source.pad_id, after=tokenizers.source.eos_id)
-    target_output, target_mask = _pad(target, tokenizers.target.pad_id, after=tokenizers.target.eos_id)
-    target_input, _ = _pad(target, tokenizers.target.pad_id, before=tokenizers.target.start_id)
+    source_ids, source_mask = padded(source, tokenizers.source.pad_id, after=tokenizers.source.eos_id)
+    target_output, target_mask = padded(target, tokenizers.target.pad_id, after=tokenizers.target.eos_id)
+    target_input, _ = padded(target, tokenizers.target.pad_id, before=tokenizers.target.start_id)
     num_targets = int(target_mask.sum())
     arrays = (source_ids, source_mask, target_input, target_output, target_mask, np.asarray(indices, dtype=np.int64))
     tensors = map(torch.from_numpy, arrays)
@@ -123,14 +123,14 @@ def collate_classification(
 ) -> ClassificationBatch:
     """Make a batch of ids without special ids, on the CPU: bos, whose state may represent the text, is put first, eos
     last."""
-    source_ids, source_mask = _pad(texts_ids, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id)
+    source_ids, source_mask = padded(texts_ids, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id)
     arrays = (source_ids, source_mask, np.asarray(labels, dtype=np.int64), np.asarray(indices, dtype=np.int64))
     tensors = map(torch.from_numpy, arrays)
     soft = None if probabilities is None else torch.from_numpy(probabilities)
     return ClassificationBatch(*tensors, len(labels), int(source_mask.sum()), soft)
 
 
-def _pad(
+def padded(
     rows: Rows | Sequence[Sequence[int]], pad_id: int, before: int | None = None, after: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return (ids, mask), (B, longest) each, of rows with a special id before or after each."""

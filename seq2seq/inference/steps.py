@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from seq2seq.data.collate import padded
 from seq2seq.errors import ModelError
 from seq2seq.model.decoding import DecoderCache, decode_step
 from seq2seq.model.transformer import Transformer
@@ -37,11 +38,9 @@ class TransformerSteps:
     @torch.inference_mode()
     def start(self, source_ids: Sequence[Sequence[int]], beam_size: int, max_length: int) -> DecoderCache:
         """Encode the sources, without special ids as they come, and open a cache over them."""
+        arrays = padded(source_ids, self._source_pad_id, after=self._source_eos_id)
+        source, mask = (torch.from_numpy(array).to(self.device) for array in arrays)  # (B, S) each
         lengths = [len(ids) + 1 for ids in source_ids]
-        width = max(lengths)
-        padded = [[*ids, self._source_eos_id, *[self._source_pad_id] * (width - 1 - len(ids))] for ids in source_ids]
-        source = torch.tensor(padded, device=self.device)  # (B, S)
-        mask = torch.arange(width, device=self.device) < torch.tensor(lengths, device=self.device)[:, None]  # (B, S)
         return DecoderCache(self._model, self._encode(source, mask, lengths), mask, beam_size, max_length)
 
     def _encode(self, source: Tensor, mask: Tensor, lengths: Sequence[int]) -> Tensor:

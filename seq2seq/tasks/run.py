@@ -40,7 +40,7 @@ from seq2seq.training.progress import estimate, foreseen_steps, too_long, waitin
 from seq2seq.training.signals import leaving_at_once
 from seq2seq.training.state import TrainingResult
 from seq2seq.training.step import is_compiled
-from seq2seq.training.trainer import Trainer
+from seq2seq.training.trainer import Trainer, Work
 
 logger = getLogger(__name__)
 
@@ -174,20 +174,18 @@ class _Run:
 
     def trainer(self) -> Trainer:
         task, sampler = self.task, self.task.sampler
-        return Trainer(
-            module=task.model.to(self.here.device),
-            stream=BatchStream(sampler, task.make_batch, pin_memory=self.here.device.type == "cuda"),
+        model, here = task.model.to(self.here.device), self.here
+        stream = BatchStream(sampler, task.make_batch, pin_memory=here.device.type == "cuda")
+        work = Work(
             compute_loss=task.compute_loss,
             validate=task.validate,
             save_best=self.save_best,
-            config=task.config.training,
-            runtime=self.here,
-            folder=self.folder.path,
             rehearsal=(task.make_batch(indices, 0) for indices in sampler.largest_batches()),
             measure=task.measure,
             judge_start=task.can_start,
             before_validation=_seldom(self.draw_curves, CURVE_SECONDS),
         )
+        return Trainer(model, stream, work, task.config.training, here, self.folder.path)
 
     def save_best(self, weights: Mapping[str, Tensor], metrics: Mapping[str, float]) -> None:
         self.folder.test_scores.unlink(missing_ok=True)  # those of the model that is replaced

@@ -5,6 +5,7 @@
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple
@@ -12,7 +13,7 @@ from functools import cached_property
 from itertools import chain
 from logging import getLogger
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -43,7 +44,7 @@ from seq2seq.training.state import Sample, Validation
 logger = getLogger(__name__)
 
 
-class Task(Protocol):
+class Task(ABC):
     """The corpora and the model of one run, shared by its two subclasses; what differs between them are methods."""
 
     examples: ClassVar[str]
@@ -76,18 +77,33 @@ class Task(Protocol):
         workers = self.config.data.num_workers
         return prepare_corpus(sources, self.tokenizers, filters, self.inputs.cache, workers, labels)
 
-    def _check_corpora(self) -> None: ...
-    def _new_model(self) -> nn.Module: ...
+    @abstractmethod
+    def _check_corpora(self) -> None:
+        """Refuse corpora that cannot be learned from, and warn of doubtful ones."""
+
+    @abstractmethod
+    def _new_model(self) -> nn.Module:
+        """Return a model with random weights."""
+
+    @abstractmethod
     def _load_weights(self, initial: LoadedModel) -> bool:
-        """Take over what fits; whether that is the whole model."""
+        """Take over the weights that fit; returns whether that is the whole model."""
 
-    def _loss(self, model: nn.Module, batch: Any, smoothing: float, r_drop: float = 0.0) -> LossSum: ...
+    @abstractmethod
+    def _loss(self, model: nn.Module, batch: Any, smoothing: float, r_drop: float = 0.0) -> LossSum:
+        """Return the loss of a batch."""
+
+    @abstractmethod
     def _answers(self, model: nn.Module, examples: Sequence[Any]) -> list[str]:
-        """What users get for the examples, in `answer_precision`."""
+        """Return what users get for the examples, in `answer_precision`."""
 
-    def _scores(self, answers: Sequence[str], examples: Sequence[Any]) -> dict[str, Measured]: ...
+    @abstractmethod
+    def _scores(self, answers: Sequence[str], examples: Sequence[Any]) -> dict[str, Measured]:
+        """Return the scores of answers, by metric."""
+
+    @abstractmethod
     def score_records(self, dataset: str, scores: Mapping[str, float]) -> list[ScoreRecord]:
-        """The scores of a set with their signatures; `scores` may hold other figures too."""
+        """Return the scores of a set with their signatures; `scores` may hold other figures too."""
 
     @property
     def answer_precision(self) -> torch.dtype:

@@ -8,6 +8,7 @@ Shapes: B sentences, T target length, D d_model, V vocabulary, N real target tok
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -123,13 +124,27 @@ def label_smoothed_cross_entropy(
     count = targets.numel()
     if r_drop:
         targets = targets.repeat_interleave(2)
-    arguments = hidden, weight, bias, targets, smoothing, r_drop, product_type(hidden), with_gradient, softmax_loss
+    settings = _LossSettings(smoothing, r_drop, product_type(hidden), with_gradient, softmax_loss)
+    arguments = hidden, weight, bias, targets, settings
     if not with_gradient and not r_drop:
         with torch.autocast(hidden.device.type, enabled=False):
             total, correct, _, each = _blocks(*arguments)
         return LossSum(total, count, correct, torch.cat(each) if each else hidden.new_zeros(0, 3, dtype=torch.float32))
     total, correct = _LinearCrossEntropy.apply(*arguments)
     return LossSum(total / 2, count, correct / 2) if r_drop else LossSum(total, count, correct)
+
+
+@dataclass(frozen=True)
+class _LossSettings:
+    """What is the same for all blocks."""
+
+    smoothing: float
+    r_drop: float
+    dtype: torch.dtype
+    """Of the products."""
+    with_gradient: bool
+    softmax_loss: Callable[..., tuple[Tensor, Tensor, Tensor | None]]
+    """`_softmax_loss`, or its compiled form."""
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -152,10 +167,11 @@ class _LinearCrossEntropy(torch.autograd.Function):
         if ctx.gradients is None or torch.is_grad_enabled():  # the latter is create_graph=True
             raise RuntimeError("this loss has one backward pass and no second-order gradient; compute the loss again")
         gradients, ctx.gradients = ctx.gradients, None  # scaled in place: as large as the output layer
-        return *(None if each is None else each.mul_(total_gradient) for each in gradients), *[None] * 6
+        return *(None if each is None else each.mul_(total_gradient) for each in gradients), None, None
 
 
-def _blocks(hidden, weight, bias, targets, smoothing, r_drop, dtype, with_gradient, softmax_loss):
+def _blocks(hidden, weight, bias, targets, settings):
+    smoothing, dtype, with_gradient = settings.smoothing, settings.dtype, settings.with_gradient
     states, matrix = hidden.to(dtype), weight.to(dtype)
     mean_row = weight.float().mean(dim=0)  # (D,)
     mean_bias = bias.float().mean() if bias is not None else 0.0
@@ -169,7 +185,7 @@ def _blocks(hidden, weight, bias, targets, smoothing, r_drop, dtype, with_gradie
     if on_cpu(hidden):
         rows = max(CPU_ROWS, CPU_LOGITS // len(weight))
         part_rows = max(1, CACHED_LOGITS // len(weight))
-    if r_drop:  # both draws of a target are in one part
+    if settings.r_drop:  # both draws of a target are in one part
         rows, part_rows = rows + rows % 2, part_rows + part_rows % 2
     for start in range(0, hidden.size(0), rows):
         block, block_targets = states[start : start + rows], targets[start : start + rows]  # (n, D), (n,)
@@ -178,7 +194,9 @@ def _blocks(hidden, weight, bias, targets, smoothing, r_drop, dtype, with_gradie
         total -= smoothing * means.sum()
         of_block = []
         for part, part_targets in zip(logits.split(part_rows), block_targets.split(part_rows), strict=True):
-            losses, hits, bias_part = softmax_loss(part, bias, part_targets, smoothing, r_drop, with_gradient)
+            losses, hits, bias_part = settings.softmax_loss(
+                part, bias, part_targets, smoothing, settings.r_drop, with_gradient
+            )
             total += losses.sum()
             correct += hits.sum()
             if not with_gradient:

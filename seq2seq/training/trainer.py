@@ -1,12 +1,13 @@
 """The trainer that translation and classification share: steps, validations and checkpoints.
 
-`tasks` gives it a module, a stream of batches and three callables; what a run remembers is a `RunState`. A run that was
+`tasks` gives it a module, a stream of batches and a `Work`; what a run remembers is a `RunState`. A run that was
 killed at any moment and is started again ends, on a CPU, in the same bits as one that was not.
 """
 
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,27 @@ from seq2seq.training.step import ComputeLoss, GradientStep, undisturbed
 from seq2seq.training.step_log import StepLog, Stopwatch
 from seq2seq.training.weights import Weights
 
-Validate = Callable[[nn.Module], Validation]
-SaveBest = Callable[[Mapping[str, Tensor], Mapping[str, float]], None]
+
+@dataclass(frozen=True)
+class Work:
+    """What a task gives to the trainer."""
+
+    compute_loss: ComputeLoss
+    """Sums of the loss over a batch."""
+    validate: Callable[[nn.Module], Validation]
+    """Measures the module it is given, in evaluation mode; called on every rank, the main one's counts."""
+    save_best: Callable[[Mapping[str, Tensor], Mapping[str, float]], None]
+    """Writes `best/` from a state dict without tied copies, and the metrics with their step; called on the main rank,
+    while the module holds these weights too."""
+    rehearsal: Iterable[Any] = ()
+    """Batches that are tried first, such as the largest."""
+    measure: str = ""
+    """How `validate` measures; where it has changed, the best model is measured anew."""
+    judge_start: bool = False
+    """Whether the weights to start from are validated too, and may be the best."""
+    before_validation: Callable[[], None] = lambda: None
+    """Called on the main rank before each validation; no signal interrupts it."""
+
 
 ROLLBACK_FACTOR = 0.5
 
@@ -50,40 +70,26 @@ class Trainer:
         self,
         module: nn.Module,
         stream: BatchStream,
-        compute_loss: ComputeLoss,
-        validate: Validate,
-        save_best: SaveBest,
+        work: Work,
         config: TrainingConfig,
         runtime: Runtime,
         folder: Path,
-        rehearsal: Iterable[Any] = (),
-        measure: str = "",
-        judge_start: bool = False,
-        before_validation: Callable[[], None] = lambda: None,
     ):
         """Prepare; `run` trains.
 
         Args:
             module: on the runtime's device, with the weights to start from.
             stream: this rank's batches.
-            compute_loss: sums of the loss over a batch.
-            validate: measures the module it is given, in evaluation mode; called on every rank, the main one's counts.
-            save_best: writes `best/` from a state dict without tied copies, and the metrics with their step; called on
-                the main rank, while the module holds these weights too.
+            work: loss, validation and what is saved.
             config: the training section.
             runtime: device, precision and rank.
             folder: the run folder.
-            rehearsal: batches that are tried first, such as the largest.
-            measure: how `validate` measures; where it has changed, the best model is measured anew.
-            judge_start: the weights to start from are validated too, and may be the best.
-            before_validation: called on the main rank before each validation; no signal interrupts it.
         """
         self.module, self.stream, self.config, self.runtime = module, stream, config, runtime
         self.state = RunState()
-        self._validate, self._save_best, self._rehearsal = validate, save_best, rehearsal
-        self._measure, self._judge_start, self._before_validation = measure, judge_start, before_validation
+        self._work = work
         self._weights = _hold(module, config, runtime)
-        self._step = GradientStep(self._weights, compute_loss, config)
+        self._step = GradientStep(self._weights, work.compute_loss, config)
         self._average = ExponentialMovingAverage(module, config.ema) if config.ema else None
         self._monitor = Monitor(folder if runtime.is_main else None, config)
         self._step_log = StepLog(config, runtime, self._monitor)
@@ -136,13 +142,13 @@ class Trainer:
         """Try the batches that need the most memory, so that a run fails in its first minute or not at all."""
         self.module.train()
         with self._stop.interrupting():
-            for batch in self._rehearsal:
+            for batch in self._work.rehearsal:
                 self._step.rehearse(batch)
         self._monitor.doing = ""
 
     def _train(self) -> str | None:
         """Make steps; returns the limit that was reached, or None where a signal asked to stop."""
-        if self._validation_due() or (self._judge_start and self.state.step == 0):
+        if self._validation_due() or (self._work.judge_start and self.state.step == 0):
             self._validate_now()
         stopping = False
         while not (reason := self._end_reason()) and not stopping:
@@ -246,7 +252,7 @@ class Trainer:
 
         If its weights cannot be read, the next validation is the first that counts.
         """
-        if self.state.best_step is None or self.state.measure == self._measure:
+        if self.state.best_step is None or self.state.measure == self._work.measure:
             return False
         if best := self._snapshots.best():
             with self._weights.replaced(best):
@@ -264,24 +270,24 @@ class Trainer:
         state, before = self.state, self.state.best_value
         self._monitor.doing = "validating"
         if self.runtime.is_main:
-            self._before_validation()
+            self._work.before_validation()
         self._lap()
         began = self._clock.seconds
         with undisturbed(self.module):
             with self._weights.unsharded(), self._stop.interrupting():
-                found = self._validate(self.module)
+                found = self._work.validate(self.module)
             measured = {**found.metrics, **found.errors}, dict(found.contributions)
             metrics, contributions = self.runtime.gather(measured)[0]
             metric, value = deciding_metric(self.config.best_metric, metrics, state.metric)
             step = state.best_step if anew else state.step
             judged = Judged.of(step, METRIC_KEYS[metric], metrics, contributions)
             better = (state.note_best_anew if anew else state.note_validation)(metric, judged)
-            state.measure = self._measure
+            state.measure = self._work.measure
             if better:
                 best = self._weights.gather(self._weights.tensors())
                 if self.runtime.is_main:
                     self._snapshots.finish()
-                    self._save_best(best, {"step": state.best_step, **metrics})
+                    self._work.save_best(best, {"step": state.best_step, **metrics})
         if anew:
             self._monitor.event({"step": state.step, "measured_anew": state.best_step, "was": before, "now": value})
             self._monitor.say(
