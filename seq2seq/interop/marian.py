@@ -45,7 +45,7 @@ from seq2seq.text.tokenizer import SOURCE_FILE, TARGET_FILE, Tokenizer, Tokenize
 CONFIG, WEIGHTS, PICKLE = "config.json", "model.safetensors", "pytorch_model.bin"
 INDEX, SHARD = "model.safetensors.index.json", re.compile(r"[A-Za-z0-9_-][\w.-]*\.safetensors")
 GENERATION, TOKENIZER = "generation_config.json", "tokenizer_config.json"
-# A message names all unsupported settings, but only so many tensors, which resemble each other.
+# Maximum number of tensors named in a message, because they resemble each other; unsupported settings are all named.
 MOST_TENSORS_NAMED = 5
 
 

@@ -122,7 +122,7 @@ def probe(translate: Plain, carriers: Sequence[str], classes: Sequence[StandIns]
             replace one to `MOST_PROBED` of the longest words, because a placeholder is usually a noun.
         classes: candidates.
     """
-    texts, asked = [], []
+    texts, expected = [], []
     for stand_ins in classes:
         for number, carrier in enumerate(carriers):
             most = min(1 + number % MOST_PROBED, len(stand_ins.words))
@@ -133,9 +133,9 @@ def probe(translate: Plain, carriers: Sequence[str], classes: Sequence[StandIns]
                 shift = number % len(free)
                 pairs = (free[shift:] + free[:shift])[:count]
                 texts.append(form.format(*(word for word, _ in pairs)))
-                asked.append((stand_ins, pairs))
+                expected.append((stand_ins, pairs))
     kept, counts = Counter[StandIns](), Counter[StandIns]()
-    for (stand_ins, pairs), answer in zip(asked, translate(texts), strict=True):
+    for (stand_ins, pairs), answer in zip(expected, translate(texts), strict=True):
         kept[stand_ins] += sum(len(find(said, answer)) == 1 for _, said in pairs)
         counts[stand_ins] += len(pairs)
     found = [Survival(stand_ins, kept[stand_ins], counts[stand_ins]) for stand_ins in classes]

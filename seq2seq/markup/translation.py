@@ -118,14 +118,14 @@ def _answers(texts: Sequence[str], translate: Translate, classes: Sequence[Stand
     answers: dict[int, Answer] = {index: _verbatim(text) for index, text in enumerate(texts) if lacks_letters(text)}
     lost: dict[int, list[tuple[_Filled, Answer]]] = defaultdict(list)
     for stand_ins in classes[:MOST_TRIES]:
-        asked = {}
+        filled_texts = {}
         for index, text in enumerate(texts):
             pieces = text.count(OBJECT)
             pairs = choose(stand_ins, pieces, text) if pieces <= MOST else None
             if index not in answers and pairs is not None:
-                asked[index] = _Filled(text, pairs)
-        found = translate([filled.text for filled in asked.values()]) if asked else ()
-        for (index, filled), said in zip(asked.items(), found, strict=True):
+                filled_texts[index] = _Filled(text, pairs)
+        found = translate([filled.text for filled in filled_texts.values()]) if filled_texts else ()
+        for (index, filled), said in zip(filled_texts.items(), found, strict=True):
             translated = _without_added_stop(filled.text, said)
             if (answer := filled.restored(translated, filled.said(translated))) is not None:
                 answers[index] = answer

@@ -34,7 +34,7 @@ class EncoderClassifier(nn.Module):
     def _pool(self, memory: Tensor, mask: Tensor) -> Tensor:
         """Pool the states of the tokens, (B, S, D) -> (B, D), or with mean_max (B, 2D).
 
-        The mean beside the maximum is SWEM-concat (Shen et al. 2018, "Baseline needs more love", section 3).
+        The concatenation of mean and maximum is SWEM-concat (Shen et al. 2018, "Baseline needs more love", section 3).
         """
         if self.pooling == "first":
             return memory[:, 0]

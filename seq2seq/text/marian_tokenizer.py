@@ -105,7 +105,7 @@ class MarianTokenizer(ReadingTokenizer):
         return [piece for piece in self._pieces if piece not in {EOS, UNK, PAD, *self._languages}]
 
     def save(self, path: Path, vocabulary_file: str = VOCABULARY_FILE) -> None:
-        """Write the .spm file, and the vocabulary beside it."""
+        """Write the .spm file, and the vocabulary next to it."""
         path.write_bytes(self.model_bytes)
         (path.parent / vocabulary_file).write_bytes(self.vocabulary_bytes)
 

@@ -44,7 +44,7 @@ _LEAST_WORDS = 0.05
 
 
 def lacks_letters(text: str) -> bool:
-    """Whether a text is untranslatable whatever the vocabulary is."""
+    """Whether a text is untranslatable with any vocabulary."""
     return not any(map(str.isalpha, text))
 
 
