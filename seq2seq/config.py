@@ -170,8 +170,8 @@ class TrainingConfig(PresetSection):
     ema: Probability | None = None
     """Decay of an exponential moving average of the weights; it is validated and saved as the model."""
     best_metric: Literal["auto", "loss", "bleu", "chrf", "chrf++", "accuracy", "f1"] = "auto"
-    """Metric for `best/` and patience; auto is bleu (while it is below 1, chrf), or accuracy in classification. Between
-    models that are equal within chance, the validation loss decides."""
+    """Metric for `best/` and patience; auto is bleu (while it is below 1, chrf), or accuracy in classification. Among
+    models that are equal within chance, the latest is chosen."""
     patience: Positive | None = None
     """Validations without an improvement beyond chance, of best_metric or the loss, before training stops."""
     validate_every: Positive = 500

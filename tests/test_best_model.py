@@ -1,4 +1,4 @@
-"""Which model is kept as the best: the lowest loss of those not worse beyond chance; and how large chance is."""
+"""Which model is kept as the best: the latest that is not worse beyond chance; and how large chance is."""
 
 import json
 import math
@@ -148,18 +148,6 @@ def test_an_earlier_model_that_is_really_better_is_kept(metric):
         assert followed(rows, metric=metric).best_step == 3
 
 
-def test_among_equally_good_models_that_of_the_lowest_loss_is_chosen_in_any_order():
-    draw = np.random.default_rng(9)
-    for _ in range(50):
-        rows, losses = list(runs(draw, [0.8] * 6, agreement=0.97)), draw.permutation(6) + 1.0
-        highest = max(rows, key=np.mean)
-        equals = [i for i in range(6) if (highest - rows[i]).mean() <= 2 * standard_error(highest - rows[i])]
-        rows, losses = [rows[i] for i in equals], losses[equals]
-        for order in (range(len(rows)), draw.permutation(len(rows))):
-            chosen = followed([rows[i] for i in order], losses[list(order)]).best_step
-            assert losses[order[chosen - 1]] == losses.min()
-
-
 def test_a_model_that_is_better_beyond_chance_wins_whatever_its_loss():
     """As where the loss of a model that is too sure of itself rises, and its answers still get better."""
     draw = np.random.default_rng(10)
@@ -167,14 +155,6 @@ def test_a_model_that_is_better_beyond_chance_wins_whatever_its_loss():
         rows = list(runs(draw, [0.6, 0.7, 0.8, 0.9]))
         assert followed(rows, [1.0, 1.1, 1.3, 1.6]).best_step == 4
         assert followed(rows[::-1], [1.6, 1.3, 1.1, 1.0]).best_step == 1
-
-
-def test_a_slow_decline_that_the_score_cannot_show_is_seen_in_the_loss():
-    draw = np.random.default_rng(11)
-    declines = [0.84 - 0.004 * step for step in range(8)]
-    chosen = [followed(runs(draw, declines, agreement=0.97), np.arange(8.0)).best_step for _ in range(50)]
-    latest = [followed(runs(draw, declines, agreement=0.97)).best_step for _ in range(50)]
-    assert np.mean(chosen) < 2 < 4 < np.mean(latest)
 
 
 def test_small_losses_of_quality_do_not_add_up():
@@ -213,7 +193,7 @@ def test_the_model_that_training_starts_from_is_kept_until_a_higher_score():
     assert not noted(state, 1, [1, 1, 1, 0, 1], 0.5)
     assert noted(state, 2, [1, 1, 1, 1, 1], 0.5)
     assert noted(state, 3, [1, 1, 1, 1, 0], 0.4)  # no more than chance
-    assert not noted(state, 4, [1, 1, 1, 1, 1], 0.41)
+    assert noted(state, 4, [1, 1, 1, 1, 1], 0.41)
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ class RunState:
     measure: str | None = None
     """How the values below were measured."""
     best: Judged | None = None
-    """The model in `best/`: of those whose score is not below the highest beyond chance, that of the lowest loss."""
+    """The model in `best/`: the latest whose score is not below the highest beyond chance."""
     highest: Judged | None = None
     """The model with the highest score."""
     shown: Judged | None = None
@@ -156,7 +156,7 @@ class RunState:
     def note_validation(self, metric: str, found: Judged) -> bool:
         """Record a validation at this step; returns whether its model is the best so far.
 
-        A better score beyond chance always wins; among models whose scores are equal to the highest, the lowest loss.
+        The best model is the latest whose score is not below the highest beyond chance.
         A value that is not finite is best only where there is no other. The model that training starts from, at step 0,
         is no validation of the run, and stays the best until a later one has a higher score.
         """
@@ -182,9 +182,7 @@ class RunState:
     def _is_best(self, found: Judged, is_highest: bool, sign: int) -> bool:
         if self.best is None or (self.best.step == 0 and self.step > 0):
             return is_highest
-        if found.compared(self.highest, sign) < 0:
-            return False
-        return found.has_no_higher_loss(self.best) or self.best.compared(self.highest, sign) < 0
+        return found.compared(self.highest, sign) >= 0
 
     def forget_validations(self) -> None:
         """Let the next validation be the best; a finished run keeps the count that may have ended it."""
