@@ -1,7 +1,7 @@
 """The toolkit's own dialect: `/v1`, health and metrics. `server` makes routes of its endpoints."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection
 from typing import Any
 
 from starlette.requests import Request
@@ -11,7 +11,6 @@ from starlette.types import Receive, Scope, Send
 from seq2seq import __version__
 from seq2seq.inference.translation import Translation
 from seq2seq.serve import metrics
-from seq2seq.serve.answers import Translating
 from seq2seq.serve.guard import Keys, explained
 from seq2seq.serve.http import (
     JSON,
@@ -23,23 +22,21 @@ from seq2seq.serve.http import (
     to_json,
     unless_gone,
 )
-from seq2seq.serve.limits import Refusal, bad, unsupported
-from seq2seq.serve.models import Terms
+from seq2seq.serve.limits import Refusal
 from seq2seq.serve.openapi import Endpoint
+from seq2seq.serve.request import Translating
 from seq2seq.serve.schemas import (
     Body,
     ClassifyAnswer,
     ClassifyRequest,
     ErrorAnswer,
-    GlossaryBody,
     StreamEnd,
     TranslateAnswer,
     TranslatedPart,
     TranslateRequest,
     parsed,
 )
-from seq2seq.serve.service import Asked, Service
-from seq2seq.text.alignment import KINDS
+from seq2seq.serve.service import Service
 
 
 class Api:
@@ -69,7 +66,7 @@ class Api:
 
     async def translate(self, request: Request, body: TranslateRequest) -> Response:
         """Translations, at once or line by line."""
-        answers = self._service.translating(self._asked(body, client_of(request.client)))
+        answers = self._service.accept(body, client_of(request.client))
         if body.stream:
             return _Lines(_streamed(answers, body.details), lambda: self._service.leave(answers))
         try:
@@ -123,31 +120,6 @@ class Api:
         if media_type(request) not in (JSON, ""):
             raise Refusal(415, "bad_type", "send JSON: Content-Type: application/json")
         return parsed(kind, await self._service.bodies.read(request))
-
-    def _asked(self, body: TranslateRequest, client: str) -> Asked:
-        """The request, if this server can do all that it asks for."""
-        able = self._service.abilities()
-        if body.format not in able["formats"]:
-            raise unsupported("format", f"this server takes {', '.join(able['formats'])}")
-        if body.split not in able["split"]:
-            raise unsupported("split", f"this server takes {', '.join(able['split'])}")
-        if missing := [name for name in body.details if name not in able["details"]]:
-            raise unsupported("details", f"this server has no {', '.join(missing)}")
-        prefix = body.prefix or []
-        prefixes: Sequence[str] = [prefix] * len(body.texts) if isinstance(prefix, str) else prefix
-        if prefixes and len(prefixes) != len(body.texts):
-            raise bad(f"{len(prefixes)} prefixes for {len(body.texts)} texts; give one for each", "prefix")
-        explains = bool({"sentences", *KINDS}.intersection(body.details))
-        return Asked(
-            body.texts, body.source, body.target, body.split, body.alternatives, body.beam_size, prefixes, explains,
-            self._terms(body), body.format, body.model, client,
-        )  # fmt: skip
-
-    def _terms(self, body: TranslateRequest) -> Terms:
-        """The entries of all glossaries that a request names or holds, or else of the default ones."""
-        if isinstance(body.glossary, GlossaryBody):
-            return self._service.terms(body.glossary.names, body.glossary.entries)
-        return self._service.terms([body.glossary] if isinstance(body.glossary, str) else body.glossary)
 
 
 class _Lines(StreamingResponse):

@@ -24,18 +24,16 @@ from seq2seq.serve.http import (
     FORM,
     JSON,
     PARTS,
-    client_of,
     fields_of_form,
     fields_of_parts,
     json_answer,
     media_type,
-    unless_gone,
 )
 from seq2seq.serve.limits import Refusal, bad, unsupported
 from seq2seq.serve.models import AUTO, ServedTranslator
 from seq2seq.serve.openapi import Endpoint
-from seq2seq.serve.schemas import worded
-from seq2seq.serve.service import Asked, Service
+from seq2seq.serve.schemas import TranslateRequest, worded
+from seq2seq.serve.service import Service
 from seq2seq.text.identification import LEAST_PROBABILITY, ranked
 
 # Paths that LibreTranslate has and this server has not; their errors have its form too.
@@ -134,15 +132,11 @@ class LibreTranslate:
         if model is not None:
             limits, beam = self._service.limits, model.translator.config.beam_size
             most = min(beam - 1, limits.alternatives) if body.format == "text" else 0
-            asked = Asked(
-                texts, split="sentences", alternatives=min(body.alternatives, most), terms=self._service.terms(None),
-                form=body.format, model=model.name, client=client_of(request.client),
+            asked = TranslateRequest(
+                text=texts, split="sentences", alternatives=min(body.alternatives, most), format=body.format,
+                model=model.name,
             )  # fmt: skip
-            answers = self._service.translating(asked)
-            try:
-                found = await unless_gone(request, answers.joined())
-            finally:
-                self._service.leave(answers)
+            found = await self._service.translated(request, asked)
             columns = {
                 "translatedText": [one.text for one in found],
                 "alternatives": [[other.text for other in one.alternatives] for one in found],

@@ -27,7 +27,6 @@ from seq2seq.serve.queue import Text
 from seq2seq.store import opened
 from seq2seq.store.finding import BEST, CONFIG, find_model
 from seq2seq.store.opened import Opened, in_one_state
-from seq2seq.text.alignment import KINDS
 from seq2seq.text.glossary import Glossary
 
 if TYPE_CHECKING:
@@ -59,13 +58,10 @@ class Settings:
     """How sentences are computed; those of equal settings share batches, and nothing else does."""
 
     model: str
-    beam_size: int | None = None
-    """None is the model's own."""
-    n_best: int = 1
-    explains: bool = False
-    """Whether alignments, probabilities and confidence are computed."""
-    only_links: bool = False
-    """Whether `explains` means only alignments, as documents need them."""
+    search: tuple[tuple[str, int], ...] = (("n_best", 1),)
+    """Names and values of search settings that are not the model's own."""
+    details: tuple[str, ...] = ()
+    """Those of `alignment.KINDS` that are computed."""
     terms: Terms = NO_TERMS
 
 
@@ -128,8 +124,7 @@ class ServedTranslator(ServedModel):
         """The translation of each text, as `s2s translate` gives it under these settings."""
         lines = [text.tag + text.text if text.text.strip() else text.text for text in texts]
         prefixes = [text.prefix for text in texts] if any(text.prefix for text in texts) else None
-        details = (KINDS if not settings.only_links else ("alignment",)) if settings.explains else ()
-        found = self._pipeline(settings).translate(lines, prefixes, details=details)
+        found = self._pipeline(settings).translate(lines, prefixes, details=settings.details)
         return [one.without_tag(len(one.source) - len(text.text)) for one, text in zip(found, texts, strict=True)]
 
     def is_untranslatable(self, text: str, settings: Settings) -> bool:
@@ -165,16 +160,15 @@ class ServedTranslator(ServedModel):
             return self._aligner
 
     def _pipeline(self, settings: Settings) -> Pipeline:
-        translator, terms = self.under(settings.beam_size, settings.n_best), settings.terms
+        translator, terms = self.under(settings.search), settings.terms
         glossary = (self._own_glossary if terms.of_server else self._client_glossary)(terms) if terms else None
-        return Pipeline(translator, self.aligner if terms or settings.explains else None, glossary)
+        return Pipeline(translator, self.aligner if terms or settings.details else None, glossary)
 
     def _glossary(self, terms: Terms) -> Glossary:
         return Glossary.of(enumerate(terms, start=1), self.target, "glossary", self.source)
 
-    def _under(self, beam_size: int | None, n_best: int) -> Translator:
-        beam = {} if beam_size is None else {"beam_size": beam_size}
-        return self.translator.with_search(**beam, n_best=n_best)
+    def _under(self, search: tuple[tuple[str, int], ...]) -> Translator:
+        return self.translator.with_search(**dict(search))
 
 
 class ServedClassifier(ServedModel):

@@ -9,10 +9,11 @@ from starlette.routing import Route
 
 from seq2seq.languages import language_name
 from seq2seq.serve.guard import Keys, explained
-from seq2seq.serve.http import NO_STORE, client_of, fields_of_form, unless_gone
+from seq2seq.serve.http import NO_STORE, fields_of_form
 from seq2seq.serve.limits import Refusal, bad
 from seq2seq.serve.models import ServedTranslator
-from seq2seq.serve.service import Asked, Service
+from seq2seq.serve.schemas import TranslateRequest
+from seq2seq.serve.service import Service
 
 FOLDER = Path(__file__).parent / "page"
 INDEX = "index.html"
@@ -50,15 +51,8 @@ class Page:
             model = dict(enumerate(self._service.models.translators)).get(number)
             if model is None:
                 raise bad("choose a direction", "direction")
-            asked = Asked(
-                [text], split="sentences", terms=self._service.terms(None), model=model.name,
-                client=client_of(request.client),
-            )  # fmt: skip
-            answers = self._service.translating(asked)
-            try:
-                found = await unless_gone(request, answers.joined())
-            finally:
-                self._service.leave(answers)
+            asked = TranslateRequest(text=text, split="sentences", model=model.name)
+            found = await self._service.translated(request, asked)
         except Refusal as refusal:
             words = html.escape(str(explained(refusal)["message"]))
             return self._filled(text, number, f'<p role="alert">{words}</p>', refusal.status)

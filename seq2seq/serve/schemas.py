@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from seq2seq.serve.limits import Refusal, bad
+from seq2seq.text.alignment import KINDS
 
 Texts = Annotated[str | list[str], Field(description="One text, or several.")]
 Span = Annotated[list[int], Field(description="Begin and end, in code points.")]
@@ -33,7 +34,7 @@ class GlossaryBody(BaseModel):
 
 
 class TranslateRequest(Body):
-    """`POST /v1/translate`. `GET /v1/models` says what the fields may hold on this server."""
+    """`POST /v1/translate`; other dialects make one too. `GET /v1/models` lists what the fields may hold."""
 
     model: str | None = Field(None, description="Name of a model [default: the first one of the language pair].")
     source: str | None = Field(None, description="Language of the text; optional if only one model fits.")
@@ -58,6 +59,27 @@ class TranslateRequest(Body):
         "[default: the default glossaries of the server]. [] is none.",
     )
     stream: bool = Field(False, description="Answer with JSON lines, one for each line or sentence as it is done.")
+
+    @property
+    def is_document(self) -> bool:
+        """Whether each text is a document, which is cut by its format."""
+        return self.format != "text"
+
+    @property
+    def explains(self) -> bool:
+        """Whether alignments, probabilities or confidence are requested."""
+        return not {"sentences", *KINDS}.isdisjoint(self.details)
+
+    @property
+    def prefixes(self) -> list[str]:
+        """Empty, or one for each text if the request is right."""
+        return [self.prefix] * len(self.texts) if isinstance(self.prefix, str) and self.prefix else self.prefix or []
+
+    @property
+    def search(self) -> tuple[tuple[str, int], ...]:
+        """Names and values of search settings, as `Settings` has them."""
+        given = {"n_best": self.alternatives + 1, "beam_size": self.beam_size}
+        return tuple((name, value) for name, value in given.items() if value is not None)
 
 
 class ClassifyRequest(Body):

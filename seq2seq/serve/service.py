@@ -9,53 +9,33 @@ import math
 import threading
 import time
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeVar
 
+from starlette.requests import Request
+
 from seq2seq.errors import UserError
+from seq2seq.inference.translation import Translation
 from seq2seq.markup.translation import FORMATS
-from seq2seq.serve.answers import Answers, Translating
-from seq2seq.serve.documents import Documents
 from seq2seq.serve.glossaries import Glossaries
-from seq2seq.serve.http import Bodies
+from seq2seq.serve.http import Bodies, client_of, unless_gone
 from seq2seq.serve.limits import SHARES, Limits, Refusal, bad, unsupported
 from seq2seq.serve.metrics import Metrics
-from seq2seq.serve.models import NO_TERMS, Models, ServedTranslator, Settings, Terms
+from seq2seq.serve.models import Models, ServedTranslator, Settings, Terms
 from seq2seq.serve.queue import Full, Job, Queue, Text, Worker
+from seq2seq.serve.request import Answers, Documents, Translating
+from seq2seq.serve.schemas import GlossaryBody, TranslateRequest
 from seq2seq.text.alignment import KINDS
 from seq2seq.text.glossary import Glossary
-from seq2seq.text.parts import Part, Split, cut
+from seq2seq.text.parts import Part, cut
 
 Entered = TypeVar("Entered", bound=Answers)
 
 MOST_RETRY_SECONDS = 600
 WARM_UP = "A word."
+NO_WEIGHTS = "this is a CTranslate2 folder, which has no attention weights; serve the model that it was made from"
 # A sentence with a glossary takes about this many times as long as one without.
 COST_OF_TERMS = 4
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A request for translations."""
-
-    texts: Sequence[str]
-    source: str | None = None
-    target: str | None = None
-    split: Split = "lines"
-    alternatives: int = 0
-    beam_size: int | None = None
-    prefixes: Sequence[str] = ()
-    """Empty, or one for each text."""
-    explains: bool = False
-    """Whether alignments, probabilities or confidence are asked for."""
-    terms: Terms = NO_TERMS
-    form: str = "text"
-    """Others are those of `markup.translation.FORMATS`; each text is a document then."""
-    model: str | None = None
-    """The name of the model, if several have the direction."""
-    client: str = ""
-    """The client's name."""
 
 
 class Service:
@@ -127,48 +107,59 @@ class Service:
 
     # -- requests --------------------------------------------------------------------------------
 
-    def translating(self, asked: Asked) -> Translating:
-        """Check a request, and let its sentences wait.
+    def accept(self, asked: TranslateRequest, client: str = "") -> Translating:
+        """Check a request for translations, and let its sentences wait.
 
         Raises:
             Refusal: it is wrong, too large, or there is no room.
         """
+        self._check_abilities(asked)
+        terms = self._terms(asked.glossary)
         model = self.models.translator(asked.source, asked.target, asked.model)
-        limits = self.limits
         own = model.translator.config.beam_size
-        if asked.beam_size is not None and asked.beam_size > max(limits.beam_size, own):
-            raise bad(f"at most {max(limits.beam_size, own)}", "beam_size", "too_large")
-        if asked.alternatives > limits.alternatives:
-            raise bad(f"at most {limits.alternatives}", "alternatives", "too_large")
-        if (asked.explains or asked.terms) and not model.can_explain:
-            raise unsupported("details" if asked.explains else "glossary", "the model has no weights to read them from")
-        if asked.form != "text":
-            self._check_document(asked, model)
-        settings = Settings(model.name, asked.beam_size, asked.alternatives + 1, asked.explains, terms=asked.terms)
+        self._check_limits(asked, own)
+        if (asked.explains or terms) and not model.can_explain:
+            raise unsupported("details" if asked.explains else "glossary", NO_WEIGHTS)
+        if asked.is_document:
+            _check_document(asked, model)
+        settings = Settings(model.name, asked.search, KINDS if asked.explains else (), terms)
         try:
-            model.under(settings.beam_size, settings.n_best)
+            model.under(settings.search)
         except UserError as error:
             beam = asked.beam_size or own
             message = f"a beam of {beam} has {beam - 1} alternatives at most; ask for a larger beam_size"
             raise bad(message, "alternatives" if asked.alternatives else "beam_size") from error
         self._check_texts(asked.texts)
         weight = max(1.0, (asked.beam_size or own) / own)
-        split, longest = asked.split if asked.form == "text" else "none", int(limits.line_characters / weight)
-        pieces = [cut(text, split, longest) for text in asked.texts]
-        if asked.form == "text":
-            self._check_lines(chain.from_iterable(pieces), longest)
-        prefixes = asked.prefixes or [""] * len(pieces)
-        weight *= COST_OF_TERMS if asked.terms else 1
-        answers = Translating(model, settings, pieces, prefixes, limits.deadline_seconds, asked.client, weight)
-        if asked.form != "text":
-            answers.documents = Documents(answers.job, asked.form, model, self.queue)
+        longest = int(self.limits.line_characters / weight)
+        parts = [cut(text, "none" if asked.is_document else asked.split, longest) for text in asked.texts]
+        if not asked.is_document:
+            self._check_lines(chain.from_iterable(parts), longest)
+        weight *= COST_OF_TERMS if terms else 1
+        prefixes = asked.prefixes or [""] * len(parts)
+        answers = Translating(model, settings, parts, prefixes, self.limits.deadline_seconds, client, weight)
+        if asked.is_document:
+            answers.documents = Documents(answers.job, asked.format, model, self.queue)
         return self._enter(answers)
+
+    async def translated(self, request: Request, asked: TranslateRequest) -> list[Translation]:
+        """Return the translations for a request; if its client leaves, they are given up.
+
+        Raises:
+            Refusal: as `accept`, or there is no time.
+            ClientDisconnect: the client left.
+        """
+        answers = self.accept(asked, client_of(request.client))
+        try:
+            return await unless_gone(request, answers.joined())
+        finally:
+            self.leave(answers)
 
     def classifying(self, texts: Sequence[str], name: str | None, client: str = "") -> Answers:
         """Check a request, and let its texts wait.
 
         Raises:
-            Refusal: as `translating`.
+            Refusal: as `accept`.
         """
         model = self.models.classifier(name)
         self._check_texts(texts)
@@ -177,7 +168,7 @@ class Service:
         return self._enter(Answers(model, Settings(model.name), rows, self.limits.deadline_seconds, client, 1.0))
 
     def leave(self, answers: Answers) -> None:
-        """Nobody waits for these any more: called once for all that `translating` and `classifying` gave."""
+        """Nobody waits for these any more: called once for all that `accept` and `classifying` gave."""
         job = answers.job
         self._jobs.discard(job)
         self.queue.withdraw(job)
@@ -201,6 +192,24 @@ class Service:
         for job in list(self._jobs):
             self.queue.fail(job, Refusal(503, "stopping", "the server is stopping", retry_after=5))
 
+    def _check_abilities(self, asked: TranslateRequest) -> None:
+        """Refuse what this server has nothing for, and prefixes that do not fit the texts."""
+        able = self.abilities()
+        if asked.format not in able["formats"]:
+            raise unsupported("format", f"this server takes {', '.join(able['formats'])}")
+        if missing := [name for name in asked.details if name not in able["details"]]:
+            raise unsupported("details", f"this server has no {', '.join(missing)}")
+        if asked.prefixes and len(asked.prefixes) != len(asked.texts):
+            raise bad(f"{len(asked.prefixes)} prefixes for {len(asked.texts)} texts; give one for each", "prefix")
+
+    def _check_limits(self, asked: TranslateRequest, own: int) -> None:
+        """Refuse a search over the limits, for a model with its own beam size."""
+        widest = max(self.limits.beam_size, own)
+        if asked.beam_size is not None and asked.beam_size > widest:
+            raise bad(f"at most {widest}", "beam_size", "too_large")
+        if asked.alternatives > self.limits.alternatives:
+            raise bad(f"at most {self.limits.alternatives}", "alternatives", "too_large")
+
     def _check_texts(self, texts: Sequence[str]) -> None:
         limits = self.limits
         if len(texts) > limits.texts:
@@ -214,12 +223,15 @@ class Service:
             remedy = "break it into lines" + ", or request a smaller beam" * (longest < self.limits.line_characters)
             raise Refusal(413, "too_large", f"a line has more than {longest:,} characters; {remedy}", "text")
 
-    def terms(self, names: Sequence[str] | None, entries: Sequence[Sequence[str]] = ()) -> Terms:
-        """The rows of these glossaries of the server, None for the default ones, and of entries of a request.
+    def _terms(self, glossary: str | list[str] | GlossaryBody | None) -> Terms:
+        """Return the rows of all glossaries that a request names or contains, or else of the default ones.
 
         Raises:
             Refusal: there is no such glossary, or the entries are no glossary or too many.
         """
+        entries, names = [], [glossary] if isinstance(glossary, str) else glossary
+        if isinstance(glossary, GlossaryBody):
+            entries, names = glossary.entries, glossary.names
         limits, own = self.limits, self.glossaries.rows(names)
         rows = tuple((source.strip(), target.strip()) for source, target in entries)
         if not rows:
@@ -233,16 +245,6 @@ class Service:
         except UserError as error:
             raise bad(str(error), "glossary") from error
         return Terms(rows + own)
-
-    def _check_document(self, asked: Asked, model: ServedTranslator) -> None:
-        if not model.can_explain:
-            raise unsupported("format", "the model has no weights to read alignments from")
-        if asked.alternatives:
-            raise bad("a document has one translation; leave out alternatives", "alternatives")
-        if asked.explains:
-            raise unsupported("details", "they are for text; a document has none")
-        if any(asked.prefixes):
-            raise bad("a document has no prefix; leave it out", "prefix")
 
     def _too_large(self) -> Refusal:
         most = f"{self.limits.request_characters:,} characters"
@@ -280,3 +282,14 @@ class Service:
     def _compute(self, settings: Hashable, texts: Sequence[Text]) -> Sequence[Any]:
         assert isinstance(settings, Settings)
         return self.models.by_name[settings.model].compute(texts, settings)
+
+
+def _check_document(asked: TranslateRequest, model: ServedTranslator) -> None:
+    if not model.can_explain:
+        raise unsupported("format", NO_WEIGHTS)
+    if asked.alternatives:
+        raise bad("a document has one translation; leave out alternatives", "alternatives")
+    if asked.explains:
+        raise unsupported("details", "they are for text; a document has none")
+    if any(asked.prefixes):
+        raise bad("a document has no prefix; leave it out", "prefix")

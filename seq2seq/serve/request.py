@@ -1,20 +1,79 @@
-"""What becomes of the texts of one request, as the event loop sees it: `service` makes `Answers`, and each way to ask
-awaits them.
+"""One request in the queue: its texts, and their results as they come.
+
+`Service.accept` makes `Answers`, and each dialect awaits them. The documents of a request are read and written by a
+thread of their own, and their sentences wait in turn with those of other clients, so a long document delays nobody.
 """
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator, Hashable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from seq2seq.errors import DataError
 from seq2seq.inference.degeneration import text_flags
+from seq2seq.inference.pipeline import translate_documents
 from seq2seq.inference.translation import Translation, join
-from seq2seq.serve.documents import Documents
 from seq2seq.serve.limits import Refusal, bad
-from seq2seq.serve.models import ServedModel, ServedTranslator
-from seq2seq.serve.queue import Job, Text
+from seq2seq.serve.models import ServedModel, ServedTranslator, Settings
+from seq2seq.serve.queue import Job, Queue, Text
 from seq2seq.text.parts import Part
+
+
+class Documents(threading.Thread):
+    """Translates the texts of `job`, and delivers them to it.
+
+    Args:
+        job: of documents; it never waits in the queue itself.
+        form: a format of `markup.translation.FORMATS`.
+        model: translates them.
+        queue: where their sentences wait.
+    """
+
+    def __init__(self, job: Job, form: str, model: ServedTranslator, queue: Queue):
+        super().__init__(name="s2s-document", daemon=True)
+        assert isinstance(job.settings, Settings)
+        self._job, self._form, self._model, self._queue = job, form, model, queue
+        self._settings = replace(job.settings, details=("alignment",))
+        self._sentences: Job | None = None
+        self._is_stopped = False
+
+    def run(self) -> None:
+        """Run in the thread."""
+        job, model = self._job, self._model
+        texts = [text.text for text in job.texts]
+        try:
+            found = translate_documents(texts, self._form, self._translated, model.aligner, self._is_untranslatable)
+        except Exception as error:
+            job.failure = job.failure or error
+        else:
+            job.results[:] = [replace(one, flags=tuple(dict.fromkeys(one.flags))) for one in found]
+        job.told()
+
+    def stop(self) -> None:
+        """Take the waiting sentences out of the queue, because nobody waits for the documents."""
+        self._is_stopped = True
+        if self._sentences is not None:
+            self._queue.fail(self._sentences, InterruptedError())
+
+    def _is_untranslatable(self, text: str) -> bool:
+        return self._model.is_untranslatable(text, self._settings)
+
+    def _translated(self, texts: Sequence[str]) -> list[Translation]:
+        changed, job = threading.Event(), self._job
+        own = Job(self._settings, list(map(Text, texts)), changed.set, job.client, job.weight)
+        self._sentences = own
+        if self._is_stopped:
+            raise InterruptedError
+        self._queue.put(own, is_admitted=True)
+        while own.failure is None and None in own.results:
+            changed.wait()
+            changed.clear()
+        job.begun, job.ended = job.begun or own.begun, own.ended
+        if own.failure is not None:
+            raise own.failure
+        return own.results
 
 
 class Answers:
