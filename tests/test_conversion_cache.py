@@ -1,12 +1,18 @@
-"""How long converted models stay in the user's cache; `test_ctranslate2.py` tests what is in it."""
+"""How long converted models stay in the cache of the user, and how it is listed and cleared.
 
+`test_ctranslate2.py` tests what is in it.
+"""
+
+import json
 import os
 import time
+from pathlib import Path
 
 import pytest
 from our_models import make_ours
 
 from seq2seq import Translator, atomic
+from seq2seq.cli import main
 from seq2seq.config import SearchConfig
 from seq2seq.inference.conversion_cache import KEPT_SECONDS
 
@@ -35,6 +41,13 @@ def age(entry, seconds):
     os.utime(entry, (then, then))
 
 
+def s2s_info(*arguments, capsys) -> str:
+    assert main(["info", *arguments]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    return captured.out
+
+
 def test_a_conversion_that_no_one_uses_goes_with_the_next_one(cache):
     first, second = cache("a"), cache("b")
     age(first, OLD)
@@ -58,3 +71,25 @@ def test_a_conversion_that_is_being_opened_stays(cache):
     with atomic.locked(first.parent / f"{first.name.partition('-')[0]}.lock"):
         cache("b")
     assert first.exists()
+
+
+def test_the_cache_is_listed_and_cleared(cache, tmp_path, capsys):
+    assert s2s_info("--cache", capsys=capsys) == "the cache has no converted models\n"
+    first, second = cache("a"), cache("b")
+    age(first, 3600)
+    rows = json.loads(s2s_info("--cache", "-f", "json", capsys=capsys))
+    assert [row["path"] for row in rows] == [str(second), str(first)]
+    assert [row["model"] for row in rows] == [str(tmp_path / "b"), str(tmp_path / "a")]
+    assert rows[0]["bytes"] >= (second / "model.bin").stat().st_size
+    assert {Path(row["path"]).name.endswith(row["quantization"]) for row in rows} == {True}
+    head, *lines = s2s_info("--cache", capsys=capsys).splitlines()
+    assert head.startswith("model")
+    assert [line.split()[0] for line in lines] == [row["model"] for row in rows]
+    (first.parent / f".x.{2**22 + 1}-{atomic._HOST}{atomic._TOKEN}-1.writing").mkdir()  # of a killed process
+    with atomic.locked(first.parent / f"{first.name.partition('-')[0]}.lock"):
+        assert s2s_info("--clear-cache", capsys=capsys).startswith("deleted 1 converted model (")
+    assert list(first.parent.glob("*-*")) == [first]
+    size = sum(path.stat().st_size for path in first.iterdir()) / 2**20
+    assert s2s_info("--clear-cache", capsys=capsys) == f"deleted 1 converted model ({size:.1f} MiB)\n"
+    assert s2s_info("--clear-cache", capsys=capsys) == "deleted 0 converted models (0.0 MiB)\n"
+    assert cache("a").exists()  # it is made again

@@ -138,6 +138,10 @@ REFUSED = [
     (["bench", "decode", "--reference", "r"], "--reference"),
     (["bench", "decode", "--engine", "torch", "--quantization", "int8"], "--quantization"),
     (["runs", "--format", "jsonl", "--columns", "step"], "--columns"),
+    (["info", "--cache", "--clear-cache"], "--clear-cache"),
+    (["info", "m", "--cache"], "MODEL"),
+    (["info", "m", "--clear-cache"], "--clear-cache"),
+    (["info", "--clear-cache", "-f", "json"], "--format"),
     (["plot", "--layer", "1"], "--layer"),
     (["plot", "--target", "x"], "--target"),
 ]

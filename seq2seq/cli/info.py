@@ -1,29 +1,90 @@
-"""`s2s info`: what a model is, from its folder."""
+"""`s2s info`: what a model is, from its folder; and the cache of models that were converted for CTranslate2."""
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
-from seq2seq.errors import some_of
-from seq2seq.lines import aligned
+from seq2seq.errors import counted, some_of
+from seq2seq.lines import aligned, shown_name
+
+if TYPE_CHECKING:
+    from seq2seq.inference.conversion_cache import CachedModel
+
+NOT_RECORDED = "not recorded"
 
 
 @click.command(cls=Command, epilog="Example: s2s info runs/demo --format json")
 @click.argument("model", required=False, type=options.ANY_PATH)
+@click.option("--cache", "of_cache", is_flag=True, help="List the converted models in the cache.")
+@click.option("--clear-cache", "clears_cache", is_flag=True, help="Delete the converted models in the cache.")
 @options.format_option
-def command(model: Path | None, form: str) -> None:
-    """Show what MODEL is: architecture, parameters, vocabulary, languages, scores [default: the newest run]."""
+def command(model: Path | None, of_cache: bool, clears_cache: bool, form: str) -> None:
+    """Show what MODEL is: architecture, parameters, vocabulary, languages, scores [default: the newest run].
+
+    On CPUs, models are converted for CTranslate2 at first use, into ~/.cache/seq2seq. A deleted conversion is made
+    again when its model is used. Conversions that are not used for 30 days are deleted automatically.
+    """
+    if of_cache or clears_cache:
+        _show_cache(model, of_cache, clears_cache, form)
+        return
     described = _describe(options.chosen_model(model))
     if form == "json":
         click.echo(json.dumps(described, indent=2, ensure_ascii=False))
         return
     for line in aligned(list(_rows(described))):
+        click.echo(line)
+
+
+def _show_cache(model: Path | None, lists: bool, clears: bool, form: str) -> None:
+    from seq2seq.inference.conversion_cache import cached_models, clear
+
+    if lists and clears:
+        raise click.UsageError("--cache lists the cache and --clear-cache deletes it; give one of them")
+    if model is not None:
+        raise click.UsageError(f"--{'clear-' * clears}cache is for all converted models; it takes no MODEL")
+    entries = cached_models()
+    if lists:
+        _list_cache(entries, form)
+        return
+    options.only_for("s2s info MODEL and s2s info --cache", "form")
+    clear()
+    remaining = {entry.path for entry in cached_models()}
+    freed = sum(entry.bytes for entry in entries if entry.path not in remaining)
+    removed = counted(len([entry for entry in entries if entry.path not in remaining]), "converted model")
+    kept = f"; kept {len(remaining)}, which other processes are opening" if remaining else ""
+    click.echo(f"deleted {removed} ({freed / 2**20:,.1f} MiB){kept}")
+
+
+def _list_cache(entries: Sequence["CachedModel"], form: str) -> None:
+    rows = [
+        {
+            "model": NOT_RECORDED if entry.model is None else shown_name(str(entry.model)),
+            "quantization": entry.quantization,
+            "bytes": entry.bytes,
+            "last_used": datetime.fromtimestamp(entry.used).isoformat(" ", "seconds"),
+            "path": str(entry.path),
+        }
+        for entry in entries
+    ]
+    if form == "json":
+        click.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    if not rows:
+        click.echo("the cache has no converted models")
+        return
+    sizes = [f"{row['bytes'] / 2**20:,.1f} MiB" for row in rows]
+    columns = [["model", "quantization", "size", "last used"]]
+    columns += [
+        [row["model"], row["quantization"], size, row["last_used"]] for row, size in zip(rows, sizes, strict=True)
+    ]
+    for line in aligned(columns):
         click.echo(line)
 
 

@@ -1,8 +1,8 @@
 """CTranslate2 folders of the model folders that users translate with, kept in the user's cache.
 
-`inference.loading` asks for one. An entry is named by the path of its model folder, by what the folder holds, and by
-the number format. Folders are the same where their resolved paths are; they hold the same where the settings, and the
-sizes and times of all files, are as they were.
+`inference.loading` asks for one; `s2s info` lists and removes them. An entry is named by the path of its model folder,
+by what the folder holds, and by the number format. Folders are the same if their resolved paths are the same; they hold
+the same if their settings, and the sizes and times of all files, are unchanged.
 """
 
 import contextlib
@@ -10,6 +10,7 @@ import hashlib
 import os
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from seq2seq import __version__, atomic
@@ -21,6 +22,20 @@ from seq2seq.text.tokenizer import TokenizerPair
 
 SETTINGS = ("config.json", "generation_config.json")
 KEPT_SECONDS = 30 * 24 * 3600  # since the last use
+ORIGIN = "converted_from"  # file of an entry: the path of its model folder
+
+
+@dataclass(frozen=True)
+class CachedModel:
+    """An entry of the cache."""
+
+    path: Path
+    model: Path | None
+    """Model folder that was converted; None if the entry does not name it."""
+    quantization: str
+    bytes: int
+    used: float
+    """Unix time of the last use, in seconds."""
 
 
 @contextlib.contextmanager
@@ -63,6 +78,59 @@ def forget(folders: Iterable[Path]) -> None:
                 atomic.remove_folder(entry)
 
 
+def cached_models() -> list[CachedModel]:
+    """Return the converted models of the cache, the most recently used first.
+
+    Raises:
+        RunError: there is no place for a cache.
+    """
+    found = []
+    for entry in _entries(_root()):
+        with contextlib.suppress(OSError):  # another process removes it
+            origin = entry / ORIGIN
+            found.append(
+                CachedModel(
+                    entry,
+                    Path(os.fsdecode(origin.read_bytes())) if origin.exists() else None,
+                    entry.name.split("-", 2)[-1],
+                    sum(path.stat().st_size for path in entry.rglob("*") if path.is_file()),
+                    entry.stat().st_mtime,
+                )
+            )
+    return sorted(found, key=lambda cached: -cached.used)
+
+
+def clear() -> None:
+    """Remove all entries but those that a process is converting or opening, and what killed processes left.
+
+    A process that has loaded a model keeps it. The next process that needs the model converts it again.
+
+    Raises:
+        RunError: an entry cannot be removed, or there is no place for a cache.
+    """
+    root = _root()
+    if root.is_dir():
+        atomic.remove_leftovers(root)
+    for entry in _entries(root):
+        try:
+            _remove_if_free(entry)
+        except FileNotFoundError:
+            continue  # another process was faster
+        except OSError as error:
+            raise RunError(f"{entry}: cannot be removed ({error.strerror or error})") from error
+
+
+def _entries(root: Path) -> list[Path]:
+    return [entry for entry in root.glob("[0-9a-f]*-*") if entry.is_dir()]
+
+
+def _remove_if_free(entry: Path) -> None:
+    """Remove an entry if no process is converting or opening it."""
+    with atomic.locked(entry.with_name(f"{entry.name.partition('-')[0]}.lock"), wait=False) as is_free:
+        if is_free:
+            atomic.remove_folder(entry)
+
+
 def _remove_others(root: Path, model: str, version: str) -> None:
     """Remove the conversions of a model's earlier contents."""
     for entry in root.glob(f"{model}-*"):
@@ -72,13 +140,10 @@ def _remove_others(root: Path, model: str, version: str) -> None:
 
 def _remove_unused(root: Path) -> None:
     """Remove the conversions that no one has opened for `KEPT_SECONDS`, such as those of models that are gone."""
-    for entry in list(root.glob("[0-9a-f]*-*")):
+    for entry in _entries(root):
         with contextlib.suppress(OSError):  # another process may be faster
-            if entry.stat().st_mtime > time.time() - KEPT_SECONDS:
-                continue
-            with atomic.locked(root / f"{entry.name.partition('-')[0]}.lock", wait=False) as is_free:
-                if is_free:
-                    atomic.remove_folder(entry)
+            if entry.stat().st_mtime <= time.time() - KEPT_SECONDS:
+                _remove_if_free(entry)
 
 
 def _convert(folder: Path, content: str, target: Path, quantization: str) -> None:
@@ -92,6 +157,7 @@ def _convert(folder: Path, content: str, target: Path, quantization: str) -> Non
     atomic.remove_leftovers(target.parent)
     with atomic.new_folder(target) as temporary:
         write_ctranslate2(temporary, loaded.model, loaded.description, loaded.tokenizers, quantization)
+        (temporary / ORIGIN).write_bytes(os.fsencode(folder.resolve()))
         if _content(folder) != content:
             raise ModelError(f"{folder}: it changed while it was converted; try again when nothing writes to it")
 
