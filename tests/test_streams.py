@@ -47,6 +47,8 @@ COMMANDS = {
     "train good.yaml --run-dir run-SEED --set training.max_steps=1": set(),
     "train good.yaml --run-dir run-SEED --dry-run": set(),
     "info model": set(),
+    "compare lines other --reference lines": set(),
+    "compare lines other --reference lines -o out": set(),
     "runs run": set(),
     "runs diff run run": set(),
     "runs clean run --keep best": set(),
@@ -89,6 +91,7 @@ def folder(tmp_path_factory) -> Path:
         importlib.import_module(module)
     folder = wrong_files.fill(tmp_path_factory.mktemp("streams"))
     (folder / "lines").write_bytes(INPUT)
+    (folder / "other").write_bytes(INPUT.replace(b"man", b"woman"))
     (folder / "terms.tsv").write_text("word\tWort\n")
     (folder / "few").write_text("A word.\nTwo words.\n")
     (folder / "gold.tsv").write_text(
@@ -284,7 +287,8 @@ def test_standard_output_that_is_an_input_is_refused(folder):
 
 @pytest.mark.parametrize(
     "typed",
-    ["bleu --model model --source lines --reference lines", "plot run", "average model model",
+    ["bleu --model model --source lines --reference lines", "compare lines other --reference lines", "plot run",
+     "average model model",
      "convert classic --to marian", "fetch multi30k --from thesis"],
 )  # fmt: skip
 def test_what_cannot_go_to_standard_output_makes_no_file_of_that_name(folder, typed, monkeypatch, capfd):

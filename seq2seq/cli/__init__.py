@@ -37,6 +37,7 @@ VERBS = {
     "average": "Average the weights of models or checkpoints.",
     "convert": "Convert models from and to other toolkits.",
     "bench": "Measure the speed of training and decoding.",
+    "compare": "Compare runs, models or translations on one test set.",
     "runs": "List runs, show how two differ, or delete checkpoints.",
     "plot": "Draw learning curves or attention.",
     "info": "Show what a model is.",

@@ -148,7 +148,7 @@ def _one_run(path: Path) -> "RunRecord":
 
 
 def _row(run: "RunRecord") -> dict[str, Any]:
-    """By column, in their order."""
+    """Return the values of a run by column, in order."""
     last = {"hours": run.hours, "machine": run.machine, "size": run.num_bytes, "note": run.note}
     return {"name": run.name, "state": run.state, **run.settings, "step": run.step, **run.figures, **last}
 
@@ -172,7 +172,7 @@ def _selected(runs: Sequence["RunRecord"], condition: str) -> list["RunRecord"]:
 
 
 def _known(name: str, names: Sequence[str], option: str) -> str:
-    """The column that is meant; the last parts of a key are enough where they are unique."""
+    """Return the column that is meant; the last parts of a key are enough where they are unique."""
     if name in names:
         return name
     ends = [other for other in names if other.endswith(f".{name}")]
@@ -193,7 +193,7 @@ def _equals(value: Any, wanted: str) -> bool:
 
 
 def _sorted(runs: Sequence["RunRecord"], rows: Mapping[str, Mapping[str, Any]], column: str) -> list["RunRecord"]:
-    """The best first where the column is a score, else the lowest; runs without a value last."""
+    """Return runs in order: the best first by a score, the lowest by another column; those without a value last."""
     from seq2seq.workflows.runs import LOWER_IS_BETTER
 
     is_score = any(column in run.figures for run in runs)
@@ -218,7 +218,7 @@ def _plain(value: Any) -> str:
 
 
 def _cell(value: Any, column: str, form: str = "table") -> str:
-    """A value in a table: short for people, whole in TSV."""
+    """Return a value in a table: short for people, whole in TSV."""
     formats: dict[str, Callable[[Any], str]] = {"hours": "{:.2f}".format, "size": _mebibytes}
     if value is not None and form == "table" and column in formats:
         return formats[column](value)

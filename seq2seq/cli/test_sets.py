@@ -34,6 +34,8 @@ class TestSet:
     sources: list[str] = field(default_factory=list)
     translations: dict[str, list[str]] = field(default_factory=dict)
     """By system."""
+    flags: dict[str, list[tuple[str, ...]]] = field(default_factory=dict)
+    """Of each line, by system that is a model."""
     degenerate: dict[str, Any] = field(default_factory=dict)
     """How many lines a model translated into something degenerate."""
 
@@ -42,7 +44,7 @@ def given_files(references: Sequence[Path], hypotheses: Sequence[Path]) -> TestS
     """References and translations from files; without hypotheses, from standard input."""
     if len(set(hypotheses)) < len(hypotheses):
         raise click.UsageError("a system is given twice; name each file once")
-    found = TestSet(None, _references(references))
+    found = TestSet(None, given_references(references))
     found.translations = {str(path): _read(path) for path in hypotheses or (None,)}
     return found
 
@@ -89,7 +91,7 @@ class TranslatingModels:
             test_sets = self._of_the_run(names)
         else:
             sources = list(read_lines(source, options.warn_invalid(source)))
-            test_sets = [TestSet(None, _references(references), sources)]
+            test_sets = [TestSet(None, given_references(references), sources)]
             check_counts(source, len(sources), references[0], len(test_sets[0].references[0]))
         if empty := [test_set.name or references[0] for test_set in test_sets if not test_set.references[0]]:
             raise DataError(f"{empty[0]} has no lines; there is nothing to score")
@@ -141,14 +143,15 @@ class TranslatingModels:
                 if path is not None:
                     with options.open_output(path) as sink:
                         sink.writelines(f"{text}\n".encode("utf-8", errors="replace") for text in texts)
-                flags = [translation.flags for translation in translations]
+                flags = test_set.flags[model] = [translation.flags for translation in translations]
                 num_lines, counts = symptom_counts(flags)
                 test_set.degenerate = {"lines": num_lines, "rate": num_lines / len(flags), **counts}
                 about = [model] * (len(self.folders) > 1) + [test_set.name] * (test_set.name is not None)
                 logger.info("%s", ": ".join([*about, summary(Counter(flags))]))
 
 
-def _references(paths: Sequence[Path]) -> list[list[str]]:
+def given_references(paths: Sequence[Path]) -> list[list[str]]:
+    """The lines of reference files, which are parallel."""
     if len(set(paths)) < len(paths):
         raise click.UsageError("a reference is given twice; name each file once")
     references = [_read(path) for path in paths]

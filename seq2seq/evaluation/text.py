@@ -19,6 +19,7 @@ import numpy as np
 import regex
 
 from seq2seq.errors import DataError, UserError, did_you_mean
+from seq2seq.evaluation.significance import SAMPLES, Resampled, paired_p_value, resample, seed
 from seq2seq.evaluation.uncertainty import Measured, of_sums
 from seq2seq.languages import language_code
 from seq2seq.lines import checked_texts
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 METRICS = ("bleu", "chrf", "chrf++", "ter")
-BOOTSTRAP_SAMPLES = 1000
 DOWNLOAD_SECONDS = 20.0  # timeout of one network operation
 
 # BLEU counts words; these languages are written with few or no spaces between words. The last row is Shan, Mon,
@@ -75,8 +75,28 @@ class Score:
     @property
     def measured(self) -> Measured:
         """The score with what each line contributes to it."""
-        compute = self.scorer._compute_score_from_stats
-        return of_sums(self.score, np.array(self.statistics), lambda sums: compute(sums).score)
+        return of_sums(self.score, self.table, self.compute)
+
+    @property
+    def table(self) -> np.ndarray:
+        """The statistics of each line (N, K)."""
+        return np.array(self.statistics)
+
+    def of_lines(self, indices: Sequence[int]) -> float:
+        """Return the score of some of the lines, at least one."""
+        return self.compute(self.table[list(indices)].sum(axis=0))
+
+    def compute(self, sums: Sequence[float]) -> float:
+        """Return the score of some lines from the sums (K,) of their statistics."""
+        return self.scorer._compute_score_from_stats(sums).score
+
+    @property
+    def paired_signature(self) -> str:
+        """The signature of the score in a paired bootstrap test, as sacrebleu writes it."""
+        signature = self.scorer.get_signature()
+        signature.update("seed", str(seed()).lower())
+        signature.update("bs", SAMPLES)
+        return signature.format()
 
     def format(self, width: int = 1, is_json: bool = False) -> str:
         """Return the line or JSON object that the command `sacrebleu` prints, with `width` decimals."""
@@ -134,7 +154,7 @@ def score_texts(
     for metric, scorer in _scorers(metrics, tokenize, target_language, lowercase, all_references).items():
         statistics = scorer._extract_corpus_statistics(lines, None)
         if confidence:
-            result = scorer.corpus_score(lines, None, n_bootstrap=BOOTSTRAP_SAMPLES)
+            result = scorer.corpus_score(lines, None, n_bootstrap=SAMPLES)
         else:
             result = scorer._aggregate_and_compute(statistics)
         scores.append(Score(metric, result, scorer.get_signature().format(), scorer, statistics))
@@ -184,7 +204,7 @@ def compare_systems(
 ) -> "tuple[dict[str, list[Result]], dict[str, str]]":
     """Score several systems and test each against the first by paired bootstrap resampling (Koehn 2004).
 
-    The figures are those of `sacrebleu --paired-bs`, with one exception: a system with the same translations as the
+    The figures are those of `sacrebleu --paired-bs`, with one exception: a system that does not differ at all from the
     first has the p-value 1. sacrebleu's formula gives 1/1001, as if the two differed significantly.
 
     Returns:
@@ -194,20 +214,28 @@ def compare_systems(
     Raises:
         DataError, UserError: as `score_texts`; the message about a wrong number of lines names the system.
     """
-    from sacrebleu.significance import PairedTest
+    from sacrebleu.significance import Result
 
-    check_settings(metrics, tokenize)
     given = [references, *other_references]
-    named = [(name, _checked(hypotheses, given, name)[0]) for name, hypotheses in systems.items()]
-    _, all_references = _checked(references, given)
-    scorers = _scorers(metrics, tokenize, target_language, lowercase, all_references)
-    signatures, results = PairedTest(named, scorers, None, test_type="bs", n_samples=BOOTSTRAP_SAMPLES)()
-    del results["System"]
-    for column in results.values():
-        for result, (_, hypotheses) in zip(column[1:], named[1:], strict=True):
-            if hypotheses == named[0][1]:
-                result.p_value = 1.0
-    return results, {name: signature.format() for name, signature in signatures.items()}
+    named = {name: _checked(hypotheses, given, name)[0] for name, hypotheses in systems.items()}
+    scores = [
+        score_texts(lines, references, metrics, tokenize, target_language, False, lowercase, other_references)
+        for lines in named.values()
+    ]
+    results: dict[str, list[Result]] = {}
+    for (baseline, *others), own in zip(zip(*resampled(scores), strict=True), scores[0], strict=True):
+        column = results[own.result.name] = [Result(baseline.score, None, baseline.mean, baseline.half_width)]
+        for other in others:
+            p_value = paired_p_value(baseline, other)
+            column.append(Result(other.score, p_value, other.mean, other.half_width))
+    return results, {score.result.name: score.paired_signature for score in scores[0]}
+
+
+def resampled(systems: Sequence[Sequence[Score]]) -> list[list[Resampled]]:
+    """Return the bootstrap resamples of the scores of systems on the same lines, in the order of their metrics."""
+    flat = [score for scores in systems for score in scores]
+    values = iter(resample([score.table for score in flat], [score.compute for score in flat]))
+    return [[Resampled(score.score, next(values)) for score in scores] for scores in systems]
 
 
 def check_settings(metrics: Sequence[str], tokenize: str | None) -> None:

@@ -22,7 +22,7 @@ JOB = "SLURM_JOB_ID"
 
 
 def made_with(here: Runtime) -> dict[str, Any]:
-    """The note, as plain values."""
+    """Return the note, as plain values."""
     packages = {}
     for name in PACKAGES:
         with contextlib.suppress(PackageNotFoundError):
@@ -41,7 +41,7 @@ def made_with(here: Runtime) -> dict[str, Any]:
 
 
 def _digest_of_sources() -> str:
-    """SHA-256 of the modules of this package, shortened: two runs of one version may differ in their code."""
+    """Return the shortened SHA-256 of this package's modules: runs of one version may differ in their code."""
     folder = Path(__file__).parent.parent
     digest = hashlib.sha256()
     for path in sorted(folder.rglob("*.py")):

@@ -1,0 +1,233 @@
+"""`s2s compare`: several runs, models or files of translations on one test set, as a table, JSON or a page.
+
+`cli.test_sets` lets models translate, as for `s2s bleu --model`; `workflows.compare` compares, and this module prints.
+"""
+
+import json
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from seq2seq.cli import options
+from seq2seq.cli.commands import Command
+from seq2seq.cli.test_sets import TestSet, TranslatingModels, given_references
+from seq2seq.errors import DataError, UserError, counted, did_you_mean
+from seq2seq.hub import is_hub_name
+from seq2seq.lines import aligned, check_counts, read_lines
+
+if TYPE_CHECKING:
+    from seq2seq.workflows.compare.comparison import PairTest, SystemComparison
+    from seq2seq.workflows.compare.systems import System
+
+logger = logging.getLogger("seq2seq.cli")
+
+DEFAULT_METRICS = ("bleu", "chrf", "ter")
+
+
+@click.command(cls=Command, epilog="Example: s2s compare runs/base runs/wide --html report.html")
+@click.argument("systems", nargs=-1, required=True, type=options.ANY_PATH)
+@click.option(
+    "-r",
+    "--reference",
+    "references",
+    type=options.FILE,
+    multiple=True,
+    help="Reference translation; repeatable [default: a test set of the first run].",
+)
+@click.option("--source", type=options.FILE, help="Source text of --reference.")
+@click.option("--test-set", "name", help="Test set of the first run [default: its first].")
+@click.option("--training", type=options.FILE, help="Source side of training data, for views by rare words.")
+@click.option("-m", "--metrics", help="Any of bleu,chrf,chrf++,ter [default: bleu,chrf,ter].")
+@click.option("--tokenize", help="sacrebleu's tokenizer for BLEU [default: by language].")
+@click.option("--lowercase", is_flag=True, help="Ignore case in BLEU and chrF; TER always does.")
+@click.option("--each-seed", "apart", is_flag=True, help="Do not join runs that differ only in their seed.")
+@click.option("-o", "--html", "output", type=options.NAMED_FILE, help="Write a page with views and sentences.")
+@click.option("-f", "--format", "form", type=click.Choice(["table", "json"]), default="table")
+@options.search_options
+@options.engine_options
+@options.computing_options
+def command(
+    systems: tuple[Path, ...],
+    references: tuple[Path, ...],
+    source: Path | None,
+    name: str | None,
+    training: Path | None,
+    metrics: str | None,
+    tokenize: str | None,
+    lowercase: bool,
+    apart: bool,
+    output: Path | None,
+    form: str,
+    **modelling: Any,
+) -> None:
+    """Compare SYSTEMS, each a run, a model or a file of translations, on one test set.
+
+    Every score has a 95 % interval, and all pairs are tested by paired bootstrap with Holm's correction; systems that
+    share a letter are not different. Runs that differ only in their seed are one row. Files are lines of text, or JSON
+    Lines of s2s translate (.jsonl).
+    """
+    from seq2seq.workflows.compare.comparison import TestLines, compare
+    from seq2seq.workflows.compare.page import page
+
+    files = [path for path in systems if path.is_file()]
+    folders = [path for path in systems if path not in files]
+    _check_usage(systems, folders, references, source, name)
+    options.check_output(output)
+    scoring: dict[str, Any] = {"tokenize": tokenize, "lowercase": lowercase}
+    wanted = [part.strip().lower() for part in (metrics or ",".join(DEFAULT_METRICS)).split(",") if part.strip()]
+    _check_scoring(wanted, scoring)
+    models = TranslatingModels.find(folders) if folders else None
+    if models is not None:
+        own = {key: models.scoring[key] for key in ("tokenize", "target_language") if models.scoring.get(key)}
+        scoring = own | {key: value for key, value in scoring.items() if value is not None}
+    test_set = _test_set(models, references, source, name)
+    if models is not None:
+        models.outputs([test_set], output)  # the page replaces none of its files
+        _check_counts(files, test_set)
+        models.translate([test_set], [None], modelling)
+    found = [_system(path, test_set) for path in systems]
+    test = TestLines(
+        test_set.name or str(references[0]),
+        test_set.references,
+        test_set.sources,
+        _training_counts(models, training, test_set.sources),
+    )
+    compared = compare(found, test, wanted, apart, **scoring)
+    for note in compared.notes:
+        logger.warning("%s", note)
+    if output is not None:
+        with options.open_output(output) as sink:
+            sink.write(page(compared).encode("utf-8", errors="replace"))
+    if form == "json":
+        click.echo(json.dumps(compared.as_json(), indent=1, ensure_ascii=False))
+        return
+    for line in _table(compared):
+        click.echo(line)
+
+
+def _check_usage(
+    systems: Sequence[Path],
+    folders: Sequence[Path],
+    references: Sequence[Path],
+    source: Path | None,
+    name: str | None,
+) -> None:
+    """Refuse a command line that lacks something, or has an option without effect."""
+    if len({path.resolve() for path in systems}) < len(systems):
+        raise click.UsageError("a system is given twice; name each once")
+    if len(systems) < 2:
+        raise click.UsageError("give two systems or more; s2s bleu scores one")
+    if source is not None and not references:
+        raise click.UsageError("--source and --reference belong together; give both")
+    if name is not None and references:
+        raise click.UsageError("--test-set names a test set of the first run; leave out --reference")
+    for path in folders:
+        if not path.is_dir() and not is_hub_name(path):
+            beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+            raise DataError(f"{path}: no such file or folder{did_you_mean(path.name, beside)}")
+    if not folders:
+        if not references:
+            raise click.UsageError("files of translations need --reference FILE")
+        options.only_for("runs and models; all SYSTEMS are files", "beam_size", "length_penalty", "batch_tokens")
+        options.only_for("runs and models; all SYSTEMS are files", "engine", "quantization", "device", "precision")
+        options.only_for("runs and models; all SYSTEMS are files", "threads")
+    elif references and source is None:
+        raise click.UsageError("runs and models translate --source FILE; give it next to --reference")
+    if source is None and not folders:
+        options.only_for("views of source words; give --source too", "training")
+    options.refuse_standard_input("s2s compare reads files")
+
+
+def _check_scoring(metrics: Sequence[str], scoring: Mapping[str, Any]) -> None:
+    from seq2seq.evaluation.text import check_settings
+
+    if not metrics:
+        raise click.UsageError("--metrics names none of bleu,chrf,chrf++,ter")
+    check_settings(metrics, scoring["tokenize"])
+    if "bleu" not in metrics:
+        options.only_for("BLEU, which --metrics leaves out", "tokenize")
+
+
+def _test_set(
+    models: TranslatingModels | None, references: Sequence[Path], source: Path | None, name: str | None
+) -> TestSet:
+    if models is None or references:
+        found = TestSet(None, given_references(references))
+        if source is not None:
+            found.sources = list(read_lines(source, options.warn_invalid(source)))
+            check_counts(source, len(found.sources), references[0], len(found.references[0]))
+    else:
+        found, *others = models.test_sets(None, (), [name] if name else ())
+        if others:
+            logger.info("comparing on %s; --test-set chooses %s", found.name, " or ".join(str(t.name) for t in others))
+    if not found.references[0]:
+        raise DataError(f"{found.name or references[0]} has no lines; there is nothing to compare")
+    return found
+
+
+def _check_counts(files: Sequence[Path], test_set: TestSet) -> None:
+    """Refuse files with another number of lines before models translate for minutes."""
+    for path in files:
+        count, wanted = sum(1 for _ in read_lines(path)), len(test_set.references[0])
+        if count != wanted:
+            raise DataError(f"{path} has {count:,} translations for {wanted:,} references; give one line for each")
+
+
+def _system(path: Path, test_set: TestSet) -> "System":
+    from seq2seq.workflows.compare.systems import System, read_system, run_of
+
+    name = str(path)
+    if name in test_set.translations:
+        return System(name, test_set.translations[name], test_set.flags.get(name), run_of(path))
+    return read_system(path, options.warn_invalid(path))
+
+
+def _training_counts(
+    models: TranslatingModels | None, training: Path | None, sources: Sequence[str]
+) -> Mapping[str, int] | None:
+    """How often the words of the sources occur in training data; None, with the reason in the log, if it is gone."""
+    from seq2seq.workflows.compare.systems import training_texts
+    from seq2seq.workflows.compare.views import count_words
+
+    if not sources:
+        return None
+    if training is not None:
+        return count_words(read_lines(training, options.warn_invalid(training)), sources)
+    if models is None or models.config is None:
+        return None
+    try:
+        return count_words(training_texts(models.config), sources)
+    except UserError as error:
+        logger.info("no view by rare words: %s", error)
+        return None
+
+
+def _table(compared: "SystemComparison") -> Iterator[str]:
+    """Return the comparison as lines for people."""
+    from seq2seq.workflows.compare.wording import cell, described
+
+    yield f"{compared.test_set}: {counted(compared.num_lines, 'line')}"
+    yield ""
+    titles = [f"{title} (± 95 %)" for title in compared.titles.values()]
+    rows = [[name, *(cell(row[metric]) for metric in compared.titles)] for name, row in compared.rows.items()]
+    yield from aligned([["system", *titles], *rows])
+    yield ""
+    if len(compared.rows) > 1:
+        yield "Systems that share a letter are not different (p < 0.05, two-sided, corrected for all pairs by Holm)."
+        yield ""
+        yield from aligned([_pair(compared, pair) for pair in compared.pairs])
+        yield ""
+    yield from (line for line in map(described, compared.sentences) if line)
+    yield from (f"{compared.titles[metric]}|{text}" for metric, text in compared.signatures.items())
+
+
+def _pair(compared: "SystemComparison", pair: "PairTest") -> list[str]:
+    from seq2seq.workflows.compare.wording import verdict
+
+    return [
+        f"{pair.first} - {pair.second}", compared.titles[pair.metric], f"{pair.difference:+.2f}",
+        f"p = {pair.p_value:.4f}", f"corrected {pair.corrected:.4f}", verdict(pair),
+    ]  # fmt: skip

@@ -1,0 +1,67 @@
+"""Learning curves of the runs in a comparison: validation figures over steps, hours and tokens.
+
+`comparison` takes them from each run's metrics.jsonl; the page draws them.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from seq2seq.errors import DataError
+from seq2seq.tasks.run_folder import TOKENIZER, read_metrics, read_note
+from seq2seq.workflows.compare.systems import System
+
+FIGURES = {"valid_loss": "validation loss", "bleu": "BLEU", "chrf": "chrF"}
+AXES = ("steps", "hours", "million tokens")
+MOST_POINTS = 100
+
+
+@dataclass(frozen=True)
+class Curves:
+    """By figure and system, the points (steps, hours, million tokens, value)."""
+
+    points: Mapping[str, Mapping[str, list[tuple[float, float, float, float]]]] = field(default_factory=dict)
+    note: str = ""
+    """What is left out, and why."""
+
+
+def curves(systems: Sequence[System]) -> Curves:
+    """Return the curves of the runs; losses of different tokenizers cannot be compared and are left out."""
+    by_figure: dict[str, dict[str, list[tuple[float, float, float, float]]]] = {}
+    tokenizers = set()
+    for system in systems:
+        if system.run is None or not system.run.folder.metrics.is_file():
+            continue
+        try:
+            records, _ = read_metrics(system.run.folder.metrics)
+        except DataError:
+            continue
+        tokenizers.add(read_note(system.run.folder.identity).get(TOKENIZER))
+        for figure in FIGURES:
+            if points := _points(records, figure):
+                by_figure.setdefault(figure, {})[system.name] = points
+    note = ""
+    if len(tokenizers) > 1 and by_figure.pop("valid_loss", None):
+        note = "Losses are not shown: the runs have different tokenizers, so their losses are not comparable."
+    return Curves({figure: by_figure[figure] for figure in FIGURES if figure in by_figure}, note)
+
+
+def _points(records: Sequence[Mapping[str, Any]], figure: str) -> list[tuple[float, float, float, float]]:
+    """Of a step that was logged twice, after a resume, the later record counts."""
+    seconds = tokens = 0.0
+    found: dict[float, tuple[float, float, float, float]] = {}
+    for record in records:
+        now, speed, step = (record.get(key) for key in ("seconds", "tokens_per_second", "step"))
+        if _is_number(now):
+            tokens += max(0.0, now - seconds) * (speed if _is_number(speed) else 0.0)
+            seconds = now
+        if _is_number(step) and _is_number(value := record.get(figure)):
+            found[step] = step, seconds / 3600, tokens / 1e6, value
+    points = [found[step] for step in sorted(found)]
+    stride = max(1, math.ceil(len(points) / MOST_POINTS))
+    return points[::-1][::stride][::-1]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,0 +1,165 @@
+"""The systems of a comparison: translations of one test set, where they come from, and which seeds belong together.
+
+`cli.compare` makes a `System` of each RUN, MODEL or FILE; `comparison` scores the `Row`s that `rows` makes of them.
+"""
+
+import json
+import re
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from seq2seq.config import Config
+from seq2seq.data.sources import open_pairs
+from seq2seq.errors import DataError
+from seq2seq.lines import OnInvalid, read_lines
+from seq2seq.store.finding import BEST
+from seq2seq.tasks.run_folder import read_note
+from seq2seq.workflows.runs import OF_THE_MACHINE, RunRecord, is_run, read_run
+
+SEED = "seed"
+MOST_TRAINING_PAIRS = 1_000_000  # that are read for counts of words
+JSON_LINES = (".jsonl", ".jsonl.gz")
+
+
+@dataclass(frozen=True)
+class System:
+    """The translations of one run, model or file."""
+
+    name: str
+    translations: Sequence[str]
+    flags: Sequence[Sequence[str]] | None = None
+    """Of each line; None where they are not known."""
+    run: RunRecord | None = None
+    sources: Sequence[str] | None = None
+    """What a file says was translated."""
+
+    @property
+    def seed(self) -> int | None:
+        """The seed of the run."""
+        return self.run.settings.get(SEED) if self.run else None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One system, or several trainings of one configuration with other seeds."""
+
+    name: str
+    members: tuple[System, ...]
+
+    @property
+    def key(self) -> int:
+        """A number for its draws of seeds that does not depend on the order of arguments."""
+        return zlib.crc32("\n".join(member.name for member in self.members).encode("utf-8", "replace"))
+
+
+def read_system(path: Path, on_invalid: OnInvalid | None = None) -> System:
+    """Return the translations in a file: lines of text, or the JSON Lines of `s2s translate --format jsonl`.
+
+    Raises:
+        DataError: the file cannot be read, or a line of JSON has no translation.
+    """
+    lines = list(read_lines(path, on_invalid))
+    if not path.name.lower().endswith(JSON_LINES):
+        return System(str(path), lines)
+    records = [_record(path, number, line) for number, line in enumerate(lines, start=1)]
+    flags = [record.get("flags") for record in records]
+    sources = [record.get("source") for record in records]
+    return System(
+        name=str(path),
+        translations=[record["translation"] for record in records],
+        flags=[tuple(map(str, own)) for own in flags] if all(isinstance(own, list) for own in flags) else None,
+        sources=sources if all(isinstance(source, str) for source in sources) else None,
+    )
+
+
+def check_sources(systems: Sequence[System], sources: Sequence[str]) -> None:
+    """Refuse translations of other sources than those of the test set, or than each other.
+
+    Raises:
+        DataError: a file has another number of lines, or another source; the first line that differs is named.
+    """
+    known = ("the test set", sources) if sources else None
+    for system in systems:
+        if system.sources is None:
+            continue
+        if known is None:
+            known = system.name, system.sources
+        pairs = zip(system.sources, known[1], strict=False)
+        for number, (own, other) in enumerate(pairs, start=1):
+            if own.split() != other.split():
+                raise DataError(
+                    f"{system.name}: line {number:,} is translated from another source than that of {known[0]}; "
+                    "compare translations of one test set"
+                )
+
+
+def rows(systems: Sequence[System], apart: bool = False) -> list[Row]:
+    """Return the systems as rows, in order; runs that differ only in their seed are one row, unless kept `apart`."""
+    groups: dict[Any, list[System]] = {}
+    for index, system in enumerate(systems):
+        key = None if apart else _configuration(system)
+        members = groups.setdefault(key or index, [])
+        if any(member.seed == system.seed for member in members):  # the same training twice
+            members = groups.setdefault(index, [])
+        members.append(system)
+    found = []
+    for members in groups.values():
+        ordered = tuple(sorted(members, key=lambda member: (member.seed or 0, member.name)))
+        found.append(Row(_shared_name(ordered), ordered))
+    names = [row.name for row in found]
+    return [
+        row if names.count(row.name) == 1 else Row(f"{row.name} ({row.members[0].name})", row.members) for row in found
+    ]
+
+
+def run_of(path: Path) -> RunRecord | None:
+    """Return the run that a RUN names, or whose best model a MODEL is; None for other models."""
+    folder = path.resolve().parent if path.name == BEST else path
+    return read_run(folder) if folder.is_dir() and is_run(folder) else None
+
+
+def training_texts(config: Config) -> Iterator[str]:
+    """Return the sources that a run was trained on, at most `MOST_TRAINING_PAIRS`.
+
+    Raises:
+        DataError: a corpus cannot be read; it may have been moved since.
+    """
+    languages = config.source_language or "", config.target_language or ""
+    pairs = chain.from_iterable(open_pairs(source, *languages) for source in config.data.train)
+    for pair in islice(pairs, MOST_TRAINING_PAIRS):
+        yield pair.source
+
+
+def _record(path: Path, number: int, line: str) -> Mapping[str, Any]:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        record = None
+    if not isinstance(record, dict) or not isinstance(record.get("translation"), str):
+        raise DataError(f"{path}: line {number:,} is not an object with a translation; write it with s2s translate")
+    return {**record, "translation": " ".join(record["translation"].splitlines())}
+
+
+def _configuration(system: System) -> str | None:
+    """Return everything that a run is made of except its seed, as text; None if that is not known."""
+    if system.run is None or not system.run.settings or not isinstance(system.seed, int):
+        return None
+    free = (SEED, *OF_THE_MACHINE)
+    settings = {key: value for key, value in system.run.settings.items() if key not in free}
+    identity = read_note(system.run.folder.identity)
+    data = {key: value for key, value in identity.items() if key.startswith("data.")}
+    return json.dumps([settings, data], sort_keys=True, default=str)
+
+
+def _shared_name(members: Sequence[System]) -> str:
+    if len(members) == 1:
+        return members[0].name
+    names = [member.name for member in members]
+    first, last = min(names), max(names)
+    length = next((place for place, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]), None)
+    shared = re.sub(r"[\W_]*(seed|s)?[\W_\d]*$", "", first[:length])
+    return f"{shared or names[0]} ({len(members)} seeds)"

@@ -1,0 +1,29 @@
+"""The words and figures of a comparison, the same in the table and on the page."""
+
+from seq2seq.errors import counted
+from seq2seq.workflows.compare.comparison import Figure, PairTest
+from seq2seq.workflows.compare.sentences import PairSentences
+
+
+def cell(figure: Figure) -> str:
+    """Return text such as `32.41 ± 1.20 ab`, with the standard deviation over seeds."""
+    seeds = "" if figure.sd is None else f" (sd {figure.sd:.2f}, {len(figure.members)} seeds)"
+    return f"{figure.score:.2f} ± {figure.half_width:.2f} {figure.letters}{seeds}"
+
+
+def verdict(pair: PairTest) -> str:
+    """Whether a difference was found, and how large it would have had to be."""
+    if pair.is_different:
+        return "different"
+    if pair.detectable is None:
+        return "no difference"
+    return f"no difference found; {pair.detectable:.2f} or more would have shown"
+
+
+def described(pair: PairSentences) -> str:
+    """How many lines two systems translate differently, and the numbers of the most different ones."""
+    if not pair.num_different:
+        return ""
+    lines = [f"{sentence.line:,}" for sentence in (*pair.won[:3], *pair.lost[:3])]
+    noun = counted(pair.num_different, "line")
+    return f"{pair.first} - {pair.second}: {noun} differ{'s' * (pair.num_different == 1)}; most: {', '.join(lines)}"
