@@ -33,6 +33,8 @@ class ModelDescription(Section):
     """Labels of a classifier, as in its training data, in the order of its outputs."""
     label_names: dict[str, Label] = Field(default={})
     """Names that output uses for labels, by the labels of the data."""
+    license: str | None = None
+    """Licence of the model that this one was made from, as model hubs write it."""
     metrics: dict[str, Any] = Field(default={})
     """Metrics of the validation at which the weights were saved."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from seq2seq.errors import ModelError
 
 NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-PATTERNS = ("*.json", "*.safetensors", "*.spm", "README.md")
+PATTERNS = ("*.json", "*.safetensors", "*.spm", "sentencepiece.bpe.model", "README.md")
 TORCH_FILE = "pytorch_model.bin"
 REASONS = {
     "RepositoryNotFoundError": "no model has this name, or it is not public",

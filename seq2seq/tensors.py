@@ -93,7 +93,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str,
     mode = stat.S_IMODE(path.stat().st_mode)
     tensors = {name: tensor.contiguous() for name, tensor in tensors.items()}
     try:
-        if _has_utf8_name(path):
+        if has_utf8_name(path):
             save_file(tensors, path, metadata)
         else:
             path.write_bytes(save(tensors, metadata))
@@ -108,8 +108,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     Raises:
         DamagedFile: it is not a complete safetensors file.
     """
-    with _damage_named(path):
-        return load_file(path) if _has_utf8_name(path) else load(path.read_bytes())
+    with damage_named(path):
+        return load_file(path) if has_utf8_name(path) else load(path.read_bytes())
 
 
 def as_weights(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -154,7 +154,8 @@ def average(states: Sequence[Mapping[str, Tensor]], weights: Sequence[float] | N
 
 
 @contextmanager
-def _damage_named(path: Path) -> Iterator[None]:
+def damage_named(path: Path) -> Iterator[None]:
+    """Within the block, whatever is wrong with a safetensors file is a `DamagedFile` with its name."""
     check_regular(path)
     try:
         yield
@@ -162,6 +163,6 @@ def _damage_named(path: Path) -> Iterator[None]:
         raise DamagedFile(f"{path.name} is not a whole safetensors file ({reason(error)})") from error
 
 
-def _has_utf8_name(path: Path) -> bool:
+def has_utf8_name(path: Path) -> bool:
     """Whether a path is UTF-8, which safetensors needs to open it."""
     return shown_name(str(path)) == str(path)

@@ -19,7 +19,7 @@ FLOORS = {
     "config_problems": 0,
     "config_file": 0, "description": 0, "files": 0, "yaml_text": 0, "languages": 0, "atomic": 0, "hub": 0,
     "processes": 0,
-    "runtime": 1, "tensors": 1, "memory": 1, "plots": 1,
+    "runtime": 1, "tensors": 1, "memory": 1, "plots": 1, "stored_tensors": 2,
     "model": 2, "search": 2, "text": 2,
     "evaluation": 3, "markup": 3,
     "data": 3, "inspection": 4,

@@ -57,9 +57,8 @@ def checkpoint(path: Path) -> None:
 
 # What is made under a name, and the words that every command answers with.
 FORMS = {
-    "m2m": (transformers_folder("m2m_100"), ("M2M-100 or NLLB", "OPUS-MT")),
+    "moe": (transformers_folder("nllb-moe"), ("NLLB-MoE", "OPUS-MT")),
     "t5": (transformers_folder("t5"), ("T5", "OPUS-MT")),
-    "mbart": (transformers_folder("mbart"), ("mBART", "OPUS-MT")),
     "bart": (transformers_folder("bart"), ("BART", "OPUS-MT")),
     "llama": (transformers_folder("llama"), ("transformers (llama)", "OPUS-MT")),
     "ct2": (foreign_ctranslate2, ("a CTranslate2 folder of another converter", "s2s convert")),

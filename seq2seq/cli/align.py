@@ -88,7 +88,7 @@ def _calibrate(folder: Path, pairs: list[tuple[str, str]], source: Path, loading
         raise ModelError(f"{folder}: permission denied; calibrate a copy that you may write to")
     pairs = [pair for pair in pairs if all(map(str.strip, pair))]
     computing = {key: value for key, value in loading.items() if key != "batch_tokens"}
-    here, loaded = runtime.start(**computing), load_model(folder)
+    here, loaded = runtime.start(**computing), load_model(folder).directed()
     Scorer(loaded, here)  # refuses a classifier
     translator = Translator.load(folder, **computing)
     found = calibrate(loaded, here, pairs, lambda texts: [one.text for one in translator.translate(texts)])

@@ -54,7 +54,7 @@ class _Batch:
     def _rows(self, rows: slice) -> Self:
         def cut(name: str, tensor: Tensor) -> Tensor:
             mask = getattr(self, f"{name.split('_')[0]}_mask", None)
-            return tensor[rows] if mask is None else tensor[rows, : int(mask[rows].sum(dim=1).max())]
+            return tensor[rows] if mask is None else tensor[rows, : int(mask[rows].any(0).nonzero().max()) + 1]
 
         return self._map(cut)._counted()
 
@@ -77,8 +77,8 @@ class TranslationBatch(_Batch):
 
     source_ids: Tensor  # (B, S) int64, eos included
     source_mask: Tensor  # (B, S) bool
-    target_input: Tensor  # (B, T) int64, the start id and then the target
-    target_output: Tensor  # (B, T) int64, the target and then eos
+    target_input: Tensor  # (B, T) int64, the start ids and then the target
+    target_output: Tensor  # (B, T) int64, padding below all start ids but one, the target, and then eos
     target_mask: Tensor  # (B, T) bool
     indices: Tensor  # (B,) int64, rows of the corpus
     num_targets: int  # target tokens, eos included
@@ -105,9 +105,12 @@ def collate_translation(
     indices: Sequence[int],
 ) -> TranslationBatch:
     """Make a batch of ids without special ids, on the CPU."""
-    source_ids, source_mask = padded(source, tokenizers.source.pad_id, after=tokenizers.source.eos_id)
-    target_output, target_mask = padded(target, tokenizers.target.pad_id, after=tokenizers.target.eos_id)
-    target_input, _ = padded(target, tokenizers.target.pad_id, before=tokenizers.target.start_id)
+    pad_id, start_ids = tokenizers.target.pad_id, tokenizers.target.start_ids
+    tags = len(start_ids) - 1
+    source_ids, source_mask = padded(source, tokenizers.source.pad_id, after=tokenizers.source.end_ids)
+    target_output, target_mask = padded(target, pad_id, (pad_id,) * tags, (tokenizers.target.eos_id,))
+    target_mask[:, :tags] = False
+    target_input, _ = padded(target, pad_id, start_ids)
     num_targets = int(target_mask.sum())
     arrays = (source_ids, source_mask, target_input, target_output, target_mask, np.asarray(indices, dtype=np.int64))
     tensors = map(torch.from_numpy, arrays)
@@ -123,7 +126,7 @@ def collate_classification(
 ) -> ClassificationBatch:
     """Make a batch of ids without special ids, on the CPU: bos, whose state may represent the text, is put first, eos
     last."""
-    source_ids, source_mask = padded(texts_ids, tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id)
+    source_ids, source_mask = padded(texts_ids, tokenizer.pad_id, (tokenizer.bos_id,), (tokenizer.eos_id,))
     arrays = (source_ids, source_mask, np.asarray(labels, dtype=np.int64), np.asarray(indices, dtype=np.int64))
     tensors = map(torch.from_numpy, arrays)
     soft = None if probabilities is None else torch.from_numpy(probabilities)
@@ -131,16 +134,15 @@ def collate_classification(
 
 
 def padded(
-    rows: Rows | Sequence[Sequence[int]], pad_id: int, before: int | None = None, after: int | None = None
+    rows: Rows | Sequence[Sequence[int]], pad_id: int, before: tuple[int, ...] = (), after: tuple[int, ...] = ()
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (ids, mask), (B, longest) each, of rows with a special id before or after each."""
-    start, specials = int(before is not None), (before is not None) + (after is not None)
+    """Return (ids, mask), (B, longest) each, of rows with special ids before or after each."""
+    start, specials = len(before), len(before) + len(after)
     flat, lengths = rows if isinstance(rows, Rows) else Rows.of(rows)
     longest = int(lengths.max())
     ids = np.full((len(lengths), longest + specials), pad_id, dtype=np.int64)  # (B, L)
     ids[:, start : start + longest][np.arange(longest) < lengths[:, None]] = flat
-    if before is not None:
-        ids[:, 0] = before
-    if after is not None:
-        ids[np.arange(len(lengths)), start + lengths] = after
+    ids[:, :start] = before
+    for place, id_ in enumerate(after):
+        ids[np.arange(len(lengths)), start + lengths + place] = id_
     return ids, np.arange(longest + specials) < lengths[:, None] + specials  # (B, L)

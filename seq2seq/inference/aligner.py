@@ -231,8 +231,9 @@ class Aligner(Scorer):
             for part, scores, attention in zip(group, *self._forced(group, sides, probabilities), strict=True):
                 column, source = sides[part.pair][0].share(part.source)
                 row, target = sides[part.pair][1].share(part.target)
-                weights = attention[:, : len(part.target), : len(part.source)]
-                yield part, scores[: len(part.target)], (row, column), target @ weights @ source.T
+                targets = slice(self._num_tags, self._num_tags + len(part.target))
+                weights = attention[:, targets, : len(part.source)]
+                yield part, scores[targets], (row, column), target @ weights @ source.T
 
     def _cut(self, index: int, source: _Side, target: _Side) -> Iterator[_Part]:
         lengths = len(source.ids), len(target.ids)

@@ -47,7 +47,7 @@ def sentence_attention(
         ModelError: there is no model in `folder`.
         DataError: the model has no such layer, or no positions for so long a sentence or translation.
     """
-    loaded = load_model(folder)
+    loaded = load_model(folder).directed()
     config, tokenizers = loaded.model.config, loaded.tokenizers
     translates = loaded.description.task == "translation"
     num_layers = config.num_decoder_layers if translates else config.num_encoder_layers
@@ -64,16 +64,17 @@ def sentence_attention(
         batch = collate_translation([source_ids], [target_ids], tokenizers, [0])
         inputs = (batch.source_ids, batch.source_mask, batch.target_input)
         name, rows = f"decoder.layers.{layer - 1}.cross_attention", batch.target_output
+        first = len(tokenizers.target.start_ids) - 1
     else:
         batch = collate_classification([source_ids], [0], tokenizers.source, [0])
         inputs = (batch.source_ids, batch.source_mask)
-        name, rows = f"encoder.layers.{layer - 1}.attention", batch.source_ids
+        name, rows, first = f"encoder.layers.{layer - 1}.attention", batch.source_ids, 0
     with torch.inference_mode(), capture_attention(loaded.model) as captured:
         loaded.model(*inputs)
     return SentenceAttention(
-        weights=captured[name][0].float().numpy(),
+        weights=captured[name][0].float().numpy()[:, first:],
         source_pieces=tokenizers.source.pieces(batch.source_ids[0].tolist()),
-        target_pieces=tokenizers.target.pieces(rows[0].tolist()),
+        target_pieces=tokenizers.target.pieces(rows[0, first:].tolist()),
         layer=layer,
         num_layers=num_layers,
         is_translation=translates,

@@ -64,6 +64,10 @@ class CTranslate2Engine:
         self._target_pieces = tokenizers.target.pieces(range(tokenizers.target.vocab_size))
         self._target_ids = {piece: id_ for id_, piece in enumerate(self._target_pieces)}
         self._end = self._target_pieces[tokenizers.target.eos_id]
+        # What CTranslate2 does not put in itself.
+        end_ids = tokenizers.source.end_ids if tokenizers.needs_direction else ()
+        self._source_end = [self._source_pieces[id_] for id_ in end_ids]
+        self._num_own_starts = 0 if ctranslate2.starts_with_tag(tokenizers) else 1
         self._translator = _open(folder, device, threads)
 
     @property
@@ -149,7 +153,7 @@ class CTranslate2Engine:
         end = self._target_ids[self._end]
         assert opening is not None
         while beams:
-            prefixes = [self._to_target((*sentence.prefix, *ids)) for _, ids in beams]
+            prefixes = [self._to_target((*self._tags(sentence), *sentence.prefix, *ids)) for _, ids in beams]
             answers = self._translator.translate_batch(
                 [self._to_source(sentence)] * len(beams),
                 prefixes,
@@ -181,7 +185,8 @@ class CTranslate2Engine:
         results = {}
         for group, answers in _delayed(submitted, GROUPS_AHEAD * self._translator.num_translators):
             try:
-                found = [self._hypotheses(answer.result(), config) for answer in answers]
+                num_tags = _num_tags(sentences[group[0]])
+                found = [self._hypotheses(answer.result(), num_tags, config) for answer in answers]
             except RuntimeError as error:
                 if "out of memory" in str(error):
                     raise RunError("out of memory; use a smaller batch_tokens or beam_size") from error
@@ -192,15 +197,16 @@ class CTranslate2Engine:
     def _groups(
         self, sentences: Sequence[Sentence], indices: Sequence[int], limits: Sequence[int], config: SearchConfig
     ) -> Iterator[list[int]]:
-        """Groups of indices, each of one limit, the same forbidden sequences and similar lengths, the longest first."""
+        """Groups of indices, each of one limit, one length of starts, the same forbidden sequences and similar lengths,
+        the longest first."""
         budget = (config.batch_tokens or SEARCH_TOKENS) // rows_per_sentence(config)
         if self._translator.device == "cpu":
             num_tokens = sum(len(sentences[index].source_ids) + 1 for index in indices)
             share = num_tokens // (self._translator.num_translators * GROUPS_PER_WORKER)
             budget = min(budget, max(share, SMALLEST_GROUP), LARGEST_GROUP)
 
-        def kind(index: int) -> tuple[int, tuple[tuple[int, ...], ...]]:
-            return -limits[index], sentences[index].forbidden
+        def kind(index: int) -> tuple[int, int, tuple[tuple[int, ...], ...]]:
+            return -limits[index], len(sentences[index].start), sentences[index].forbidden
 
         for _, members in groupby(sorted(indices, key=kind), key=kind):
             same = list(members)
@@ -208,22 +214,24 @@ class CTranslate2Engine:
                 yield [same[number] for number in group]
 
     def _submit(self, sentences: Sequence[Sentence], limit: int, options: dict[str, Any]) -> list[Any]:
-        prefixes = [self._to_target(sentence.prefix) or None for sentence in sentences]
+        tags = [self._tags(sentence) for sentence in sentences]
+        prefixes = [self._to_target((*tag, *one.prefix)) or None for tag, one in zip(tags, sentences, strict=True)]
         return self._translator.translate_batch(
             [self._to_source(sentence) for sentence in sentences],
             prefixes if any(prefixes) else None,
-            max_decoding_length=limit,
+            max_decoding_length=limit + _num_tags(sentences[0]),
             suppress_sequences=[self._to_target(ids) for ids in sentences[0].forbidden] or None,
             asynchronous=True,
             **options,
         )
 
-    def _hypotheses(self, answer: Any, config: SearchConfig) -> list[Hypothesis]:
+    def _hypotheses(self, answer: Any, num_tags: int, config: SearchConfig) -> list[Hypothesis]:
         found = []
-        for pieces, score in zip(answer.hypotheses, answer.scores, strict=True):
+        for whole, score in zip(answer.hypotheses, answer.scores, strict=True):
+            pieces = whole[num_tags:]
             finished = bool(pieces) and pieces[-1] == self._end
             ids = tuple([self._target_ids[piece] for piece in (pieces[:-1] if finished else pieces)])
-            log_prob = score * max(len(pieces), 1) ** _length_penalty(config)
+            log_prob = score * max(len(whole), 1) ** _length_penalty(config)
             found.append(_hypothesis(ids, finished, log_prob, config))
         return found
 
@@ -239,23 +247,35 @@ class CTranslate2Engine:
         scored = iter(
             self._translator.score_batch(
                 [self._to_source(sentence) for sentence, _ in pairs],
-                [self._to_target(one.ids) for _, one in pairs],
+                [self._to_target((*self._tags(sentence), *one.ids)) for sentence, one in pairs],
                 max_batch_size=SMALLEST_GROUP,
                 batch_type="tokens",
                 max_input_length=0,
             )
         )
         for index in indices:
+            first = _num_tags(sentences[index])
             yield [
-                _hypothesis(one.ids, one.finished, sum(next(scored).log_probs[: len(one.ids) + one.finished]), config)
+                _hypothesis(
+                    one.ids, one.finished, sum(next(scored).log_probs[first:][: len(one.ids) + one.finished]), config
+                )
                 for one in results[index]
             ]
 
+    def _tags(self, sentence: Sentence) -> tuple[int, ...]:
+        """Return what the decoder reads first and CTranslate2 has to be given."""
+        return sentence.start[self._num_own_starts :]
+
     def _to_source(self, sentence: Sentence) -> list[str]:
-        return [self._source_pieces[id_] for id_ in sentence.source_ids]
+        return [*(self._source_pieces[id_] for id_ in sentence.source_ids), *self._source_end]
 
     def _to_target(self, ids: Sequence[int]) -> list[str]:
         return [self._target_pieces[id_] for id_ in ids]
+
+
+def _num_tags(sentence: Sentence) -> int:
+    """The number of tags that CTranslate2 counts as a part of the translation."""
+    return max(len(sentence.start) - 1, 0)
 
 
 def _rounded_up(limit: float) -> int:

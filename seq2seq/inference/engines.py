@@ -35,7 +35,8 @@ class TorchEngine:
     def translate(self, sentences: Sequence[Sentence], config: SearchConfig) -> list[list[Hypothesis]]:
         """As `Engine.translate`."""
         lengths = [(len(sentence.source_ids) + 1) * rows_per_sentence(config) for sentence in sentences]
-        groups = [_Group(indices) for indices in token_groups(lengths, self._budget(sum(lengths), config))]
+        budget = self._budget(sum(lengths), config)
+        groups = [_Group(part) for group in token_groups(lengths, budget) for part in _same_starts(group, sentences)]
         results: list[list[Hypothesis]] = [[] for _ in sentences]
 
         def search_group(group: _Group) -> list[list[Hypothesis]]:
@@ -66,6 +67,16 @@ class TorchEngine:
             yield pool.map
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _same_starts(group: Sequence[int], sentences: Sequence[Sentence]) -> Iterator[list[int]]:
+    """The indices of a group in parts whose sentences have starts of one length."""
+
+    def length(index: int) -> int:
+        return len(sentences[index].start)
+
+    for _, part in itertools.groupby(sorted(group, key=length), key=length):
+        yield list(part)
 
 
 class _Group(list[int]):

@@ -22,7 +22,9 @@ from seq2seq.inference.batching import Engine
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine, difference
 from seq2seq.interop.ctranslate2 import Obstacles, is_ctranslate2
 from seq2seq.processes import usable_cpus
+from seq2seq.store.direction import directed
 from seq2seq.store.finding import find_model
+from seq2seq.text.direction import UNNAMED, Direction
 from seq2seq.text.tokenizer import TokenizerPair
 
 logger = logging.getLogger(__name__)
@@ -57,6 +59,7 @@ def load_engine(
     precision: str | None = None,
     threads: int | None = None,
     search: Mapping[str, Any] | None = None,
+    direction: Direction = UNNAMED,
 ) -> Loaded:
     """Load models and open the engine that runs them.
 
@@ -68,10 +71,11 @@ def load_engine(
         precision: number format of matrix products; None is float32 on a CPU, and `auto` on a GPU.
         threads: CPU threads; None is all.
         search: keys that override the model's own search settings.
+        direction: the languages, of a multilingual model.
 
     Raises:
         ModelError: there is no model, it is damaged, is no translation model, or does not fit the others.
-        UserError: a device, precision, engine or search setting that does not exist or is not possible.
+        UserError: a device, precision, engine, language or search setting that does not exist or is not possible.
         RunError: `engine` is ctranslate2, and the cache of converted models cannot be written.
     """
     folders, search = [find_model(path, "translation") for path in paths], search or {}
@@ -89,7 +93,8 @@ def load_engine(
         reason = next((reason for reason, applies in reasons.items() if applies), "") or difference(search)
     if not reason:
         try:
-            opened = _open_ctranslate2(folders[0], has_choice, quantization or number_format, device, threads, search)
+            kind = quantization or number_format
+            opened = _open_ctranslate2(folders[0], has_choice, kind, device, threads, search, direction)
         except (RunError, Obstacles) as error:
             if not has_choice:
                 raise
@@ -100,7 +105,7 @@ def load_engine(
         reason = opened
     if quantization:
         raise UserError(f"--quantization {quantization}: CTranslate2 alone has it, and here PyTorch is used ({reason})")
-    return _open_torch(folders, device, precision, threads, search, reason)
+    return _open_torch(folders, device, precision, threads, search, reason, direction)
 
 
 def _check_options(
@@ -135,14 +140,21 @@ def _resolved(device: str, precision: str | None, threads: int | None) -> tuple[
 
 
 def _open_ctranslate2(
-    folder: Path, has_choice: bool, quantization: str, device: str, threads: int | None, search: Mapping[str, Any]
+    folder: Path,
+    has_choice: bool,
+    quantization: str,
+    device: str,
+    threads: int | None,
+    search: Mapping[str, Any],
+    direction: Direction,
 ) -> Loaded | str:
     """The engine, or where there `has_choice` why PyTorch has to be it."""
     from seq2seq.inference.conversion_cache import converted
     from seq2seq.interop.ctranslate2 import read_description
 
     source = contextlib.nullcontext((folder, *read_description(folder)[:2])) if is_ctranslate2(folder) else None
-    with source or converted(folder, quantization) as (opened, description, tokenizers):
+    with source or converted(folder, quantization) as (opened, described, known):
+        description, tokenizers = directed(folder, described, known, direction)
         config = override_search(description.search, search)
         if has_choice and (reason := difference(vars(config))):
             return reason
@@ -162,6 +174,7 @@ def _open_torch(
     threads: int | None,
     search: Mapping[str, Any],
     reason: str,
+    direction: Direction,
 ) -> Loaded:
     from seq2seq.inference.engines import TorchEngine
     from seq2seq.inference.steps import EnsembleSteps, TransformerSteps
@@ -179,6 +192,7 @@ def _open_torch(
         if model.tokenizers.fingerprint != models[0].tokenizers.fingerprint:
             first = models[0].folder
             raise ModelError(f"{model.folder}: its vocabulary is not that of {first}; an ensemble needs one vocabulary")
+    models = [model.directed(direction) for model in models]
     config = override_search(models[0].description.search, search)
     steps = [
         TransformerSteps(model.model.to(runtime.device, runtime.precision), model.tokenizers, runtime.device)

@@ -9,11 +9,15 @@ from seq2seq.inference.batching import BATCH_TOKENS, token_budget
 from seq2seq.runtime import Runtime, keep_few_kernels, start
 from seq2seq.store.finding import find_model
 from seq2seq.store.model_folder import LoadedModel, load_model
+from seq2seq.text.direction import Direction
+
+# Options of `Translator.load` that choose where a second model of the same folder runs, and its languages.
+COMPUTING = ("device", "precision", "threads", "source_language", "target_language")
 
 
 def computing(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of `Translator.load` that choose device, precision and threads, for a second model."""
-    return {key: options[key] for key in ("device", "precision", "threads") if key in options}
+    return {key: options[key] for key in COMPUTING if key in options}
 
 
 class OneModel:
@@ -38,15 +42,19 @@ class OneModel:
         precision: str | None = None,
         threads: int | None = None,
         batch_tokens: int | None = None,
+        source_language: str | None = None,
+        target_language: str | None = None,
     ) -> Self:
         """Load a model folder or a run folder (then its best model); None is the newest run of the task.
 
         `precision` None is float32 on a CPU and `auto` on a GPU; `batch_tokens` bounds the tokens of either side of a
-        batch with padding; None is 4,096 on a CPU and 65,536 on a GPU.
+        batch with padding; None is 4,096 on a CPU and 65,536 on a GPU. `source_language` and
+        `target_language` are for models of several languages.
 
         Raises:
             ModelError: there is no model, it is damaged, or it is one of another task.
-            UserError: a device or precision that does not exist here.
+            UserError: a device or precision that does not exist here, or languages that the model does not have.
         """
         keep_few_kernels()
-        return cls(load_model(find_model(path, cls.task)), start(device, precision, threads), batch_tokens)
+        loaded = load_model(find_model(path, cls.task)).directed(Direction(source_language, target_language))
+        return cls(loaded, start(device, precision, threads), batch_tokens)

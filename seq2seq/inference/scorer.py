@@ -75,7 +75,11 @@ class Scorer(OneModel):
         self._model.to(runtime.precision)
         self._tokenizers = loaded.tokenizers
         self._left_out = list(loaded.tokenizers.never_generated) if loaded.description.search.renormalize else []
-        self._part_length = self._model.config.max_length - 1  # the end of the source, the start of the target
+        # the end of the source, the start of the target
+        self._num_tags = len(self._tokenizers.target.start_ids) - 1
+        self._part_length = self._model.config.max_length - max(
+            self._num_tags + 1, len(self._tokenizers.source.end_ids)
+        )
 
     def score(self, pairs: Sequence[Pair | tuple[str, str]], ended: bool = True) -> list[PairScore]:
         """Score each pair, whatever the others are.
@@ -108,11 +112,14 @@ class Scorer(OneModel):
 
     def _parts(self, pair: int, text: str, source: list[int], target: list[int]) -> Iterator[_Part]:
         """The pair, or equal parts of both sides that fit; each source begins with the language tag of `text`."""
-        read, tag = self._tokenizers.source.read, []
+        read, own = self._tokenizers.source.read, self._tokenizers.source.tag_ids
+        tag: Sequence[int] = ()
         if max(len(source), len(target)) > self._part_length:
             begin, rest = language_tag(text, lambda begin: len(read(begin)) <= self._part_length // 2)
             if begin:
-                tag, source = read(begin), read(rest)
+                tag, source = read(begin), read(rest)[len(own) :]
+            elif own:
+                tag, source = own, source[len(own) :]
         most = self._part_length
         num_parts = max(1, math.ceil(len(source) / (most - len(tag))), math.ceil(len(target) / most))
         cut = zip(equal_parts(source, num_parts), equal_parts(target, num_parts), strict=True)
@@ -126,7 +133,7 @@ class Scorer(OneModel):
         batch = collate_translation(sources, targets, self._tokenizers, range(len(parts)))
         for row, part in enumerate(parts):
             if not part.is_last:
-                batch.target_mask[row, len(part.target)] = False
+                batch.target_mask[row, self._num_tags + len(part.target)] = False
         return torch.cat([scores.sum(1) for scores in in_parts(self.token_scores, batch)])
 
     @torch.inference_mode()
@@ -153,7 +160,7 @@ class Scorer(OneModel):
     def _next_ids(self, most: int, batch: TranslationBatch) -> list[list[int]]:
         batch = batch.to(self._runtime.device)
         hidden = self._model(batch.source_ids, batch.source_mask, batch.target_input)  # (B, T, D)
-        last = batch.target_mask.sum(1) - 1
+        last = self._num_tags + batch.target_mask.sum(1) - 1
         logits = float32_logits(self._model, hidden[torch.arange(len(hidden), device=hidden.device), last])  # (B, V)
         best = logits[:, self._word_ids].topk(min(most, len(self._word_ids))).indices.cpu()
         return self._word_ids[best].tolist()

@@ -33,14 +33,14 @@ class TransformerSteps:
         self.suppressed = tokenizers.never_generated
         self.max_length = model.config.max_length
         self._model = model
-        self._source_pad_id, self._source_eos_id = tokenizers.source.pad_id, tokenizers.source.eos_id
+        self._source_pad_id, self._source_end = tokenizers.source.pad_id, tokenizers.source.end_ids
 
     @torch.inference_mode()
     def start(self, source_ids: Sequence[Sequence[int]], beam_size: int, max_length: int) -> DecoderCache:
         """Encode the sources, without special ids as they come, and open a cache over them."""
-        arrays = padded(source_ids, self._source_pad_id, after=self._source_eos_id)
+        arrays = padded(source_ids, self._source_pad_id, after=self._source_end)
         source, mask = (torch.from_numpy(array).to(self.device) for array in arrays)  # (B, S) each
-        lengths = [len(ids) + 1 for ids in source_ids]
+        lengths = [len(ids) + len(self._source_end) for ids in source_ids]
         return DecoderCache(self._model, self._encode(source, mask, lengths), mask, beam_size, max_length)
 
     def _encode(self, source: Tensor, mask: Tensor, lengths: Sequence[int]) -> Tensor:

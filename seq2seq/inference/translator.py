@@ -21,6 +21,7 @@ from seq2seq.inference.prefixes import Prefix, Prefixes
 from seq2seq.inference.translation import Alternative, PartSpans, Translation, join
 from seq2seq.lines import as_one_line, checked_texts, first_of_each
 from seq2seq.search.base import Hypothesis, Sentence
+from seq2seq.text.direction import Direction
 from seq2seq.text.parts import Part, fitting
 from seq2seq.text.tokenizer import TokenizerPair, encodable
 from seq2seq.text.untranslatable import VERBATIM, Untranslatable
@@ -74,7 +75,8 @@ class Translator:
         self._prefixes = Prefixes(tokenizers, description.target_language if description else None)
         # The translation of the longest part has to fit as well: half the positions, with the default ratio of 2.
         room = int((engine.max_length - config.max_length_offset) / max(config.max_length_ratio, 1.0))
-        self._part_length = min(max(room, engine.max_length // 4, 1), engine.max_length - 1)
+        specials = max(len(tokenizers.source.end_ids), len(tokenizers.target.start_ids))
+        self._part_length = min(max(room, engine.max_length // 4, 1), engine.max_length - specials)
 
     @classmethod
     def load(
@@ -85,13 +87,15 @@ class Translator:
         device: str = "auto",
         precision: str | None = None,
         threads: int | None = None,
+        source_language: str | None = None,
+        target_language: str | None = None,
         **search: Any,
     ) -> "Translator":
         """Load a model folder or a run folder (then its best model); several are an ensemble; none is the
         newest translation run.
 
         `search` overrides keys of the model's own search settings; `engine`, `quantization` and `precision` are those
-        of `load_engine`.
+        of `load_engine`. `source_language` and `target_language` are for models of several languages.
 
         Raises:
             ModelError: there is no model, it is damaged, is no translation model, or does not fit the others.
@@ -99,7 +103,8 @@ class Translator:
         """
         if given := [key for key in search if key in ELSEWHERE]:
             raise UserError(f"{given[0]}: not an option of Translator.load; use {ELSEWHERE[given[0]]}")
-        loaded = load_engine(paths or (None,), engine, quantization, device, precision, threads, search)
+        direction = Direction(source_language, target_language)
+        loaded = load_engine(paths or (None,), engine, quantization, device, precision, threads, search, direction)
         return cls(loaded.engine, loaded.tokenizers, loaded.search, note=loaded.note, description=loaded.description)
 
     def with_search(self, **changes: Any) -> "Translator":
@@ -178,7 +183,8 @@ class Translator:
             for index, part in enumerate(parts):
                 key = (first_line + number) * MOST_PARTS + index
                 own = Prefix() if index else prefix
-                sentence = Sentence(tuple(read(part.tag + part.text)), own.ids, key, never, own.opening)
+                ids_of_part = tuple(read(part.tag + part.text))
+                sentence = Sentence(ids_of_part, own.ids, key, never, own.opening, self._tokenizers.target.start_ids)
                 yield _Asked(number, part._replace(begin=part.begin + begin), sentence, own)
 
     def takes_prefix(self, text: str) -> bool:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from seq2seq.config import ModelConfig
 from seq2seq.description import ModelDescription
 from seq2seq.files import record, write_object
-from seq2seq.interop.ctranslate2 import DESCRIPTION, FORMAT, Obstacles, package
+from seq2seq.interop.ctranslate2 import DESCRIPTION, FORMAT, Obstacles, package, starts_with_tag
 from seq2seq.model.transformer import Transformer
 from seq2seq.text.tokenizer import TokenizerPair
 
@@ -30,7 +30,8 @@ def write_ctranslate2(
 ) -> None:
     """Write a model into `folder`, which must exist.
 
-    Sources must be passed to the engine as pieces without the end, which it adds.
+    Sources must be passed to the engine as pieces without the end, which it adds. A multilingual model needs the end
+    and the tag of the source, and the tag of the target as the prefix of a translation.
 
     Raises:
         Obstacles: CTranslate2 cannot run the model; the message names each obstacle.
@@ -91,7 +92,9 @@ def _specification(model: Transformer, tokenizers: TokenizerPair) -> Any:
         [target.unk_id, target.eos_id, target.start_id]
     )
     spec.config.bos_token = spec.config.decoder_start_token
-    spec.config.add_source_eos = True
+    if starts_with_tag(tokenizers):
+        spec.config.decoder_start_token = None
+    spec.config.add_source_eos = not tokenizers.needs_direction
     spec.register_source_vocabulary(tokenizers.source.pieces(range(tokenizers.source.vocab_size)))
     spec.register_target_vocabulary(target.pieces(range(target.vocab_size)))
     return spec

@@ -4,18 +4,17 @@
 model is post-norm with sinusoidal positions, and its decoder starts from padding.
 """
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from seq2seq.config import ModelConfig
 from seq2seq.description import ModelDescription
 from seq2seq.errors import ModelError, shown
-from seq2seq.files import DamagedFile, check_regular, read_object, write_object
+from seq2seq.files import DamagedFile, read_object, write_object
+from seq2seq.interop.foreign_weights import WEIGHTS, stored_weights
 from seq2seq.interop.marian_settings import (
     DEFAULTS,
     SpecialIds,
@@ -29,7 +28,7 @@ from seq2seq.interop.marian_settings import (
 from seq2seq.interop.marian_weights import BIAS, from_marian, to_marian
 from seq2seq.lines import UNWRITABLE
 from seq2seq.model.transformer import Transformer
-from seq2seq.tensors import as_weights, misfit, read_tensors, write_tensors
+from seq2seq.tensors import as_weights, misfit, write_tensors
 from seq2seq.text.marian_tokenizer import (
     EOS,
     PAD,
@@ -42,9 +41,7 @@ from seq2seq.text.marian_tokenizer import (
 )
 from seq2seq.text.tokenizer import SOURCE_FILE, TARGET_FILE, Tokenizer, TokenizerPair
 
-CONFIG, WEIGHTS, PICKLE = "config.json", "model.safetensors", "pytorch_model.bin"
-INDEX, SHARD = "model.safetensors.index.json", re.compile(r"[A-Za-z0-9_-][\w.-]*\.safetensors")
-GENERATION, TOKENIZER = "generation_config.json", "tokenizer_config.json"
+CONFIG, GENERATION, TOKENIZER = "config.json", "generation_config.json", "tokenizer_config.json"
 # Maximum number of tensors named in a message, because they resemble each other; unsupported settings are all named.
 MOST_TENSORS_NAMED = 5
 
@@ -65,7 +62,7 @@ def read_marian(folder: Path, torch_file: bool = False) -> tuple[ModelDescriptio
         given = read_object(folder / CONFIG)
         generation = read_object(folder / GENERATION) if (folder / GENERATION).exists() else given
         named = read_object(folder / TOKENIZER) if (folder / TOKENIZER).exists() else {}
-        stored = as_weights(_stored_weights(folder, torch_file))
+        stored = as_weights(stored_weights(folder, torch_file))
     except DamagedFile as error:
         raise ModelError(f"{folder}: {error}; copy the folder again") from error
     problems: list[str] = []
@@ -146,46 +143,6 @@ def write_marian(
         write_object(folder / TARGET_VOCABULARY_FILE, target.vocabulary)
 
 
-def _stored_weights(folder: Path, torch_file: bool) -> dict[str, Tensor]:
-    if (folder / WEIGHTS).exists():
-        return read_tensors(folder / WEIGHTS)
-    if (folder / INDEX).exists():
-        return _sharded_weights(folder)
-    if not (folder / PICKLE).exists():
-        raise ModelError(
-            f"{folder}: {WEIGHTS} is missing; copy the whole folder; if the model has only {PICKLE}, convert it with "
-            "s2s convert --from marian FOLDER_OR_NAME --pickle -o MODEL"
-        )
-    check_regular(folder / PICKLE)
-    if not torch_file:
-        raise ModelError(
-            f"{folder}: has {PICKLE} and no {WEIGHTS}; a pickle can run code and is not read, unless you convert it "
-            f"with s2s convert --from marian {folder} --pickle -o MODEL (only tensors are read from it)"
-        )
-    try:
-        loaded = dict(torch.load(folder / PICKLE, map_location="cpu", weights_only=True))
-    except Exception as error:  # torch has no common error for files that it cannot read
-        raise ModelError(f"{folder}: {PICKLE} cannot be read as plain tensors") from error
-    if not all(isinstance(tensor, Tensor) for tensor in loaded.values()):
-        raise ModelError(f"{folder}: {PICKLE} contains other values than tensors")
-    return loaded
-
-
-def _sharded_weights(folder: Path) -> dict[str, Tensor]:
-    """Return the tensors of several safetensors files, as their index lists them.
-
-    Raises:
-        DamagedFile: the index is not valid, or a file is missing or lacks a tensor.
-    """
-    named = read_object(folder / INDEX).get("weight_map")
-    if not isinstance(named, dict) or not all(SHARD.fullmatch(str(file)) for file in named.values()):
-        raise DamagedFile(f"{INDEX} has no weight_map from tensors to files of this folder")
-    shards = {file: read_tensors(folder / file) for file in sorted(set(named.values()))}
-    if missing := [name for name, file in named.items() if name not in shards[file]]:
-        raise DamagedFile(f"{named[missing[0]]} has no tensor {missing[0]}, which {INDEX} names")
-    return {name: shards[file][name] for name, file in named.items()}
-
-
 def _tokenizers(
     folder: Path, given: Mapping[str, Any], named: Mapping[str, Any], most_rows: int, problems: list[str]
 ) -> TokenizerPair | None:
@@ -202,7 +159,7 @@ def _tokenizers(
     try:
         pair = MarianTokenizerPair(
             *(
-                MarianTokenizer(side.model_bytes, _filled(vocabulary, size, most_rows))
+                MarianTokenizer(side.model_bytes, filled_vocabulary(vocabulary, size, most_rows))
                 for side, vocabulary, size in zip(plain, vocabularies, sizes, strict=True)
             )
         )
@@ -233,7 +190,7 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and value and not UNWRITABLE.search(value) else None
 
 
-def _filled(vocabulary: Mapping[str, int], size: Any, most_rows: int) -> dict[str, int]:
+def filled_vocabulary(vocabulary: Mapping[str, int], size: Any, most_rows: int) -> dict[str, int]:
     """Return a vocabulary with a name for each row of the weights, whose number may be padded to a round number."""
     named = set(vocabulary.values())
     ids = range(size) if isinstance(size, int) and size <= most_rows else ()

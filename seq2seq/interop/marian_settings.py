@@ -1,7 +1,7 @@
 """Settings of a Marian folder, in `config.json` and `generation_config.json`, converted to ours and back.
 
-The tables serve both directions. Every setting is honoured or reported as a problem; `interop.marian` collects all
-problems before it raises an error.
+The tables serve both directions. Every setting is honoured or reported as a problem; `interop.marian`, and with the
+tables of another `Family` `interop.m2m`, collect all problems before they raise an error.
 """
 
 from collections.abc import Iterator, Mapping
@@ -47,6 +47,21 @@ ONLY = {
     "encoder_layerdrop": 0, "decoder_layerdrop": 0,
 }  # fmt: skip
 
+
+@dataclass(frozen=True)
+class Family:
+    """The tables of one architecture of transformers."""
+
+    defaults: Mapping[str, Any]
+    """Values that its configuration takes if a key is missing."""
+    fixed: Mapping[str, Any]
+    """Our keys that its config.json has no key for."""
+    only: Mapping[str, Any]
+    """Its keys for which there is one answer that this toolkit computes."""
+
+
+MARIAN = Family(DEFAULTS, {**FIXED, "position_layout": "halves"}, ONLY)
+
 # Keys of generation_config.json by our keys of `search`.
 SEARCH_KEYS = {
     "beam_size": "num_beams", "n_best": "num_return_sequences", "length_penalty": "length_penalty",
@@ -77,24 +92,27 @@ class SpecialIds:
     start: int
 
 
-def special_ids(given: Mapping[str, Any]) -> SpecialIds:
+def special_ids(given: Mapping[str, Any], family: Family = MARIAN) -> SpecialIds:
     """Return the ids that `config.json` names; a value that is not an integer becomes -1, which no vocabulary has."""
-    values = {**DEFAULTS, **given}
+    values = {**family.defaults, **given}
     names = ("pad_token_id", "eos_token_id", "decoder_start_token_id")
     return SpecialIds(*(id_ if type(id_ := _only_one(values[name])) is int else -1 for name in names))
 
 
-def read_model_config(given: Mapping[str, Any], has_bias: bool, problems: list[str]) -> ModelConfig | None:
+def read_model_config(
+    given: Mapping[str, Any], has_bias: bool, problems: list[str], family: Family = MARIAN
+) -> ModelConfig | None:
     """Return the architecture that `config.json` describes, or None if there are problems.
 
     Args:
         given: the content of config.json.
         has_bias: whether the weights hold `final_logits_bias`.
         problems: list to which problems are appended.
+        family: tables of the architecture.
     """
-    values = {**DEFAULTS, **given}
+    values = {**family.defaults, **given}
     before = len(problems)
-    problems += _other_than(ONLY, given)
+    problems += _other_than(family.only, given)
     for what in SIDES_AGREE:
         encoder, decoder = values[f"encoder_{what}"], values[f"decoder_{what}"]
         if encoder != decoder:
@@ -108,10 +126,9 @@ def read_model_config(given: Mapping[str, Any], has_bias: bool, problems: list[s
         return None
     tied = "all" if values["share_encoder_decoder_embeddings"] else "decoder"
     ours = {
-        **FIXED,
+        **family.fixed,
         **{our_key: values[key] for our_key, key in MODEL_KEYS.items()},
         "preset": None,
-        "position_layout": "halves",
         "activation": ACTIVATIONS[activation],
         "tied_embeddings": tied if values["tie_word_embeddings"] else "none",
         "output_bias": has_bias,

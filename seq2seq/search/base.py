@@ -81,6 +81,9 @@ class Sentence:
     """Sequences of target ids that must not occur in the translation, except in the prefix."""
     opening: Opening | None = None
     """Constraint on the ids that follow the prefix."""
+    start: tuple[int, ...] = ()
+    """First inputs of the decoder, such as the start id and the tag of a language, which are not part of the
+    translation; empty for the start id of the model."""
 
     @property
     def fewest(self) -> int:
@@ -110,12 +113,13 @@ def length_limits(sentences: Sequence[Sentence], config: SearchConfig, max_lengt
     """Return, for each sentence, the maximum number of tokens of its translation, end included.
 
     The limit is max_length_ratio * source length + max_length_offset, but at least what a forced prefix and the minimum
-    length need, and at most `max_length`, the limit of the model.
+    length need, and at most `max_length`, the limit of the model, without the positions that a longer `start` takes.
     """
 
     def limit(sentence: Sentence) -> int:
         by_source = int(config.max_length_ratio * len(sentence.source_ids)) + config.max_length_offset
-        return min(max(by_source, sentence.fewest + 1, config.min_length + 1), max_length)
+        room = max_length - max(len(sentence.start) - 1, 0)
+        return min(max(by_source, sentence.fewest + 1, config.min_length + 1), room)
 
     return [limit(sentence) for sentence in sentences]
 

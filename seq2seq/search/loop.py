@@ -34,11 +34,14 @@ class SearchLoop(ABC):
         self.ids = np.empty((len(sentences), num_rows, 0), np.int32)
         """(B, N, t), the ids that have been read from the device."""
         self.history = torch.full((len(sentences), num_rows, 1 + max(self.limits)), model.start_id, device=model.device)
-        """(B, N, 1 + T) on the device: the start id, and the chosen ids up to `_position`."""
+        """(B, N, 1 + T) on the device: the last id of the start, and the chosen ids up to `_position`."""
         self._position = 0
         self._unread: deque[tuple[list[int], Tensor, torch.cuda.Event | None]] = deque()
         self._model, self._rules = model, Rules(model, sentences, config, num_rows)
-        self._state = model.start([sentence.source_ids for sentence in sentences], num_rows, max(self.limits))
+        most = max(self.limits) + max(len(sentences[0].start) - 1, 0)
+        self._state = model.start([sentence.source_ids for sentence in sentences], num_rows, most)
+        if any(sentence.start for sentence in sentences):
+            self._read_starts(sentences)
 
     def run(self) -> list[list[Hypothesis]]:
         """Run the search and return the hypotheses of each sentence."""
@@ -58,6 +61,13 @@ class SearchLoop(ABC):
                 rows = rows if staying is None else rows[staying]
                 self._model.reorder(self._state, rows.flatten(), staying)
         return self.results
+
+    def _read_starts(self, sentences: Sequence[Sentence]) -> None:
+        """Have the model read the starts, which have one length, up to the last id."""
+        starts = torch.tensor([sentence.start for sentence in sentences], device=self.history.device)  # (B, K)
+        for ids in starts[:, :-1].unbind(1):
+            self._model.step(ids.repeat_interleave(self.history.shape[1]), self._state)
+        self.history[:, :, 0] = starts[:, -1:]
 
     @abstractmethod
     def advance(self, log_probs: Tensor) -> tuple[Tensor, Tensor | None]:

@@ -11,11 +11,14 @@ from pathlib import Path
 from seq2seq.files import DamagedFile, read_object
 from seq2seq.lines import DAMAGE
 
-_READ = "of other toolkits, s2s reads only Marian folders of transformers (OPUS-MT)"
+# The architectures of transformers that are read, by `model_type` of config.json.
+FOREIGN = {"marian": "Marian (OPUS-MT)", "m2m_100": "M2M-100 or NLLB", "mbart": "mBART"}
+_READ = "of other toolkits, s2s reads only folders of transformers with Marian (OPUS-MT), M2M-100, NLLB or mBART"
 _AVERAGE = "make a model of it: s2s average {path} -o MODEL"
 # Names by `model_type` of config.json, in folders that transformers saved.
 _TYPES = {
-    "m2m_100": "M2M-100 or NLLB", "mbart": "mBART", "bart": "BART", "t5": "T5", "mt5": "mT5", "umt5": "UMT5",
+    "nllb-moe": "NLLB-MoE, whose experts have no counterpart here", "bart": "BART", "t5": "T5",
+    "mt5": "mT5", "umt5": "UMT5",
     "fsmt": "fairseq's WMT", "pegasus": "PEGASUS", "encoder-decoder": "encoder-decoder", "seamless_m4t": "SeamlessM4T",
 }  # fmt: skip
 _MAGIC = {
@@ -60,7 +63,7 @@ def _of_folder(folder: Path) -> Iterator[str]:
                 "a CTranslate2 folder of another converter, which lacks information that s2s needs; name the model "
                 "that it was made from, or convert that: s2s convert MODEL --to ctranslate2 -o NEW"
             )
-        elif isinstance(kind, str) and kind != "marian" and "format" not in values:
+        elif isinstance(kind, str) and kind not in FOREIGN and "format" not in values:
             yield f"a model of transformers ({_TYPES.get(kind, kind[:40])}); {_READ}"
     elif "adapter_config.json" in names:
         yield f"an adapter (LoRA), which is a part of a model; {_READ}"

@@ -79,6 +79,11 @@ def short_card(description: ModelDescription, title: str, paragraphs: Sequence[s
     return _card(description, title, [_usage(description), *paragraphs])
 
 
+def with_license(card: str, name: str | None) -> str:
+    """Return a card whose front matter has the licence of the model that this one was made from."""
+    return card if name is None else card.replace("---\n", f"---\nlicense: {name}\n", 1)
+
+
 def front_matter(
     description: ModelDescription, title: str, scores: Sequence[ScoreRecord] = (), **other: str | list[str]
 ) -> str:
@@ -91,6 +96,8 @@ def front_matter(
         for score in scores
     ]
     values: dict[str, Any] = {"library_name": "seq2seq", "pipeline_tag": task, **other}
+    if description.license:
+        values["license"] = description.license
     if languages := list(dict.fromkeys(description.languages)):
         values["language"] = languages
     if results:

@@ -5,7 +5,7 @@ Only the files that config.json lists are read, none of them can contain code, a
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,14 @@ from seq2seq.description import ModelDescription
 from seq2seq.errors import CheckpointError, ModelError, UserError, shown
 from seq2seq.files import DamagedFile, json_text, read_object, record, verify, write_object
 from seq2seq.model.transformer import Transformer
+from seq2seq.store.direction import directed
 from seq2seq.store.finding import CONFIG, find_model
+from seq2seq.store.foreign import FOREIGN
 from seq2seq.tensors import Uninitialized, as_weights, distinct, load_tied, misfit, read_tensors, write_tensors
+from seq2seq.text.direction import UNNAMED, Direction
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tokenizer import (
+    LANGUAGES_FILE,
     SOURCE_FILE,
     TARGET_FILE,
     TARGET_VOCABULARY_FILE,
@@ -54,6 +58,11 @@ class LoadedModel:
     files: Mapping[str, Mapping[str, Any]]
     """SHA-256 and size of each file, by name."""
 
+    def directed(self, direction: Direction = UNNAMED) -> "LoadedModel":
+        """Return the model for one direction; arguments and errors are those of `store.direction`."""
+        described, tokenizers = directed(self.folder, self.description, self.tokenizers, direction)
+        return replace(self, description=described, tokenizers=tokenizers)
+
 
 def save_model(
     folder: Path,
@@ -67,7 +76,7 @@ def save_model(
     Raises:
         CheckpointError: the disk is full or not writable; an existing folder is unchanged.
     """
-    task = description.task
+    task, tokenizers = description.task, tokenizers.undirected
     try:
         with atomic.new_folder(folder) as temporary:
             write_tensors(temporary / WEIGHTS, distinct(weights))
@@ -125,7 +134,8 @@ def update_search(folder: Path, search: Mapping[str, Any], found: Mapping[str, A
 
 
 def load_model(folder: str | Path) -> LoadedModel:
-    """Load a model folder, the best model of a run folder, a Marian folder, or any of them from the hub by name.
+    """Load a model folder, the best model of a run folder, a folder of transformers (Marian, M2M-100, NLLB, mBART), or
+    any of them from the hub by name.
 
     Raises:
         ModelError: it is not a model folder, or a file is missing, damaged, or does not fit the others.
@@ -133,8 +143,8 @@ def load_model(folder: str | Path) -> LoadedModel:
     folder = find_model(folder)
     try:
         info = read_object(folder / CONFIG)
-        if info.get("model_type") == "marian":
-            return load_marian(folder)
+        if info.get("model_type") in FOREIGN:
+            return load_foreign(folder)
         _check_format(folder, info)
         generation = read_object(folder / GENERATION)
         description = _read_description(info, generation)
@@ -148,20 +158,42 @@ def load_model(folder: str | Path) -> LoadedModel:
     return LoadedModel(description, model.eval(), tokenizers, folder, files)
 
 
-def load_marian(folder: Path, torch_file: bool = False) -> LoadedModel:
-    """Load a Marian folder; `torch_file` as in `read_marian`.
+def load_foreign(folder: Path, torch_file: bool = False) -> LoadedModel:
+    """Load a folder of transformers, of an architecture in `store.foreign`; `torch_file` as in `read_marian`.
 
     Raises:
         ModelError: a file is missing or damaged, or settings are not supported; the message names all of them.
     """
-    from seq2seq.interop.marian import read_marian
+    description: ModelDescription
+    tokenizers: TokenizerPair
+    if _model_type(folder) == "marian":
+        from seq2seq.interop.marian import read_marian
 
-    description, tokenizers, weights = read_marian(folder, torch_file)
-    with Uninitialized():
-        model = _new_module(description, tokenizers)
-    load_tied(model, weights)
+        description, tokenizers, weights = read_marian(folder, torch_file)
+        with Uninitialized():
+            model = _new_module(description, tokenizers)
+        load_tied(model, weights)
+    else:
+        from seq2seq.interop.m2m import read_m2m
+
+        description, tokenizers, model = read_m2m(folder, torch_file)
     files = {path.name: record(path) for path in sorted(folder.iterdir()) if path.suffix in (".safetensors", ".bin")}
     return LoadedModel(description, model.eval(), tokenizers, folder, files)
+
+
+def _model_type(folder: Path) -> str:
+    """Return the architecture that transformers' config.json names.
+
+    Raises:
+        ModelError: it is not one that is read.
+    """
+    try:
+        kind = read_object(folder / CONFIG).get("model_type")
+    except DamagedFile as error:
+        raise ModelError(f"{folder}: {error}; copy the folder again") from error
+    if kind not in FOREIGN:
+        raise ModelError(f"{folder}: model_type {shown(kind)} (possible: {', '.join(FOREIGN)})")
+    return kind
 
 
 def _check_format(folder: Path, info: Mapping[str, Any]) -> None:
@@ -193,11 +225,14 @@ def _read_description(info: Mapping[str, Any], generation: Mapping[str, Any]) ->
 def _listed_files(info: Mapping[str, Any], task: str) -> dict[str, Any]:
     """Return the entries of config.json for the other files, which must be exactly those of a model of this task.
 
-    Tokenizers that came from Marian also have one or two vocabulary files.
+    Tokenizers that came from other toolkits also have files of vocabularies and languages.
     """
     expected = {WEIGHTS, SOURCE_FILE} | ({TARGET_FILE} if task == "translation" else set())
     files = info.get("files")
-    if not isinstance(files, dict) or set(files) - {VOCABULARY_FILE, TARGET_VOCABULARY_FILE} != expected:
+    if (
+        not isinstance(files, dict)
+        or set(files) - {VOCABULARY_FILE, TARGET_VOCABULARY_FILE, LANGUAGES_FILE} != expected
+    ):
         raise DamagedFile(f"{CONFIG} does not list the files {', '.join(sorted(expected))}")
     if not all(isinstance(entry, dict) and {"sha256", "size"} <= set(entry) for entry in files.values()):
         raise DamagedFile(f"{CONFIG} lists files without their size and sha256")

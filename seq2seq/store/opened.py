@@ -16,7 +16,7 @@ from seq2seq.errors import ModelError, UserError
 Result = TypeVar("Result")
 
 # Suffixes of the files that a model is read from; the card is not among them.
-KINDS = (".json", ".safetensors", ".bin", ".spm", ".txt")
+KINDS = (".json", ".safetensors", ".bin", ".spm", ".model", ".txt")
 TRIES = 3
 _DESCRIPTORS = Path("/proc/self/fd")
 

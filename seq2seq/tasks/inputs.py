@@ -21,6 +21,7 @@ from seq2seq.description import FREE_MODEL_KEYS
 from seq2seq.errors import ConfigError, shown
 from seq2seq.presets import PRESETS
 from seq2seq.store.model_folder import LoadedModel, load_model
+from seq2seq.text.direction import Direction
 from seq2seq.text.tokenizer import TokenizerPair
 from seq2seq.text.trained_with import trained_with
 
@@ -64,6 +65,8 @@ class Inputs:
             return open_pairs(source, config.source_language or "", config.target_language or "", cache)
 
         initial = load_model(config.training.init_from) if config.training.init_from else None
+        if initial is not None and initial.tokenizers.needs_direction and config.task == "translation":
+            initial = initial.directed(Direction(config.source_language, config.target_language))
         config = complete(config, initial)
         tests = {name: opened(source) for name, source in config.data.test.items()}
         return cls(config, initial, cache, tuple(map(opened, config.data.train)), opened(config.data.valid), tests)
@@ -101,16 +104,21 @@ def complete(config: Config, initial: LoadedModel | None) -> Config:
             }
             changes["search"] = SearchConfig.model_validate({**dict(config.search), **taken})
         config = config.model_copy(update=changes)
-    filters, most = config.data.filters, max_pieces(config)
+    filters, most = config.data.filters, max_pieces(config, initial and initial.tokenizers)
     if filters.max_length <= most:
         return config
     filters = filters.model_copy(update={"max_length": most})
     return config.model_copy(update={"data": config.data.model_copy(update={"filters": filters})})
 
 
-def max_pieces(config: Config) -> int:
-    """The longest text that the model has positions for, in pieces: without the end, and a classifier's start."""
-    return max(1, config.model.max_length - (1 if config.task == "translation" else 2))
+def max_pieces(config: Config, tokenizers: TokenizerPair | None = None) -> int:
+    """The longest text that the model has positions for, in pieces: without the end, a classifier's start, and the tags
+    of the languages of a multilingual model's `tokenizers`."""
+    if config.task == "classification":
+        specials = 2
+    else:
+        specials = max(len(tokenizers.source.end_ids), len(tokenizers.target.start_ids)) if tokenizers else 1
+    return max(1, config.model.max_length - specials)
 
 
 def _tokenizer(config: Config, initial: TokenizerPair) -> TokenizerConfig:

@@ -20,7 +20,7 @@ from seq2seq.evaluation.text import check_settings
 from seq2seq.runtime import Runtime
 from seq2seq.store.calibration import FILE as CALIBRATION
 from seq2seq.store.calibration import read_calibration, summary, write_calibration
-from seq2seq.store.model_card import ScoreRecord, model_card
+from seq2seq.store.model_card import ScoreRecord, model_card, with_license
 from seq2seq.store.model_folder import CARD, load_model, save_model, update_settings
 from seq2seq.tasks.effects import without_effect
 from seq2seq.tasks.inputs import Inputs
@@ -189,12 +189,13 @@ class _Run:
 
     def save_best(self, weights: Mapping[str, Tensor], metrics: Mapping[str, float]) -> None:
         self.folder.test_scores.unlink(missing_ok=True)  # those of the model that is replaced
-        description = ModelDescription.of(self.task.config, self.task.labels, dict(metrics))
+        described = ModelDescription.of(self.task.config, self.task.labels, dict(metrics))
+        description = described.model_copy(update={"license": self.license})
         save_model(self.folder.best, weights, description, self.task.tokenizers, self.card(metrics))
 
     def card(self, metrics: Mapping[str, float], tests: Sequence[ScoreRecord] = (), notes: Sequence[str] = ()) -> str:
         """The model card for a validation with these metrics, and for test sets once they are scored."""
-        return model_card(
+        card = model_card(
             self.task.config,
             title=self.folder.path.name,
             command=self.command,
@@ -204,6 +205,13 @@ class _Run:
             scores=[*self.task.score_records("valid", metrics), *tests],
             notes=[*self.task.notes, *notes],
         )
+        return with_license(card, self.license)
+
+    @property
+    def license(self) -> str | None:
+        """The licence of the initial model."""
+        initial = self.task.inputs.initial
+        return initial and initial.description.license
 
     @property
     def epochs_per_step(self) -> float:

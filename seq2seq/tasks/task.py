@@ -66,7 +66,7 @@ class Task(ABC):
         self._check_corpora()
         self._valid_corpus, self._valid = self._prepare([inputs.valid], None), list(inputs.valid)
         sampling, seed = self.config.tokenizer, self.config.seed
-        self.make_batch = CorpusBatches(self.corpus, tokenizers, sampling, seed, max_pieces(self.config))
+        self.make_batch = CorpusBatches(self.corpus, tokenizers, sampling, seed, max_pieces(self.config, tokenizers))
         self.model = self._new_model()
         # Whether the weights to start from are those of a model that already does the task.
         self.can_start = inputs.initial is not None and self._load_weights(inputs.initial)
@@ -120,7 +120,7 @@ class Task(ABC):
         """Measure `model`, which is in evaluation mode, on the validation set; the same figures on every rank."""
         here, examples = self._runtime, self._valid
         sums = np.zeros((len(examples), 3))  # of each example: loss, correct targets, targets
-        make = CorpusBatches(self._valid_corpus, self.tokenizers, max_pieces=max_pieces(self.config))
+        make = CorpusBatches(self._valid_corpus, self.tokenizers, max_pieces=max_pieces(self.config, self.tokenizers))
 
         def measure(batch: Any) -> tuple[np.ndarray, np.ndarray]:
             with here.autocast():
@@ -200,12 +200,12 @@ def prepare_tokenizers(inputs: Inputs, folder: Path | None, runtime: Runtime) ->
             _new_tokenizers(inputs, runtime).save(temporary)
     runtime.barrier()
     tokenizers, initial = load_tokenizers(folder), inputs.initial
-    if initial is not None and initial.tokenizers.fingerprint != tokenizers.fingerprint:
+    if initial is not None and initial.tokenizers.undirected.fingerprint != tokenizers.fingerprint:
         raise ModelError(
             f"training.init_from: {initial.folder} has another vocabulary than {folder}, with which this run began; "
             "put that model back, or start over with --overwrite"
         )
-    return tokenizers
+    return tokenizers if initial is None else initial.tokenizers
 
 
 def _new_tokenizers(inputs: Inputs, runtime: Runtime) -> TokenizerPair:

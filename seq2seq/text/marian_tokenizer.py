@@ -4,18 +4,21 @@
 `target.spm` and `vocab.json` (with `target_vocab.json` where the sides differ).
 """
 
+import copy
 import hashlib
 import json
 import random
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 import sentencepiece
 
 from seq2seq.errors import ModelError
 from seq2seq.files import DamagedFile, read_object
 from seq2seq.lines import as_one_line
+from seq2seq.text.direction import Direction
 from seq2seq.text.normalization import ReadingTokenizer
 from seq2seq.text.tokenizer import (
     LARGEST_FILE,
@@ -43,29 +46,52 @@ class MarianTokenizer(ReadingTokenizer):
     Args:
         model_bytes: content of the .spm file.
         vocabulary: id of each piece; ids are consecutive from 0.
+        tag: the piece that texts begin with if they name no target language.
 
     Raises:
         ModelError: the ids are not 0, 1, 2, ..., or `</s>`, `<unk>` or `<pad>` is missing.
     """
 
-    def __init__(self, model_bytes: bytes, vocabulary: Mapping[str, int]):
+    def __init__(self, model_bytes: bytes, vocabulary: Mapping[str, int], tag: str | None = None):
         self._segmenter = Tokenizer(model_bytes)
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model_bytes)
         self.model_bytes = model_bytes
         self.vocabulary = dict(vocabulary)
         self._pieces = _in_order(vocabulary)
         self._languages = {piece for piece in self._pieces if piece.startswith(">>") and piece.endswith("<<")}
+        self.tag = tag
         self.vocabulary_bytes = json.dumps(
             {piece: id_ for id_, piece in enumerate(self._pieces)}, ensure_ascii=False, indent=0
         ).encode("utf-8")
-        self.fingerprint = hashlib.sha256(model_bytes + b"\n" + self.vocabulary_bytes).hexdigest()[:16]
         self.vocab_size = len(self._pieces)
         self.eos_id, self.unk_id, self.pad_id = (self.vocabulary[piece] for piece in (EOS, UNK, PAD))
         self.bos_id = self.start_id = self.pad_id
-        self._silent_ids = {self.eos_id, self.unk_id, self.pad_id}
+        self.silent_ids = {self.eos_id, self.unk_id, self.pad_id}
 
     def __reduce__(self):
-        return MarianTokenizer, (self.model_bytes, self.vocabulary)
+        return MarianTokenizer, (self.model_bytes, self.vocabulary, self.tag)
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes when the ids of a text do."""
+        known = self.model_bytes + b"\n" + self.vocabulary_bytes + (self.tag or "").encode()
+        return hashlib.sha256(known).hexdigest()[:16]
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """See `ReadingTokenizer.tags`; `deu` is the name of `>>deu<<`."""
+        return {piece[2:-2]: piece for piece in self._pieces if piece in self._languages}
+
+    @property
+    def tag_ids(self) -> tuple[int, ...]:
+        """See `ReadingTokenizer.tag_ids`; a text may begin with another tag."""
+        return () if self.tag is None else (self.vocabulary[self.tag],)
+
+    def tagged(self, tag: str | None) -> Self:
+        """Return the same tokenizer with another tag."""
+        other = copy.copy(self)
+        other.tag = tag
+        return other
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of `text`, without special ids."""
@@ -93,7 +119,7 @@ class MarianTokenizer(ReadingTokenizer):
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return one line of text for any ids; special ids are skipped."""
-        known = [self._pieces[i] for i in map(int, ids) if 0 <= i < self.vocab_size and i not in self._silent_ids]
+        known = [self._pieces[i] for i in map(int, ids) if 0 <= i < self.vocab_size and i not in self.silent_ids]
         return as_one_line(self._processor.decode_pieces(known)).replace(META_SYMBOL, " ").strip()
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
@@ -114,7 +140,7 @@ class MarianTokenizer(ReadingTokenizer):
             code, mark, rest = text.partition("<<")
             if code + mark in self._languages:
                 return code + mark, rest
-        return None, text
+        return self.tag, text
 
     def _to_ids(self, language: str | None, pieces: Iterable[str]) -> list[int]:
         ids = [self.vocabulary.get(piece, self.unk_id) for piece in pieces]
@@ -132,6 +158,17 @@ class MarianTokenizerPair(TokenizerPair):
     def shared(self) -> bool:
         """Whether both sides have one vocabulary."""
         return self.source.vocabulary_bytes == self.target.vocabulary_bytes
+
+    def directed(self, direction: Direction) -> "MarianTokenizerPair":
+        """See `TokenizerPair.directed`: sources begin with the tag of the target language."""
+        if direction.target is None:
+            return self
+        return replace(self, source=self.source.tagged(self.source.tags[direction.target]))
+
+    @property
+    def undirected(self) -> "MarianTokenizerPair":
+        """See `TokenizerPair.undirected`."""
+        return replace(self, source=self.source.tagged(None))
 
     def save(self, folder: Path) -> None:
         """Write `source.spm`, `target.spm`, `vocab.json`, and where the target has its own, `target_vocab.json`."""

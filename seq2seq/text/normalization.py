@@ -8,7 +8,7 @@ import functools
 import re
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 Span = tuple[int, int]
@@ -162,6 +162,29 @@ class ReadingTokenizer(ABC):
 
     `encode` and `decode` do not normalise; `read` is for all texts that are input of an encoder.
     """
+
+    start_id: int
+    eos_id: int
+
+    @property
+    def tags(self) -> Mapping[str, str]:
+        """The pieces that stand for languages, by the names of these."""
+        return {}
+
+    @property
+    def tag_ids(self) -> tuple[int, ...]:
+        """The ids that every encoded text begins with: the tag of a language, or nothing."""
+        return ()
+
+    @property
+    def start_ids(self) -> tuple[int, ...]:
+        """First inputs of a decoder: the start, and the tag of the target language."""
+        return (self.start_id,)
+
+    @property
+    def end_ids(self) -> tuple[int, ...]:
+        """Ids that follow those of a source."""
+        return (self.eos_id,)
 
     @abstractmethod
     def text_pieces(self) -> Iterable[str]:

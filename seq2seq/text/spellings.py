@@ -23,7 +23,7 @@ class Spellings:
 
     def __init__(self, tokenizers: TokenizerPair):
         target = tokenizers.target
-        silent = {*tokenizers.never_generated, target.unk_id, target.bos_id, target.eos_id, target.pad_id}
+        silent = {*tokenizers.never_generated, target.unk_id, *target.silent_ids}
         pieces = target.pieces(range(target.vocab_size))
         self.bytes = [b"" if id_ in silent else _bytes(piece) for id_, piece in enumerate(pieces)]
         """The bytes that each id adds to a text; none for ids without text."""

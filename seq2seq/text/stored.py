@@ -1,9 +1,10 @@
-"""Loading of the tokenizers of a model folder, of either kind; Marian's are imported only if a folder has them."""
+"""Loading of the tokenizers of a model folder, of any kind; foreign kinds are imported only if a folder has them."""
 
 from collections.abc import Collection
 from pathlib import Path
 
 from seq2seq.text.tokenizer import (
+    LANGUAGES_FILE,
     SOURCE_FILE,
     TARGET_FILE,
     TARGET_VOCABULARY_FILE,
@@ -26,6 +27,11 @@ def load_tokenizers(folder: Path, files: Collection[str] | None = None) -> Token
         return TokenizerPair(sides[0], sides[0] if sides[-1].model_bytes == sides[0].model_bytes else sides[-1])
     from seq2seq.text.marian_tokenizer import MarianTokenizer, MarianTokenizerPair, read_vocabulary
 
+    if LANGUAGES_FILE in files:
+        from seq2seq.text.multilingual_tokenizer import pair_of, read_tagging
+
+        tagging = read_tagging(folder / LANGUAGES_FILE)
+        return pair_of(sides[0].model_bytes, read_vocabulary(folder / VOCABULARY_FILE), tagging)
     own = TARGET_VOCABULARY_FILE if TARGET_VOCABULARY_FILE in files else VOCABULARY_FILE
     vocabularies = [read_vocabulary(folder / name) for name in (VOCABULARY_FILE, own)]
     source, *target = (MarianTokenizer(side.model_bytes, vocabularies[number]) for number, side in enumerate(sides))

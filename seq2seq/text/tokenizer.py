@@ -19,12 +19,14 @@ import sentencepiece
 from seq2seq.config import TokenizerConfig
 from seq2seq.errors import ConfigError, DataError, ModelError
 from seq2seq.lines import as_one_line, read_regular
+from seq2seq.text.direction import Direction
 from seq2seq.text.normalization import ReadingTokenizer, normalized
 
 logger = logging.getLogger(__name__)
 
 SOURCE_FILE, TARGET_FILE = "source.spm", "target.spm"
-VOCABULARY_FILE, TARGET_VOCABULARY_FILE = "vocab.json", "target_vocab.json"  # of Marian alone
+# Of tokenizers whose pieces are numbered by a table, and of multilingual ones.
+VOCABULARY_FILE, TARGET_VOCABULARY_FILE, LANGUAGES_FILE = "vocab.json", "target_vocab.json", "languages.json"
 META_SYMBOL = "\u2581"  # SentencePiece's symbol for a space; the character itself is spelled as bytes
 SURROGATES = re.compile("[\ud800-\udfff]")
 # SentencePiece skips training lines above a limit in bytes; ours are split before they reach it.
@@ -53,7 +55,8 @@ class Tokenizer(ReadingTokenizer):
         """First input of a decoder."""
         self.eos_id: int = self._processor.eos_id()
         self.pad_id: int = self._processor.pad_id()
-        self._silent_ids = {self.bos_id, self.eos_id, self.pad_id}
+        self.silent_ids = {self.bos_id, self.eos_id, self.pad_id}
+        """Ids that are no text."""
         self._scores: list[float] = self._processor.get_score(list(range(self.vocab_size)))
         self._splits: dict[int, list[tuple[int, int]]] = {}
         try:  # SentencePiece does not name a model's kind; only unigram models list their best segmentations
@@ -104,7 +107,7 @@ class Tokenizer(ReadingTokenizer):
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return one line of text for any ids; start, end and padding are skipped, and broken bytes become U+FFFD."""
-        known = [int(i) for i in ids if 0 <= i < self.vocab_size and i not in self._silent_ids]
+        known = [int(i) for i in ids if 0 <= i < self.vocab_size and i not in self.silent_ids]
         return as_one_line(self._processor.decode(known))
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
@@ -228,6 +231,24 @@ class TokenizerPair:
     def fingerprint(self) -> str:
         """Fingerprint that changes when either tokenizer changes."""
         return f"{self.source.fingerprint}-{self.target.fingerprint}"
+
+    @property
+    def needs_direction(self) -> bool:
+        """Whether a translation needs `directed` before: every sequence has a tag of its language."""
+        return False
+
+    def directed(self, direction: Direction) -> "TokenizerPair":
+        """Return the tokenizers for one direction; its names are those of `tags`.
+
+        A source then begins or ends with the tag of a language, or the decoder reads it first. Without tags these
+        tokenizers have one direction, and are returned.
+        """
+        return self
+
+    @property
+    def undirected(self) -> "TokenizerPair":
+        """The tokenizers for all directions, as a model folder holds them."""
+        return self
 
     @property
     def never_generated(self) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ from seq2seq.interop.ctranslate2_export import write_ctranslate2
 from seq2seq.interop.marian import marian_obstacles, read_marian, write_marian
 from seq2seq.store.finding import CONFIG, find_model
 from seq2seq.store.model_card import front_matter, short_card
-from seq2seq.store.model_folder import CARD, FORMAT, LoadedModel, load_marian, load_model, save_model
+from seq2seq.store.model_folder import CARD, FORMAT, LoadedModel, load_foreign, load_model, save_model
 from seq2seq.tensors import distinct
 from seq2seq.workflows.probe import Comparison, Probe, builtin_sentences, compare, least_chrf
 
@@ -33,7 +33,7 @@ def import_marian(folder: Path, output: Path, torch_file: bool = False) -> Path:
         ModelError: it cannot be read, or `output` exists already.
     """
     _check_new(output)
-    loaded = load_marian(_marian_folder(folder, torch_file), torch_file)
+    loaded = load_foreign(_marian_folder(folder, torch_file), torch_file)
     card = short_card(loaded.description, output.name, [f"Converted from the Marian folder `{folder.name}`."])
     return save_model(output, loaded.model.state_dict(keep_vars=True), loaded.description, loaded.tokenizers, card)
 

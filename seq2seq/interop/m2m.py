@@ -1,0 +1,190 @@
+"""Folders of M2M-100, NLLB-200 (dense) and mBART, as transformers keeps them, read into our terms.
+
+`model_folder.load_model` reads one wherever a model folder of ours is taken. These are pre-norm models with tied
+embeddings that translate between many languages: a tag of the source language is in the source, and a tag of the target
+language is what the decoder reads first.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from seq2seq.description import ModelDescription
+from seq2seq.errors import ModelError, shown
+from seq2seq.files import DamagedFile, read_object
+from seq2seq.interop.foreign_weights import open_weights
+from seq2seq.interop.m2m_settings import LANGUAGE_CODES, M2M, MBART, TOKENIZERS, TokenizerKind
+from seq2seq.interop.m2m_weights import fill
+from seq2seq.interop.marian import CONFIG, GENERATION, MOST_TENSORS_NAMED, TOKENIZER, filled_vocabulary
+from seq2seq.interop.marian_settings import read_model_config, read_search_config, special_ids
+from seq2seq.interop.marian_weights import BIAS
+from seq2seq.model.transformer import Transformer
+from seq2seq.stored_tensors import HeldTensors
+from seq2seq.tensors import Uninitialized
+from seq2seq.text.marian_tokenizer import EOS, PAD, UNK, VOCABULARY_FILE, read_vocabulary
+from seq2seq.text.multilingual_tokenizer import BOS, MultilingualTokenizerPair, Tagging, pair_of
+from seq2seq.text.tokenizer import LARGEST_FILE, Tokenizer
+
+FAMILIES = {"m2m_100": M2M, "mbart": MBART}
+# By `model_type`, what `s2s convert --from` calls a folder.
+KINDS = {"m2m_100": "m2m100", "mbart": "mbart"}
+SEGMENTER, FAST_TOKENIZER, CARD = "sentencepiece.bpe.model", "tokenizer.json", "README.md"
+LICENSE = re.compile(r"\A---\n(?:.*\n)*?license:[ \t]*['\"]?([\w.-]+)", re.MULTILINE)
+MASK = "<mask>"
+
+
+def read_m2m(folder: Path, torch_file: bool = False) -> tuple[ModelDescription, MultilingualTokenizerPair, Transformer]:
+    """Read a folder of one of these families in our terms; the model is float32.
+
+    Args:
+        folder: with config.json, model.safetensors, sentencepiece.bpe.model, of M2M-100 vocab.json, and where they are
+            there generation_config.json, tokenizer_config.json, tokenizer.json and README.md.
+        torch_file: as of `read_marian`.
+
+    Raises:
+        ModelError: a file is missing or damaged; or settings are not supported, all of which one message names.
+    """
+    problems: list[str] = []
+    try:
+        given = read_object(folder / CONFIG)
+        generation = read_object(folder / GENERATION) if (folder / GENERATION).exists() else given
+        named = read_object(folder / TOKENIZER) if (folder / TOKENIZER).exists() else {}
+        stored = open_weights(folder, torch_file, KINDS[given["model_type"]])
+        family = FAMILIES[given["model_type"]]
+        tokenizers = _tokenizers(folder, {**family.defaults, **given}, named, stored, problems)
+        config = read_model_config(given, BIAS in stored.shapes, problems, family)
+        search = read_search_config(
+            _without_tag(generation, tokenizers, problems), special_ids(given, family), problems
+        )
+        if config and config.num_encoder_layers + config.num_decoder_layers > len(stored.shapes):
+            problems.append(f"{CONFIG} describes a model far larger than the weights")
+        if not problems and config and search and tokenizers:
+            with Uninitialized():
+                model = Transformer(config, tokenizers.source.vocab_size, tokenizers.target.vocab_size)
+            of_tensors: list[str] = []
+            fill(model, stored, of_tensors)
+            problems += of_tensors[:MOST_TENSORS_NAMED]
+            if len(of_tensors) > MOST_TENSORS_NAMED:
+                problems.append(f"and {len(of_tensors) - MOST_TENSORS_NAMED} more tensors")
+            if not problems:
+                license_ = _license(folder, given)
+                return ModelDescription(model=config, search=search, license=license_), tokenizers, model
+    except DamagedFile as error:
+        raise ModelError(f"{folder}: {error}; copy the folder again") from error
+    raise ModelError(f"{folder}: not a model that can be read: {'; '.join(problems)}")
+
+
+def _tokenizers(
+    folder: Path, given: Mapping[str, Any], named: Mapping[str, Any], stored: HeldTensors, problems: list[str]
+) -> MultilingualTokenizerPair | None:
+    """Return the tokenizers, with as many ids as the weights have rows."""
+    kind = _kind(folder, given, named, problems)
+    if not (folder / SEGMENTER).exists():
+        problems.append(
+            f"{SEGMENTER} is missing; copy it from the original model, because {FAST_TOKENIZER} is not read"
+        )
+    if kind is None or problems:
+        return None
+    segmenter = Tokenizer.load(folder / SEGMENTER)
+    pieces = _numbered(folder, segmenter)
+    languages = _add_languages(folder, pieces, kind, named)
+    most_rows = max((shape[0] for shape in stored.shapes.values() if shape), default=0)
+    vocabulary = filled_vocabulary(pieces, given["vocab_size"], most_rows)
+    tagging = Tagging(languages, kind.source, kind.target, (MASK, *(vocabulary.keys() - pieces.keys())))
+    try:
+        pair = pair_of(segmenter.model_bytes, vocabulary, tagging)
+    except ModelError as error:
+        problems.append(str(error))
+        return None
+    if (size := given["vocab_size"]) != pair.source.vocab_size:
+        problems.append(f"vocab_size: {shown(size)}, but the vocabulary has {pair.source.vocab_size} pieces")
+    for key, id_ in (("pad_token_id", pair.source.pad_id), ("eos_token_id", pair.source.eos_id)):
+        if given[key] not in (id_, [id_]):
+            problems.append(f"{key}: {shown(given[key])} is not {id_}")
+    tags = {pair.target.vocabulary[piece] for piece in languages.values()}
+    start, starts = given["decoder_start_token_id"], {pair.target.eos_id} if kind.target == "second" else {None, *tags}
+    if start not in starts:
+        problems.append(f"decoder_start_token_id: {shown(start)} is not what this tokenizer has")
+    return pair
+
+
+def _kind(
+    folder: Path, given: Mapping[str, Any], named: Mapping[str, Any], problems: list[str]
+) -> TokenizerKind | None:
+    """Return the kind of tokenizer, by the name of its class, or else by what the folder holds."""
+    name = named.get("tokenizer_class") or given.get("tokenizer_class")
+    if name is None:
+        is_first = given["decoder_start_token_id"] not in (2, [2])
+        guessed = {"m2m_100": "NllbTokenizer", "mbart": "MBartTokenizer" if is_first else "MBart50Tokenizer"}
+        name = "M2M100Tokenizer" if (folder / VOCABULARY_FILE).exists() else guessed[given["model_type"]]
+    kind = TOKENIZERS.get(str(name).removesuffix("Fast"))
+    fitting = [key for key in TOKENIZERS if key.startswith("MBart") == (given["model_type"] == "mbart")]
+    if kind is None or str(name).removesuffix("Fast") not in fitting:
+        problems.append(f"tokenizer_class: {shown(name)} (possible: {', '.join(fitting)})")
+        return None
+    return kind
+
+
+def _numbered(folder: Path, segmenter: Tokenizer) -> dict[str, int]:
+    """Return the ids of the pieces of text: those of `vocab.json`, or of SentencePiece shifted by one (fairseq)."""
+    if (folder / VOCABULARY_FILE).exists():
+        return read_vocabulary(folder / VOCABULARY_FILE)
+    own = segmenter.pieces(range(segmenter.vocab_size))
+    return {piece: id_ for id_, piece in enumerate([BOS, PAD, EOS, UNK, *own[3:]])}
+
+
+def _add_languages(
+    folder: Path, pieces: dict[str, int], kind: TokenizerKind, named: Mapping[str, Any]
+) -> dict[str, str]:
+    """Number the pieces of the languages, which follow those of text, and return them by language."""
+    added = _added_pieces(folder, named)
+    languages = {found[1]: piece for piece in added if (found := kind.pattern.fullmatch(piece))}
+    if languages:
+        pieces |= {piece: added[piece] for piece in (*languages.values(), MASK) if piece in added}
+        return languages
+    codes = LANGUAGE_CODES.get(named.get("language_codes", ""), kind.codes)
+    languages = {code: kind.piece.format(code) for code in codes.split()}
+    last = () if (folder / VOCABULARY_FILE).exists() else (MASK,)
+    pieces |= {piece: len(pieces) + place for place, piece in enumerate([*languages.values(), *last])}
+    return languages
+
+
+def _added_pieces(folder: Path, named: Mapping[str, Any]) -> dict[str, int]:
+    """Return the ids of special pieces, where tokenizer.json or tokenizer_config.json lists them."""
+    listed: list[Any] = []
+    if (folder / FAST_TOKENIZER).exists():
+        listed = read_object(folder / FAST_TOKENIZER, LARGEST_FILE).get("added_tokens") or []
+    elif isinstance(decoder := named.get("added_tokens_decoder"), dict):
+        listed = [
+            {**entry, "id": int(id_)} for id_, entry in decoder.items() if isinstance(entry, dict) and id_.isdigit()
+        ]
+    if not isinstance(listed, list):
+        raise DamagedFile(f"{FAST_TOKENIZER}: added_tokens is not a list")
+    entries = [entry for entry in listed if isinstance(entry, dict)]
+    return {
+        entry["content"]: entry["id"]
+        for entry in entries
+        if isinstance(entry.get("content"), str) and type(entry.get("id")) is int
+    }
+
+
+def _without_tag(
+    generation: Mapping[str, Any], tokenizers: MultilingualTokenizerPair | None, problems: list[str]
+) -> Mapping[str, Any]:
+    """Return the settings of generation without the forced tag, which the direction of a translation decides."""
+    forced = generation.get("forced_bos_token_id")
+    if forced is not None and tokenizers is not None:
+        target = tokenizers.target
+        if forced not in [target.vocabulary[piece] for piece in target.tags.values()]:
+            problems.append(f"forced_bos_token_id: {shown(forced)} is not the tag of a language")
+    return {key: value for key, value in generation.items() if key != "forced_bos_token_id"}
+
+
+def _license(folder: Path, given: Mapping[str, Any]) -> str | None:
+    """Return the licence that the model card or config.json names."""
+    card = folder / CARD
+    text = card.read_text(encoding="utf-8", errors="replace")[: 2**16] if card.is_file() else ""
+    found = LICENSE.match(text.split("\n---", 1)[0] if text.startswith("---\n") else "")
+    named = found[1] if found else given.get("license")
+    return named if isinstance(named, str) and re.fullmatch(r"[\w.-]{1,60}", named) else None
