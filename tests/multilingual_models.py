@@ -37,7 +37,9 @@ def write_tokenizer(folder: Path, family: str, legacy: bool = False):
         segmenter = transformers.models.m2m_100.tokenization_m2m_100.load_spm(str(folder / SEGMENTER), {})
         pieces = ["<s>", "<pad>", "</s>", "<unk>", *segmenter.id_to_piece(list(range(3, segmenter.vocab_size())))]
         (folder / "vocab.json").write_text(json.dumps({piece: id_ for id_, piece in enumerate(pieces)}))
-        (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "M2M100Tokenizer"}))
+        codes = transformers.models.m2m_100.tokenization_m2m_100.FAIRSEQ_LANGUAGE_CODES["m2m100"]
+        named = {"tokenizer_class": "M2M100Tokenizer", "extra_special_tokens": [f"__{code}__" for code in codes]}
+        (folder / "tokenizer_config.json").write_text(json.dumps(named))
         return transformers.M2M100Tokenizer.from_pretrained(folder)
     classes = {"nllb": "NllbTokenizer", "mbart50": "MBart50Tokenizer", "mbart25": "MBartTokenizer"}
     (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": classes[family]}))

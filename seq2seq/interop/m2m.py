@@ -91,7 +91,8 @@ def _tokenizers(
     languages = _add_languages(folder, pieces, kind, named)
     most_rows = max((shape[0] for shape in stored.shapes.values() if shape), default=0)
     vocabulary = filled_vocabulary(pieces, given["vocab_size"], most_rows)
-    tagging = Tagging(languages, kind.source, kind.target, (MASK, *(vocabulary.keys() - pieces.keys())))
+    place = "last" if named.get("legacy_behaviour") is True else kind.source
+    tagging = Tagging(languages, place, kind.target, (MASK, *sorted(vocabulary.keys() - pieces.keys())))
     try:
         pair = pair_of(segmenter.model_bytes, vocabulary, tagging)
     except ModelError as error:

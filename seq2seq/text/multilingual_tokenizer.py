@@ -130,6 +130,11 @@ class MultilingualTokenizer(MarianTokenizer):
     def _split_language(self, text: str) -> tuple[str | None, str]:
         return self.tag if self.tagging.source == "first" else None, text
 
+    def _to_ids(self, language: str | None, pieces: Iterable[str]) -> list[int]:
+        # SentencePiece gives a run of unknown characters as one piece, which may be spelled like a tag
+        ids = [self.unk_id if id_ in self.silent_ids else id_ for id_ in super()._to_ids(None, pieces)]
+        return ids if language is None else [self.vocabulary[language], *ids]
+
 
 @dataclass(frozen=True)
 class MultilingualTokenizerPair(MarianTokenizerPair):
