@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 
-# What is repeated; the delimiters of all formats, and the beginnings of what `markup.pieces` and others look for.
+# What is repeated; the delimiters of all formats, and the beginnings of what `markup.protected` and others look for.
 UNITS = (
     "<", "</", "<!", "<![", "<![CDATA[", "<?", "<?php ", "<!-- ", "-->", "<!-- a --> ", "<!DOCTYPE ", "<a ", "<a>",
     "</a>", "<a/>", "<a x=\">", "<a x='", "<a x=y>", "x=\"", "a=", "<p>", "<br>", "<b>", "<b></b>", "<b>w </b>",

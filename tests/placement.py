@@ -10,8 +10,8 @@ from collections import Counter
 from pathlib import Path
 
 from seq2seq.inference.aligner import Aligner
+from seq2seq.markup.render import Answer
 from seq2seq.markup.translation import Translate, translate_documents
-from seq2seq.markup.writing import Answer
 
 TAG = re.compile(r"</?\w+>")
 GOLD = [tuple(line.split("\t")) for line in (Path(__file__).parent / "placement_gold.tsv").read_text().splitlines()]

@@ -156,7 +156,7 @@ EXCEPTIONS = {
     "nesting": set(),
     "recursion": {
         "markup.document._filled", "markup.projection._within", "markup.translation._answers",
-        "markup.writing._without_emphasis", "markup.writing._collect", "markup.writing._point",
+        "markup.render._without_emphasis", "markup.render._collect", "markup.render._point",
     },
     "classes": set(),
 }  # fmt: skip

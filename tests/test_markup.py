@@ -15,9 +15,9 @@ from markdown_it import MarkdownIt
 from test_markup_parsing import ODD_MARKDOWN
 
 from seq2seq.errors import DataError
-from seq2seq.markup.standins import CLASSES, MOST, StandIns, probe, ranked
+from seq2seq.markup.placeholders import CLASSES, MOST, PlaceholderClass, probe, ranked
+from seq2seq.markup.render import Answer
 from seq2seq.markup.translation import PLACEHOLDER, Marked, translate_documents
-from seq2seq.markup.writing import Answer
 from seq2seq.text.alignment import Alignment, Link, Word
 from seq2seq.text.words import word_spans
 
@@ -179,7 +179,7 @@ def test_the_batch_is_one_call_and_one_for_each_class_that_was_lost():
     assert calls == [3, 2]  # two of three sentences have pieces
 
 
-def test_a_model_that_loses_every_stand_in_gets_the_text_between():
+def test_a_model_that_loses_every_placeholder_gets_the_text_between():
     def losing(texts):
         return unlinked(
             [" ".join(word for word in text.split() if word.isalpha() and word.islower()) for text in texts]
@@ -211,7 +211,7 @@ def test_what_is_no_sentence_gets_no_full_stop(source, said, expected):
     assert marked.text == expected
 
 
-def test_a_stand_in_that_is_translated_is_found_by_its_link():
+def test_a_placeholder_that_is_translated_is_found_by_its_link():
     """The model says something else for it each time, but its attention knows."""
 
     def translate(texts):
@@ -229,7 +229,7 @@ def test_a_stand_in_that_is_translated_is_found_by_its_link():
     assert marked == Marked("<p>a man rides {x} through <i>the</i> town</p>", 1, ())
 
 
-def test_more_pieces_than_stand_ins_are_kept():
+def test_more_pieces_than_placeholders_are_kept():
     text = " and ".join(f"{{p{number}}}" for number in range(3 * MOST))
     (marked,) = translate_documents([text], "html", Nonsense(1, 0.9))
     assert all(marked.text.count(f"{{p{number}}}") == 1 for number in range(3 * MOST))
@@ -328,14 +328,14 @@ def test_xml_that_is_not_well_formed_is_one_clear_line(text, where):
 
 
 def test_the_class_that_a_model_keeps_is_found():
-    kept = StandIns("kept", tuple(f"Q{number}" for number in range(MOST + 4)))
-    lost = StandIns("lost", tuple(f"[{number}]" for number in range(MOST + 4)))
+    kept = PlaceholderClass("kept", tuple(f"Q{number}" for number in range(MOST + 4)))
+    lost = PlaceholderClass("lost", tuple(f"[{number}]" for number in range(MOST + 4)))
 
     def translate(texts):
         return [re.sub(r"[\[\]]", "", text) for text in texts]
 
     ranking = probe(translate, ["A man sees {}.", "the old town is near the river"], [lost, kept])
-    assert [one.stand_ins.name for one in ranking] == ["kept", "lost"]
+    assert [one.placeholders.name for one in ranking] == ["kept", "lost"]
     assert [one.share for one in ranking] == [1.0, 0.0]
 
 
@@ -350,7 +350,7 @@ def test_a_model_that_copies_nothing_has_words_that_it_knows():
     ranking = ranked(
         lambda texts: [*map(answer, texts)], sentences, [("guitar", "Gitarre"), ("big", "groß"), ("piano", "Klavier")]
     )
-    best = ranking[0].stand_ins
+    best = ranking[0].placeholders
     assert set(best.pairs) == {("guitar", "Gitarre"), ("piano", "Klavier")}
 
     def translate(texts):

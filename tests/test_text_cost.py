@@ -3,7 +3,7 @@
 import pytest
 from costs import MOST_TIMES, families, growth
 
-from seq2seq.markup.pieces import find
+from seq2seq.markup.protected import find
 from seq2seq.text.normalization import mapped
 from seq2seq.text.splitting import split_sentences, split_text
 from seq2seq.text.untranslatable import lacks_letters

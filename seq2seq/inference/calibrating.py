@@ -15,7 +15,7 @@ from torch import Tensor
 from seq2seq.evaluation.text import sentence_chrf
 from seq2seq.inference.aligner import Aligner, distributions, normalized
 from seq2seq.inference.confidence import GOOD, features, fit, unfit
-from seq2seq.markup.standins import ranked
+from seq2seq.markup.placeholders import ranked
 from seq2seq.runtime import Runtime
 from seq2seq.store.calibration import LONGEST_WORD, Calibration, StandInClass
 from seq2seq.store.model_folder import LoadedModel
@@ -25,7 +25,7 @@ from seq2seq.text.words import Span, word_spans
 MOST_PAIRS = 1000
 TRANSLATED = 500  # sentences that the confidence is measured on
 LEAST_ANCHORS = 50
-MOST_CLASSES = 3  # of stand-ins that are kept
+MOST_CLASSES = 3  # of placeholders that are kept
 # Two words are partners where they occur together in so many pairs, and in so large a share of the pairs with either.
 LEAST_TOGETHER, LEAST_DICE = 4, 0.7
 SHORTEST_COPY = 4  # letters; shorter equal words, such as "in" or "die", may be chance
@@ -79,8 +79,8 @@ def _stand_ins(
 ) -> Iterator[StandInClass]:
     for one in ranked(translate, [source for source, _ in pairs], _known_words(pairs))[:MOST_CLASSES]:
         if one.kept:
-            words, answers = zip(*one.stand_ins.pairs, strict=True)
-            yield StandInClass(name=one.stand_ins.name, words=words, answers=answers, kept=round(one.share, 4))
+            words, answers = zip(*one.placeholders.pairs, strict=True)
+            yield StandInClass(name=one.placeholders.name, words=words, answers=answers, kept=round(one.share, 4))
 
 
 def _best_heads(aligner: Aligner, pairs: Sequence[tuple[str, str]]) -> Calibration:

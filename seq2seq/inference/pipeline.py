@@ -154,13 +154,13 @@ def translate_documents(
         UserError: there is no such format.
     """
     from seq2seq.markup import translation as markup
-    from seq2seq.markup.standins import CLASSES, StandIns
-    from seq2seq.markup.writing import Answer
+    from seq2seq.markup.placeholders import CLASSES, PlaceholderClass
+    from seq2seq.markup.render import Answer
     from seq2seq.text.alignment import Alignment
 
     if form not in markup.FORMATS:
         raise UserError(f"format {form!r}: not one of {', '.join(markup.FORMATS)}{did_you_mean(form, markup.FORMATS)}")
-    known = [StandIns(one.name, one.words, one.answers) for one in aligner.calibration.stand_ins] or CLASSES
+    known = [PlaceholderClass(one.name, one.words, one.answers) for one in aligner.calibration.stand_ins] or CLASSES
     # Where one word of the best class was lost, another one may not be.
     classes = [known[0], known[0].turned(), *known[1:]]
     about = aligner.description

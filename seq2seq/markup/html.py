@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Literal
 
 from seq2seq.errors import DataError
-from seq2seq.markup.building import Builder
 from seq2seq.markup.document import Document
+from seq2seq.markup.segments import Builder
 from seq2seq.markup.tags import EMPTY, Lexeme, build, escape_text
 
 _CHARSET = re.compile(r"<meta\b[^>]{0,200}?charset\s{0,20}=\s{0,20}[\"']?\s{0,20}([\w.:-]+)", re.IGNORECASE)

@@ -17,10 +17,10 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
 from seq2seq.errors import DataError
-from seq2seq.markup.building import Builder, Item, text_item
 from seq2seq.markup.document import Document, Template
 from seq2seq.markup.html import read as read_html
-from seq2seq.markup.pieces import EMOJI, Found, find
+from seq2seq.markup.protected import EMOJI, Found, find
+from seq2seq.markup.segments import Builder, Item, text_item
 from seq2seq.markup.tags import EMPTY, FORMATTING, SEPARATING, escape_text
 
 _FRONT_MATTER = re.compile(r"\ufeff?---[ \t]*\r?\n(?:.*\n)*?(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)")

@@ -3,8 +3,8 @@ messages such as `%d files in {folder}`."""
 
 import re
 
-from seq2seq.markup.building import Builder, text_item
 from seq2seq.markup.document import Document
+from seq2seq.markup.segments import Builder, text_item
 
 _LINE = re.compile(r"([^\r\n]*)([\r\n]*)")
 

@@ -2,7 +2,7 @@
 
 A pair of tags is placed around the window of target words with the largest alignment weight to the words in the pair,
 minus the weight to other words. Outer pairs are placed first; an inner pair is placed within the window of its outer
-pair and apart from other windows, so that the result is a tree for any alignment. `writing` uses it.
+pair and apart from other windows, so that the result is a tree for any alignment. `render` uses it.
 
 Shapes: J target words, I source words.
 """

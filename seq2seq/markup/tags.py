@@ -12,8 +12,8 @@ from itertools import chain, islice
 from typing import Literal
 
 from seq2seq.languages import language_code
-from seq2seq.markup.building import SPACE, Builder, Item, text_item
 from seq2seq.markup.document import Template
+from seq2seq.markup.segments import SPACE, Builder, Item, text_item
 
 # Elements that are not in BLOCKS are inline, as browsers treat unknown ones.
 

@@ -13,9 +13,9 @@ from itertools import accumulate, chain, pairwise
 from seq2seq.markup import html, markdown, plain, xml
 from seq2seq.markup.document import OBJECT, Document, Template
 from seq2seq.markup.document import join as join_document
-from seq2seq.markup.standins import CLASSES, MOST, StandIns, choose, find
+from seq2seq.markup.placeholders import CLASSES, MOST, PlaceholderClass, choose, find
+from seq2seq.markup.render import Answer, written
 from seq2seq.markup.tags import relabelled
-from seq2seq.markup.writing import Answer, written
 from seq2seq.text.alignment import Alignment, Link, Word, copied
 from seq2seq.text.parts import Part, join, stripped
 from seq2seq.text.scripts import ends_in_word
@@ -54,7 +54,7 @@ def translate_documents(
     texts: Sequence[str],
     form: str,
     translate: Translate,
-    classes: Sequence[StandIns] = CLASSES,
+    classes: Sequence[PlaceholderClass] = CLASSES,
     is_untranslatable: Callable[[str], bool] = lacks_letters,
     languages: tuple[str, str] | None = None,
 ) -> list[Marked]:
@@ -88,7 +88,10 @@ def _joined(document: Document, outputs: Sequence[tuple[Template | None, frozens
 
 
 def _of_segments(
-    texts: Sequence[str], translate: Translate, classes: Sequence[StandIns], is_untranslatable: Callable[[str], bool]
+    texts: Sequence[str],
+    translate: Translate,
+    classes: Sequence[PlaceholderClass],
+    is_untranslatable: Callable[[str], bool],
 ) -> list[Answer]:
     """Translate segments sentence by sentence, and keep the white space between sentences."""
     cut = [stripped(split_sentences(text)) for text in texts]
@@ -112,16 +115,16 @@ def _concatenated(parts: Sequence[Part], answers: Sequence[Answer], end: str) ->
     )
 
 
-def _answers(texts: Sequence[str], translate: Translate, classes: Sequence[StandIns]) -> list[Answer]:
+def _answers(texts: Sequence[str], translate: Translate, classes: Sequence[PlaceholderClass]) -> list[Answer]:
     """Return the answer to each text, whose pieces are OBJECTs; a text whose placeholders were all lost is split at its
     pieces."""
     answers: dict[int, Answer] = {index: _verbatim(text) for index, text in enumerate(texts) if lacks_letters(text)}
     lost: dict[int, list[tuple[_Filled, Answer]]] = defaultdict(list)
-    for stand_ins in classes[:MOST_TRIES]:
+    for placeholders in classes[:MOST_TRIES]:
         filled_texts = {}
         for index, text in enumerate(texts):
             pieces = text.count(OBJECT)
-            pairs = choose(stand_ins, pieces, text) if pieces <= MOST else None
+            pairs = choose(placeholders, pieces, text) if pieces <= MOST else None
             if index not in answers and pairs is not None:
                 filled_texts[index] = _Filled(text, pairs)
         found = translate([filled.text for filled in filled_texts.values()]) if filled_texts else ()

@@ -9,8 +9,8 @@ from xml.parsers import expat
 
 from seq2seq.errors import DataError
 from seq2seq.markup import html
-from seq2seq.markup.building import SPACE, Builder, text_item
 from seq2seq.markup.document import Document
+from seq2seq.markup.segments import SPACE, Builder, text_item
 from seq2seq.markup.tags import Lexeme, build, copied, ends, escape_text, unescape
 from seq2seq.text.forms import XLIFF
 

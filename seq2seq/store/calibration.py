@@ -53,7 +53,7 @@ class ConfidenceMap(Section):
 
 
 class StandInClass(Section):
-    """Placeholder words that may replace protected text (`markup.standins`)."""
+    """Placeholder words that may replace protected text (`markup.placeholders`)."""
 
     name: Label
     words: Words

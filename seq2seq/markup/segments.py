@@ -13,7 +13,7 @@ from re import Pattern
 from typing import Literal
 
 from seq2seq.markup.document import OBJECT, Document, Escape, MarkupPiece, Node, Segment, Template
-from seq2seq.markup.pieces import EMOJI, Found, find
+from seq2seq.markup.protected import EMOJI, Found, find
 
 # White space that formats fold; no-break spaces are kept.
 SPACE = " \t\n\r\f"

@@ -16,7 +16,7 @@ MOST = 8
 
 
 @dataclass(frozen=True)
-class StandIns:
+class PlaceholderClass:
     """A class of placeholders. It has a few more than MOST, because a text may contain some of them already."""
 
     name: str
@@ -29,18 +29,18 @@ class StandIns:
         """Placeholders with their translations."""
         return list(zip(self.words, self.answers or self.words, strict=True))
 
-    def turned(self) -> "StandIns":
+    def turned(self) -> "PlaceholderClass":
         """Return the class with its words rotated by half."""
         middle = len(self.words) // 2
         words, answers = zip(*(self.pairs[middle:] + self.pairs[:middle]), strict=True)
-        return StandIns(self.name, words, answers)
+        return PlaceholderClass(self.name, words, answers)
 
 
 @dataclass(frozen=True)
 class Survival:
     """How many placeholders of a class a model preserved: exactly once each, whole."""
 
-    stand_ins: StandIns
+    placeholders: PlaceholderClass
     kept: int
     asked: int
 
@@ -50,13 +50,13 @@ class Survival:
         return self.kept / max(self.asked, 1)
 
 
-def _numbered(name: str, form: str, first: int = 1, step: int = 1) -> StandIns:
-    return StandIns(name, tuple(form.format(first + step * number) for number in range(MOST + 4)))
+def _numbered(name: str, form: str, first: int = 1, step: int = 1) -> PlaceholderClass:
+    return PlaceholderClass(name, tuple(form.format(first + step * number) for number in range(MOST + 4)))
 
 
 # In the order of trials with a model that was not calibrated.
 CLASSES = (
-    StandIns(
+    PlaceholderClass(
         "names",
         (
             "Kanto",
@@ -73,7 +73,7 @@ CLASSES = (
             "Zamora",
         ),
     ),
-    StandIns("letters", tuple(f"{letter}{number}" for number in (1, 2) for letter in "XYZQWK")),
+    PlaceholderClass("letters", tuple(f"{letter}{number}" for number in (1, 2) for letter in "XYZQWK")),
     _numbered("codes", "X{}"),
     _numbered("numbers", "{}", 70401, 1012),
     _numbered("small numbers", "{}", 41, 7),
@@ -95,24 +95,24 @@ MOST_PARTNERS, CARRIERS_OF_PARTNER, LEAST_KEPT = 40, 8, 0.5
 Plain = Callable[[Sequence[str]], Sequence[str]]
 
 
-def find(stand_in: str, text: str, glued: tuple[bool, bool] = (False, False)) -> list[Span]:
+def find(placeholder: str, text: str, glued: tuple[bool, bool] = (False, False)) -> list[Span]:
     """Return the spans of a placeholder in a text, as a whole word; `glued` allows letters or digits before and after
     it."""
     before, after = ("" if free else rf"(?{sign}[^\W_])" for free, sign in zip(glued, ("<!", "!"), strict=True))
     # letters may be next to a mark that a placeholder begins or ends with
-    before = before if stand_in[0].isalnum() else ""
-    after = after if stand_in[-1].isalnum() else ""
-    return [match.span() for match in re.finditer(before + re.escape(stand_in) + after, text)]
+    before = before if placeholder[0].isalnum() else ""
+    after = after if placeholder[-1].isalnum() else ""
+    return [match.span() for match in re.finditer(before + re.escape(placeholder) + after, text)]
 
 
-def choose(stand_ins: StandIns, count: int, text: str) -> list[tuple[str, str]] | None:
+def choose(placeholders: PlaceholderClass, count: int, text: str) -> list[tuple[str, str]] | None:
     """Return `count` pairs of a class whose words the text does not contain; None if there are too few."""
     folded = text.casefold()
-    free = [pair for pair in stand_ins.pairs if pair[0].casefold() not in folded]
+    free = [pair for pair in placeholders.pairs if pair[0].casefold() not in folded]
     return free[:count] if len(free) >= count else None
 
 
-def probe(translate: Plain, carriers: Sequence[str], classes: Sequence[StandIns] = CLASSES) -> list[Survival]:
+def probe(translate: Plain, carriers: Sequence[str], classes: Sequence[PlaceholderClass] = CLASSES) -> list[Survival]:
     """Measure the survival of classes of placeholders in translation, and return it, the best first; ties keep their
     order.
 
@@ -123,22 +123,22 @@ def probe(translate: Plain, carriers: Sequence[str], classes: Sequence[StandIns]
         classes: candidates.
     """
     texts, expected = [], []
-    for stand_ins in classes:
+    for placeholders in classes:
         for number, carrier in enumerate(carriers):
-            most = min(1 + number % MOST_PROBED, len(stand_ins.words))
+            most = min(1 + number % MOST_PROBED, len(placeholders.words))
             form = carrier if "{}" in carrier else _with_room(carrier, most)
-            free = [pair for pair in stand_ins.pairs if pair[0].casefold() not in form.casefold()]
+            free = [pair for pair in placeholders.pairs if pair[0].casefold() not in form.casefold()]
             count = form.count("{}")
             if len(free) >= count:
                 shift = number % len(free)
                 pairs = (free[shift:] + free[:shift])[:count]
                 texts.append(form.format(*(word for word, _ in pairs)))
-                expected.append((stand_ins, pairs))
-    kept, counts = Counter[StandIns](), Counter[StandIns]()
-    for (stand_ins, pairs), answer in zip(expected, translate(texts), strict=True):
-        kept[stand_ins] += sum(len(find(said, answer)) == 1 for _, said in pairs)
-        counts[stand_ins] += len(pairs)
-    found = [Survival(stand_ins, kept[stand_ins], counts[stand_ins]) for stand_ins in classes]
+                expected.append((placeholders, pairs))
+    kept, counts = Counter[PlaceholderClass](), Counter[PlaceholderClass]()
+    for (placeholders, pairs), answer in zip(expected, translate(texts), strict=True):
+        kept[placeholders] += sum(len(find(said, answer)) == 1 for _, said in pairs)
+        counts[placeholders] += len(pairs)
+    found = [Survival(placeholders, kept[placeholders], counts[placeholders]) for placeholders in classes]
     return sorted(found, key=lambda survival: -survival.share)
 
 
@@ -155,13 +155,17 @@ def ranked(translate: Plain, sentences: Sequence[str], partners: Sequence[tuple[
         partners: consistently translated words with their translations, the most frequent first.
     """
     carriers = [sentence.replace("{", "(").replace("}", ")") for sentence in sentences[:MOST_CARRIERS]]
-    candidates = [StandIns(word, (word,), (said,)) for word, said in partners[:MOST_PARTNERS]]
+    candidates = [PlaceholderClass(word, (word,), (said,)) for word, said in partners[:MOST_PARTNERS]]
     kept = [
-        tried.stand_ins
+        tried.placeholders
         for tried in probe(translate, carriers[:CARRIERS_OF_PARTNER], candidates)
         if tried.share >= LEAST_KEPT
     ]
-    known = StandIns("known words", *zip(*(word.pairs[0] for word in kept[: MOST + 4]), strict=True)) if kept else None
+    known = (
+        PlaceholderClass("known words", *zip(*(word.pairs[0] for word in kept[: MOST + 4]), strict=True))
+        if kept
+        else None
+    )
     return probe(translate, [*BARE_CARRIERS, *carriers], [*CLASSES, *([known] if known else [])])
 
 
