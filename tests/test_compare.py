@@ -1,10 +1,13 @@
 """`s2s compare`: laws of the tests, of groups and seeds, and of what the table, the JSON and the page show."""
 
+import html
 import json
 import math
+import os
 import random
 import re
 import shutil
+import threading
 from html.parser import HTMLParser
 from itertools import combinations
 from pathlib import Path
@@ -32,9 +35,9 @@ from seq2seq.workflows.compare.comparison import TestLines as Lines
 from seq2seq.workflows.compare.comparison import compare
 from seq2seq.workflows.compare.page import LARGEST, page
 from seq2seq.workflows.compare.sentences import marked
-from seq2seq.workflows.compare.systems import System, read_system, rows, run_of
+from seq2seq.workflows.compare.systems import System, file_system, rows, run_of
 from seq2seq.workflows.compare.views import count_words, names_of, numbers_of
-from seq2seq.workflows.compare.wording import cell, verdict
+from seq2seq.workflows.compare.wording import cell, shown_p, shown_value, verdict
 
 WORDS = re.findall(r"\w+", "the of and a to in is you that it he was for on are as with his they at be this have from")
 QUICK = ("bleu", "chrf")
@@ -262,22 +265,23 @@ def test_table_json_and_page_have_the_same_figures(tmp_path, monkeypatch, capsys
     assert main([*typed, "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     shown = re.sub(r"\s+", " ", table)
-    text = re.sub(r"\s+", " ", re.sub("<[^>]*>", " ", Path("page.html").read_text()))
+    text = re.sub(r"\s+", " ", html.unescape(re.sub("<[^>]*>", " ", Path("page.html").read_text())))
     for name, figures in found["rows"].items():
         cells = [f"{one['score']:.2f} ± {one['half_width']:.2f} {one['letters']}" for one in figures.values()]
         assert f"{name} {' '.join(cells)}" in shown
         assert f"{name} {' '.join(cells)}" in text
     for pair in found["pairs"]:
         title, names = found["titles"][pair["metric"]], f"{pair['first']} - {pair['second']}"
-        figures = f"{pair['difference']:+.2f}", f"{pair['p_value']:.4f}", f"{pair['corrected']:.4f}"
-        assert f"{names} {title} {figures[0]} p = {figures[1]} corrected {figures[2]}" in shown
+        p_values = [shown_p(pair[key]) for key in ("p_value", "corrected")]
+        figures = [f"{pair['difference']:+.2f}", *p_values]
+        assert f"{names} {title} {figures[0]} p {figures[1]} corrected {figures[2]}" in shown
         assert " ".join((names, title, *figures)) in text
     for signature in found["signatures"].values():
         assert signature in table
         assert signature in text
     for view in found["views"]:
         for bucket in view["buckets"]:
-            values = [f"{value:.1f}" for value in bucket["values"].values()]
+            values = [shown_value(value, view["unit"]) for value in bucket["values"].values()]
             assert " ".join([bucket["label"], f"{bucket['count']:,}", *values]) in text
 
 
@@ -370,13 +374,29 @@ def test_a_bucket_has_the_score_of_its_lines(compared):
 def test_json_lines_bring_flags_and_sources(tmp_path):
     path = tmp_path / "out.jsonl"
     records = [{"source": line, "translation": line, "flags": ["loop"]} for line in REFERENCE]
-    path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
-    system = read_system(path)
+    system = file_system(path, [json.dumps(record) for record in records])
     assert (system.translations, system.sources) == (REFERENCE, REFERENCE)
     assert system.flags == [("loop",)] * len(REFERENCE)
     other = [*REFERENCE[:4], "something else", *REFERENCE[5:]]
     with pytest.raises(DataError, match=r"out\.jsonl: line 5 is translated from another source"):
         compare([system, SYSTEMS[0]], Lines("set", [REFERENCE], other), QUICK)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_read_once_as_the_file_would_be(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name, lines in (("r", REFERENCE), ("b", SYSTEMS[1].translations)):
+        Path(name).write_text("\n".join(lines) + "\n")
+    os.mkfifo("a")
+    writer = threading.Thread(
+        target=Path("a").write_text, args=("\n".join(SYSTEMS[0].translations) + "\n",), daemon=True
+    )
+    writer.start()
+    assert main(["compare", "a", "b", "--reference", "r", "-f", "json", "-m", "chrf"]) == 0
+    assert (
+        json.loads(capsys.readouterr().out)["rows"]["a"]["chrf"]["score"]
+        == score_texts(SYSTEMS[0].translations, REFERENCE, ["chrf"])[0].score
+    )
 
 
 def test_models_and_runs_are_translated_as_for_s2s_bleu(tmp_path, monkeypatch, capsys):

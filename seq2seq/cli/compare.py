@@ -13,7 +13,7 @@ import click
 
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
-from seq2seq.cli.test_sets import TestSet, TranslatingModels, given_references
+from seq2seq.cli.test_sets import TestSet, TranslatingModels, given_lines, given_references
 from seq2seq.errors import DataError, UserError, counted, did_you_mean
 from seq2seq.hub import is_hub_name
 from seq2seq.lines import aligned, check_counts, read_lines
@@ -72,8 +72,7 @@ def command(
     from seq2seq.workflows.compare.comparison import TestLines, compare
     from seq2seq.workflows.compare.page import page
 
-    files = [path for path in systems if path.is_file()]
-    folders = [path for path in systems if path not in files]
+    folders = [path for path in systems if path.is_dir() or not path.exists()]
     _check_usage(systems, folders, references, source, name)
     options.check_output(output)
     scoring: dict[str, Any] = {"tokenize": tokenize, "lowercase": lowercase}
@@ -84,18 +83,18 @@ def command(
         own = {key: models.scoring[key] for key in ("tokenize", "target_language") if models.scoring.get(key)}
         scoring = own | {key: value for key, value in scoring.items() if value is not None}
     test_set = _test_set(models, references, source, name)
+    found = {path: _file(path, test_set) for path in systems if path not in folders}
     if models is not None:
         models.outputs([test_set], output)  # the page replaces none of its files
-        _check_counts(files, test_set)
         models.translate([test_set], [None], modelling)
-    found = [_system(path, test_set) for path in systems]
+        found |= {path: _translated(path, test_set) for path in folders}
     test = TestLines(
         test_set.name or str(references[0]),
         test_set.references,
         test_set.sources,
         _training_counts(models, training, test_set.sources),
     )
-    compared = compare(found, test, wanted, apart, **scoring)
+    compared = compare([found[path] for path in systems], test, wanted, apart, **scoring)
     for note in compared.notes:
         logger.warning("%s", note)
     if output is not None:
@@ -125,7 +124,7 @@ def _check_usage(
     if name is not None and references:
         raise click.UsageError("--test-set names a test set of the first run; leave out --reference")
     for path in folders:
-        if not path.is_dir() and not is_hub_name(path):
+        if not path.exists() and not is_hub_name(path):
             beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
             raise DataError(f"{path}: no such file or folder{did_you_mean(path.name, beside)}")
     if not folders:
@@ -168,21 +167,22 @@ def _test_set(
     return found
 
 
-def _check_counts(files: Sequence[Path], test_set: TestSet) -> None:
-    """Refuse files with another number of lines before models translate for minutes."""
-    for path in files:
-        count, wanted = sum(1 for _ in read_lines(path)), len(test_set.references[0])
-        if count != wanted:
-            raise DataError(f"{path} has {count:,} translations for {wanted:,} references; give one line for each")
+def _file(path: Path, test_set: TestSet) -> "System":
+    """Return the translations in a file; another number of lines is refused before models translate for minutes."""
+    from seq2seq.workflows.compare.systems import file_system
+
+    system = file_system(path, given_lines(path))
+    count, wanted = len(system.translations), len(test_set.references[0])
+    if count != wanted:
+        raise DataError(f"{path} has {count:,} translations for {wanted:,} references; give one line for each")
+    return system
 
 
-def _system(path: Path, test_set: TestSet) -> "System":
-    from seq2seq.workflows.compare.systems import System, read_system, run_of
+def _translated(path: Path, test_set: TestSet) -> "System":
+    from seq2seq.workflows.compare.systems import System, run_of
 
     name = str(path)
-    if name in test_set.translations:
-        return System(name, test_set.translations[name], test_set.flags.get(name), run_of(path))
-    return read_system(path, options.warn_invalid(path))
+    return System(name, test_set.translations[name], test_set.flags[name], run_of(path))
 
 
 def _training_counts(
@@ -225,9 +225,9 @@ def _table(compared: "SystemComparison") -> Iterator[str]:
 
 
 def _pair(compared: "SystemComparison", pair: "PairTest") -> list[str]:
-    from seq2seq.workflows.compare.wording import verdict
+    from seq2seq.workflows.compare.wording import shown_p, verdict
 
     return [
         f"{pair.first} - {pair.second}", compared.titles[pair.metric], f"{pair.difference:+.2f}",
-        f"p = {pair.p_value:.4f}", f"corrected {pair.corrected:.4f}", verdict(pair),
+        f"p {shown_p(pair.p_value)}", f"corrected {shown_p(pair.corrected)}", verdict(pair),
     ]  # fmt: skip

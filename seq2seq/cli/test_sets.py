@@ -45,7 +45,7 @@ def given_files(references: Sequence[Path], hypotheses: Sequence[Path]) -> TestS
     if len(set(hypotheses)) < len(hypotheses):
         raise click.UsageError("a system is given twice; name each file once")
     found = TestSet(None, given_references(references))
-    found.translations = {str(path): _read(path) for path in hypotheses or (None,)}
+    found.translations = {str(path): given_lines(path) for path in hypotheses or (None,)}
     return found
 
 
@@ -154,13 +154,13 @@ def given_references(paths: Sequence[Path]) -> list[list[str]]:
     """The lines of reference files, which are parallel."""
     if len(set(paths)) < len(paths):
         raise click.UsageError("a reference is given twice; name each file once")
-    references = [_read(path) for path in paths]
+    references = [given_lines(path) for path in paths]
     for path, lines in zip(paths, references, strict=True):
         check_counts(paths[0], len(references[0]), path, len(lines))
     return references
 
 
-def _read(path: Path | None) -> list[str]:
+def given_lines(path: Path | None) -> list[str]:
     """The lines of a file, or of standard input; a byte order mark stays, because sacrebleu counts it as text."""
     if path is None:
         from seq2seq.cli.streaming import open_input, read_idle_batches

@@ -15,7 +15,7 @@ from seq2seq.workflows.compare.comparison import SystemComparison
 from seq2seq.workflows.compare.drawing import figure, legend
 from seq2seq.workflows.compare.sentences import PairSentences, ShownSentence
 from seq2seq.workflows.compare.views import Bucket, View
-from seq2seq.workflows.compare.wording import cell, verdict
+from seq2seq.workflows.compare.wording import cell, shown_p, shown_value, verdict
 
 STYLE = Path(__file__).parent / "page.css"
 LARGEST = 2_000_000  # bytes
@@ -40,6 +40,7 @@ def _page(compared: SystemComparison) -> str:
         *(f'<p class="bad">{_text(note)}</p>' for note in compared.notes),
         *_scores(compared),
         *_pairs(compared),
+        "<h2>Kinds of sentences</h2>",
         *(_view(view) for view in compared.views),
         *_curves(compared),
         *_sentences(compared),
@@ -86,7 +87,7 @@ def _pairs(compared: SystemComparison) -> Iterator[str]:
     rows = [
         [
             f"{pair.first} - {pair.second}", compared.titles[pair.metric], f"{pair.difference:+.2f}",
-            f"{pair.p_value:.4f}", f"{pair.corrected:.4f}", verdict(pair),
+            shown_p(pair.p_value), shown_p(pair.corrected), verdict(pair),
         ]
         for pair in compared.pairs
     ]  # fmt: skip
@@ -102,11 +103,11 @@ def _view(view: View) -> str:
 
     def shown(bucket: Bucket, name: str) -> str:
         value = bucket.values[name]
-        return "" if value is None else f"{value:.1f}"
+        return "" if value is None else shown_value(value, view.unit)
 
     rows = [[bucket.label, f"{bucket.count:,}", *(shown(bucket, name) for name in names)] for bucket in view.buckets]
     note = f'<p class="soft">{_text(view.note)}</p>' if view.note else ""
-    return f"<h2>{_text(view.title)}</h2>\n{_table(f'{view.title}, {view.unit}', ['', 'number', *names], rows)}{note}"
+    return _table(view.title, ["", view.counted, *names], rows) + note
 
 
 def _curves(compared: SystemComparison) -> Iterator[str]:

@@ -15,7 +15,6 @@ from typing import Any
 from seq2seq.config import Config
 from seq2seq.data.sources import open_pairs
 from seq2seq.errors import DataError
-from seq2seq.lines import OnInvalid, read_lines
 from seq2seq.store.finding import BEST
 from seq2seq.tasks.run_folder import read_note
 from seq2seq.workflows.runs import OF_THE_MACHINE, RunRecord, is_run, read_run
@@ -56,13 +55,12 @@ class Row:
         return zlib.crc32("\n".join(member.name for member in self.members).encode("utf-8", "replace"))
 
 
-def read_system(path: Path, on_invalid: OnInvalid | None = None) -> System:
-    """Return the translations in a file: lines of text, or the JSON Lines of `s2s translate --format jsonl`.
+def file_system(path: Path, lines: Sequence[str]) -> System:
+    """Return the translations in the lines of a file: text, or the JSON Lines of `s2s translate --format jsonl`.
 
     Raises:
-        DataError: the file cannot be read, or a line of JSON has no translation.
+        DataError: a line of JSON has no translation.
     """
-    lines = list(read_lines(path, on_invalid))
     if not path.name.lower().endswith(JSON_LINES):
         return System(str(path), lines)
     records = [_record(path, number, line) for number, line in enumerate(lines, start=1)]
@@ -136,7 +134,7 @@ def training_texts(config: Config) -> Iterator[str]:
 
 def _record(path: Path, number: int, line: str) -> Mapping[str, Any]:
     try:
-        record = json.loads(line)
+        record = json.loads(line.removeprefix("\ufeff"))
     except (ValueError, RecursionError):
         record = None
     if not isinstance(record, dict) or not isinstance(record.get("translation"), str):

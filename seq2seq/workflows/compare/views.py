@@ -40,6 +40,8 @@ class View:
     title: str
     unit: str
     """`chrF`, `%` or `lines`."""
+    counted: str
+    """What the counts of its buckets are."""
     buckets: list[Bucket]
     note: str = ""
 
@@ -72,11 +74,11 @@ def views(lines: Lines, scores: Mapping[str, Sequence[Score]]) -> list[View]:
         scores: by row, chrF of each training.
     """
     side, name = (lines.sources, "source") if lines.sources else (lines.references, "reference")
-    found = [_by_number(f"Words of the {name}", list(map(num_words, side)), LENGTHS, scores)]
+    found = [_by_number(f"chrF by the number of words of the {name}", list(map(num_words, side)), LENGTHS, scores)]
     if lines.training_counts is not None and lines.sources:
         counts = lines.training_counts
         rarest = [min((counts.get(word, 0) for word in words_of(text)), default=None) for text in lines.sources]
-        title = "Occurrences of the rarest word of the source in the training data"
+        title = "chrF by the occurrences in the training data of the rarest word of the source"
         found.append(_by_number(title, rarest, COUNTS, scores))
     found += [_kept(lines), _line_kinds(lines)]
     return [view for view in found if view.buckets]
@@ -117,7 +119,7 @@ def _by_number(
             label = f"{least} or more" if most is None else str(least) if least == most else f"{least} to {most}"
             values = {row: float(np.mean([score.of_lines(own) for score in each])) for row, each in scores.items()}
             buckets.append(Bucket(label, len(own), values))
-    return View(title, CHRF, buckets)
+    return View(title, CHRF, "lines", buckets)
 
 
 def _kept(lines: Lines) -> View:
@@ -143,8 +145,8 @@ def _kept(lines: Lines) -> View:
 
     if length:
         buckets.append(Bucket("length of the reference, in characters", length, lines.means(relative_length)))
-    note = "Names are words with a capital, not at the start, that the reference copies; so are numbers."
-    return View("Kept in the translation", PERCENT, buckets, note if lines.sources else "")
+    note = "Counted are the numbers, and the words with a capital after the first word, that the reference copies."
+    return View("Kept in the translation, %", PERCENT, "count", buckets, note if lines.sources else "")
 
 
 def numbers_of(text: str) -> Counter[str]:
@@ -193,7 +195,7 @@ def _line_kinds(lines: Lines) -> View:
             return None if system.flags is None else sum(flag in own for own in system.flags)
 
         buckets.append(Bucket(f"flag {flag}", total, lines.means(flagged)))
-    return View("Lines of a kind", LINES, buckets)
+    return View("Number of lines", LINES, "of", buckets)
 
 
 def _with_references(system: System, lines: Lines) -> Iterable[tuple[str, str]]:

@@ -3,12 +3,23 @@
 from seq2seq.errors import counted
 from seq2seq.workflows.compare.comparison import Figure, PairTest
 from seq2seq.workflows.compare.sentences import PairSentences
+from seq2seq.workflows.compare.views import LINES
 
 
 def cell(figure: Figure) -> str:
     """Return text such as `32.41 ± 1.20 ab`, with the standard deviation over seeds."""
     seeds = "" if figure.sd is None else f" (sd {figure.sd:.2f}, {len(figure.members)} seeds)"
     return f"{figure.score:.2f} ± {figure.half_width:.2f} {figure.letters}{seeds}"
+
+
+def shown_p(p_value: float) -> str:
+    """Return a p-value with four decimals."""
+    return "< 0.0001" if p_value < 0.0001 else f"{p_value:.4f}"
+
+
+def shown_value(value: float, unit: str) -> str:
+    """Return a value of a view; numbers of lines are whole, except means over seeds."""
+    return f"{value:.0f}" if unit == LINES and value == int(value) else f"{value:.1f}"
 
 
 def verdict(pair: PairTest) -> str:
