@@ -154,10 +154,7 @@ EXCEPTIONS = {
     "lines": set(),
     "arguments": set(),
     "nesting": set(),
-    "recursion": {
-        "markup.document._filled", "markup.projection._within", "markup.translation._answers",
-        "markup.render._without_emphasis", "markup.render._collect", "markup.render._point",
-    },
+    "recursion": set(),
     "classes": set(),
 }  # fmt: skip
 

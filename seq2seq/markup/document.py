@@ -79,16 +79,16 @@ class Document:
 
 def join(document: Document, outputs: Sequence[Template | None]) -> str:
     """Return the document with an output in place of each segment; a segment whose output is None is unchanged."""
-    return "".join(_filled(document, document.template, outputs))
-
-
-def _filled(document: Document, template: Template, outputs: Sequence[Template | None]) -> Iterator[str]:
-    for part in template:
+    joined: list[str] = []
+    waiting = list(reversed(document.template))
+    while waiting:
+        part = waiting.pop()
         if isinstance(part, str):
-            yield part
+            joined.append(part)
         else:
             output = outputs[part]
-            yield from _filled(document, document.segments[part].raw if output is None else output, outputs)
+            waiting += reversed(document.segments[part].raw if output is None else output)
+    return "".join(joined)
 
 
 def walk(nodes: Sequence[Node]) -> Iterator[Node]:

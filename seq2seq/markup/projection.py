@@ -87,7 +87,15 @@ class Projection:
 
     def place(self, nodes: Sequence[Node]) -> list[Placed]:
         """Return the nodes of a text with their places in its translation, in the order of the source."""
-        return self._within(nodes, [(0, len(self._target))], (0, len(self._source)))
+        placed: list[Placed] = []
+        waiting = [(nodes, [(0, len(self._target))], (0, len(self._source)), placed)]
+        while waiting:
+            siblings, regions, around, found = waiting.pop()
+            found += self._within(siblings, regions, around)
+            for parent in reversed(found):
+                within = parent.windows or [(parent.gap, parent.gap)]
+                waiting.append((parent.node.children, within, self._words(parent.node), parent.children))
+        return placed
 
     def _words(self, node: Node) -> Region:
         """Return the range of source words that a node encloses, even in part; a standalone tag has an empty range
@@ -107,7 +115,8 @@ class Projection:
         return first, np.bincount(rows - first, self._values[links])
 
     def _within(self, nodes: Sequence[Node], regions: list[Region], around: Region) -> list[Placed]:
-        """Place sibling nodes within these target regions; `around` is the range of source words of their parent."""
+        """Return sibling nodes, without their children, at places in these target regions; `around` is the range of
+        source words of their parent."""
         placed = []
         for node in nodes:
             placed.append(Placed(node, order=self._order))
@@ -129,9 +138,6 @@ class Projection:
                 sibling.gap, sibling.after_word = self._gap(sibling.node, span, around, regions, taken)
             if sibling.node.is_loose:
                 sibling.gap = loose = max(sibling.gap, loose)
-            sibling.children = self._within(
-                sibling.node.children, sibling.windows or [(sibling.gap, sibling.gap)], span
-            )
         return placed
 
     def _chosen(self, node: Node, words: Region, free: list[Region]) -> list[Region]:

@@ -7,9 +7,9 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, takewhile
+from itertools import chain, starmap, takewhile
 
-from seq2seq.markup.document import OBJECT, Node, Segment, Template
+from seq2seq.markup.document import OBJECT, Node, Segment, Template, walk
 from seq2seq.markup.projection import Placed, Projection
 from seq2seq.text.alignment import Alignment
 from seq2seq.text.words import Span
@@ -38,19 +38,19 @@ def written(segment: Segment, answer: Answer) -> tuple[Template | None, frozense
     output = _output(segment, answer, segment.nodes)
     if segment.holds is None or segment.holds("".join(map(str, output))):
         return output, answer.flags
-    output = _output(segment, answer, tuple(_without_emphasis(segment.nodes)))
+    output = _output(segment, answer, _without_emphasis(segment.nodes))
     if segment.holds("".join(map(str, output))):
         return output, answer.flags | {MARKUP}
     return None, answer.flags | {MARKUP}
 
 
-def _without_emphasis(nodes: Sequence[Node]) -> Iterator[Node]:
-    for node in nodes:
-        children = tuple(_without_emphasis(node.children))
-        if node.vanishes:
-            yield from children
-        else:
-            yield replace(node, children=children)
+def _without_emphasis(nodes: Sequence[Node]) -> tuple[Node, ...]:
+    """Return a tree without the pairs that vanish; their children take their places."""
+    kept: dict[int, tuple[Node, ...]] = {}  # by node: what takes its place; children come before their parents
+    for node in reversed(list(walk(nodes))):
+        children = tuple(chain.from_iterable(kept[id(child)] for child in node.children))
+        kept[id(node)] = children if node.vanishes else (replace(node, children=children),)
+    return tuple(chain.from_iterable(kept[id(node)] for node in nodes))
 
 
 def _output(segment: Segment, answer: Answer, nodes: Sequence[Node]) -> Template:
@@ -96,34 +96,16 @@ class _Writer:
     def write(self, placed: Sequence[Placed]) -> Template:
         """Return the output for nodes with their places."""
         words, text = [word.span for word in self._answer.alignment.words], self._answer.text
-        stacks: list[list[Placed]] = [[] for _ in words]
-        gaps: dict[int, list[tuple[tuple[Placed, ...], Placed]]] = {}
-        self._collect(placed, (), stacks, gaps)
+        stacks, gaps = _collected(placed, len(words))
         before: list[Placed] = []
         end = 0
         for gap in range(len(words) + 1):
             begin, stop = words[gap] if gap < len(words) else (len(text), len(text))
             after = stacks[gap] if gap < len(words) else []
-            self._gap(before, after, text[end:begin], sorted(gaps.get(gap, []), key=lambda point: point[1].order))
+            self._gap(before, after, text[end:begin], gaps[gap])
             self._text(text[begin:stop])
             before, end = after, stop
         return self._template()
-
-    def _collect(
-        self,
-        placed: Sequence[Placed],
-        around: tuple[Placed, ...],
-        stacks: list[list[Placed]],
-        gaps: dict[int, list[tuple[tuple[Placed, ...], Placed]]],
-    ) -> None:
-        for node in placed:
-            if not node.windows:
-                gaps.setdefault(node.gap, []).append((around, node))
-                continue
-            for begin, end in node.windows:
-                for word in range(begin, end):
-                    stacks[word].append(node)
-            self._collect(node.children, (*around, node), stacks, gaps)
 
     def _gap(
         self,
@@ -161,15 +143,17 @@ class _Writer:
                 self._point(point, " " if stood_apart else "")
 
     def _point(self, placed: Placed, space: str) -> None:
+        """Write a node without words, with its children, after white space."""
         self._text(space)
-        node = placed.node
-        is_written = node.close is None or not node.vanishes
-        if is_written:
-            self._raw(node.open)
-        for child in placed.children:
-            self._point(child, "")
-        if is_written:
-            self._raw(node.close or ())
+        waiting: list[Placed | Template] = [placed]
+        while waiting:
+            part = waiting.pop()
+            if not isinstance(part, Placed):
+                self._raw(part)
+                continue
+            is_written = part.node.close is None or not part.node.vanishes
+            self._raw(part.node.open if is_written else ())
+            waiting += [(part.node.close or ()) if is_written else (), *reversed(part.children)]
 
     def _text(self, text: str) -> None:
         for number, part in enumerate(text.split(OBJECT)):
@@ -207,6 +191,27 @@ class _Writer:
                     yield held
                 yield token
                 is_filled, held = True, None
+
+
+def _collected(
+    placed: Sequence[Placed], num_words: int
+) -> tuple[list[list[Placed]], dict[int, list[tuple[tuple[Placed, ...], Placed]]]]:
+    """Return the tags around each word, the outermost first; and, by gap, the nodes without words in the order of the
+    source, each with the tags around it."""
+    stacks: list[list[Placed]] = [[] for _ in range(num_words)]
+    gaps: dict[int, list[tuple[tuple[Placed, ...], Placed]]] = defaultdict(list)
+    waiting: list[tuple[tuple[Placed, ...], Placed]] = [((), node) for node in reversed(placed)]
+    while waiting:
+        around, node = waiting.pop()
+        if not node.windows:
+            gaps[node.gap].append((around, node))
+            continue
+        for word in chain.from_iterable(starmap(range, node.windows)):
+            stacks[word].append(node)
+        waiting += [((*around, node), child) for child in reversed(node.children)]
+    for points in gaps.values():
+        points.sort(key=lambda point: point[1].order)
+    return stacks, gaps
 
 
 def _is_break(token: list[str] | Template) -> bool:

@@ -117,7 +117,24 @@ def _concatenated(parts: Sequence[Part], answers: Sequence[Answer], end: str) ->
 
 def _answers(texts: Sequence[str], translate: Translate, classes: Sequence[PlaceholderClass]) -> list[Answer]:
     """Return the answer to each text, whose pieces are OBJECTs; a text whose placeholders were all lost is split at its
-    pieces."""
+    pieces, and the text between them, which needs no placeholders, is translated."""
+    answers = _with_placeholders(texts, translate, classes)
+    left = [index for index in range(len(texts)) if index not in answers]
+    cut = [stripped(_around_pieces(texts[index])) for index in left]
+    cores = [part.text for parts, _ in cut for part in parts if OBJECT not in part.text]
+    found = _with_placeholders(cores, translate, classes)
+    between = iter([found[index] for index in range(len(cores))])
+    for index, (parts, end) in zip(left, cut, strict=True):
+        own = [_copied(part.text) if OBJECT in part.text else next(between) for part in parts]
+        whole = _concatenated(parts, own, end)
+        answers[index] = replace(whole, flags=whole.flags | {PLACEHOLDER})
+    return [answers[index] for index in range(len(texts))]
+
+
+def _with_placeholders(
+    texts: Sequence[str], translate: Translate, classes: Sequence[PlaceholderClass]
+) -> dict[int, Answer]:
+    """Return the answers by text; texts that lost the placeholders of all classes have none."""
     answers: dict[int, Answer] = {index: _verbatim(text) for index, text in enumerate(texts) if lacks_letters(text)}
     lost: dict[int, list[tuple[_Filled, Answer]]] = defaultdict(list)
     for placeholders in classes[:MOST_TRIES]:
@@ -138,15 +155,7 @@ def _answers(texts: Sequence[str], translate: Translate, classes: Sequence[Place
         linked = (filled.restored(translated, filled.linked(translated)) for filled, translated in tries)
         if index not in answers and (answer := next(filter(None, linked), None)) is not None:
             answers[index] = answer
-    left = [index for index in range(len(texts)) if index not in answers]
-    cut = [stripped(_around_pieces(texts[index])) for index in left]
-    cores = [part.text for parts, _ in cut for part in parts if OBJECT not in part.text]
-    found = iter(_answers(cores, translate, classes) if cores else ())
-    for index, (parts, end) in zip(left, cut, strict=True):
-        own = [_copied(part.text) if OBJECT in part.text else next(found) for part in parts]
-        whole = _concatenated(parts, own, end)
-        answers[index] = replace(whole, flags=whole.flags | {PLACEHOLDER})
-    return [answers[index] for index in range(len(texts))]
+    return answers
 
 
 def _verbatim(text: str) -> Answer:
