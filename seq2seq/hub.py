@@ -1,6 +1,6 @@
 """Models of the Hugging Face hub: a MODEL that is not a local folder may be `owner/name` on the hub.
 
-`store.finding` fetches them, the second time from the hub's own cache; `config_values` checks whether a name can be
+`store.finding` fetches them, the second time from the hub's own cache; `config.values` checks whether a name can be
 one.
 """
 

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import torch
 
-from seq2seq import config_file, runtime
+from seq2seq import runtime
 from seq2seq.bench.training_peers import MarianLogits, open_training_peer
+from seq2seq.config import file as config_file
+from seq2seq.config.description import ModelDescription
 from seq2seq.data.stream import BatchStream
-from seq2seq.description import ModelDescription
 from seq2seq.interop.marian import write_marian
 from seq2seq.interop.marian_weights import from_marian
 from seq2seq.tasks.inputs import Inputs

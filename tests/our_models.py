@@ -5,8 +5,8 @@ import functools
 import torch
 from foreign_models import SOURCE, TARGET
 
-from seq2seq.config import ClassifierConfig, ModelConfig, SearchConfig, TokenizerConfig
-from seq2seq.description import ModelDescription
+from seq2seq.config.description import ModelDescription
+from seq2seq.config.schema import ClassifierConfig, ModelConfig, SearchConfig, TokenizerConfig
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model.transformer import Transformer
 from seq2seq.store.model_folder import LoadedModel, load_model, save_model

@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 
 from our_models import make_ours
 
-from seq2seq.config import SearchConfig
+from seq2seq.config.schema import SearchConfig
 from seq2seq.serve.server import Access, application
 from seq2seq.serve.service import Service
 

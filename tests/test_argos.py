@@ -91,7 +91,7 @@ def test_a_package_has_its_suffix(tmp_path):
 
 
 def test_bytes_that_the_source_does_not_know_are_an_obstacle(tmp_path):
-    from seq2seq.config import TokenizerConfig
+    from seq2seq.config.schema import TokenizerConfig
 
     plain = TokenizerConfig(vocab_size=64, byte_fallback=False, character_coverage=0.99)
     source = Tokenizer.train(SOURCE * 9, plain, 1)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from seq2seq.config import ModelConfig
+from seq2seq.config.schema import ModelConfig
 from seq2seq.model import attention
 from seq2seq.model.attention import (
     CrossAttention,

@@ -12,9 +12,9 @@ from test_train import CONFIG, WORDS, sentences
 
 from seq2seq import runtime
 from seq2seq.cli import main
-from seq2seq.config import Config
+from seq2seq.config.description import ModelDescription
+from seq2seq.config.schema import Config
 from seq2seq.data.collate import collate_translation
-from seq2seq.description import ModelDescription
 from seq2seq.files import shipped_folder
 from seq2seq.inference import ctranslate2_engine
 from seq2seq.inference.batching import Engine

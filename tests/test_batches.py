@@ -10,8 +10,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq.config import TokenizerConfig
-from seq2seq.config_data import SourceConfig
+from seq2seq.config.corpora import SourceConfig
+from seq2seq.config.schema import TokenizerConfig
 from seq2seq.data.collate import collate_classification, collate_translation
 from seq2seq.data.corpus import prepare_corpus
 from seq2seq.data.sampler import TokenBudgetSampler

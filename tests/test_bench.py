@@ -17,12 +17,13 @@ from our_models import make_ours, our_tokenizers
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from seq2seq import Translator, config_file, runtime
+from seq2seq import Translator, runtime
 from seq2seq.bench import decoding, training
 from seq2seq.bench.measure import Entrant, figures, forward_flops, peak_memory
 from seq2seq.bench.training_peers import HandLoop, MarianLogits
 from seq2seq.cli import main
-from seq2seq.config import ModelConfig, TrainingConfig
+from seq2seq.config import file as config_file
+from seq2seq.config.schema import ModelConfig, TrainingConfig
 from seq2seq.data.collate import collate_translation
 from seq2seq.errors import UserError
 from seq2seq.model.transformer import Transformer

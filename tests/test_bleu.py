@@ -13,10 +13,10 @@ import torch
 from click.testing import CliRunner
 
 from seq2seq.cli import group, main
-from seq2seq.config import Config
-from seq2seq.config_file import dump, load
+from seq2seq.config.description import ModelDescription
+from seq2seq.config.file import dump, load
+from seq2seq.config.schema import Config
 from seq2seq.data.collate import collate_translation
-from seq2seq.description import ModelDescription
 from seq2seq.evaluation.text import score_texts
 from seq2seq.inference.attention import sentence_attention
 from seq2seq.inference.translator import Translator

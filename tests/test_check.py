@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq.cli import main
-from seq2seq.config import Config, TokenizerConfig
-from seq2seq.config_data import FilterConfig, SourceConfig
+from seq2seq.config.corpora import FilterConfig, SourceConfig
+from seq2seq.config.schema import Config, TokenizerConfig
 from seq2seq.data.corpus import prepare_corpus
 from seq2seq.data.sources import open_pairs
 from seq2seq.inspection import blocks

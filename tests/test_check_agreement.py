@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.config import TokenizerConfig
-from seq2seq.config_data import SourceConfig
+from seq2seq.config.corpora import SourceConfig
+from seq2seq.config.schema import TokenizerConfig
 from seq2seq.inspection.check import CheckReport, Corpora, check_corpora
 from seq2seq.lines import read_lines
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from seq2seq import lines as text_lines
 from seq2seq.cli import main
-from seq2seq.config import Config
+from seq2seq.config.description import ModelDescription
+from seq2seq.config.schema import Config
 from seq2seq.data.collate import collate_classification
-from seq2seq.description import ModelDescription
 from seq2seq.errors import ModelError
 from seq2seq.evaluation.classification import classification_report
 from seq2seq.inference.batching import equal_parts, token_groups

@@ -10,7 +10,7 @@ import torch
 from launches import as_on_a_gpu
 from test_launches import BATCH, CPU, make_batch, make_step
 
-from seq2seq.config import TrainingConfig
+from seq2seq.config.schema import TrainingConfig
 from seq2seq.errors import UserError
 from seq2seq.model.dropout import scale_dropout
 from seq2seq.training import loss

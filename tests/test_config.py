@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq import config_file
-from seq2seq.config import PRESETS, Config, ModelConfig
-from seq2seq.config_values import PUBLIC_CORPORA
+from seq2seq.config import file as config_file
+from seq2seq.config.schema import PRESETS, Config, ModelConfig
+from seq2seq.config.values import PUBLIC_CORPORA
 from seq2seq.data.fetch import CORPORA
 from seq2seq.errors import ConfigError
 from seq2seq.tasks.run_folder import changes, may_change

@@ -3,8 +3,8 @@
 import pytest
 from test_config import MINIMAL, folder, parse, problems
 
-from seq2seq.config import Config
-from seq2seq.config_problems import _KEYS_OF, _all_keys
+from seq2seq.config.problems import _KEYS_OF, _all_keys
+from seq2seq.config.schema import Config
 
 __all__ = ["folder"]  # the fixture
 

@@ -13,7 +13,7 @@ from our_models import make_ours
 
 from seq2seq import Translator, atomic
 from seq2seq.cli import main
-from seq2seq.config import SearchConfig
+from seq2seq.config.schema import SearchConfig
 from seq2seq.inference.conversion_cache import KEPT_SECONDS
 
 OLD = KEPT_SECONDS + 60

@@ -13,7 +13,7 @@ from foreign_models import SOURCE, TARGET
 from our_models import make_ours
 
 from seq2seq import cli
-from seq2seq.description import ModelDescription
+from seq2seq.config.description import ModelDescription
 from seq2seq.errors import DataError, RunError
 from seq2seq.store.model_folder import load_model
 from seq2seq.workflows.convert import Probe, export_ctranslate2

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from seq2seq import processes
-from seq2seq.config import TokenizerConfig
-from seq2seq.config_data import FilterConfig, SourceConfig
+from seq2seq.config.corpora import FilterConfig, SourceConfig
+from seq2seq.config.schema import TokenizerConfig
 from seq2seq.data import building, encoding, text_files
 from seq2seq.data.corpus import prepare_corpus
 from seq2seq.data.sources import open_labelled, open_pairs

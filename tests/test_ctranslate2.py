@@ -16,7 +16,8 @@ import torch
 from foreign_models import SOURCE, TARGET
 from our_models import make_ours
 
-from seq2seq.config import SearchConfig
+from seq2seq.config.ranges import QUANTIZATIONS
+from seq2seq.config.schema import SearchConfig
 from seq2seq.errors import ModelError, RunError, UserError
 from seq2seq.files import record
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine
@@ -27,7 +28,6 @@ from seq2seq.inference.translator import Translator
 from seq2seq.interop import ctranslate2 as interop
 from seq2seq.interop import ctranslate2_export as export
 from seq2seq.lines import read_lines
-from seq2seq.ranges import QUANTIZATIONS
 from seq2seq.runtime import same_threads
 from seq2seq.search.base import Sentence
 from seq2seq.text.tokenizer import TokenizerPair

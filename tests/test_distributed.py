@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from toy_run import ToyModel, make_batch, toy_loss
 
 from seq2seq import runtime
-from seq2seq.config import TrainingConfig
+from seq2seq.config.schema import TrainingConfig
 from seq2seq.training.step import GradientStep
 from seq2seq.training.weights import Weights
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from our_models import make_ours
 
-from seq2seq import config_file
 from seq2seq.cli import main
-from seq2seq.config import Config, TokenizerConfig, TrainingConfig
-from seq2seq.config_problems import _all_keys
+from seq2seq.config import file as config_file
+from seq2seq.config.problems import _all_keys
+from seq2seq.config.schema import Config, TokenizerConfig, TrainingConfig
 from seq2seq.tasks.effects import WITHOUT_EFFECT, without_effect
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.trained_with import trained_with

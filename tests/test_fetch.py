@@ -3,7 +3,7 @@
 import pytest
 
 import seq2seq.data.fetch as fetching
-from seq2seq.config_data import SourceConfig
+from seq2seq.config.corpora import SourceConfig
 from seq2seq.data.examples import LabelledText, Pair
 from seq2seq.data.fetch import fetch
 from seq2seq.data.sources import open_labelled, open_pairs

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.config_data import SourceConfig
+from seq2seq.config.corpora import SourceConfig
 from seq2seq.data import file_facts as facts_module
 from seq2seq.data.file_facts import check_unchanged, file_facts
 from seq2seq.data.sources import open_pairs

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq.config_data import FilterConfig
+from seq2seq.config.corpora import FilterConfig
 from seq2seq.data.examples import LabelledText, Pair
 from seq2seq.data.filters import FilterCounts, PairFilter, SeenBefore, example_key
 

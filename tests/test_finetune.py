@@ -11,12 +11,12 @@ from foreign_models import make_marian
 from huggingface_hub import ModelCard
 from our_models import make_ours
 
-from seq2seq import config_file
 from seq2seq.cli import main
-from seq2seq.config import Config, ModelConfig, SearchConfig, TrainingConfig
-from seq2seq.config_data import DataConfig, SourceConfig
+from seq2seq.config import file as config_file
+from seq2seq.config.corpora import DataConfig, SourceConfig
+from seq2seq.config.presets import TRAINING_PRESETS
+from seq2seq.config.schema import Config, ModelConfig, SearchConfig, TrainingConfig
 from seq2seq.errors import ConfigError
-from seq2seq.presets import TRAINING_PRESETS
 from seq2seq.store.checkpoint import latest_checkpoint, load_checkpoint
 from seq2seq.store.model_folder import load_model
 from seq2seq.tasks.inputs import complete

@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 
 from seq2seq import hub
 from seq2seq.cli import main
-from seq2seq.config import SearchConfig
+from seq2seq.config.schema import SearchConfig
 from seq2seq.errors import UserError
 from seq2seq.files import record
 from seq2seq.inference.classifier import Classifier

@@ -11,7 +11,7 @@ import wrong_files
 from plain_words import python_words
 
 from seq2seq.cli import main
-from seq2seq.config_data import SourceConfig
+from seq2seq.config.corpora import SourceConfig
 from seq2seq.data.examples import Pair
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import DataError

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plain_words import python_words
 
-from seq2seq import config_file
-from seq2seq.config_data import SourceConfig
+from seq2seq.config import file as config_file
+from seq2seq.config.corpora import SourceConfig
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import UserError
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from launches import Launches, as_on_a_gpu
 
-from seq2seq.config import ModelConfig, TrainingConfig
+from seq2seq.config.schema import ModelConfig, TrainingConfig
 from seq2seq.data.collate import collate_translation
 from seq2seq.model import transformer
 from seq2seq.model.attention import key_bias

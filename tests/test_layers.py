@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from seq2seq.config import ModelConfig
+from seq2seq.config.schema import ModelConfig
 from seq2seq.model.dropout import Dropout, scale_dropout
 from seq2seq.model.layers import FeedForward, Residual, TokenEmbedding, make_norm
 from seq2seq.model.transformer import Transformer

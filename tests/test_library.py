@@ -11,7 +11,7 @@ from our_models import make_classifier, make_ours
 from test_train import CONFIG, sentences
 
 import seq2seq
-from seq2seq.config import SearchConfig
+from seq2seq.config.schema import SearchConfig
 from seq2seq.errors import UserError
 from seq2seq.evaluation.classification import classification_report
 

@@ -17,8 +17,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seq2seq.config import Config
-from seq2seq.description import ModelDescription
+from seq2seq.config.description import ModelDescription
+from seq2seq.config.schema import Config
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model.transformer import Transformer
 from seq2seq.store.model_folder import save_model

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from seq2seq.cli import main
 from seq2seq.cli.streaming import open_input, read_idle_batches
-from seq2seq.config_data import SourceConfig
+from seq2seq.config.corpora import SourceConfig
 from seq2seq.data.sources import open_pairs
 from seq2seq.data.text_files import TextFiles
 from seq2seq.errors import DataError

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from seq2seq.config import ClassifierConfig, ModelConfig
+from seq2seq.config.schema import ClassifierConfig, ModelConfig
 from seq2seq.data.collate import ClassificationBatch, TranslationBatch
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model.transformer import Transformer

@@ -12,7 +12,7 @@ import torch
 from foreign_models import LANGUAGES, SOURCE, TARGET, drawn_settings, make_marian, write_tokenizers
 
 from seq2seq import hub
-from seq2seq.config import SearchConfig
+from seq2seq.config.schema import SearchConfig
 from seq2seq.data.collate import collate_translation
 from seq2seq.errors import ModelError
 from seq2seq.inference.engines import TorchEngine

@@ -6,7 +6,7 @@ from foreign_models import SOURCE, TARGET
 from our_models import make_ours as make_any
 
 from seq2seq.cli import main
-from seq2seq.config import SearchConfig
+from seq2seq.config.schema import SearchConfig
 from seq2seq.errors import ModelError
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps

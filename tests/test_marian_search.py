@@ -7,7 +7,7 @@ import torch
 from foreign_models import SOURCE, TARGET, make_marian
 from our_models import make_ours
 
-from seq2seq.config import SearchConfig
+from seq2seq.config.schema import SearchConfig
 from seq2seq.data.collate import collate_translation
 from seq2seq.errors import ModelError
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine

@@ -17,8 +17,8 @@ import torch
 from wrong_files import save
 
 from seq2seq import memory, runtime
-from seq2seq.config import Config, TrainingConfig
-from seq2seq.config_data import DataConfig, SourceConfig
+from seq2seq.config.corpora import DataConfig, SourceConfig
+from seq2seq.config.schema import Config, TrainingConfig
 from seq2seq.data.collate import collate_translation
 from seq2seq.inference.classifier import Classifier
 from seq2seq.inference.scorer import Scorer

@@ -14,10 +14,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from seq2seq import config_file
-from seq2seq.config import ClassifierConfig, Config, TokenizerConfig
-from seq2seq.config_data import SourceConfig
-from seq2seq.description import ModelDescription
+from seq2seq.config import file as config_file
+from seq2seq.config.corpora import SourceConfig
+from seq2seq.config.description import ModelDescription
+from seq2seq.config.schema import ClassifierConfig, Config, TokenizerConfig
 from seq2seq.errors import CheckpointError, ModelError
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model.transformer import Transformer

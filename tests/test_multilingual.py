@@ -8,7 +8,7 @@ from foreign_models import SOURCE, TARGET
 from multilingual_models import FAMILIES, PAIRS, make_multilingual
 from sentencepiece import SentencePieceProcessor
 
-from seq2seq.config import SearchConfig
+from seq2seq.config.schema import SearchConfig
 from seq2seq.data.collate import collate_translation
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine
 from seq2seq.inference.engines import TorchEngine

@@ -8,8 +8,8 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seq2seq.config import TokenizerConfig
-from seq2seq.config_data import NoiseConfig, SourceConfig
+from seq2seq.config.corpora import NoiseConfig, SourceConfig
+from seq2seq.config.schema import TokenizerConfig
 from seq2seq.data.corpus import prepare_corpus
 from seq2seq.data.examples import LabelledText, Pair
 from seq2seq.data.noise import EMOJI, perturbed, with_typos
@@ -123,7 +123,7 @@ def test_labelled_sources_take_noise(tmp_path):
 
 
 def test_an_unknown_kind_is_one_line(tmp_path):
-    from seq2seq.config_file import load
+    from seq2seq.config.file import load
 
     write(tmp_path)
     (tmp_path / "c.yaml").write_text(

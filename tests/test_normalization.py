@@ -8,7 +8,7 @@ from foreign_models import write_tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq.config import TokenizerConfig
+from seq2seq.config.schema import TokenizerConfig
 from seq2seq.text.normalization import Normalizer, mapped, normalized
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tokenizer import Tokenizer

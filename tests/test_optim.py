@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from seq2seq.config import ModelConfig, TrainingConfig
+from seq2seq.config.schema import ModelConfig, TrainingConfig
 from seq2seq.model.transformer import Transformer
 from seq2seq.training.muon import Muon, orthogonalized
 from seq2seq.training.optim import (

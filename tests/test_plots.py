@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from seq2seq.cli import main
-from seq2seq.config import ModelConfig
+from seq2seq.config.schema import ModelConfig
 from seq2seq.errors import DataError
 from seq2seq.model.attention import capture_attention
 from seq2seq.model.transformer import Transformer

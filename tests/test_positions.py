@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from seq2seq.config import ModelConfig
+from seq2seq.config.schema import ModelConfig
 from seq2seq.model.positions import RotaryPositions, sinusoids
 from seq2seq.model.transformer import Transformer
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from our_models import make_ours
 
-from seq2seq.config import SearchConfig
+from seq2seq.config.schema import SearchConfig
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.prefixes import Prefixes

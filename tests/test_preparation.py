@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from seq2seq import atomic
-from seq2seq.config import TokenizerConfig
-from seq2seq.config_data import FilterConfig, SourceConfig
+from seq2seq.config.corpora import FilterConfig, SourceConfig
+from seq2seq.config.schema import TokenizerConfig
 from seq2seq.data import building, corpus, examples, hub, text_files
 from seq2seq.data.corpus import prepare_corpus
 from seq2seq.data.sources import open_labelled, open_pairs
@@ -247,7 +247,7 @@ def test_what_nobody_goes_on_with_is_deleted_after_a_day(tmp_path, tokenizers):
 SCRIPT = """
 import logging, sys, time
 from pathlib import Path
-from seq2seq.config_data import FilterConfig, SourceConfig
+from seq2seq.config.corpora import FilterConfig, SourceConfig
 from seq2seq.data import building, text_files
 from seq2seq.data.corpus import prepare_corpus
 from seq2seq.data.sources import open_pairs

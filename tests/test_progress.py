@@ -12,7 +12,7 @@ import pytest
 import toy_run
 from toy_run import make_trainer, outcome, records, toy_loss, toy_validation, train
 
-from seq2seq.config import TrainingConfig
+from seq2seq.config.schema import TrainingConfig
 from seq2seq.training import progress as shown
 from seq2seq.training.monitor import Monitor
 from seq2seq.training.progress import duration, estimate

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from test_run_identity import BASE, TUNE, other_words, outcome, write_all
 
-from seq2seq import atomic, config_file
+from seq2seq import atomic
 from seq2seq.cli import main
+from seq2seq.config import file as config_file
 from seq2seq.store.model_folder import GENERATION, load_model
 from seq2seq.tasks import run as runs
 from seq2seq.tasks.run_folder import RunFolder

@@ -11,10 +11,10 @@ import torch
 from plain_words import python_words
 from test_train import CONFIG, WORDS, sentences
 
-from seq2seq import config_file
 from seq2seq.cli import main
-from seq2seq.config import Config
-from seq2seq.config_values import Section
+from seq2seq.config import file as config_file
+from seq2seq.config.schema import Config
+from seq2seq.config.values import Section
 from seq2seq.store.checkpoint import latest_checkpoint, load_checkpoint
 from seq2seq.tasks.run_folder import CHANGEABLE, may_change
 from seq2seq.training.trainer import Trainer

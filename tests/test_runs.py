@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import wrong_files
 
-from seq2seq import atomic, config_file
+from seq2seq import atomic
 from seq2seq.cli import main
+from seq2seq.config import file as config_file
 from seq2seq.tasks.run_folder import open_run
 from seq2seq.workflows.runs import find_runs, removals, remove
 

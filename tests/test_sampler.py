@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq.config import TokenizerConfig
+from seq2seq.config.schema import TokenizerConfig
 from seq2seq.data.sampler import SOURCE_SLACK, TokenBudgetSampler, moved_position
 from seq2seq.errors import DataError
 from seq2seq.lines import read_lines

@@ -8,10 +8,10 @@ import torch
 from test_line_contract import NASTY
 
 from seq2seq.cli import main
-from seq2seq.config import Config, ModelConfig, SearchConfig, TokenizerConfig
-from seq2seq.config_data import DataConfig, SourceConfig
+from seq2seq.config.corpora import DataConfig, SourceConfig
+from seq2seq.config.description import ModelDescription
+from seq2seq.config.schema import Config, ModelConfig, SearchConfig, TokenizerConfig
 from seq2seq.data.examples import Pair
-from seq2seq.description import ModelDescription
 from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.scorer import Scorer
 from seq2seq.inference.steps import TransformerSteps

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from launches import as_on_a_gpu
 from table_model import EOS, NUM_STATES, START, TableModel, config, sentences, sources, texts
 
-from seq2seq.config import SearchConfig
+from seq2seq.config.schema import SearchConfig
 from seq2seq.search.base import Opening, Sentence, normalized_score
 from seq2seq.search.beam import beam_search
 from seq2seq.search.candidates import largest_candidates

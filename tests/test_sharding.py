@@ -16,7 +16,7 @@ import toy_run
 from safetensors.torch import load_file
 
 from seq2seq import runtime
-from seq2seq.config import ModelConfig, SearchConfig, TokenizerConfig, TrainingConfig
+from seq2seq.config.schema import ModelConfig, SearchConfig, TokenizerConfig, TrainingConfig
 from seq2seq.data.collate import collate_translation
 from seq2seq.errors import UserError
 from seq2seq.inference.steps import TransformerSteps

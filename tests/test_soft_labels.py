@@ -11,8 +11,8 @@ from foreign_models import SOURCE, TARGET
 from our_models import our_tokenizers
 
 from seq2seq.cli import main
-from seq2seq.config import ClassifierConfig, ModelConfig
-from seq2seq.config_data import FilterConfig, SourceConfig
+from seq2seq.config.corpora import FilterConfig, SourceConfig
+from seq2seq.config.schema import ClassifierConfig, ModelConfig
 from seq2seq.data.collate import collate_classification
 from seq2seq.data.corpus import prepare_corpus
 from seq2seq.data.examples import LabelledText

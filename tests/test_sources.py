@@ -8,7 +8,7 @@ import logging
 
 import pytest
 
-from seq2seq.config_data import SourceConfig
+from seq2seq.config.corpora import SourceConfig
 from seq2seq.data.examples import LabelledText, Pair, Source
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import DataError

@@ -6,7 +6,7 @@ import pytest
 import torch
 from launches import Launches, as_on_a_gpu
 
-from seq2seq.config import ModelConfig, SearchConfig, TokenizerConfig
+from seq2seq.config.schema import ModelConfig, SearchConfig, TokenizerConfig
 from seq2seq.errors import ModelError
 from seq2seq.inference.batching import BATCH_TOKENS, GPU_TOKENS, SEARCH_TOKENS, token_budget
 from seq2seq.inference.engines import TorchEngine

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seq2seq.config_data import SourceConfig
+from seq2seq.config.corpora import SourceConfig
 from seq2seq.data import tmx
 from seq2seq.data.examples import Pair
 from seq2seq.data.sources import open_labelled, open_pairs

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from seq2seq.config import TokenizerConfig
+from seq2seq.config.schema import TokenizerConfig
 from seq2seq.errors import ConfigError, DataError, ModelError
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from seq2seq.config import TokenizerConfig
-from seq2seq.config_data import FilterConfig, SourceConfig
+from seq2seq.config.corpora import FilterConfig, SourceConfig
+from seq2seq.config.schema import TokenizerConfig
 from seq2seq.data.filters import PairFilter
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.data.tokenizer_text import TokenizerText

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from seq2seq.cli import main
-from seq2seq.config import TrainingConfig
+from seq2seq.config.schema import TrainingConfig
 from seq2seq.runtime import Runtime
 from seq2seq.store.model_folder import load_model
 from seq2seq.tasks.run import batch_advice

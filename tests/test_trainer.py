@@ -11,7 +11,7 @@ import toy_run
 from toy_run import ToyModel, make_batch, make_trainer, outcome, records, steps_of, toy_loss, train
 
 from seq2seq import runtime
-from seq2seq.config import TrainingConfig
+from seq2seq.config.schema import TrainingConfig
 from seq2seq.errors import CheckpointError, RunError
 from seq2seq.model.dropout import Dropout
 from seq2seq.training.loss import LossSum

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from seq2seq.config import PRESETS, ClassifierConfig, ModelConfig
+from seq2seq.config.schema import PRESETS, ClassifierConfig, ModelConfig
 from seq2seq.model.attention import capture_attention
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model.decoding import DecoderCache, decode_step

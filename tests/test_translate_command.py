@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from seq2seq.cli import main
-from seq2seq.config import Config, ModelConfig, SearchConfig, TokenizerConfig
-from seq2seq.config_data import DataConfig, SourceConfig
-from seq2seq.description import ModelDescription
+from seq2seq.config.corpora import DataConfig, SourceConfig
+from seq2seq.config.description import ModelDescription
+from seq2seq.config.schema import Config, ModelConfig, SearchConfig, TokenizerConfig
 from seq2seq.model.transformer import Transformer
 from seq2seq.store.model_folder import save_model
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
@@ -342,7 +342,7 @@ def test_a_translation_imports_no_more_than_it_needs(model, lines, tmp_path, opt
 def test_loading_a_model_needs_no_compiler():
     code = (
         "import sys, torch\n"
-        "from seq2seq.config import ModelConfig\n"
+        "from seq2seq.config.schema import ModelConfig\n"
         "from seq2seq.model.transformer import Transformer\n"
         "from seq2seq.tensors import misfit\n"
         "for positions in ('sinusoidal', 'learned', 'rotary'):\n"

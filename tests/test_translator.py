@@ -11,9 +11,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq.config import Config, ModelConfig, SearchConfig, TokenizerConfig
-from seq2seq.config_data import DataConfig, SourceConfig
-from seq2seq.description import ModelDescription
+from seq2seq.config.corpora import DataConfig, SourceConfig
+from seq2seq.config.description import ModelDescription
+from seq2seq.config.schema import Config, ModelConfig, SearchConfig, TokenizerConfig
 from seq2seq.errors import DataError, ModelError, UserError
 from seq2seq.inference.degeneration import (
     COPY,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from our_models import our_tokenizers
 from serving import quick_model, serving
 
-from seq2seq.config import SearchConfig, TokenizerConfig
+from seq2seq.config.schema import SearchConfig, TokenizerConfig
 from seq2seq.inference.aligner import Aligner
 from seq2seq.inference.degeneration import LOST, SPLIT, repeats
 from seq2seq.inference.pipeline import Pipeline

@@ -14,12 +14,12 @@ import click
 import pytest
 from plain_words import python_words
 
-from seq2seq import config_file
 from seq2seq.cli import VERBS, group, main
 from seq2seq.cli.options import Number
-from seq2seq.config import Config
-from seq2seq.config_data import SourceConfig
-from seq2seq.config_values import Section
+from seq2seq.config import file as config_file
+from seq2seq.config.corpora import SourceConfig
+from seq2seq.config.schema import Config
+from seq2seq.config.values import Section
 from seq2seq.errors import ConfigError
 
 LONGEST_LINE = 700

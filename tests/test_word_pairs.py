@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from seq2seq.config import TokenizerConfig
-from seq2seq.config_data import SourceConfig
+from seq2seq.config.corpora import SourceConfig
+from seq2seq.config.schema import TokenizerConfig
 from seq2seq.inspection.check import Corpora, check_corpora
 from seq2seq.inspection.line_shapes import find_shift_by_shapes
 from seq2seq.inspection.swapped_sides import sides_are_swapped

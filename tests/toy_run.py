@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq import atomic, runtime
-from seq2seq.config import TrainingConfig
+from seq2seq.config.schema import TrainingConfig
 from seq2seq.data.sampler import TokenBudgetSampler
 from seq2seq.data.stream import BatchStream
 from seq2seq.tensors import write_tensors

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from seq2seq.config import Config
-from seq2seq.description import ModelDescription
+from seq2seq.config.description import ModelDescription
+from seq2seq.config.schema import Config
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model.transformer import Transformer
 from seq2seq.store.model_folder import save_model

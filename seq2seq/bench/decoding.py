@@ -27,8 +27,8 @@ from seq2seq.bench.measure import (
     sizes,
 )
 from seq2seq.bench.report import Column, Report, machine
-from seq2seq.config import SearchConfig
-from seq2seq.description import ModelDescription
+from seq2seq.config.description import ModelDescription
+from seq2seq.config.schema import SearchConfig
 from seq2seq.errors import DataError, ModelError
 from seq2seq.evaluation.text import score_texts
 from seq2seq.files import shipped_folder

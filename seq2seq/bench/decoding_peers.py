@@ -14,7 +14,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from seq2seq.bench.training_peers import transformers_package
-from seq2seq.config import SearchConfig
+from seq2seq.config.schema import SearchConfig
 from seq2seq.errors import UserError
 from seq2seq.interop import ctranslate2
 from seq2seq.interop.ctranslate2_export import write_ctranslate2

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from seq2seq.config import ModelConfig
+from seq2seq.config.schema import ModelConfig
 from seq2seq.errors import UserError
 from seq2seq.model.transformer import Transformer
 from seq2seq.processes import resident_bytes

@@ -27,7 +27,7 @@ from seq2seq.bench.measure import (
 )
 from seq2seq.bench.report import Column, Report, machine
 from seq2seq.bench.training_peers import PEERS, TrainingSystem, open_training_peer
-from seq2seq.config import Config, TrainingConfig
+from seq2seq.config.schema import Config, TrainingConfig
 from seq2seq.data.collate import TranslationBatch
 from seq2seq.data.stream import BatchStream
 from seq2seq.errors import UserError

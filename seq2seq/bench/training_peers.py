@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seq2seq.config import ModelConfig, TrainingConfig
+from seq2seq.config.schema import ModelConfig, TrainingConfig
 from seq2seq.data.collate import TranslationBatch
 from seq2seq.errors import MissingDependency, UserError
 from seq2seq.interop.marian_settings import SpecialIds, model_values

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from seq2seq import ranges
 from seq2seq.cli import options
 from seq2seq.cli.commands import Group
-from seq2seq.ranges import QUANTIZATIONS, Range
+from seq2seq.config import ranges
+from seq2seq.config.ranges import QUANTIZATIONS, Range
 
 if TYPE_CHECKING:
     from seq2seq.bench.report import Report
@@ -82,7 +82,7 @@ def train(
     Only the tokenised corpus is kept."""
     if steps is not None:
         options.only_for("rounds without --steps; give one of the two", "seconds")
-    from seq2seq import config_file
+    from seq2seq.config import file as config_file
     from seq2seq.files import shipped_folder
 
     given = [f"training.{key}={value}" for key, value in training.items() if value is not None]

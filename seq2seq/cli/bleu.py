@@ -15,8 +15,8 @@ import click
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
 from seq2seq.cli.test_sets import TestSet, TranslatingModels, given_files
+from seq2seq.config.ranges import Range
 from seq2seq.lines import aligned
-from seq2seq.ranges import Range
 
 logger = logging.getLogger("seq2seq.cli")
 

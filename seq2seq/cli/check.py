@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from seq2seq import ranges
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
+from seq2seq.config import ranges
+from seq2seq.config.ranges import Range
 from seq2seq.errors import DataError
 from seq2seq.lines import open_bytes, read_lines, readable_again
-from seq2seq.ranges import Range
 
 if TYPE_CHECKING:
     from seq2seq.inspection.check import Corpora
@@ -82,7 +82,7 @@ def command(
 
 
 def _from_config(path: Path, overrides: Sequence[str]) -> "Corpora":
-    from seq2seq.config_file import load
+    from seq2seq.config.file import load
     from seq2seq.inspection.check import Corpora
 
     config = load(path, overrides)
@@ -102,7 +102,7 @@ def _from_config(path: Path, overrides: Sequence[str]) -> "Corpora":
 
 
 def _from_files(files: Sequence[Path], source_language: str | None, target_language: str | None) -> "Corpora":
-    from seq2seq.config_data import SourceConfig
+    from seq2seq.config.corpora import SourceConfig
     from seq2seq.inspection.check import Corpora
 
     for path in files:

@@ -73,7 +73,7 @@ def command(
 
 
 def _score(classifier: "Classifier", gold: Path) -> "ClassificationReport":
-    from seq2seq.config_data import SourceConfig
+    from seq2seq.config.corpora import SourceConfig
     from seq2seq.data.sources import open_labelled
     from seq2seq.evaluation.classification import classification_report
 

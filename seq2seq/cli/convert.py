@@ -8,7 +8,7 @@ import click
 
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
-from seq2seq.ranges import QUANTIZATIONS
+from seq2seq.config.ranges import QUANTIZATIONS
 
 if TYPE_CHECKING:
     from seq2seq.workflows.probe import Comparison

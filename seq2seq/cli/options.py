@@ -16,10 +16,11 @@ from typing import Any, BinaryIO, TextIO
 import click
 from click.core import ParameterSource
 
-from seq2seq import atomic, ranges
+from seq2seq import atomic
+from seq2seq.config import ranges
+from seq2seq.config.ranges import QUANTIZATIONS, Range
 from seq2seq.errors import DataError, ModelError, shown
 from seq2seq.lines import OnInvalid
-from seq2seq.ranges import QUANTIZATIONS, Range
 
 logger = logging.getLogger("seq2seq.cli")
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from seq2seq import ranges
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
+from seq2seq.config import ranges
 from seq2seq.errors import DataError, ModelError
 
 logger = logging.getLogger(__name__)

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from seq2seq import ranges
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
-from seq2seq.ranges import Range
+from seq2seq.config import ranges
+from seq2seq.config.ranges import Range
 
 logger = logging.getLogger("seq2seq.cli")
 

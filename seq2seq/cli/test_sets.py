@@ -18,7 +18,7 @@ from seq2seq.errors import DataError, ModelError, did_you_mean
 from seq2seq.lines import check_counts, read_lines
 
 if TYPE_CHECKING:
-    from seq2seq.config import Config
+    from seq2seq.config.schema import Config
 
 logger = logging.getLogger("seq2seq.cli")
 
@@ -61,7 +61,7 @@ class TranslatingModels:
     @classmethod
     def find(cls, names: Sequence[Path]) -> "TranslatingModels":
         """Find the model folders of MODELs, each a translation model."""
-        from seq2seq.config_file import load
+        from seq2seq.config.file import load
         from seq2seq.store.finding import find_model, task_of
 
         folders = {str(name): find_model(name) for name in names}

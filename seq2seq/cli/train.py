@@ -12,7 +12,7 @@ from seq2seq.cli import options
 from seq2seq.cli.commands import Command
 
 if TYPE_CHECKING:
-    from seq2seq.config import Config
+    from seq2seq.config.schema import Config
     from seq2seq.training.state import TrainingResult
 
 logger = logging.getLogger("seq2seq.cli")

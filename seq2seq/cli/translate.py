@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from seq2seq import ranges
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
+from seq2seq.config import ranges
 from seq2seq.errors import DataError, did_you_mean, reason, shown
 from seq2seq.lines import DAMAGE, text_bytes
 

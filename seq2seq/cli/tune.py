@@ -19,7 +19,7 @@ from seq2seq.errors import DataError, ModelError
 from seq2seq.lines import aligned, check_counts, read_lines
 
 if TYPE_CHECKING:
-    from seq2seq.config import Config
+    from seq2seq.config.schema import Config
     from seq2seq.data.examples import Pair
     from seq2seq.workflows.tune import Scoring, Trial
 
@@ -130,7 +130,7 @@ def _check_tunable(folder: Path) -> str | None:
 
 
 def _run_config(folder: Path) -> "Config | None":
-    from seq2seq.config_file import load
+    from seq2seq.config.file import load
 
     path = folder.resolve().parent / "config.yaml"
     return load(path, check_files=False) if path.is_file() else None

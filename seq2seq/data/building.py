@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from seq2seq import atomic
-from seq2seq.config_values import as_label
+from seq2seq.config.values import as_label
 from seq2seq.data.encoding import EncodedChunk, Encoding
 from seq2seq.data.examples import Position, Source
 from seq2seq.data.filters import FilterCounts, SeenBefore

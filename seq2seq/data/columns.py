@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from seq2seq.config_data import SourceConfig
-from seq2seq.config_values import displayed_labels
+from seq2seq.config.corpora import SourceConfig
+from seq2seq.config.values import displayed_labels
 from seq2seq.data.examples import Example, LabelledText, Pair
 from seq2seq.errors import DataError, did_you_mean, kind_of, shown, some_of
 from seq2seq.languages import LANGUAGE_NAMES, known_language

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from seq2seq import atomic
-from seq2seq.config_data import FilterConfig
+from seq2seq.config.corpora import FilterConfig
 from seq2seq.data.building import LABELS, MANIFEST, PROBABILITIES, CorpusBuilder, checksum, remove_progress
 from seq2seq.data.encoding import Encoding
 from seq2seq.data.examples import Source

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from seq2seq.config_data import FilterConfig
+from seq2seq.config.corpora import FilterConfig
 from seq2seq.data.examples import Example, LabelledText, Pair
 
 Item = TypeVar("Item")

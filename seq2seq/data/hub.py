@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from seq2seq.config_data import SourceConfig
+from seq2seq.config.corpora import SourceConfig
 from seq2seq.data.columns import NESTED, Columns, flattened
 from seq2seq.data.examples import Chunk, Example, Position, Source
 from seq2seq.data.file_facts import combined_fingerprint, file_facts

@@ -14,7 +14,7 @@ from itertools import chain
 
 import regex
 
-from seq2seq.config_data import NoiseConfig
+from seq2seq.config.corpora import NoiseConfig
 from seq2seq.data.examples import Chunk, Example, Pair, Position, Source
 from seq2seq.languages import language_code
 from seq2seq.text.scripts import OWN_CASE, SENTENCE_MARK, graphemes, is_word, title, upper

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from seq2seq.config import TokenizerConfig
+from seq2seq.config.schema import TokenizerConfig
 from seq2seq.data.collate import (
     ClassificationBatch,
     Rows,

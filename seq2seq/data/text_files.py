@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 
-from seq2seq.config_data import SourceConfig
+from seq2seq.config.corpora import SourceConfig
 from seq2seq.data.examples import Chunk, Example, Pair, Position, Source
 from seq2seq.data.file_facts import check_unchanged, combined_fingerprint, file_facts
 from seq2seq.errors import DataError, counted

@@ -9,8 +9,8 @@ from functools import cached_property
 from itertools import chain, islice
 from statistics import median
 
-from seq2seq.config import TokenizerConfig
-from seq2seq.config_data import FilterConfig
+from seq2seq.config.corpora import FilterConfig
+from seq2seq.config.schema import TokenizerConfig
 from seq2seq.data.examples import Example, Source
 from seq2seq.data.filters import RATIO_FROM, PairFilter
 from seq2seq.errors import UserError, quiet

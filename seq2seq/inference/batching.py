@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
-from seq2seq.config import SearchConfig
+from seq2seq.config.schema import SearchConfig
 from seq2seq.search.base import Hypothesis, Sentence
 
 # Tokens of a batch where none are given: of a search on a CPU, of other work on a CPU, and of either on a GPU, which

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seq2seq import __version__, atomic
-from seq2seq.description import ModelDescription
+from seq2seq.config.description import ModelDescription
 from seq2seq.errors import ModelError, RunError
 from seq2seq.interop import ctranslate2
 from seq2seq.lines import shown_name

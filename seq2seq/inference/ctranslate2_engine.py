@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from seq2seq.config import SearchConfig
+from seq2seq.config.schema import SearchConfig
 from seq2seq.errors import RunError, UserError
 from seq2seq.inference.batching import SEARCH_TOKENS, token_groups
 from seq2seq.inference.degeneration import has_loop

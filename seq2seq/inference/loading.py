@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from seq2seq.config import SearchConfig
-from seq2seq.description import ModelDescription
+from seq2seq.config.description import ModelDescription
+from seq2seq.config.schema import SearchConfig
 from seq2seq.errors import ModelError, RunError, UserError, did_you_mean
 from seq2seq.inference.batching import Engine
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine, difference
@@ -215,7 +215,7 @@ def override_search(config: SearchConfig, changes: Mapping[str, Any]) -> SearchC
     try:
         return SearchConfig.model_validate({**config.model_dump(), **changes})
     except ValidationError as error:
-        from seq2seq.config_problems import describe
+        from seq2seq.config.problems import describe
 
         problem = describe({**error.errors()[0], "loc": ("search", *error.errors()[0]["loc"])})
         raise UserError(problem) from error

@@ -11,8 +11,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from seq2seq.config import SearchConfig
-from seq2seq.description import ModelDescription
+from seq2seq.config.description import ModelDescription
+from seq2seq.config.schema import SearchConfig
 from seq2seq.errors import DataError, UserError
 from seq2seq.inference.batching import Engine
 from seq2seq.inference.degeneration import EMPTY, LOST, REPAIRED, SYMPTOMS, line_flags, remedy, symptoms

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from seq2seq.config import TokenizerConfig, TrainingConfig
+from seq2seq.config.schema import TokenizerConfig, TrainingConfig
 from seq2seq.data.columns import label_problem
 from seq2seq.errors import counted, some_of
 from seq2seq.inspection.examiner import CorpusTally

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 
-from seq2seq.config_data import SourceConfig
+from seq2seq.config.corpora import SourceConfig
 from seq2seq.data.examples import Example, LabelledText, Pair
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.data.text_files import check_form

@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
 from typing import Any
 
-from seq2seq.config import TokenizerConfig, TrainingConfig
-from seq2seq.config_data import FilterConfig, SourceConfig
+from seq2seq.config.corpora import FilterConfig, SourceConfig
+from seq2seq.config.schema import TokenizerConfig, TrainingConfig
 from seq2seq.data.examples import Example
 from seq2seq.data.filters import PairFilter
 from seq2seq.errors import UserError, quiet

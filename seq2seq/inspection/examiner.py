@@ -12,7 +12,7 @@ from itertools import compress
 
 import numpy as np
 
-from seq2seq.config_data import FilterConfig
+from seq2seq.config.corpora import FilterConfig
 from seq2seq.data.columns import looks_like_header
 from seq2seq.data.encoding import stored_ids
 from seq2seq.data.examples import Example, LabelledText, Pair

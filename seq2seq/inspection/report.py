@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from seq2seq.config_data import FilterConfig
+from seq2seq.config.corpora import FilterConfig
 from seq2seq.data.filters import FilterCounts
 from seq2seq.inspection.agreement import Agreement, Expected, agreement_of
 from seq2seq.inspection.blocks import EXAMPLES_KEPT, CorpusReader, Finding

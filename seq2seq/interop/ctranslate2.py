@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from seq2seq.config_values import unwritable
-from seq2seq.description import ModelDescription
+from seq2seq.config.description import ModelDescription
+from seq2seq.config.values import unwritable
 from seq2seq.errors import ModelError, reason
 from seq2seq.files import DamagedFile, read_object, verify
 from seq2seq.text.stored import load_tokenizers
@@ -65,7 +65,7 @@ def read_description(folder: Path) -> tuple[ModelDescription, TokenizerPair, str
         description = ModelDescription.model_validate(values)
         return description, load_tokenizers(folder, files), str(values["quantization"])
     except ValidationError as error:
-        from seq2seq.config_problems import describe
+        from seq2seq.config.problems import describe
 
         problem = describe(error.errors()[0])
         raise ModelError(f"{folder}: damaged CTranslate2 folder ({problem}); convert the model again") from error

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from seq2seq.config import ModelConfig
-from seq2seq.description import ModelDescription
+from seq2seq.config.description import ModelDescription
+from seq2seq.config.schema import ModelConfig
 from seq2seq.files import record, write_object
 from seq2seq.interop.ctranslate2 import DESCRIPTION, FORMAT, Obstacles, package, starts_with_tag
 from seq2seq.model.transformer import Transformer

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from seq2seq.description import ModelDescription
+from seq2seq.config.description import ModelDescription
 from seq2seq.errors import ModelError, shown
 from seq2seq.files import DamagedFile, read_object
 from seq2seq.interop.foreign_weights import open_weights

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-from seq2seq.config import ModelConfig
+from seq2seq.config.schema import ModelConfig
 from seq2seq.interop.m2m_settings import POSITION_OFFSET
 from seq2seq.interop.marian_weights import (
     BIAS,

@@ -10,8 +10,8 @@ from typing import Any
 
 from torch import Tensor
 
-from seq2seq.config import ModelConfig
-from seq2seq.description import ModelDescription
+from seq2seq.config.description import ModelDescription
+from seq2seq.config.schema import ModelConfig
 from seq2seq.errors import ModelError, shown
 from seq2seq.files import DamagedFile, read_object, write_object
 from seq2seq.interop.foreign_weights import WEIGHTS, stored_weights

@@ -10,10 +10,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from seq2seq.config import ModelConfig, SearchConfig
-from seq2seq.config_problems import describe
+from seq2seq.config.problems import describe
+from seq2seq.config.ranges import PIECES
+from seq2seq.config.schema import ModelConfig, SearchConfig
 from seq2seq.errors import shown
-from seq2seq.ranges import PIECES
 
 # Keys of config.json by our keys of `model`.
 MODEL_KEYS = {

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-from seq2seq.config import ModelConfig
+from seq2seq.config.schema import ModelConfig
 from seq2seq.model.positions import sinusoids
 
 SHARED, OUTPUT, BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from seq2seq.config import ModelConfig
+from seq2seq.config.schema import ModelConfig
 from seq2seq.model.dropout import Dropout
 from seq2seq.model.positions import RotaryPositions
 from seq2seq.runtime import on_cpu, product_type

@@ -9,7 +9,7 @@ Shapes: B texts, S length, D d_model, C labels.
 import torch
 from torch import Tensor, nn
 
-from seq2seq.config import ClassifierConfig, ModelConfig
+from seq2seq.config.schema import ClassifierConfig, ModelConfig
 from seq2seq.model.dropout import Dropout
 from seq2seq.model.transformer import Encoder
 

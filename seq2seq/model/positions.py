@@ -9,7 +9,7 @@ Shapes: B sentences, T positions, D d_model, H heads, K head_dim.
 import torch
 from torch import Tensor, nn
 
-from seq2seq.config import ModelConfig
+from seq2seq.config.schema import ModelConfig
 
 
 def sinusoids(

@@ -8,7 +8,7 @@ Shapes: B sentences, S source length, T target length, D d_model, V vocabulary.
 
 from torch import Tensor, nn
 
-from seq2seq.config import ModelConfig
+from seq2seq.config.schema import ModelConfig
 from seq2seq.model.attention import CrossAttention, HeadProjections, SelfAttention, key_bias
 from seq2seq.model.layers import DecoderLayer, EncoderLayer, TokenEmbedding, make_norm
 

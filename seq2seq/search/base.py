@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from seq2seq.config import SearchConfig
+from seq2seq.config.schema import SearchConfig
 
 if TYPE_CHECKING:  # a translation by CTranslate2 never imports torch
     import torch

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seq2seq.config import SearchConfig
+from seq2seq.config.schema import SearchConfig
 from seq2seq.runtime import on_cpu
 from seq2seq.search.base import Hypothesis, Sentence, StepModel
 from seq2seq.search.candidates import largest_candidates

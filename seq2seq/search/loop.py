@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from seq2seq.config import SearchConfig
+from seq2seq.config.schema import SearchConfig
 from seq2seq.runtime import on_cpu
 from seq2seq.search.base import Hypothesis, Sentence, StepModel, length_limits, normalized_score
 from seq2seq.search.rules import Rules

@@ -11,7 +11,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from seq2seq.config import SearchConfig
+from seq2seq.config.schema import SearchConfig
 from seq2seq.search.base import Sentence, StepModel
 
 NOT_FORCED = -1

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from seq2seq.config import SearchConfig
+from seq2seq.config.schema import SearchConfig
 from seq2seq.search.base import Hypothesis, Sentence, StepModel
 from seq2seq.search.beam import beam_search
 from seq2seq.search.greedy import greedy_search, sample_search

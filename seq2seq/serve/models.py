@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seq2seq.description import ModelDescription
+from seq2seq.config.description import ModelDescription
 from seq2seq.errors import UserError, some_of
 from seq2seq.files import DamagedFile, read_object, record
 from seq2seq.inference.pipeline import Pipeline

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from seq2seq.description import FREE_MODEL_KEYS, ModelDescription
+from seq2seq.config.description import FREE_MODEL_KEYS, ModelDescription
 from seq2seq.errors import ModelError, UserError, shown
 from seq2seq.store.checkpoint import MANIFEST, load_checkpoint
 from seq2seq.store.model_card import short_card

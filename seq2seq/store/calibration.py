@@ -10,7 +10,7 @@ from typing import Annotated, Self
 from pydantic import Field, ValidationError, model_validator
 
 from seq2seq import atomic
-from seq2seq.config_values import Label, Section
+from seq2seq.config.values import Label, Section
 from seq2seq.errors import ModelError
 from seq2seq.files import DamagedFile, json_text, read_object
 from seq2seq.lines import as_one_line

@@ -5,7 +5,7 @@
 
 from pathlib import Path
 
-from seq2seq.description import ModelDescription
+from seq2seq.config.description import ModelDescription
 from seq2seq.errors import UserError, some_of
 from seq2seq.languages import language_code
 from seq2seq.text.direction import MOST_LISTED, Direction, find_language

@@ -72,7 +72,7 @@ def newest_run(task: str | None = None) -> Path:
 
 def _task_of_run(run: Path) -> str:
     """Return the task of a run, from its best model or else from its configuration."""
-    from seq2seq import config_file
+    from seq2seq.config import file as config_file
 
     if not (run / BEST / CONFIG).is_file() and (run / RUN_CONFIG).is_file():
         with contextlib.suppress(UserError):
@@ -93,7 +93,7 @@ def task_of(folder: Path) -> str:
 
 
 def _first_validation(run: Path) -> str:
-    from seq2seq import config_file
+    from seq2seq.config import file as config_file
 
     try:
         training = config_file.load(run / RUN_CONFIG, check_files=False).training

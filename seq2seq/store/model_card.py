@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seq2seq.config import Config
-from seq2seq.config_values import Section
-from seq2seq.description import ModelDescription
+from seq2seq.config.description import ModelDescription
+from seq2seq.config.schema import Config
+from seq2seq.config.values import Section
 from seq2seq.lines import shown_name
 
 
@@ -49,7 +49,7 @@ def model_card(
 ) -> str:
     """Return a card in Markdown with front matter: languages, data, scores with signatures, and the command that made
     the model."""
-    from seq2seq.config_file import dump
+    from seq2seq.config.file import dump
 
     description = ModelDescription.of(config)
     kind = "text classification"

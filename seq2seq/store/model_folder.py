@@ -13,9 +13,9 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from seq2seq import atomic
-from seq2seq.config import Config
-from seq2seq.config_values import unwritable
-from seq2seq.description import ModelDescription
+from seq2seq.config.description import ModelDescription
+from seq2seq.config.schema import Config
+from seq2seq.config.values import unwritable
 from seq2seq.errors import CheckpointError, ModelError, UserError, shown
 from seq2seq.files import DamagedFile, json_text, read_object, record, verify, write_object
 from seq2seq.model.transformer import Transformer
@@ -216,7 +216,7 @@ def _read_description(info: Mapping[str, Any], generation: Mapping[str, Any]) ->
     try:
         return ModelDescription.model_validate({**info, "search": generation.get("search")})
     except ValidationError as error:
-        from seq2seq.config_problems import describe
+        from seq2seq.config.problems import describe
 
         problem = error.errors()[0]
         raise DamagedFile(f"{GENERATION if 'search' in problem['loc'] else CONFIG}: {describe(problem)}") from error

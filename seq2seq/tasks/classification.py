@@ -9,10 +9,10 @@ from pathlib import Path
 
 from torch import nn
 
-from seq2seq.config_values import displayed_labels
+from seq2seq.config.description import ModelDescription
+from seq2seq.config.values import displayed_labels
 from seq2seq.data.collate import ClassificationBatch
 from seq2seq.data.examples import LabelledText
-from seq2seq.description import ModelDescription
 from seq2seq.errors import ConfigError, DataError, some_of
 from seq2seq.evaluation.uncertainty import Measured, of_macro_scores
 from seq2seq.inference.classifier import Classifier, ClassifierModel

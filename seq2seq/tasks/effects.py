@@ -6,9 +6,9 @@ Other keys, or a short training, can make a setting ineffective.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from seq2seq.config import Config
-from seq2seq.config_data import SourceConfig
-from seq2seq.config_values import Section
+from seq2seq.config.corpora import SourceConfig
+from seq2seq.config.schema import Config
+from seq2seq.config.values import Section
 from seq2seq.languages import language_code
 
 Condition = Callable[[Config], bool]

@@ -13,13 +13,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from seq2seq.config import Config, ModelConfig, SearchConfig, TokenizerConfig
-from seq2seq.config_data import SourceConfig
+from seq2seq.config.corpora import SourceConfig
+from seq2seq.config.description import FREE_MODEL_KEYS
+from seq2seq.config.presets import PRESETS
+from seq2seq.config.schema import Config, ModelConfig, SearchConfig, TokenizerConfig
 from seq2seq.data.examples import Source
 from seq2seq.data.sources import open_labelled, open_pairs
-from seq2seq.description import FREE_MODEL_KEYS
 from seq2seq.errors import ConfigError, shown
-from seq2seq.presets import PRESETS
 from seq2seq.store.model_folder import LoadedModel, load_model
 from seq2seq.text.direction import Direction
 from seq2seq.text.tokenizer import TokenizerPair

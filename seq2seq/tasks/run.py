@@ -11,10 +11,11 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from seq2seq import atomic, config_file, runtime
-from seq2seq.config import Config, TrainingConfig
+from seq2seq import atomic, runtime
+from seq2seq.config import file as config_file
+from seq2seq.config.description import ModelDescription
+from seq2seq.config.schema import Config, TrainingConfig
 from seq2seq.data.stream import BatchStream
-from seq2seq.description import ModelDescription
 from seq2seq.errors import UserError, counted
 from seq2seq.evaluation.text import check_settings
 from seq2seq.runtime import Runtime

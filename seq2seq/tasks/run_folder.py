@@ -13,8 +13,9 @@ from logging import getLogger
 from pathlib import Path
 from typing import Any
 
-from seq2seq import atomic, config_file
-from seq2seq.config import Config
+from seq2seq import atomic
+from seq2seq.config import file as config_file
+from seq2seq.config.schema import Config
 from seq2seq.errors import ConfigError, UserError, shown
 from seq2seq.files import DamagedFile, json_text, read_object
 from seq2seq.lines import read_lines

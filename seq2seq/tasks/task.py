@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from seq2seq import atomic
-from seq2seq.config_data import FilterConfig
+from seq2seq.config.corpora import FilterConfig
 from seq2seq.data.corpus import TokenCorpus, prepare_corpus
 from seq2seq.data.examples import Source
 from seq2seq.data.sampler import TokenBudgetSampler

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import sentencepiece
 
-from seq2seq.config import TokenizerConfig
+from seq2seq.config.schema import TokenizerConfig
 from seq2seq.errors import ConfigError, DataError, ModelError
 from seq2seq.lines import as_one_line, read_regular
 from seq2seq.text.direction import Direction

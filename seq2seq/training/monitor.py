@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seq2seq.config import TrainingConfig
+from seq2seq.config.schema import TrainingConfig
 from seq2seq.errors import RunError
 from seq2seq.training.progress import LiveLine, clock, estimate, foreseen_steps, too_long
 from seq2seq.training.state import SE, Sample

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor, nn
 
-from seq2seq.config import TrainingConfig
+from seq2seq.config.schema import TrainingConfig
 
 
 def learning_rate(step: int, progress: float, config: TrainingConfig) -> float:

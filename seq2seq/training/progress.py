@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 from tqdm import tqdm
 
-from seq2seq.config import TrainingConfig
+from seq2seq.config.schema import TrainingConfig
 from seq2seq.errors import counted
 from seq2seq.training.state import RunState, limits, progress
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from seq2seq import atomic
-from seq2seq.config import TrainingConfig
+from seq2seq.config.schema import TrainingConfig
 from seq2seq.data.stream import BatchStream
 from seq2seq.errors import CheckpointError, counted, reason
 from seq2seq.files import DamagedFile

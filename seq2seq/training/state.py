@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from seq2seq.config import TrainingConfig
+from seq2seq.config.schema import TrainingConfig
 from seq2seq.errors import RunError, counted
 from seq2seq.evaluation.uncertainty import standard_error
 from seq2seq.training.judged import LOSS, Judged

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from seq2seq.config import TrainingConfig
+from seq2seq.config.schema import TrainingConfig
 from seq2seq.errors import RunError, UserError
 from seq2seq.memory import is_out_of_memory, release
 from seq2seq.runtime import random_state, restore_random_state

@@ -10,7 +10,7 @@ import time
 import torch
 from torch import Tensor
 
-from seq2seq.config import TrainingConfig
+from seq2seq.config.schema import TrainingConfig
 from seq2seq.runtime import Runtime
 from seq2seq.training.monitor import Monitor
 from seq2seq.training.state import RunState, Window, has_diverged

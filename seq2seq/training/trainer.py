@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from seq2seq.config import TrainingConfig
+from seq2seq.config.schema import TrainingConfig
 from seq2seq.data.stream import BatchStream
 from seq2seq.errors import RunError
 from seq2seq.model.dropout import scale_dropout

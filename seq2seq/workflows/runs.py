@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq import atomic
+from seq2seq.config.yaml_text import YamlProblem, read_yaml
 from seq2seq.errors import DataError, ModelError, counted
 from seq2seq.files import DamagedFile, read_object
 from seq2seq.lines import read_regular
 from seq2seq.store.finding import CONFIG, LATEST
 from seq2seq.tasks.run_folder import RunFolder, read_metrics, read_note, settings_of, write_note
-from seq2seq.yaml_text import YamlProblem, read_yaml
 
 MOST_LEVELS = 4  # of folders that are searched for runs; those of a sweep are one level lower
 LARGEST_CONFIG = 2**20
@@ -181,7 +181,7 @@ def _latest_state(folder: RunFolder) -> Mapping[str, Any]:
 
 def _time_left(settings: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> str:
     """Return the time left in words; empty before the first log line, or if the limits are not known."""
-    from seq2seq.config import TrainingConfig
+    from seq2seq.config.schema import TrainingConfig
     from seq2seq.training.progress import duration
     from seq2seq.training.state import RunState, progress
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seq2seq import config_file
-from seq2seq.config import Config
+from seq2seq.config import file as config_file
+from seq2seq.config.schema import Config
 from seq2seq.errors import UserError
 from seq2seq.files import shipped_folder
 

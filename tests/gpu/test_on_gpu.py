@@ -14,7 +14,7 @@ from torch.profiler import ProfilerActivity, profile
 from seq2seq import runtime
 from seq2seq.bench.measure import seconds_of
 from seq2seq.cli import main
-from seq2seq.config import ModelConfig, SearchConfig, TrainingConfig
+from seq2seq.config.schema import ModelConfig, SearchConfig, TrainingConfig
 from seq2seq.inference.steps import TransformerSteps, float32_logits
 from seq2seq.inference.translator import Translator
 from seq2seq.model.attention import attend, key_bias

@@ -12,7 +12,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from seq2seq.config import Config
+from seq2seq.config.schema import Config
 from seq2seq.data.sources import open_pairs
 from seq2seq.errors import DataError
 from seq2seq.store.finding import BEST

@@ -1,6 +1,6 @@
 """Building blocks of the configuration: base classes of its sections, and types of its values with their checks.
 
-`config` and `config_data` use these types for their keys. The checks raise ValueError; its message follows the name of
+`schema` and `corpora` use these types for their keys. The checks raise ValueError; its message follows the name of
 the key. Files and folders are looked up if the validation has the configuration's own folder as its context; otherwise
 they are kept as written.
 """
@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, model_validator
 
-from seq2seq import ranges
+from seq2seq.config import ranges
 from seq2seq.errors import LONGEST_VALUE, did_you_mean, shown
 from seq2seq.lines import UNWRITABLE
 

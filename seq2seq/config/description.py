@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from seq2seq.config import ClassifierConfig, Config, ModelConfig, SearchConfig
-from seq2seq.config_values import Label, Section, displayed_labels
+from seq2seq.config.schema import ClassifierConfig, Config, ModelConfig, SearchConfig
+from seq2seq.config.values import Label, Section, displayed_labels
 
 # Keys that change neither the weights nor what they compute, except `max_length` with learned positions.
 FREE_MODEL_KEYS = frozenset(

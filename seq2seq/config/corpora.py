@@ -9,8 +9,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, field_serializer, model_serializer, model_validator
 
-from seq2seq import ranges
-from seq2seq.config_values import (
+from seq2seq.config import ranges
+from seq2seq.config.ranges import Range
+from seq2seq.config.values import (
     Column,
     Dataset,
     ExistingFile,
@@ -22,7 +23,6 @@ from seq2seq.config_values import (
     one_or_more,
     with_text_keys,
 )
-from seq2seq.ranges import Range
 
 
 class NoiseConfig(Section):

@@ -1,14 +1,14 @@
 """pydantic's errors as lines for the user.
 
-`config_file`, `store` and `interop` import it after a validation failed, of a configuration or of stored settings.
+`file`, `store` and `interop` import it after a validation failed, of a configuration or of stored settings.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, get_args
 
-from seq2seq.config import Config
-from seq2seq.config_data import SourceConfig
-from seq2seq.config_values import Section
+from seq2seq.config.corpora import SourceConfig
+from seq2seq.config.schema import Config
+from seq2seq.config.values import Section
 from seq2seq.errors import did_you_mean, shown
 
 LONGEST_KEY = 120

@@ -13,11 +13,11 @@ from typing import Any
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 
-from seq2seq.config import Config
-from seq2seq.config_values import unwritable
+from seq2seq.config.schema import Config
+from seq2seq.config.values import unwritable
+from seq2seq.config.yaml_text import YamlProblem, read_yaml
 from seq2seq.errors import ConfigError, did_you_mean, shown
 from seq2seq.lines import read_regular
-from seq2seq.yaml_text import YamlProblem, read_yaml
 
 LARGEST = 2**20  # bytes of a file
 MOST_PARENTS = 20  # of a key, so that a name of many dots is not nested as deeply
@@ -93,7 +93,7 @@ def _problems(values: dict[str, Any]) -> list[str]:
 def _described(error: ValidationError, values: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
     """Yield pydantic's problems and a line for each, with keys as written: a single source of `data.train` has no
     index."""
-    from seq2seq.config_problems import describe
+    from seq2seq.config.problems import describe
 
     for found in error.errors():
         location = found["loc"]

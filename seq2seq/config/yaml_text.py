@@ -1,6 +1,6 @@
 """YAML text as plain values, or one line that names the place of an error and the remedy.
 
-`config_file` reads configurations and `--set` values with `read_yaml`. It is YAML 1.2; dates are text. YAML text cannot
+`file` reads configurations and `--set` values with `read_yaml`. It is YAML 1.2; dates are text. YAML text cannot
 run code, and aliases that contain themselves or multiply are refused before any value is built.
 """
 

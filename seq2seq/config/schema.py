@@ -1,6 +1,6 @@
 """Every setting of a run: typed, documented, strict.
 
-Each class is one section of the YAML file that `config_file` reads; the part of the toolkit that a section describes
+Each class is one section of the YAML file that `file` reads; the part of the toolkit that a section describes
 receives that section alone. The text under a field is its documentation.
 """
 
@@ -9,9 +9,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from seq2seq import ranges
-from seq2seq.config_data import DataConfig
-from seq2seq.config_values import (
+from seq2seq.config import ranges
+from seq2seq.config.corpora import DataConfig
+from seq2seq.config.presets import PRESETS, TRAINING_PRESETS
+from seq2seq.config.ranges import Range
+from seq2seq.config.values import (
     ModelPath,
     NonNegative,
     Positive,
@@ -21,8 +23,6 @@ from seq2seq.config_values import (
     check_size,
     one_or_more,
 )
-from seq2seq.presets import PRESETS, TRAINING_PRESETS
-from seq2seq.ranges import Range
 
 
 class TokenizerConfig(Section):
