@@ -118,7 +118,7 @@ def test_a_signal_to_one_rank_stops_all_with_a_checkpoint(tmp_path):
     assert (tmp_path / "checkpoints" / f"step_{statuses[0]['step']:08d}").is_dir()
 
 
-@pytest.mark.parametrize(("victim", "words"), [(1, "rank 1 of 2 ended without a word"), (0, "rank 0")])
+@pytest.mark.parametrize(("victim", "words"), [(1, "rank 1 of 2 ended without a report"), (0, "rank 0")])
 def test_the_others_name_a_rank_that_died(tmp_path, victim, words):
     started = start(tmp_path, 2, "max_steps=5000", "pause=0.02")
     wait_for(tmp_path / "checkpoints" / "step_00000007", started)

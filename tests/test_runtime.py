@@ -90,6 +90,6 @@ def test_a_gpu_is_not_waited_for_when_a_rank_is_lost(monkeypatch):
     monkeypatch.setattr(ranks, "SECONDS_TO_REPORT", 0.1)
     for device, expected in (("cpu", []), ("cuda", ["aborted"])):
         here = runtime.Runtime(torch.device(device), torch.float32, world_size=2)
-        with pytest.raises(RunError, match="rank 1 of 2 ended without a word"), ranks.naming_lost_ranks(here):
+        with pytest.raises(RunError, match="rank 1 of 2 ended without a report"), ranks.naming_lost_ranks(here):
             raise RuntimeError("Connection closed by peer")
         assert done == expected

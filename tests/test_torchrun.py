@@ -60,5 +60,5 @@ def test_killed_ranks_are_started_again_from_the_last_checkpoint(tmp_path):
     assert process.returncode == 0, errors
     assert errors.count("continuing from step") >= 2
     for rank in range(2):
-        assert f"rank {rank} of 2 ended without a word" in errors
+        assert f"rank {rank} of 2 ended without a report" in errors
     assert differences(whole / "runs" / "toy", run) == []

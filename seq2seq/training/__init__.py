@@ -1,1 +1,1 @@
-"""Training: losses, the optimiser, the trainer that both tasks share, and what it tells of a run."""
+"""Training: losses, the optimiser, the trainer that both tasks share, and its reports."""

@@ -18,8 +18,9 @@ from torch.nn import functional
 from seq2seq.data.collate import ClassificationBatch, TranslationBatch
 from seq2seq.runtime import on_cpu, product_type
 
-# Rows of a block. Fewer make slow products, and the logits of all rows would fill memory. On a CPU as many rows as have
-# CPU_LOGITS logits, but at least CPU_ROWS; softmax and loss take CACHED_LOGITS at a time, which stay in its cache.
+# Rows of a block: fewer rows make products slow, and the logits of all rows would fill the memory. On a CPU a block has
+# as many rows as have CPU_LOGITS logits together, but at least CPU_ROWS; softmax and loss process CACHED_LOGITS logits
+# at a time, which stay in the cache.
 CPU_ROWS, CPU_LOGITS, CACHED_LOGITS, GPU_ROWS = 256, 2**23, 2**19, 8192
 
 
@@ -28,19 +29,22 @@ class LossSum:
     """Sums over the targets of a batch."""
 
     total: Tensor
-    """Loss in nats, float32, summed; carries the gradient."""
+    """The summed loss in nats, float32; carries the gradient."""
     count: int
-    """Targets summed over."""
+    """The number of targets."""
     correct: Tensor
-    """Targets with the highest score."""
+    """The number of targets that have the highest score."""
     each: Tensor | None = None
-    """Without gradients, loss, correct targets and targets of each sentence (B, 3)."""
+    """Loss, correct targets and targets of each sentence, (B, 3); only without gradients."""
 
 
 def translation_loss(model: nn.Module, batch: TranslationBatch, smoothing: float, r_drop: float = 0.0) -> LossSum:
-    """Teacher-forced label-smoothed cross entropy of a batch; with `r_drop` see `label_smoothed_cross_entropy`."""
+    """Return the label-smoothed cross entropy of a batch under teacher forcing.
+
+    `smoothing` and `r_drop` as in `label_smoothed_cross_entropy`.
+    """
     inputs = batch.source_ids, batch.source_mask, batch.target_input
-    # the size is given, so that a GPU need not be waited for to learn it
+    # the size is given, so that the CPU does not have to wait for a GPU to learn it
     real = torch.nonzero_static(batch.target_mask.flatten(), size=batch.num_targets).squeeze(1)  # (N,)
     if r_drop:
         hidden = model(*(torch.cat([tensor, tensor]) for tensor in inputs))  # (2B, T, D)
@@ -50,21 +54,22 @@ def translation_loss(model: nn.Module, batch: TranslationBatch, smoothing: float
         hidden = model(*inputs).flatten(0, 1).index_select(0, real)  # (N, D), without padding
     targets = batch.target_output.flatten().index_select(0, real)  # (N,)
     output = model.output
-    found = label_smoothed_cross_entropy(
+    loss = label_smoothed_cross_entropy(
         hidden, output.weight, output.bias, targets, smoothing, r_drop, compiled=model.has_compiled_layers
     )
-    if found.each is None:
-        return found
+    if loss.each is None:
+        return loss
     sentences = torch.repeat_interleave(batch.target_mask.sum(dim=1))  # (N,)
-    sums = torch.zeros(len(batch), 3, device=hidden.device).index_add(0, sentences, found.each)
-    return dataclasses.replace(found, each=sums)
+    sums = torch.zeros(len(batch), 3, device=hidden.device).index_add(0, sentences, loss.each)
+    return dataclasses.replace(loss, each=sums)
 
 
 def classification_loss(model: nn.Module, batch: ClassificationBatch, smoothing: float, r_drop: float = 0.0) -> LossSum:
-    """Label-smoothed cross entropy of a batch of labelled texts; `r_drop` as in `label_smoothed_cross_entropy`.
+    """Return the label-smoothed cross entropy of a batch of texts; `r_drop` as in `label_smoothed_cross_entropy`.
 
-    Against probabilities of the labels, where the batch has them (soft targets at temperature 1; Hinton et al. 2015,
-    "Distilling the knowledge in a neural network", section 2); correct is then the most likely label.
+    If the batch has probabilities of the labels, they are the targets (soft targets at temperature 1; Hinton et al.
+    2015, "Distilling the knowledge in a neural network", section 2). A text then counts as correct if the model's most
+    likely label is `batch.labels`.
     """
     inputs = batch.source_ids, batch.source_mask
     targets = batch.labels if batch.probabilities is None else batch.probabilities  # (B,) or (B, C)
@@ -73,8 +78,8 @@ def classification_loss(model: nn.Module, batch: ClassificationBatch, smoothing:
     logits = model(*inputs).float()  # (B, C), or (2B, C)
     total = functional.cross_entropy(logits, targets, reduction="sum", label_smoothing=smoothing)
     if r_drop:
-        one, other = logits.log_softmax(dim=1).chunk(2)  # (B, C) each
-        divergence = 0.5 * ((one.exp() - other.exp()) * (one - other)).sum()
+        log_p, log_q = logits.log_softmax(dim=1).chunk(2)  # (B, C) each
+        divergence = 0.5 * ((log_p.exp() - log_q.exp()) * (log_p - log_q)).sum()
         total = 0.5 * (total + r_drop * divergence)
     hits = logits[: batch.num_targets].argmax(dim=1) == batch.labels
     each = None
@@ -94,14 +99,14 @@ def label_smoothed_cross_entropy(
     *,
     compiled: bool = False,
 ) -> LossSum:
-    """Cross entropy of softmax(hidden weight^T + bias) against smoothed targets (Szegedy et al. 2016, section 7).
+    """Return the cross entropy of softmax(hidden weight^T + bias) with smoothed targets (Szegedy et al. 2016, sec. 7).
 
     A target distribution gives 1 - smoothing + smoothing / V to the target and smoothing / V to every other id. The
-    softmax and the sum are float32 under autocast too. The gradient can be taken once, and has no gradient of its own.
+    softmax and the sum are float32 under autocast too. The gradient can be computed once, and has no gradient itself.
 
     R-Drop (Liang et al. 2021, "R-Drop: regularized dropout for neural networks", section 2.2) lets dropout draw two
-    distributions p and q for each target. The loss is then the mean of both cross entropies and half of r_drop
-    (KL(p, q) + KL(q, p)) / 2: half of the paper's, so that the loss stays one for each target.
+    distributions p and q for each target. The loss is then the mean of both cross entropies plus half of r_drop
+    (KL(p, q) + KL(q, p)) / 2. This is half of the paper's loss, so that it stays the loss of one target.
 
     Args:
         hidden: (N, D), or with `r_drop` (2N, D), the two draws of each target one after the other.
@@ -109,15 +114,15 @@ def label_smoothed_cross_entropy(
         bias: (V,) or None.
         targets: (N,).
         smoothing: share of probability that is spread evenly, in [0, 1).
-        r_drop: the weight of the divergence (the paper's alpha); 0 is none.
+        r_drop: weight of the divergence (the paper's alpha); 0 turns R-Drop off.
         compiled: whether softmax and loss are one kernel of torch.compile, which reads the logits twice.
 
     Returns:
-        The sum over the N targets, and how many of them have the highest score; without gradient and `r_drop` also
-        those of each target (N, 3).
+        The loss summed over the N targets, and the number of targets that have the highest score. Without gradients
+        and without `r_drop`, `each` has loss, correct and 1 for each target, (N, 3).
 
     Raises:
-        RuntimeError: in the backward pass, at a second one or with `create_graph=True`.
+        RuntimeError: in a second backward pass, or in one with `create_graph=True`.
     """
     with_gradient = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
     softmax_loss = _compiled_softmax_loss() if compiled else _softmax_loss
@@ -136,23 +141,23 @@ def label_smoothed_cross_entropy(
 
 @dataclass(frozen=True)
 class _LossSettings:
-    """What is the same for all blocks."""
+    """Settings that all blocks share."""
 
     smoothing: float
     r_drop: float
     dtype: torch.dtype
-    """Of the products."""
+    """The number format of the products."""
     with_gradient: bool
     softmax_loss: Callable[..., tuple[Tensor, Tensor, Tensor | None]]
     """`_softmax_loss`, or its compiled form."""
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """Output layer and loss together.
+    """The output layer and the loss as one operation.
 
-    All logits would be N x V numbers, several times over. The forward pass turns a block of rows into its loss and its
-    part of the gradients; the backward pass only scales them. The smoothing term needs no pass over the vocabulary: the
-    mean logit of a row is its product with the mean row of the weights.
+    All logits at once would be several tensors of N x V numbers. The forward pass turns a block of rows into its loss
+    and its part of the gradients; the backward pass only scales them. The smoothing term needs no pass over the
+    vocabulary, because the mean logit of a row is the product of its hidden state with the mean row of the weights.
     """
 
     @staticmethod
@@ -220,10 +225,10 @@ def _blocks(hidden, weight, bias, targets, settings):
 
 
 def _softmax_loss(logits, bias, targets, smoothing, r_drop, with_gradient):
-    """Of each row the loss without its smoothing term (n,), and whether the target has the highest score (n,).
+    """Return each row's loss without its smoothing term (n,), and whether the target has the highest score (n,).
 
-    With gradient it takes the place of `logits` (n, V), and its sum for the bias (V,) is returned; both without their
-    smoothing terms.
+    With gradients, the gradient of the logits replaces `logits` (n, V), and the gradient of the bias (V,) is returned
+    too; both lack their smoothing terms.
     """
     scores = logits.float()
     if bias is not None:
@@ -231,7 +236,7 @@ def _softmax_loss(logits, bias, targets, smoothing, r_drop, with_gradient):
     at_target = torch.arange(len(scores), device=scores.device) * scores.shape[1] + targets  # (n,)
     highest, reached = scores.amax(dim=1), scores.view(-1)[at_target]  # (n,) each
     probabilities = scores.softmax(dim=1)
-    # the largest probability of the softmax gives the normaliser without another pass of exp
+    # the largest probability gives the normaliser without a second pass of exp
     normalizer = highest - probabilities.amax(dim=1).log()
     losses = normalizer - (1 - smoothing) * reached
     gradient, bias_gradient = probabilities, None
@@ -240,7 +245,7 @@ def _softmax_loss(logits, bias, targets, smoothing, r_drop, with_gradient):
         losses = losses + r_drop / 2 * divergence.repeat_interleave(2)
         gradient = probabilities + r_drop * slope
     if with_gradient:
-        # in float32, because little is left of a target that is nearly learned
+        # in float32, because the gradient at a target that is nearly learned is small
         of_target = gradient.view(-1)[at_target] - (1 - smoothing)  # (n,)
         if bias is not None:
             bias_gradient = gradient.sum(dim=0).index_add(0, targets, torch.full_like(reached, smoothing - 1))
@@ -250,7 +255,7 @@ def _softmax_loss(logits, bias, targets, smoothing, r_drop, with_gradient):
 
 
 def _divergence(log_probabilities, probabilities):
-    """(KL(p, q) + KL(q, p)) / 2 of each pair of rows (n / 2,), and its gradient for the logits of both (n, V)."""
+    """Return (KL(p, q) + KL(q, p)) / 2 of each pair of rows (n / 2,), and its gradient for all logits (n, V)."""
     logs, values = (part.unflatten(0, (-1, 2)) for part in (log_probabilities, probabilities))  # (n / 2, 2, V) each
     ratio = logs - logs.flip(1)  # log p - log q, and log q - log p
     weighted = values * ratio

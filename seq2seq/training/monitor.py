@@ -1,7 +1,7 @@
-"""What a run reports: metrics.jsonl, samples.txt, TensorBoard, and a progress bar or log lines.
+"""The reports of a run: metrics.jsonl, samples.txt, TensorBoard, and a progress bar or log lines.
 
 The trainer of the main rank writes through a `Monitor`; people and plots read the files. A run that continues cuts the
-files to the lengths in its checkpoint, so that they end as if it had never been interrupted.
+files to the lengths in its checkpoint, so that they end as if the run had never been interrupted.
 """
 
 import importlib.util
@@ -37,9 +37,9 @@ class _Moment:
 
 
 class Monitor:
-    """Writes the records of one run; on other ranks than the main one (`folder` None) it is silent.
+    """The writer of the records of one run; silent on ranks other than the main one (`folder` None).
 
-    `doing` is the work beside steps, if any, and `loss` that of the latest step that was read.
+    `doing` names the current work if it is not a step, and `loss` is the loss of the latest step that was read.
     """
 
     def __init__(self, folder: Path | None, config: TrainingConfig):
@@ -51,7 +51,7 @@ class Monitor:
         self._speed, self._has_estimated = "", False
 
     def open(self, step: int, progress: float, lengths: Mapping[str, int]) -> None:
-        """Begin at `step`, with the files cut to the `lengths` that `lengths()` returned there."""
+        """Begin at `step`, and cut the files to the `lengths` that `lengths()` returned at that step."""
         if self._folder is None:
             return
         for path in (self._folder / METRICS, self._folder / SAMPLES):
@@ -68,7 +68,7 @@ class Monitor:
         self._line = LiveLine(self._text, lambda: self._now.progress)
 
     def lengths(self) -> dict[str, int]:
-        """Bytes of each file, after bringing them to the disk; part of a checkpoint."""
+        """Write the files to the disk, and return the size of each in bytes, which a checkpoint keeps."""
         if self._folder is None:
             return {}
         lengths = {}
@@ -80,7 +80,7 @@ class Monitor:
         return lengths
 
     def step(self, step: int, progress: float, epoch: float) -> None:
-        """Show a step; after a few seconds of them, log how long the run will take."""
+        """Show a step; after a few seconds of steps, log how long the run will take."""
         self._now, self.doing = _Moment(step, progress, epoch), ""
         if self._first is None or step <= self._first.step:  # the first step, or the first after a roll-back
             self._first = self._now
@@ -91,19 +91,19 @@ class Monitor:
             steps = step - first.step
             pace = seconds / steps, (epoch - first.epoch) / steps
             self.say(f"time: {estimate(self._config, *pace, progress)}")
-            if self._config.max_minutes:  # the others are told before the first step
+            if self._config.max_minutes:  # without max_minutes, they are reported before the first step
                 for line in too_long(self._config, foreseen_steps(self._config, *pace)):
                     self.say(line, logging.WARNING)
 
     def training(self, record: Mapping[str, float]) -> None:
-        """A training record: step, loss, tokens_per_second, learning_rate, grad_norm."""
+        """Write a training record, which has at least step, loss and tokens_per_second."""
         self._record(record)
         self.loss, self._speed = record["loss"], f"  {record['tokens_per_second']:,.0f} tokens/s"
         if self._line is None or not self._line.is_on_terminal:
             self.say(f"step {record['step']:,}{self._figures()}{self._clocks()}")
 
     def validation(self, record: Mapping[str, float], samples: Sequence[Sample], better: bool) -> None:
-        """A validation record, and some of its translations."""
+        """Write a validation record, and some of its translations."""
         self._record(record)
         errors = {name: f" ± {record[name + SE]:.2g}" for name in record if name + SE in record}
         names = [name for name in record if name != "step" and not name.endswith(SE)]
@@ -117,7 +117,7 @@ class Monitor:
             self._append(SAMPLES, f"== step {record['step']}\n{''.join(texts)}")
 
     def event(self, record: Mapping[str, Any]) -> None:
-        """A record of something else, such as a roll-back."""
+        """Write a record of another kind, such as a roll-back; numbers that are not finite become null."""
         finite = {
             name: None if isinstance(value, float) and not math.isfinite(value) else value
             for name, value in record.items()
@@ -125,7 +125,7 @@ class Monitor:
         self._append(METRICS, json.dumps(finite) + "\n")
 
     def say(self, text: str, level: int = logging.INFO) -> None:
-        """One line in the log, above the bar where there is one."""
+        """Log one line, above the progress bar if there is one."""
         if self._folder is None:
             return
         if self._line is not None:
@@ -167,7 +167,10 @@ class Monitor:
         return ("" if math.isnan(self.loss) else f"  loss {self.loss:.3f}") + self._speed
 
     def _clocks(self) -> str:
-        """The time since the start, and the time left by the pace since the first step; both move in a long step."""
+        """Return the time since the start, and an estimate of the time left from the pace since the first step.
+
+        Both advance during a long step.
+        """
         first, now = self._first or self._now, self._now
         left = ""
         if now.progress > first.progress:

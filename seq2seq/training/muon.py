@@ -11,21 +11,21 @@ from torch import Tensor, nn
 
 # Lower than the usual 0.95, which learns more slowly in the first few hundred steps (on Multi30k).
 MOMENTUM = 0.9
-# Of an update's root mean square, so that one learning rate suits these matrices and AdamW's weights (Liu et al. 2025,
-# "Muon is scalable for LLM training", section 2.2).
+# The root mean square of an update, so that one learning rate suits these matrices and AdamW's weights (Liu et al.
+# 2025, "Muon is scalable for LLM training", section 2.2).
 UPDATE_RMS = 0.2
-# A polynomial a x + b x^3 + c x^5 for each step of the iteration, the closest to 1 on the image of [0.01, 1] under the
-# ones before (Amsel et al. 2025, "The Polar Express", section 3). Three bring singular values of at least a hundredth
-# of the norm to between 0.73 and 1.27.
+# A polynomial a x + b x^3 + c x^5 for each step of the iteration: the closest to 1 on the image of [0.01, 1] under the
+# previous polynomials (Amsel et al. 2025, "The Polar Express", section 3). Three steps bring singular values of at
+# least a hundredth of the norm to between 0.73 and 1.27.
 POLYNOMIALS = ((8.0934, -23.6204, 17.4462), (3.6366, -2.7219, 0.5365), (2.6613, -1.9772, 0.4526))
-# From this ratio of the longer side to the shorter, the iteration is faster on the product of the matrix with itself.
+# From this ratio of the longer to the shorter side on, the iteration is faster on the matrix times its transpose.
 LONG = 2
 
 
 class Muon(torch.optim.Optimizer):
-    """Jordan et al. 2024, "Muon: an optimizer for hidden layers in neural networks"."""
+    """The optimiser of Jordan et al. 2024, "Muon: an optimizer for hidden layers in neural networks"."""
 
-    _step_supports_amp_scaling = True  # as fused AdamW: `found_inf` skips a step on the device
+    _step_supports_amp_scaling = True  # like fused AdamW, `found_inf` skips a step on the device
 
     def __init__(
         self,
@@ -37,11 +37,12 @@ class Muon(torch.optim.Optimizer):
         """Join `adamw`, which owns all other weights, in one optimiser.
 
         Args:
-            matrices: each hidden matrix, (out, in), and of how many stacked matrices it consists; each of them is
-                made orthogonal by itself.
-            adamw: its groups become this optimiser's too.
-            weight_decay: decoupled, for the matrices.
-            dtype: of the iteration; bfloat16 is precise enough, and takes the place of float16, whose range is not.
+            matrices: hidden matrices (out, in), with the number of stacked matrices in each; these are made orthogonal
+                separately.
+            adamw: optimiser whose groups become groups of this optimiser too.
+            weight_decay: decoupled weight decay of the matrices.
+            dtype: number format of the iteration. bfloat16 is precise enough, and replaces float16, whose range is too
+                small.
         """
         rate = adamw.defaults["lr"]
         super().__init__([{"params": list(matrices), "weight_decay": weight_decay}], {"lr": rate})
@@ -64,7 +65,7 @@ class Muon(torch.optim.Optimizer):
             self._change(weights, shape)
 
     def _change(self, weights: Sequence[nn.Parameter], shape: tuple[int, int]) -> None:
-        """Change the matrices whose parts have this shape, in a few calls of torch: a GPU waits for many."""
+        """Change the matrices whose parts have this shape, in a few calls of torch, because many calls slow a GPU."""
         for weight in weights:
             if "momentum" not in self.state[weight]:
                 self.state[weight]["momentum"] = torch.zeros_like(weight)
@@ -75,9 +76,9 @@ class Muon(torch.optim.Optimizer):
         matrices = weights[0].new_empty(sum(parts), *shape)  # (N, out, in)
         updates = [part.view_as(weight) for part, weight in zip(matrices.split(parts), weights, strict=True)]
         for update, momentum, weight in zip(updates, momenta, weights, strict=True):
-            torch.where(is_bad, momentum, weight.grad, out=update)  # a bad gradient leaves the momentum as it is
+            torch.where(is_bad, momentum, weight.grad, out=update)  # a bad gradient leaves the momentum unchanged
         torch._foreach_lerp_(momenta, updates, 1 - MOMENTUM)
-        torch._foreach_lerp_(updates, momenta, MOMENTUM)  # Nesterov's
+        torch._foreach_lerp_(updates, momenta, MOMENTUM)  # Nesterov momentum
         # 0 times a direction that is not finite is not 0
         torch.where(is_bad, matrices.new_zeros(()), orthogonalized(matrices, self._dtype), out=matrices)
         matrices.mul_(group["lr"] * (UPDATE_RMS * max(shape) ** 0.5))
@@ -87,18 +88,21 @@ class Muon(torch.optim.Optimizer):
 
 
 def orthogonalized(matrices: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """(N, out, in) -> U V^T, nearly, of each matrix's singular value decomposition U S V^T, computed in `dtype`."""
-    # of small numbers, 16 bits would leave nothing before they are normalised
+    """Return nearly U V^T, computed in `dtype`, of the singular value decomposition U S V^T of each matrix.
+
+    The shape of `matrices` and of the result is (N, out, in).
+    """
+    # in 16 bits, small numbers would become 0 before they are normalised
     x = matrices.to(torch.promote_types(matrices.dtype, torch.float32))
     x = x / (torch.linalg.matrix_norm(x, keepdim=True) + 1e-20)
     return _iterated(x.to(dtype)).to(matrices.dtype)
 
 
 def _iterated(x: Tensor) -> Tensor:
-    """Drive the singular values of each matrix of (N, R, C), whose norm is one, towards one."""
+    """Drive the singular values of each matrix of (N, R, C), whose norm is 1, towards 1."""
     tall = x.shape[1] > x.shape[2]
     if tall:
-        x = x.mT.contiguous()  # the products below are of the shorter side
+        x = x.mT.contiguous()  # so that the products below have the size of the shorter side
     if x.shape[2] >= LONG * x.shape[1] and x.dtype == torch.float32:  # 16 bits are too few for the square
         x = _polynomials_of(x @ x.mT) @ x
     else:
@@ -109,7 +113,10 @@ def _iterated(x: Tensor) -> Tensor:
 
 
 def _polynomials_of(square: Tensor) -> Tensor:
-    """All polynomials as one factor, from x x^T (N, R, R), which commutes with them: x is multiplied only once."""
+    """Return the factor (N, R, R) that applies all polynomials to x, from x x^T (N, R, R).
+
+    The polynomials commute with x x^T, so x is multiplied only once.
+    """
     first, *others = POLYNOMIALS
     factor = step = _polynomial_of(square, *first)
     for coefficients in others:

@@ -1,4 +1,4 @@
-"""The optimiser: learning rate, AdamW or Muon, and a moving average of the weights.
+"""The optimiser: learning rate, AdamW or Muon, and an exponential moving average of the weights.
 
 The learning rate is a pure function of step and progress, so a run that continues restores only the optimiser's
 moments, which are stored by the names of the weights.
@@ -15,12 +15,12 @@ from seq2seq.config.schema import TrainingConfig
 
 
 def learning_rate(step: int, progress: float, config: TrainingConfig) -> float:
-    """The learning rate of a step, counted from 1.
+    """Return the learning rate of a step, counted from 1.
 
-    It rises linearly over `warmup_steps`. Then inverse_sqrt falls with the square root of the step (Vaswani et al.
-    2017, section 5.3, with the peak given); cosine (Loshchilov and Hutter 2017) and linear fall with `progress`, the
-    share of training that is done, to `final_learning_rate`. Warm-up multiplies cosine and linear, rather than coming
-    before them, because with a limit in minutes its share of training is not known in advance.
+    The rate rises linearly over `warmup_steps` to `learning_rate`. After that, inverse_sqrt falls with the square root
+    of the step (Vaswani et al. 2017, section 5.3); cosine (Loshchilov and Hutter 2017) and linear fall with `progress`,
+    the share of training that is done, to the share `final_learning_rate` of the peak. Warm-up is a factor on cosine
+    and linear rather than a phase before them, because with a limit in minutes its share of training is not known.
     """
     warmup = min(1.0, step / config.warmup_steps) if config.warmup_steps else 1.0
     final = config.final_learning_rate
@@ -40,10 +40,11 @@ def learning_rate(step: int, progress: float, config: TrainingConfig) -> float:
 def build_optimizer(
     module: nn.Module, config: TrainingConfig, dtype: torch.dtype = torch.float32
 ) -> torch.optim.Optimizer:
-    """Fused AdamW (Loshchilov and Hutter 2019), with Muon for the layers' matrices if the config asks for it.
+    """Return fused AdamW (Loshchilov and Hutter 2019), with Muon for the layers' matrices if the config requests it.
 
-    Weight decay is for the matrices of linear layers. Norms and biases need none, and the row of a rare token in an
-    embedding would decay unopposed; so an output layer tied to the embedding has none either. Muon computes in `dtype`.
+    Only the matrices of linear layers have weight decay. Norms and biases need none. The embedding of a rare token
+    would decay with few updates against it, so embeddings and an output layer tied to them have none. Muon computes
+    in `dtype`.
     """
     hidden = _hidden_matrices(module) if config.optimizer == "muon" else {}
     matrices = {layer.weight for layer in module.modules() if isinstance(layer, nn.Linear)}
@@ -68,7 +69,7 @@ def build_optimizer(
 
 
 def _hidden_matrices(module: nn.Module) -> dict[nn.Parameter, int]:
-    """The trained matrices of the layers, and of how many stacked matrices each consists."""
+    """Return the trained matrices of the layers, with the number of stacked matrices in each."""
     return {
         layer.weight: getattr(layer, "parts", 1)
         for name, layer in module.named_modules()
@@ -77,7 +78,7 @@ def _hidden_matrices(module: nn.Module) -> dict[nn.Parameter, int]:
 
 
 def optimizer_tensors(module: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The moments of every weight, as `<name>.<moment>`."""
+    """Return the moments of every trained weight, by `<name>.<moment>`."""
     return {
         f"{name}.{moment}": tensor
         for name, parameter in _trained(module)
@@ -87,10 +88,10 @@ def optimizer_tensors(module: nn.Module, optimizer: torch.optim.Optimizer) -> di
 
 
 def load_optimizer_tensors(module: nn.Module, optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Restore what `optimizer_tensors` returned; a weight without moments starts anew.
+    """Restore the moments that `optimizer_tensors` returned; a weight without moments starts without them.
 
     Raises:
-        ValueError: a moment has another shape than its weight.
+        ValueError: a moment and its weight differ in shape.
     """
     trained = dict(_trained(module))
     optimizer.state.clear()
@@ -104,9 +105,9 @@ def load_optimizer_tensors(module: nn.Module, optimizer: torch.optim.Optimizer, 
 
 
 class ExponentialMovingAverage:
-    """A second set of weights that follows the trained ones (Polyak and Juditsky 1992).
+    """An exponential moving average of the trained weights (Polyak and Juditsky 1992).
 
-    The decay grows with the steps to `decay`, so that the initial weights are soon forgotten.
+    The decay grows with the steps up to `decay`, so that the initial weights soon have no influence.
     """
 
     def __init__(self, module: nn.Module, decay: float):
@@ -116,13 +117,13 @@ class ExponentialMovingAverage:
 
     @torch.no_grad()
     def update(self, step: int) -> None:
-        """Move towards the weights after optimiser step `step`, counted from 1."""
+        """Move the averages towards the weights, after optimiser step `step`, counted from 1."""
         decay = min(self.decay, (1 + step) / (10 + step))
         torch._foreach_lerp_(self._averages, self._weights, 1 - decay)
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[None]:
-        """The module holds the averages inside, and its own weights again afterwards, without copying."""
+        """Put the averages into the module inside the context, and its own weights back afterwards, without copying."""
         self._exchange()
         try:
             yield
@@ -130,12 +131,12 @@ class ExponentialMovingAverage:
             self._exchange()
 
     def tensors(self) -> dict[str, Tensor]:
-        """The averages by the names of the weights."""
+        """Return the averages by the names of the weights."""
         return dict(zip(self._names, self._averages, strict=True))
 
     @torch.no_grad()
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Restore what `tensors` returned."""
+        """Restore the averages that `tensors` returned."""
         for name, average in zip(self._names, self._averages, strict=True):
             average.copy_(tensors[name])
 
@@ -145,5 +146,5 @@ class ExponentialMovingAverage:
 
 
 def _trained(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
-    """Each trained weight once, under its first name."""
+    """Return each trained weight once, under its first name."""
     return [(name, parameter) for name, parameter in module.named_parameters() if parameter.requires_grad]

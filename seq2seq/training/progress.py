@@ -1,6 +1,6 @@
-"""Progress of a run: a line that moves every second on a terminal, or a few lines in a log; and how long it takes.
+"""The progress of a run: a line on a terminal that changes every half second, or a few log lines; and time estimates.
 
-The monitor shows training with it, `tasks` other long work.
+The monitor shows training with it, and `tasks` other long work.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class LiveLine:
-    """Shows `text()` every second on a terminal, beside a bar of `share()`, or in a log that has long been silent."""
+    """A line with `text()` and a bar of `share()` on a terminal, or log lines if nothing was logged for a while."""
 
     def __init__(self, text: Callable[[], str], share: Callable[[], float] | None = None):
         self._text, self._share = text, share
@@ -39,11 +39,11 @@ class LiveLine:
 
     @property
     def is_on_terminal(self) -> bool:
-        """Whether it is drawn rather than logged."""
+        """Whether the line is drawn on a terminal rather than logged."""
         return self._bar is not None
 
     def postpone(self) -> None:
-        """Something else was logged: the next line may come later."""
+        """Start the pause before the next log line again, because something else was logged."""
         self._logged_at = time.monotonic()
 
     def close(self) -> None:
@@ -68,7 +68,7 @@ class LiveLine:
 
 @contextlib.contextmanager
 def waiting_for(what: str, shown: bool = True) -> Iterator[None]:
-    """Show inside that `what` is being done, and for how long."""
+    """Show inside the context that `what` is being done, and for how long."""
     began = time.monotonic()
     line = LiveLine(lambda: f"{what} [{clock(time.monotonic() - began)}]") if shown else None
     try:
@@ -86,19 +86,19 @@ def clear_bars() -> None:
 
 
 def _columns() -> int:
-    """Width of the line: a ^C that the terminal writes after it must not begin a second one."""
+    """Return the width of the line, with room for the ^C that a terminal writes after it."""
     with contextlib.suppress(OSError):
         return max(20, os.get_terminal_size(sys.stderr.fileno()).columns - 3)
     return 77
 
 
 def clock(seconds: float) -> str:
-    """Such as 4:26:14, or 01:30."""
+    """Return a time like 4:26:14 or 01:30."""
     return tqdm.format_interval(int(seconds))
 
 
 def duration(seconds: float) -> str:
-    """Rounded as an estimate should be: 90 seconds, 45 minutes, 4 hours 30 minutes, 2 days 3 hours."""
+    """Return a rounded time in words: 90 seconds, 45 minutes, 4 hours 30 minutes, 2 days 3 hours."""
     minutes = round(seconds / 60)
     if seconds < 120:
         return counted(max(1, round(seconds)), "second")
@@ -110,13 +110,13 @@ def duration(seconds: float) -> str:
 
 
 def foreseen_steps(config: TrainingConfig, seconds_per_step: float, epochs_per_step: float) -> float:
-    """After how many steps the first limit is reached; infinite where only the clock limits and a step takes 0 s."""
+    """Return the steps until the first limit; infinite if only the time is limited and a step takes 0 s."""
     share = progress(RunState(step=1, seconds=seconds_per_step), epochs_per_step, config)
     return 1 / share if share else math.inf
 
 
 def too_long(config: TrainingConfig, steps: float) -> Iterator[str]:
-    """Yield a line for each setting that has no effect because training has only about this number of steps."""
+    """Yield a line for each setting without its intended effect, because training has only about this many steps."""
     foreseen = f"training has about {counted(round(float(f'{steps:.2g}')), 'step')}"
     validations = math.ceil(steps / config.validate_every)
     if config.warmup_steps >= steps:
@@ -136,7 +136,7 @@ def too_long(config: TrainingConfig, steps: float) -> Iterator[str]:
 
 
 def estimate(config: TrainingConfig, seconds_per_step: float, epochs_per_step: float, done: float = 0.0) -> str:
-    """How long training takes, in words, where the share `done` of it is over."""
+    """Return in words how long training still takes if the share `done` of it is over."""
     share = 1 / foreseen_steps(config, seconds_per_step, epochs_per_step)
     steps = (1 - done) / share
     time_needed = duration(steps * seconds_per_step)

@@ -1,4 +1,4 @@
-"""A rank that is lost, named by the others: what it reported, or that it ended without a word."""
+"""An error that names a lost rank: the other ranks raise it with the report of that rank, if there is one."""
 
 import contextlib
 import time
@@ -10,16 +10,16 @@ from seq2seq.errors import RunError
 from seq2seq.runtime import Runtime
 
 SECONDS_TO_REPORT = 3.0
-# In errors of torch where another process has ended, in lower case.
+# Words, in lower case, in errors of torch that mean that another process has ended.
 LOST = ("gloo", "nccl", "closed by peer", "reset by peer", "broken pipe", "timed out waiting")
 
 
 @contextlib.contextmanager
 def naming_lost_ranks(runtime: Runtime) -> Iterator[None]:
-    """Turn the failure of a collective call into an error that names the lost rank, and why it failed if it reported.
+    """Turn the failure of a collective call into an error that names the lost rank, with its own error if it reported.
 
     Raises:
-        RunError: another rank ended.
+        RunError: another rank failed or ended.
     """
     if runtime.world_size == 1:
         yield
@@ -30,7 +30,7 @@ def naming_lost_ranks(runtime: Runtime) -> Iterator[None]:
     except Exception as error:
         with contextlib.suppress(RuntimeError):  # the store is gone when the rank that held it is
             store.set(f"{runtime.rank}", "" if _lost_contact(error) else f"{type(error).__name__}: {error}")
-        if runtime.device.type == "cuda":  # to leave the group would mean to wait for kernels that never end
+        if runtime.device.type == "cuda":  # leaving the group normally would wait for kernels that never end
             dist.distributed_c10d._abort_process_group()
         if not _lost_contact(error):
             raise
@@ -41,7 +41,7 @@ def naming_lost_ranks(runtime: Runtime) -> Iterator[None]:
 
 
 def _who_is_lost(store: dist.Store, runtime: Runtime) -> str:
-    """From the reports of the other ranks: their own error, or "" where they too lost contact."""
+    """Return which ranks failed or ended, from the reports of the others: an error, or "" if they too lost contact."""
     deadline = time.monotonic() + SECONDS_TO_REPORT
     others = [rank for rank in range(runtime.world_size) if rank != runtime.rank]
     try:
@@ -49,9 +49,9 @@ def _who_is_lost(store: dist.Store, runtime: Runtime) -> str:
             time.sleep(0.05)
         reports = {rank: store.get(f"{rank}").decode() for rank in others if store.check([f"{rank}"])}
     except RuntimeError:
-        return "rank 0, which the others meet at, is gone" if runtime.rank else "the other ranks cannot be reached"
+        return "rank 0, which connects the ranks, has ended" if runtime.rank else "the other ranks cannot be reached"
     failed = [f"rank {rank} failed ({report})" for rank, report in reports.items() if report]
-    silent = [f"rank {rank} of {runtime.world_size} ended without a word" for rank in others if rank not in reports]
+    silent = [f"rank {rank} of {runtime.world_size} ended without a report" for rank in others if rank not in reports]
     return "; ".join(failed or silent) or "the connection between the ranks was lost"
 
 

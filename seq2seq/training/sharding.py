@@ -1,8 +1,8 @@
-"""Weights sharded over the ranks: each keeps a shard of every weight, of its gradient and of its moments (FSDP2).
+"""Weights sharded over the ranks, each of which keeps a shard of every weight, its gradient and its moments (FSDP2).
 
-For models that do not fit on one device. Weights are unsharded a layer at a time while a batch is computed, all at once
-while the model is validated, and one after the other where a checkpoint is written, which does not depend on the number
-of ranks. The trainer imports this module where `training.shard` asks for it.
+Models that do not fit on one device need it. Weights are unsharded a layer at a time while a batch is computed, all
+together while the model is validated, and one after the other for a checkpoint, which does not depend on the number of
+ranks. The trainer imports this module if `training.shard` is set and there are several ranks.
 """
 
 import contextlib
@@ -26,10 +26,10 @@ class ShardedWeights(Weights):
     can_split_alone = False
 
     def __init__(self, module: nn.Module, runtime: Runtime):
-        """Shard the main rank's weights: layer by layer, and what is outside of layers together.
+        """Shard the main rank's weights: each layer separately, and all weights outside of layers together.
 
         Raises:
-            UserError: training is in float16, whose loss scale every rank chooses for itself.
+            UserError: training is in float16, whose loss scale each rank chooses independently.
         """
         if runtime.precision == torch.float16:
             raise UserError("training.shard: not with training.precision float16; choose bfloat16 or float32")
@@ -40,7 +40,7 @@ class ShardedWeights(Weights):
                 fully_shard(layer, mesh=mesh, reshard_after_forward=True)
         fully_shard(module, mesh=mesh, reshard_after_forward=False)
         self._units = [part for part in module.modules() if isinstance(part, FSDPModule)]
-        for unit in self._units:  # gradients are summed, as `Weights.sum_gradients` sums full ones
+        for unit in self._units:  # gradients are summed, like full ones by `Weights.sum_gradients`
             unit.set_gradient_divide_factor(1.0)
             unit.set_force_sum_reduction_for_comms(True)
 
@@ -49,10 +49,10 @@ class ShardedWeights(Weights):
 
     @torch.no_grad()
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        own = self.tensors()
-        if problem := mismatch(own, tensors):
+        parameters = self.tensors()
+        if problem := mismatch(parameters, tensors):
             raise ValueError(problem)
-        for name, parameter in own.items():
+        for name, parameter in parameters.items():
             parameter.copy_(_shard(tensors[name], parameter))
 
     @torch.no_grad()
@@ -64,9 +64,9 @@ class ShardedWeights(Weights):
         return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
     def shard_moments(self, moments: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        own = self.tensors()
+        parameters = self.tensors()
         return {
-            key: _shard(tensor, own[name]) if (name := key.rpartition(".")[0]) in own else tensor
+            key: _shard(tensor, parameters[name]) if (name := key.rpartition(".")[0]) in parameters else tensor
             for key, tensor in moments.items()
         }
 
@@ -86,11 +86,11 @@ class ShardedWeights(Weights):
                 layer.set_reshard_after_forward(True)
 
     def sum_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
-        """Nothing: each backward pass has summed and sharded them."""
+        """Do nothing, because each backward pass has summed and sharded the gradients."""
 
 
 def _shard(tensor: Tensor, parameter: DTensor) -> Tensor:
-    """This rank's shard of a full tensor that belongs to `parameter`; a count, which has no shape, stays full."""
+    """Return this rank's shard of a full tensor that belongs to `parameter`; a scalar, such as a count, stays full."""
     if isinstance(tensor, DTensor) or tensor.shape != parameter.shape:
         return tensor
     mesh = parameter.device_mesh

@@ -1,6 +1,6 @@
-"""SIGINT, SIGTERM and SIGHUP as requests to stop, answered immediately; a second one ends the process.
+"""The handling of SIGINT, SIGTERM and SIGHUP: the first signal requests a stop, a second one ends the process.
 
-The trainer finishes its step, saves and returns; work that has nothing to save is abandoned.
+The trainer finishes its step, saves and returns; commands with nothing to save stop immediately.
 """
 
 import contextlib
@@ -29,23 +29,24 @@ log = logging.getLogger(__name__)
 
 
 class StopSignal:
-    """Inside the context, the first signal sets `requested` to its name; a second one ends the process at once.
+    """A context in which the first signal sets `requested` to its name, and a second one ends the process immediately.
 
-    A thread answers both, because the main thread handles a signal only between two operations. SIGHUP is never the
-    second signal: a terminal that closes sends it several times, and a service manager next to SIGTERM. It stays
-    ignored where it is ignored already, as under nohup.
+    A thread answers both, because the main thread handles a signal only between two operations. SIGHUP never counts as
+    the second signal, because a closing terminal sends it several times, and a service manager sends it in addition to
+    SIGTERM. SIGHUP stays ignored if it is ignored already, for example under nohup.
     """
 
     def __init__(
         self, runtime: Runtime, first: Callable[[str], str], second: Callable[[], str], has_to_leave: bool = False
     ):
-        """Prepare.
+        """Prepare; entering the context installs the handlers.
 
         Args:
-            runtime: the main rank logs the answers.
-            first: the answer to the first signal, whose name it gets.
-            second: the answer to a second one.
-            has_to_leave: the process ends soon after the first signal, even if the main thread cannot handle it.
+            runtime: rank and number of ranks; only the main rank logs.
+            first: returns the message for the first signal, from its name.
+            second: returns the message for a second signal.
+            has_to_leave: whether the process ends a few seconds after the first signal, even if the main thread is
+                busy.
         """
         self.requested = ""
         self._is_main, self._is_alone = runtime.is_main, runtime.world_size == 1
@@ -79,7 +80,10 @@ class StopSignal:
 
     @contextlib.contextmanager
     def interrupting(self) -> Iterator[None]:
-        """The first signal raises KeyboardInterrupt inside, even one that came before; not where other ranks wait."""
+        """Let the first signal, or a pending one, raise KeyboardInterrupt inside the context.
+
+        With several ranks nothing is raised, because the other ranks would wait, unless the process `has_to_leave`.
+        """
         self._raises = self._is_alone or self._has_to_leave
         try:
             if self._raises and self.requested:
@@ -91,7 +95,7 @@ class StopSignal:
     def _note(self, number: int, frame: FrameType | None) -> None:
         self.requested = self.requested or NAMES[number]
         if self._raises:
-            self._raises = False  # the cleaning up is not interrupted
+            self._raises = False  # so that a second signal does not interrupt the clean-up
             raise KeyboardInterrupt
 
     def _answer(self, wakeups: socket.socket) -> None:
@@ -119,9 +123,9 @@ class StopSignal:
 
 
 @contextlib.contextmanager
-def leaving_at_once(runtime: Runtime, said: str) -> Iterator[None]:
-    """For work that can be killed without loss: the first signal logs `said` and raises KeyboardInterrupt."""
-    stop = StopSignal(runtime, lambda name: f"{name}: {said}", lambda: "stopped", has_to_leave=True)
+def leaving_at_once(runtime: Runtime, message: str) -> Iterator[None]:
+    """Let the first signal log `message` and raise KeyboardInterrupt, for work that can be killed without loss."""
+    stop = StopSignal(runtime, lambda name: f"{name}: {message}", lambda: "stopped", has_to_leave=True)
     with stop, stop.interrupting():
         yield
 
@@ -129,9 +133,10 @@ def leaving_at_once(runtime: Runtime, said: str) -> Iterator[None]:
 def answers(
     runtime: Runtime, whereabouts: Callable[[], tuple[str, int, int | None]]
 ) -> tuple[Callable[[str], str], Callable[[], str]]:
-    """The answers of a trainer to a first and a second signal.
+    """Return functions that make the trainer's messages for a first and a second signal.
 
-    `whereabouts` returns what it does beside steps, if anything, the step, and the step of the last checkpoint.
+    `whereabouts` returns the current work if it is not a step ("" otherwise), the step, and the step of the last
+    checkpoint (None before the first).
     """
     task = {"saving": "saving", "validating": "finishing the validation and a step, and saving"}
     if runtime.world_size == 1:

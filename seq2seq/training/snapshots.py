@@ -1,8 +1,8 @@
-"""What the trainer reads from a run folder and saves in it: checkpoints, and the weights of earlier models.
+"""The checkpoints of a run folder, and the weights of its best model, as the trainer saves and reads them.
 
-`Trainer` saves and restores through `Snapshots`; `store.checkpoint` keeps the checkpoint folders whole. A checkpoint is
-copied at its step and written in a thread while training goes on, one at a time. Whatever reads checkpoints, or writes
-another folder of the run, waits for it first, so folders appear in the same order as if training had waited.
+`Trainer` saves and restores through `Snapshots`; `store.checkpoint` makes a checkpoint folder complete or absent. A
+checkpoint is copied at its step and written in a thread while training continues, one at a time. Reading checkpoints
+and writing `best/` wait for the thread first, so folders appear in the same order as if training had waited.
 """
 
 import logging
@@ -32,7 +32,7 @@ from seq2seq.training.weights import Weights
 
 
 class Snapshots:
-    """The checkpoints of the run in `folder`, and the weights that are read from them."""
+    """The checkpoints of the run in `folder`, and the weights of its best model."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Snapshots:
         self._writing: Future | None = None
 
     def prepare(self) -> Path | None:
-        """Make the folder, clear away what killed writes left in it, and return `latest()`.
+        """Create the folder, delete incomplete files that killed runs left, and return `latest()`.
 
         Raises:
             CheckpointError: the folder cannot be written, or every checkpoint is damaged.
@@ -61,16 +61,16 @@ class Snapshots:
         return self.latest()
 
     def latest(self) -> Path | None:
-        """The newest undamaged checkpoint, the same on every rank."""
+        """Return the folder of the newest undamaged checkpoint, the same on every rank; None if there is none."""
         self.finish()
-        found = checkpoints.latest_checkpoint(self.folder) if self._runtime.is_main else None
-        return self._runtime.gather(found)[0]
+        latest = checkpoints.latest_checkpoint(self.folder) if self._runtime.is_main else None
+        return self._runtime.gather(latest)[0]
 
     def restore(self, folder: Path) -> tuple[RunState, dict[str, int]]:
-        """Load a checkpoint; returns the state of the run, and how long its files were then.
+        """Load a checkpoint, and return the state of the run and the sizes of its files at that step, in bytes.
 
         Raises:
-            CheckpointError: it cannot be read, or is not of this model.
+            CheckpointError: the checkpoint cannot be read, or belongs to another model.
         """
         saved = checkpoints.load_checkpoint(folder, verified=True)
         try:
@@ -102,9 +102,9 @@ class Snapshots:
         return state, saved.state["files"]
 
     def save(self, state: RunState, seconds: float) -> None:
-        """Begin to write a checkpoint of this step; those that are no longer kept are deleted after it.
+        """Begin to write a checkpoint of this step, after which checkpoints that are no longer needed are deleted.
 
-        Every rank calls it; `seconds` is the main rank's clock of the run. Errors are those of `finish`.
+        Every rank must call it; `seconds` is the time of the run on the main rank's clock. Errors as in `finish`.
         """
         self.finish()
         random_states = self._runtime.gather(random_state())
@@ -134,21 +134,21 @@ class Snapshots:
         thread.shutdown(wait=False)  # it ends with the checkpoint
 
     def finish(self, at_once: bool = False) -> None:
-        """Wait until the latest checkpoint is on the disk; with `at_once`, only learn whether it failed.
+        """Wait until the latest checkpoint is on the disk; with `at_once`, only raise the error of one that failed.
 
         Raises:
-            CheckpointError: it could not be written.
+            CheckpointError: the checkpoint could not be written.
         """
         if self._writing is not None and (self._writing.done() or not at_once):
             writing, self._writing = self._writing, None
             writing.result()
 
     def close(self) -> None:
-        """Let a checkpoint be written to its end where another error ends the run; raises nothing."""
+        """Wait for a checkpoint that is being written when another error ends the run; raises nothing."""
         wait([self._writing] if self._writing else [])
 
     def _copied(self, groups: Mapping[str, Mapping[str, Tensor]]) -> dict[str, dict[str, Tensor]]:
-        """Copies that later steps leave alone, in main memory (page-locked, where they come from a GPU)."""
+        """Return copies in main memory that later steps do not change (page-locked, if they come from a GPU)."""
         is_cuda = self._runtime.device.type == "cuda"
         copies = {
             group: {name: tensor.to("cpu", non_blocking=is_cuda, copy=True) for name, tensor in named.items()}
@@ -164,11 +164,11 @@ class Snapshots:
         checkpoints.prune(self.folder, {*saved[-self._config.keep_last :], *best})
 
     def steps(self) -> list[int]:
-        """The steps that have a checkpoint on the disk, in order."""
+        """Return the steps that have a checkpoint on the disk, in order."""
         return checkpoints.saved_steps(self.folder)
 
     def best(self) -> dict[str, Tensor]:
-        """The weights in `best/`, empty where they cannot be read."""
+        """Return the weights in `best/`; empty if they cannot be read."""
         try:
             return read_tensors(self._run / BEST / WEIGHTS)
         except DamagedFile:

@@ -1,7 +1,7 @@
-"""What the trainer remembers between steps and in checkpoints, and the pure functions that read it.
+"""The state of a run between steps and in checkpoints, and the pure functions that read it.
 
-`RunState` is the JSON part of a checkpoint. When a run ends, which model is best and when training has diverged are
-functions of it and of the training section.
+`RunState` is the JSON part of a checkpoint. The end of a run, the best model and divergence are functions of it and of
+the training section.
 """
 
 import math
@@ -17,9 +17,9 @@ from seq2seq.evaluation.uncertainty import standard_error
 from seq2seq.training.judged import LOSS, Judged
 
 DEFAULT_STEPS = 20_000
-LEAST_BLEU = 1.0  # below it BLEU counts chance matches, or has the wrong tokenizer
-SE = "_se"  # ends the name of a standard error
-# The values of training.best_metric but `auto`, which is the first of them that was measured; their validation keys.
+LEAST_BLEU = 1.0  # below it, BLEU counts chance matches, or uses the wrong tokenizer
+SE = "_se"  # the suffix of the name of a standard error
+# The values of training.best_metric with their keys in a validation; `auto` is the first of them that was measured.
 METRIC_KEYS = {
     "bleu": "bleu", "accuracy": "accuracy", "chrf": "chrf", "chrf++": "chrf++", "f1": "f1", "loss": LOSS,
 }  # fmt: skip
@@ -36,7 +36,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Validation:
-    """What a validation found: `valid_loss`, `bleu`, ... and the sentences for samples.txt."""
+    """The result of a validation: `valid_loss`, `bleu`, ... and the sentences for samples.txt."""
 
     metrics: Mapping[str, float]
     samples: Sequence[Sample] = ()
@@ -45,29 +45,29 @@ class Validation:
 
     @property
     def errors(self) -> dict[str, float]:
-        """Standard errors of the metrics, by metric with `SE`."""
+        """The standard errors of the metrics, by the name of the metric with `SE`."""
         return {f"{name}{SE}": standard_error(values) for name, values in self.contributions.items()}
 
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """How a call of the trainer ended."""
+    """The outcome of a call of the trainer."""
 
     status: str
     """`finished`, `stopped` (by a signal; it can be continued), or `already finished` (nothing was trained)."""
     reason: str
-    """Which limit was reached, or the name of the signal."""
+    """The limit that was reached, or the name of the signal."""
     step: int
     best_step: int | None
     best_value: float | None
     metric: str | None
     is_improving: bool = False
-    """Whether the last validation was better, beyond chance, than those before it."""
+    """Whether the last validation was significantly better than the earlier ones."""
 
 
 @dataclass
 class Window:
-    """Sums since the last log line."""
+    """Sums over the steps since the last log line."""
 
     steps: int = 0
     loss: float = 0.0
@@ -78,31 +78,31 @@ class Window:
     seconds: float = 0.0
 
     def add(self, other: "Window") -> None:
-        """Add the sums of other steps."""
+        """Add the sums of more steps."""
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
 
 
 @dataclass
 class RunState:
-    """How far a run is. All of it is in every checkpoint."""
+    """The state of a run; every checkpoint contains all of it."""
 
     step: int = 0
     seconds: float = 0.0
-    """Time trained, validation included, over all starts."""
+    """Seconds of training, validation included, over all starts of the run."""
     validation_seconds: float = 0.0
-    """How long the last validation took: reserved at the end of a run that is limited in minutes."""
+    """Duration of the last validation, in seconds, which a run that is limited in minutes reserves at its end."""
     metric: str | None = None
     measure: str | None = None
-    """How the values below were measured."""
+    """A description of how the values below were measured (`Work.measure`)."""
     best: Judged | None = None
-    """The model in `best/`: the latest whose score is not below the highest beyond chance."""
+    """The model in `best/`: the latest whose score is not significantly below the highest."""
     highest: Judged | None = None
     """The model with the highest score."""
     shown: Judged | None = None
-    """The latest model that improved, beyond chance, on the one that had this place before."""
+    """The latest model that was significantly better than the previous model in this field."""
     validations: list[tuple[int, float]] = field(default_factory=list)
-    """(step, value of the best metric) of every validation."""
+    """(step, value of the deciding metric) of every validation."""
     validated_step: int | None = None
     validations_since_best: int = 0
     """Validations since that of `shown`, for patience."""
@@ -114,20 +114,24 @@ class RunState:
     smooth_loss: float | None = None
     lowest_loss: float | None = None
     split_above: int | None = None
-    """Batches with more padded tokens than this are split from the start: one of that size did not fit."""
+    """Batches with more padded tokens than this are split in advance, because a larger one did not fit."""
     finished: str | None = None
-    """Why the run ended, once it has."""
+    """Why the run ended; None until then."""
     window: Window = field(default_factory=Window)
     logged_step: int = 0
     """The step of the last log line."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return the state as plain values."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "RunState":
-        """What `to_json` gave."""
+        """Return the state whose `to_json` gave these values.
+
+        Raises:
+            KeyError, TypeError, ValueError: these are not the values of a state.
+        """
         plain = {**values, "window": Window(**values["window"])}
         plain["validations"] = [(step, value) for step, value in values["validations"]]
         for name in ("best", "highest", "shown"):
@@ -145,7 +149,10 @@ class RunState:
         return self.best.value if self.best else None
 
     def note_loss(self, loss: float) -> None:
-        """Follow the loss of a step (nats a target); one odd batch counts as no more than three times the usual."""
+        """Update the moving average of the loss with that of a step, in nats per target.
+
+        The loss of one unusual batch counts as at most three times the average.
+        """
         if self.smooth_loss is None:
             self.smooth_loss = loss
         self.smooth_loss += 0.1 * (min(loss, 3 * self.smooth_loss) - self.smooth_loss)
@@ -154,14 +161,14 @@ class RunState:
             self.lowest_loss = min(self.smooth_loss, lowest)
 
     def note_validation(self, metric: str, found: Judged) -> bool:
-        """Record a validation at this step; returns whether its model is the best so far.
+        """Record a validation at this step, and return whether its model is the best so far.
 
-        The best model is the latest whose score is not below the highest beyond chance.
-        A value that is not finite is best only where there is no other. The model that training starts from, at step 0,
-        is no validation of the run, and stays the best until a later one has a higher score.
+        The best model is the latest whose score is not significantly below the highest. A value that is not finite is
+        the best only if there is no other. The model that training starts from, at step 0, does not count as a
+        validation of the run, and is the best until a later one has a higher score.
         """
         self.validated_step = self.step
-        if metric != self.metric:  # another metric was chosen since: earlier values cannot be compared
+        if metric != self.metric:  # the metric was changed, so earlier values cannot be compared
             self.forget_validations()
             self.metric = metric
         sign, is_recorded = _sign(metric), self.step > 0
@@ -185,14 +192,14 @@ class RunState:
         return found.compared(self.highest, sign) >= 0
 
     def forget_validations(self) -> None:
-        """Let the next validation be the best; a finished run keeps the count that may have ended it."""
+        """Drop earlier validations, so that the next is the best; a finished run keeps the count for patience."""
         self.metric, self.validations = None, []
         self.best = self.highest = self.shown = None
         if self.finished is None:
             self.validations_since_best = 0
 
     def note_best_anew(self, metric: str, found: Judged) -> bool:
-        """Record the best model as another measure finds it, and forget the validations of the other models."""
+        """Record the best model's value under a new measure, and drop the validations of the other models."""
         was_recorded = found.step in dict(self.validations)
         self.forget_validations()
         self.metric = metric
@@ -202,7 +209,7 @@ class RunState:
         return True
 
     def best_steps(self, count: int | None = None) -> list[int]:
-        """The `count` best validated steps, or all: that of the best model, then by value, later ones before equals."""
+        """Return the `count` best validated steps, or all: that of the best model, then by value, later steps first."""
         sign = _sign(self.metric or "loss")
 
         def order(entry: tuple[int, float]) -> tuple[bool, float, int]:
@@ -212,19 +219,19 @@ class RunState:
 
 
 def has_diverged(state: RunState) -> bool:
-    """Whether the smoothed loss has risen from its lowest by more than chance and hard batches explain."""
+    """Whether the smoothed loss has risen from its lowest value by more than hard batches would explain."""
     if state.lowest_loss is None or state.smooth_loss is None:
         return False
     return state.smooth_loss > 1.5 * state.lowest_loss + 0.5
 
 
 def deciding_metric(wanted: str, metrics: Mapping[str, float], before: str | None = None) -> tuple[str, float]:
-    """The name and value of the metric that decides which model is best; `wanted` is `training.best_metric`.
+    """Return the name and value of the metric that decides which model is best; `wanted` is `training.best_metric`.
 
-    `auto` does not decide by a BLEU below `LEAST_BLEU`, unless the run decided by BLEU `before`.
+    `auto` does not choose a BLEU below `LEAST_BLEU` if another metric was measured, unless the run chose BLEU `before`.
 
     Raises:
-        RunError: it was not measured.
+        RunError: the metric was not measured.
     """
     name = wanted
     if wanted == "auto":
@@ -242,14 +249,14 @@ def _sign(metric: str) -> int:
 
 
 def limits(config: TrainingConfig) -> tuple[float, float, float]:
-    """(steps, epochs, seconds) after which training ends; infinite where there is no limit."""
+    """Return (steps, epochs, seconds) after which training ends; infinite if there is no limit."""
     unlimited = config.max_steps is None and config.max_epochs is None and config.max_minutes is None
     steps = DEFAULT_STEPS if unlimited else config.max_steps or math.inf
     return steps, config.max_epochs or math.inf, (config.max_minutes or math.inf) * 60
 
 
 def further(result: TrainingResult, config: TrainingConfig) -> str:
-    """Return how to continue, if a limit ended a training that still improved, or has ended it before; else empty."""
+    """Return how to continue if a limit ended a run that still improved, or one that had already finished; else ""."""
     names = ("max_steps", "max_epochs", "max_minutes")
     limit = next((limit for limit in zip(names, limits(config), strict=True) if limit[0] in result.reason), None)
     if limit is None or not (result.is_improving or result.status == "already finished"):
@@ -261,20 +268,22 @@ def further(result: TrainingResult, config: TrainingConfig) -> str:
 
 
 def progress(state: RunState, epoch: float, config: TrainingConfig) -> float:
-    """The share of training that is done, in [0, 1], by the limit that will be reached first."""
+    """Return the share of training that is done, in [0, 1], by the limit that will be reached first."""
     steps, epochs, seconds = limits(config)
     usable = max(1e-9, seconds - state.validation_seconds)
     return min(1.0, max(state.step / steps, epoch / epochs, state.seconds / usable))
 
 
 def dropout_share(epoch: float, dropout_epochs: float) -> float:
-    """The share of dropout at this point of training, in [0, 1], in eighths: where layers are compiled, each of them
-    takes graphs of its own."""
+    """Return the share of dropout at this point of training, in [0, 1].
+
+    The share is rounded to eighths, because compiled layers need new graphs for each value.
+    """
     return round(8 * min(1.0, epoch / dropout_epochs)) / 8
 
 
 def end_reason(state: RunState, epoch: float, config: TrainingConfig) -> str | None:
-    """Why training ends here, or None when it continues."""
+    """Return why training ends here, or None if it continues."""
     steps, epochs, seconds = limits(config)
     if state.step >= steps:
         return f"max_steps {steps:,.0f} reached"

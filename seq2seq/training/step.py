@@ -1,7 +1,7 @@
 """One optimiser step: micro-batches in, one change of the weights out.
 
-The gradient is that of the mean loss over the targets of all micro-batches and ranks, however they are divided, so that
-accumulation, ranks and memory make no difference to what is learned.
+The gradient is that of the mean loss over the targets of all micro-batches and ranks, however they are divided, so the
+result does not depend on accumulation, the number of ranks, or memory.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ ComputeLoss = Callable[[nn.Module, Any], LossSum]
 
 
 class GradientStep:
-    """Owns the optimiser, and the loss scale of float16."""
+    """The optimiser and the loss scale of float16, and the steps that they make."""
 
     def __init__(self, weights: Weights, compute_loss: ComputeLoss, config: TrainingConfig):
         """Make the optimiser, and compile the module's layers where `is_compiled`."""
@@ -40,15 +40,15 @@ class GradientStep:
         self._trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
 
     def compute_gradient(self, batches: Sequence[Any], num_targets: float) -> tuple[Tensor, Tensor]:
-        """Leave the gradient in the weights; `num_targets` counts the targets of all ranks.
+        """Compute the gradient of the weights; `num_targets` is the number of targets on all ranks.
 
-        A batch that does not fit in memory is halved and the whole step computed again, as often as necessary.
+        If a batch does not fit in memory, it is halved and the whole step is computed again, as often as necessary.
 
         Returns:
             Loss in nats and correct targets, summed over this rank's batches.
 
         Raises:
-            RunError: a single row does not fit.
+            RunError: a single example does not fit, or with sharded weights a batch.
         """
         batches = [part for batch in batches for part in self._split_known(batch)]
         while True:
@@ -63,9 +63,9 @@ class GradientStep:
             batches = [*batches[:failed], *halves, *rest]
 
     def update(self, rate: float) -> Tensor:
-        """Clip the gradient and change the weights, unless the gradient is not finite; returns its norm, unclipped.
+        """Clip the gradient, change the weights if it is finite, and return its norm before clipping.
 
-        Whether it is finite is decided on the device, so that the CPU does not wait for a GPU.
+        The device decides whether it is finite, so that the CPU does not wait for a GPU.
         """
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -83,9 +83,9 @@ class GradientStep:
         return norm
 
     def rehearse(self, batch: Any) -> None:
-        """Compute the gradient of a batch and discard it, to find out whether it fits in memory.
+        """Compute the gradient of a batch and discard it, to find out whether the batch fits in memory.
 
-        The random state is restored.
+        The random state is restored afterwards.
         """
         before = random_state()
         self.compute_gradient([batch], max(1, batch.num_targets))
@@ -93,7 +93,7 @@ class GradientStep:
         restore_random_state(before)
 
     def _accumulate(self, batches: Sequence[Any], num_targets: float) -> tuple[tuple[Tensor, Tensor], int | None]:
-        """(sums, None), or sums so far and the index of the batch that did not fit."""
+        """Return (sums, None), or the sums so far and the index of the batch that did not fit."""
         total = torch.zeros((), device=self._runtime.device)
         correct = torch.zeros((), device=self._runtime.device)
         for index, batch in enumerate(batches):
@@ -131,8 +131,8 @@ def is_compiled(config: TrainingConfig, device: torch.device) -> bool:
     """Whether layers are compiled for this device.
 
     Raises:
-        UserError: they are to be compiled for a CPU. There a step took 1.5 times as long (tiny model, float32): graphs
-            do without the code that is written for CPUs.
+        UserError: `training.compile` is true on a CPU. A step took 1.5 times as long there (tiny model, float32),
+            because graphs do not use the code that is written for CPUs.
     """
     if config.compile is True and device.type == "cpu":
         raise UserError("training.compile: true makes training slower on a CPU; leave it out")
@@ -140,17 +140,17 @@ def is_compiled(config: TrainingConfig, device: torch.device) -> bool:
 
 
 def compile_layers(module: nn.Module, must: bool) -> None:
-    """Let each layer, and softmax with loss, be compiled when it is first called.
+    """Let torch compile each layer, and softmax with loss, at its first call.
 
-    Layers of one kind and all shapes of batches share graphs.
+    Layers of one kind share graphs for all shapes of batches.
 
-    Unless they `must`, layers that cannot be compiled (there is no C compiler) run as they are, and torch says so.
+    Unless they `must` be compiled, layers that cannot be (without a C compiler) run uncompiled, and torch warns.
     """
     import torch._dynamo.config as compiler
     import torch.fx.experimental._config as shapes
 
-    shapes.use_duck_shape = False  # sizes that are equal in the first batch need not be in the next
-    compiler.recompile_limit = 32  # a size of 1 takes graphs of its own; after 8, a layer would run as it is
+    shapes.use_duck_shape = False  # sizes that are equal in the first batch may differ in the next
+    compiler.recompile_limit = 32  # a size of 1 needs separate graphs; after the default of 8, layers run uncompiled
     compiler.suppress_errors = not must
     for blocks in module.modules():
         if isinstance(blocks, nn.ModuleList):
@@ -161,7 +161,7 @@ def compile_layers(module: nn.Module, must: bool) -> None:
 
 @contextlib.contextmanager
 def undisturbed(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside, without gradients; the random state is restored afterwards."""
+    """Switch to evaluation mode without gradients inside the context, and restore mode and random state afterwards."""
     draws = random_state()
     module.eval()
     try:
@@ -173,6 +173,6 @@ def undisturbed(module: nn.Module) -> Iterator[None]:
 
 
 def padded_size(batch: Any) -> int:
-    """Numbers in the batch, padding included: memory grows with it."""
+    """Return the number of elements of the batch, padding included, with which memory grows."""
     tensors = (getattr(batch, field.name) for field in dataclasses.fields(batch))
     return sum(tensor.numel() for tensor in tensors if isinstance(tensor, Tensor) and tensor.ndim >= 2)

@@ -1,6 +1,6 @@
-"""Figures of the steps, kept on the device and read only when needed, so that a GPU is rarely waited for.
+"""The figures of steps, kept on the device and read only when needed, so that the CPU rarely waits for a GPU.
 
-The trainer adds the results of each step and learns what went wrong; sums since the last log line are in its state.
+The trainer adds the results of each step and reads problems; the sums since the last log line are in its state.
 """
 
 import logging
@@ -15,11 +15,11 @@ from seq2seq.runtime import Runtime
 from seq2seq.training.monitor import Monitor
 from seq2seq.training.state import RunState, Window, has_diverged
 
-SECONDS_BETWEEN_READS = 5.0  # at most, on a GPU
+SECONDS_BETWEEN_READS = 5.0  # the maximum, on a GPU
 
 
 class Stopwatch:
-    """The seconds of a run over all its starts, as this rank counts them."""
+    """A clock of this rank that counts the seconds of a run over all its starts."""
 
     def __init__(self) -> None:
         self.start(0.0)
@@ -29,14 +29,14 @@ class Stopwatch:
         self.seconds, self._last = seconds, time.monotonic()
 
     def lap(self) -> float:
-        """Seconds since the last call, or the start."""
+        """Add the seconds since the last call or the start, and return them."""
         before, self._last = self._last, time.monotonic()
         self.seconds += self._last - before
         return self._last - before
 
 
 class StepLog:
-    """Loss, correct targets and gradient norm of the steps that were not read yet."""
+    """The loss, correct targets and gradient norm of the steps that were not read yet."""
 
     def __init__(self, config: TrainingConfig, runtime: Runtime, monitor: Monitor):
         self._config, self._runtime, self._monitor = config, runtime, monitor
@@ -44,18 +44,18 @@ class StepLog:
         self._read_at = 0.0
 
     def add(self, step: int, loss: Tensor, correct: Tensor, norm: Tensor, targets: float, tokens: float) -> None:
-        """Loss and correct targets summed over this rank; the norm, targets and tokens are those of all ranks."""
+        """Add a step: loss and correct targets of this rank; norm, targets and tokens of all ranks."""
         self._unread.append((step, torch.stack([loss, correct, norm]), targets, tokens))
 
     def due(self, state: RunState) -> bool:
-        """Whether results are read now, on all ranks alike; on a CPU they always are, because nothing waits for it."""
+        """Whether results are read now, the same on all ranks; on a CPU they always are, because reading is cheap."""
         config = self._config
         every = (config.log_every, config.validate_every, config.checkpoint_every)
         is_late = state.seconds - self._read_at >= SECONDS_BETWEEN_READS
         return self._runtime.device.type == "cpu" or is_late or any(state.step % interval == 0 for interval in every)
 
     def read(self, state: RunState) -> str | None:
-        """Bring everything unread into the state; returns what went wrong, in words, or None."""
+        """Add all unread figures to the state, and return a description of what went wrong, or None."""
         unread, self._unread, self._read_at = self._unread, [], state.seconds
         if not unread:
             return None
@@ -80,11 +80,11 @@ class StepLog:
         return problem
 
     def forget(self) -> None:
-        """Drop what was not read: the run goes back to before it."""
+        """Drop the unread figures, because the run returns to an earlier step."""
         self._unread.clear()
 
     def record(self, state: RunState, epoch: float, rate: float) -> dict[str, float]:
-        """The log line of the steps since the last one, whose sums start anew."""
+        """Return the training record of the steps since the last one, and reset the sums."""
         window, state.window, state.logged_step = state.window, Window(), state.step
         targets, seconds = window.targets or math.nan, window.seconds or math.nan
         return {

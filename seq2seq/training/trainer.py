@@ -1,7 +1,7 @@
 """The trainer that translation and classification share: steps, validations and checkpoints.
 
-`tasks` gives it a module, a stream of batches and a `Work`; what a run remembers is a `RunState`. A run that was
-killed at any moment and is started again ends, on a CPU, in the same bits as one that was not.
+`tasks` gives it a module, a stream of batches and a `Work`; the state of a run is a `RunState`. On a CPU, a run that
+is killed at any moment and started again ends with the same bits as an uninterrupted one.
 """
 
 import contextlib
@@ -41,21 +41,21 @@ from seq2seq.training.weights import Weights
 
 @dataclass(frozen=True)
 class Work:
-    """What a task gives to the trainer."""
+    """The functions and settings that a task gives to the trainer."""
 
     compute_loss: ComputeLoss
-    """Sums of the loss over a batch."""
+    """Returns the summed loss of a batch."""
     validate: Callable[[nn.Module], Validation]
-    """Measures the module it is given, in evaluation mode; called on every rank, the main one's counts."""
+    """Measures a module in evaluation mode; called on every rank, and the result of the main rank counts."""
     save_best: Callable[[Mapping[str, Tensor], Mapping[str, float]], None]
-    """Writes `best/` from a state dict without tied copies, and the metrics with their step; called on the main rank,
-    while the module holds these weights too."""
+    """Writes `best/` from a state dict without tied copies, and the metrics with their step; called on the main rank
+    while the module holds the same weights."""
     rehearsal: Iterable[Any] = ()
-    """Batches that are tried first, such as the largest."""
+    """Batches whose memory is tested before training, such as the largest."""
     measure: str = ""
-    """How `validate` measures; where it has changed, the best model is measured anew."""
+    """A description of how `validate` measures; if it has changed, the best model is measured again."""
     judge_start: bool = False
-    """Whether the weights to start from are validated too, and may be the best."""
+    """Whether the initial weights are validated too, and may be the best."""
     before_validation: Callable[[], None] = lambda: None
     """Called on the main rank before each validation; no signal interrupts it."""
 
@@ -64,7 +64,7 @@ ROLLBACK_FACTOR = 0.5
 
 
 class Trainer:
-    """Trains one module in one run folder."""
+    """The training of one module in one run folder."""
 
     def __init__(
         self,
@@ -78,9 +78,9 @@ class Trainer:
         """Prepare; `run` trains.
 
         Args:
-            module: on the runtime's device, with the weights to start from.
+            module: module on the runtime's device, with the initial weights.
             stream: this rank's batches.
-            work: loss, validation and what is saved.
+            work: loss, validation and saving.
             config: the training section.
             runtime: device, precision and rank.
             folder: the run folder.
@@ -99,13 +99,13 @@ class Trainer:
         self._saved_step = 0
 
     def run(self) -> TrainingResult:
-        """Train, or continue to train, until a limit is reached or a signal asks to stop.
+        """Train, or continue to train, until a limit is reached or a signal requests a stop.
 
         Raises:
             RunError: training diverged, memory is too small, or a rank was lost.
             CheckpointError: a checkpoint cannot be read or written.
         """
-        # The other ranks are told of a loss before the last checkpoint is waited for.
+        # A lost rank is reported to the others before the wait for the last checkpoint.
         with self._stop, contextlib.closing(self._snapshots), naming_lost_ranks(self.runtime):
             try:
                 return self._run()
@@ -139,7 +139,7 @@ class Trainer:
     # -- training ----------------------------------------------------------------------------------------------------
 
     def _rehearse(self) -> None:
-        """Try the batches that need the most memory, so that a run fails in its first minute or not at all."""
+        """Try the batches that need the most memory, so that a lack of memory shows in the first minute."""
         self.module.train()
         with self._stop.interrupting():
             for batch in self._work.rehearsal:
@@ -147,7 +147,7 @@ class Trainer:
         self._monitor.doing = ""
 
     def _train(self) -> str | None:
-        """Make steps; returns the limit that was reached, or None where a signal asked to stop."""
+        """Make steps, and return the limit that was reached, or None if a signal requested a stop."""
         if self._validation_due() or (self._work.judge_start and self.state.step == 0):
             self._validate_now()
         stopping = False
@@ -168,12 +168,12 @@ class Trainer:
         return reason
 
     def _train_step(self) -> bool:
-        """One optimiser step; returns whether any rank was asked to stop."""
+        """Make one optimiser step, and return whether any rank received a signal to stop."""
         state = self.state
         self._snapshots.finish(at_once=True)
         batches = [next(self.stream) for _ in range(self.config.accumulate)]
         self._lap()
-        # What ranks must agree on goes in one exchange: counts, whether to stop, and the main rank's clock.
+        # Ranks exchange in one call all that they must agree on: counts, whether to stop, and the main rank's clock.
         targets, tokens, stopping, state.seconds = self.runtime.all_reduce([
             float(sum(batch.num_targets for batch in batches)),
             float(sum(batch.num_tokens for batch in batches)),
@@ -194,7 +194,7 @@ class Trainer:
         return bool(stopping) or (self.runtime.world_size == 1 and bool(self._stop.requested))
 
     def _read_results(self) -> str | None:
-        """Bring the figures of the latest steps into the state; returns what went wrong, in words, or None."""
+        """Add the figures of the latest steps to the state, and return a description of what went wrong, or None."""
         problem = self._step_log.read(self.state)
         self._lap()
         return problem
@@ -203,7 +203,7 @@ class Trainer:
         self._monitor.training(self._step_log.record(self.state, self.stream.epoch, self._rate()))
 
     def _log_the_end(self) -> None:
-        """Log the last steps, where they were not; a run that continues later logs as if it had not ended here."""
+        """Log the last steps if they were not logged; a run that continues later logs as if it had not ended here."""
         window = self.state.window
         if window.steps and self.state.logged_step != self.state.step:
             self._log()
@@ -243,14 +243,14 @@ class Trainer:
         return 0 < step != self.state.validated_step and step % self.config.validate_every == 0
 
     def _validate_now(self) -> None:
-        """Validate the weights that users would get: the moving average, or the trained ones."""
+        """Validate the weights that users would get: the moving average if there is one, else the trained weights."""
         with self._average.applied() if self._average else contextlib.nullcontext():
             self._judge()
 
     def _measure_best_anew(self) -> bool:
-        """Validate the best model again if it was measured in another way; returns whether it was.
+        """Validate the best model again if it was measured in another way, and return whether it was.
 
-        If its weights cannot be read, the next validation is the first that counts.
+        If its weights cannot be read, earlier validations are dropped.
         """
         if self.state.best_step is None or self.state.measure == self._work.measure:
             return False
@@ -263,9 +263,9 @@ class Trainer:
         return True
 
     def _judge(self, anew: bool = False) -> None:
-        """Validate the weights in the module, and keep them as `best/` if they are better than any before.
+        """Validate the weights in the module, and write them to `best/` if they are the best.
 
-        They are those of this step, or those of the best model, measured `anew`.
+        They are the weights of this step or, with `anew`, those of the best model.
         """
         state, before = self.state, self.state.best_value
         self._monitor.doing = "validating"
@@ -275,8 +275,8 @@ class Trainer:
         began = self._clock.seconds
         with undisturbed(self.module):
             with self._weights.unsharded(), self._stop.interrupting():
-                found = self._work.validate(self.module)
-            measured = {**found.metrics, **found.errors}, dict(found.contributions)
+                validation = self._work.validate(self.module)
+            measured = {**validation.metrics, **validation.errors}, dict(validation.contributions)
             metrics, contributions = self.runtime.gather(measured)[0]
             metric, value = deciding_metric(self.config.best_metric, metrics, state.metric)
             step = state.best_step if anew else state.step
@@ -295,8 +295,8 @@ class Trainer:
                 f"{metric} {value:.4g}; earlier validations do not count"
             )
         else:
-            self._monitor.validation({"step": state.step, **metrics}, found.samples, better)
-        self._clock.lap()  # not counted as time of steps
+            self._monitor.validation({"step": state.step, **metrics}, validation.samples, better)
+        self._clock.lap()  # the time of a validation does not count as time of steps
         seconds = self._clock.seconds
         state.seconds, state.validation_seconds = self.runtime.gather((seconds, seconds - began))[0]
 
@@ -313,13 +313,17 @@ class Trainer:
         self._snapshots.save(self.state, self._clock.seconds)
 
     def _restore(self, folder: Path) -> dict[str, int]:
-        """Load a checkpoint; returns how long the run's files were then."""
+        """Load a checkpoint, and return the sizes of the run's files at that step, in bytes."""
         self.state, files = self._snapshots.restore(folder)
         self._step_log.forget()
         return files
 
     def _roll_back(self, problem: str) -> None:
-        """Restore the last good checkpoint and lower the learning rate, or give up."""
+        """Restore the last good checkpoint and lower the learning rate.
+
+        Raises:
+            RunError: there is no checkpoint, or there were `max_rollbacks` before.
+        """
         failed, latest = self.state, self._snapshots.latest()
         if latest is None or failed.rollbacks >= self.config.max_rollbacks:
             last = f"the last good checkpoint is {latest}" if latest else "there is no checkpoint yet"
@@ -342,7 +346,7 @@ class Trainer:
     # -- for others --------------------------------------------------------------------------------------------------
 
     def time_steps(self, most_steps: int = 20, most_seconds: float = 3.0) -> tuple[float, float]:
-        """Train a few steps and return (seconds, epochs) of one; nothing is written, and the trainer is used up."""
+        """Train a few steps and return (seconds, epochs) per step; nothing is written, and the trainer is used up."""
         self._clock.start(0.0)
         self._train_step()  # slower than the others
         self._read_results()
@@ -354,7 +358,7 @@ class Trainer:
         return (self._clock.seconds - began) / steps, (self.stream.epoch - epoch) / steps
 
     def _whereabouts(self) -> tuple[str, int, int | None]:
-        """The work beside steps, the step, and the step of the last checkpoint: for the answer to a signal."""
+        """Return the current work if it is not a step, the step, and the step of the last checkpoint, for a message."""
         return self._monitor.doing, self.state.step, max(self._snapshots.steps(), default=None)
 
 

@@ -1,7 +1,7 @@
-"""The weights that are trained, and what ranks do with them: broadcast, sum gradients, gather, load.
+"""The trained weights, and the operations of ranks on them: broadcast, sum of gradients, gather, load.
 
-The trainer chooses one object for a run: `Weights` where every rank holds all of them, `sharding.ShardedWeights` where
-each rank holds a shard. With one process nothing is sent.
+The trainer makes one object for a run: `Weights` if every rank holds all of them, `sharding.ShardedWeights` if each
+rank holds a shard. A single process communicates nothing.
 """
 
 import contextlib
@@ -30,48 +30,48 @@ class Weights:
                     dist.broadcast(tensor.data, src=0)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Each weight once, under its first name, as this rank stores it; `gather` makes full tensors of them."""
+        """Return each weight once, under its first name, as this rank stores it; `gather` makes them full tensors."""
         return distinct(self.module.state_dict())
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
-        """Copy full tensors, or what `tensors` gave, into the module.
+        """Copy full tensors, or those that `tensors` returned, into the module.
 
         Raises:
-            ValueError: a name or a shape is not what the module has.
+            ValueError: the names or shapes differ from those of the module.
         """
         load_tied(self.module, tensors)
 
     @contextlib.contextmanager
     def replaced(self, tensors: Mapping[str, Tensor]) -> Iterator[None]:
-        """The module holds other weights inside, and its own again afterwards."""
-        own = {name: tensor.detach().clone() for name, tensor in self.tensors().items()}
+        """Put other weights into the module inside the context, and its own back afterwards."""
+        before = {name: tensor.detach().clone() for name, tensor in self.tensors().items()}
         self.load(tensors)
         try:
             yield
         finally:
-            self.load(own)
+            self.load(before)
 
     def gather(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Full tensors, on the main rank; every rank has to call it."""
+        """Return full tensors on the main rank; every rank must call it."""
         return dict(tensors)
 
     def full(self, tensor: Tensor) -> Tensor:
-        """One full tensor, on every rank; every rank has to call it."""
+        """Return one full tensor on every rank; every rank must call it."""
         return tensor
 
     def shard_moments(self, moments: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Full moments of the optimiser, by `<name of the weight>.<moment>`, stored as their weights are."""
+        """Return full moments of the optimiser, by `<name of the weight>.<moment>`, sharded like their weights."""
         return moments
 
     def unsharded(self) -> contextlib.AbstractContextManager:
-        """Every rank computes with all weights inside, without the others."""
+        """Let every rank compute with all weights inside the context, independently of the others."""
         return contextlib.nullcontext()
 
     def sum_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
         """Replace each gradient by its sum over the ranks.
 
-        This happens once a step, after the last backward pass, rather than in hooks during it: until then a rank
-        may compute its part again in smaller pieces when memory runs out, and no other rank notices.
+        This happens once a step, after the last backward pass, and not in hooks during it. Until then a rank may
+        compute its part again in smaller pieces if memory runs out, without involving the other ranks.
         """
         if self.runtime.world_size == 1:
             return
@@ -82,4 +82,4 @@ class Weights:
         flat = torch.cat([gradient.flatten() for gradient in gradients])
         dist.all_reduce(flat)
         parts = flat.split([gradient.numel() for gradient in gradients])
-        torch._foreach_copy_(gradients, [part.view_as(one) for part, one in zip(parts, gradients, strict=True)])
+        torch._foreach_copy_(gradients, [part.view_as(full) for part, full in zip(parts, gradients, strict=True)])
