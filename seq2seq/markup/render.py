@@ -208,7 +208,8 @@ def _collected(
             continue
         for word in chain.from_iterable(starmap(range, node.windows)):
             stacks[word].append(node)
-        waiting += [((*around, node), child) for child in reversed(node.children)]
+        within = (*around, node)  # one tuple for all children
+        waiting += [(within, child) for child in reversed(node.children)]
     for points in gaps.values():
         points.sort(key=lambda point: point[1].order)
     return stacks, gaps
