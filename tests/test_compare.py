@@ -2,14 +2,12 @@
 
 import html
 import json
-import math
 import os
 import random
 import re
 import shutil
 import threading
 from html.parser import HTMLParser
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -19,17 +17,6 @@ from test_runs import make_run
 
 from seq2seq.cli import main
 from seq2seq.errors import DataError
-from seq2seq.evaluation.significance import (
-    Resampled,
-    detectable,
-    error_of_difference,
-    groups,
-    holm,
-    over_seeds,
-    paired_p_value,
-    resample,
-    two_sided_p_value,
-)  # fmt: skip
 from seq2seq.evaluation.text import score_texts
 from seq2seq.workflows.compare.comparison import TestLines as Lines
 from seq2seq.workflows.compare.comparison import compare
@@ -132,61 +119,6 @@ def test_a_planted_tenth_of_a_point_is_noise_and_two_points_are_found():
     assert verdict(found["base", "better"]) == "different"
 
 
-def drawn(generator, difference, count=50):
-    """Two systems whose lines have normal scores, and the resamples of their means."""
-    base = generator.normal(size=(count, 1))
-    sides = [base, base + difference + generator.normal(size=(count, 1))]
-    values = resample(sides, [lambda sums: float(sums[0]) / count] * 2)
-    return [Resampled(float(side.mean()), value) for side, value in zip(sides, values, strict=True)]
-
-
-def test_equal_systems_differ_in_a_twentieth_of_test_sets_and_detectable_differences_are_found_in_four_of_five():
-    generator = np.random.default_rng(1)
-    equal = [two_sided_p_value(*drawn(generator, 0.0)) for _ in range(200)]
-    assert sum(p < 0.05 for p in equal) <= 20  # 10 by chance, with a standard deviation of 3
-    size = detectable(1 / math.sqrt(50), 1)
-    power = sum(two_sided_p_value(*drawn(generator, size)) < 0.05 for _ in range(100))
-    assert 68 <= power <= 92
-    assert detectable(1.0, 36) > detectable(1.0, 1)
-
-
-def test_more_than_36_pairs_can_still_be_different():
-    generator = np.random.default_rng(1)
-    one, other = drawn(generator, 2.0)
-    assert paired_p_value(one, other) >= 1 / 1001
-    assert two_sided_p_value(one, other) < 1e-6
-
-
-def test_one_line_shows_no_difference():
-    one, other = (Resampled(value, np.full(1000, value)) for value in (3.0, 5.0))
-    assert two_sided_p_value(one, other) == 1.0
-    assert error_of_difference(one, other) == 0.0
-
-
-def test_holm_rejects_as_the_procedure_does_step_by_step():
-    draw = random.Random(1)
-    for _ in range(50):
-        p_values = [draw.random() ** 4 for _ in range(draw.randint(1, 8))]
-        rejected = set()
-        for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-            if p_values[index] >= 0.05 / (len(p_values) - rank):
-                break
-            rejected.add(index)
-        assert {index for index, p in enumerate(holm(p_values)) if p < 0.05} == rejected
-
-
-def test_two_systems_share_a_group_exactly_if_they_are_not_different():
-    draw = random.Random(1)
-    for _ in range(60):
-        count = draw.randint(1, 7)
-        pairs = list(combinations(range(count), 2))
-        different = [pair for pair in pairs if draw.random() < 0.5]
-        found = groups(count, different)
-        for pair in pairs:
-            assert any(set(pair) <= group for group in found) == (pair not in different)
-        assert not any(one < other for one in found for other in found)
-
-
 # -- seeds -------------------------------------------------------------------------------------------------------------
 
 
@@ -210,10 +142,13 @@ def test_seeds_of_one_configuration_are_one_row_with_mean_and_deviation(tmp_path
     assert list(figure.members.values()) == own
     assert figure.score == pytest.approx(np.mean(own))
     assert figure.sd == pytest.approx(np.std(own, ddof=1))
-    assert "3 seeds" in cell(figure)
+    assert f"(sd {figure.sd:.2f})" in cell(figure)
     assert figure.half_width > found.rows["a"]["bleu"].half_width  # chance of the seeds
     assert not found.pairs[0].is_different
     assert len(rows(systems, apart=True)) == 6
+    alone = compare(systems[:2], Lines("set", [REFERENCE]), ["bleu"])
+    assert (list(alone.rows), alone.pairs, alone.sentences) == (["base (2 seeds)"], [], [])
+    assert "Scores of each seed" in page(alone)
     turned = compare([*systems[::-1], SYSTEMS[0]], Lines("set", [REFERENCE]), ["bleu"])
     assert dict(turned.rows) == dict(found.rows)
 
@@ -224,12 +159,6 @@ def test_other_data_or_settings_are_other_rows_and_one_training_twice_is_two(tmp
     assert len(rows(systems)) == 2
     twice = seeded(tmp_path / "copy", "x", 1, 0.1, REFERENCE)
     assert len(rows([systems[0], System("copy", REFERENCE, None, twice.run)])) == 2
-
-
-def test_seeds_that_agree_are_one_system():
-    values = np.random.default_rng(1).normal(size=1000)
-    found = over_seeds([Resampled(1.0, values)] * 3, 7)
-    np.testing.assert_allclose(found.values, values)
 
 
 # -- what is shown -----------------------------------------------------------------------------------------------------

@@ -201,7 +201,7 @@ def _validation_of(folder: RunFolder) -> dict[str, float]:
     except DamagedFile:
         return {}
     metrics = metrics if isinstance(metrics, Mapping) else {}
-    return {name: metrics[name] for name in VALIDATION if _is_number(metrics.get(name))}
+    return {name: metrics[name] for name in VALIDATION if is_number(metrics.get(name))}
 
 
 def _tests_of(folder: RunFolder) -> dict[str, float]:
@@ -209,15 +209,16 @@ def _tests_of(folder: RunFolder) -> dict[str, float]:
     return {
         f"{score.get('dataset')} {score.get('metric')}": score["value"]
         for score in (scores if isinstance(scores, list) else ())
-        if isinstance(score, Mapping) and _is_number(score.get("value"))
+        if isinstance(score, Mapping) and is_number(score.get("value"))
     }
 
 
 def _last(records: Sequence[Mapping[str, Any]], key: str) -> float:
-    return next((record[key] for record in reversed(records) if _is_number(record.get(key))), 0.0)
+    return next((record[key] for record in reversed(records) if is_number(record.get(key))), 0.0)
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether a value of a JSON file is a finite number."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 

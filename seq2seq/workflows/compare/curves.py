@@ -11,6 +11,7 @@ from typing import Any
 from seq2seq.errors import DataError
 from seq2seq.tasks.run_folder import TOKENIZER, read_metrics, read_note
 from seq2seq.workflows.compare.systems import System
+from seq2seq.workflows.runs import is_number
 
 FIGURES = {"valid_loss": "validation loss", "bleu": "BLEU", "chrf": "chrF"}
 AXES = ("steps", "hours", "million tokens")
@@ -53,15 +54,11 @@ def _points(records: Sequence[Mapping[str, Any]], figure: str) -> list[tuple[flo
     found: dict[float, tuple[float, float, float, float]] = {}
     for record in records:
         now, speed, step = (record.get(key) for key in ("seconds", "tokens_per_second", "step"))
-        if _is_number(now):
-            tokens += max(0.0, now - seconds) * (speed if _is_number(speed) else 0.0)
+        if is_number(now):
+            tokens += max(0.0, now - seconds) * (speed if is_number(speed) else 0.0)
             seconds = now
-        if _is_number(step) and _is_number(value := record.get(figure)):
+        if is_number(step) and is_number(value := record.get(figure)):
             found[step] = step, seconds / 3600, tokens / 1e6, value
     points = [found[step] for step in sorted(found)]
     stride = max(1, math.ceil(len(points) / MOST_POINTS))
     return points[::-1][::stride][::-1]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

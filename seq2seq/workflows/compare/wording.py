@@ -8,7 +8,7 @@ from seq2seq.workflows.compare.views import LINES
 
 def cell(figure: Figure) -> str:
     """Return text such as `32.41 ± 1.20 ab`, with the standard deviation over seeds."""
-    seeds = "" if figure.sd is None else f" (sd {figure.sd:.2f}, {len(figure.members)} seeds)"
+    seeds = "" if figure.sd is None else f" (sd {figure.sd:.2f})"
     return f"{figure.score:.2f} ± {figure.half_width:.2f} {figure.letters}{seeds}"
 
 
