@@ -24,7 +24,7 @@ CPU = torch.device("cpu")
 
 def make_batch(*lengths):
     """Pairs of these (source, target) lengths."""
-    draw, side = np.random.default_rng(1), SimpleNamespace(pad_id=0, eos_id=1, start_id=2)
+    draw, side = np.random.default_rng(1), SimpleNamespace(pad_id=0, eos_id=1, start_ids=(2,), end_ids=(1,))
     sides = [[draw.integers(4, VOCAB, length).tolist() for length in one] for one in zip(*lengths, strict=True)]
     return collate_translation(*sides, SimpleNamespace(source=side, target=side), range(len(lengths)))
 
