@@ -9,9 +9,10 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent))
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install '.[browser]'")
 
-from test_compare import REFERENCE, Lines, seeded, sentences, spoiled  # noqa: E402
+from test_compare import REFERENCE, seeded, sentences, spoiled  # noqa: E402
 from test_page import CHROMIUM, Shown, browser  # noqa: E402, F401 (a fixture)
 
+from seq2seq.workflows.compare.comparison import TestLines as Lines  # noqa: E402
 from seq2seq.workflows.compare.comparison import compare  # noqa: E402
 from seq2seq.workflows.compare.page import page  # noqa: E402
 
