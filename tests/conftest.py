@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from environment import REAL_DATA
+from support.environment import REAL_DATA
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # the processes share the CPUs; what torch reads when it is imported
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -73,7 +73,7 @@ def made_once(tmp_path_factory) -> Callable[[str, Callable[[Path], object]], Pat
 @pytest.fixture(scope="session")
 def trained_in_reverse(made_once) -> Path:
     """The folder of a run that has learned to translate words in reverse order."""
-    from toy_reversal import train
+    from support.toy_reversal import train
 
     return made_once("reversed", train)
 
@@ -82,7 +82,7 @@ def trained_in_reverse(made_once) -> Path:
 def trained_marian(made_once) -> Path:
     """A Marian folder that transformers trained to translate `foreign_models.SOURCE` by heart; not to be changed."""
     pytest.importorskip("transformers")
-    from foreign_models import train_marian
+    from support.foreign_models import train_marian
 
     return made_once("marian", train_marian)
 

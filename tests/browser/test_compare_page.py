@@ -9,7 +9,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent))
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install '.[browser]'")
 
-from test_compare import REFERENCE, seeded, sentences, spoiled  # noqa: E402
+from support.compared import REFERENCE, seeded, sentences, spoiled  # noqa: E402
 from test_page import CHROMIUM, Shown, browser  # noqa: E402, F401 (a fixture)
 
 from seq2seq.workflows.compare.comparison import TestLines as Lines  # noqa: E402

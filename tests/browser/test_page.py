@@ -13,8 +13,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent))
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install '.[browser]'")
 
-from serving import serving  # noqa: E402
-from test_align import folder  # noqa: E402, F401 (a fixture)
+from support.reversed_folder import folder  # noqa: E402, F401 (a fixture)
+from support.serving import serving  # noqa: E402
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs a Chromium on the path")

@@ -5,9 +5,9 @@ import json
 
 import pytest
 import torch
-from our_models import make_ours
-from test_launches import BATCH, make_batch, make_step
-from test_verify_resume import corpus
+from support.gradient_steps import BATCH, make_batch, make_step
+from support.our_models import make_ours
+from support.whole_runs import corpus
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 

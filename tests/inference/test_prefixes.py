@@ -1,0 +1,61 @@
+"""Translations begin with a given text exactly, wherever it ends, with both engines."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.our_models import make_ours
+
+from seq2seq.config.schema import SearchConfig
+from seq2seq.inference.ctranslate2_engine import CTranslate2Engine
+from seq2seq.inference.engines import TorchEngine
+from seq2seq.inference.prefixes import Prefixes
+from seq2seq.inference.steps import TransformerSteps
+from seq2seq.inference.translator import Translator
+from seq2seq.interop import ctranslate2_export
+from seq2seq.text.spellings import Spellings
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return make_ours(tmp_path_factory.mktemp("prefixes") / "model", ending=4.0)
+
+
+@pytest.fixture(scope="module")
+def engines(model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("prefixes") / "export"
+    folder.mkdir()
+    ctranslate2_export.write_ctranslate2(folder, model.model, model.description, model.tokenizers, "float32")
+    torch_engine = TorchEngine(TransformerSteps(model.model, model.tokenizers, torch.device("cpu")))
+    return {"torch": torch_engine, "ctranslate2": CTranslate2Engine(folder, model.tokenizers, 80)}
+
+
+TEXT = "die Katze saß auf  der Matte, und 你 niemand 😀 kennt ihn. "
+PREFIXES = [TEXT[:end] for end in range(len(TEXT) + 1)] + ["  wo is", "\two ", "猫", "ß", "e\u0301", "\u2581x"]
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+@pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
+def test_a_text_that_is_cut_anywhere_is_kept(engine, beam_size, model, engines):
+    config = SearchConfig(beam_size=beam_size, n_best=beam_size)
+    translator = Translator(engines[engine], model.tokenizers, config, repair=False)
+    found = translator.translate(["where is the cat?"] * len(PREFIXES), PREFIXES)
+    for prefix, one in zip(PREFIXES, found, strict=True):
+        texts = [other.text for other in (one, *one.alternatives)]
+        assert not prefix.strip() or all(text.startswith(prefix.replace("\n", " ")) for text in texts), prefix
+        assert len({" ".join(text.split()) for text in texts}) == len(texts)
+
+
+@settings(max_examples=80, deadline=None)
+@given(text=st.text(st.sampled_from("aehnst ßü你"), min_size=1, max_size=12).filter(str.strip))
+def test_every_way_to_spell_an_opening_begins_with_the_text(text):
+    from support.our_models import our_tokenizers
+
+    tokenizers = our_tokenizers(True)
+    prefix = Prefixes(tokenizers).prefix(text)
+    assert prefix.restored(prefix.spelled) == text
+    if prefix.opening and not text[-1].isspace():
+        rest = b"".join(Spellings(tokenizers).bytes[id_] for id_ in tokenizers.target.encode(text.strip()))
+        for ids in Spellings(tokenizers).sequences(rest[len(rest) - len(prefix.opening.steps) :], 200, 3):
+            whole = tokenizers.target.decode((*prefix.ids, *ids)).split("\ufffd")[0]
+            assert prefix.restored(whole).startswith(text)

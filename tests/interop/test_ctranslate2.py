@@ -1,0 +1,583 @@
+"""CTranslate2 folders and the engine that runs them: every architecture of ours, with what torch gives."""
+
+import itertools
+import json
+import math
+import os
+import random
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import ctranslate2
+import pytest
+import torch
+from support.foreign_models import SOURCE, TARGET
+from support.our_models import make_ours
+
+from seq2seq.config.ranges import QUANTIZATIONS
+from seq2seq.config.schema import SearchConfig
+from seq2seq.errors import ModelError, RunError, UserError
+from seq2seq.files import record
+from seq2seq.inference.ctranslate2_engine import CTranslate2Engine
+from seq2seq.inference.engines import TorchEngine
+from seq2seq.inference.loading import load_engine
+from seq2seq.inference.steps import TransformerSteps
+from seq2seq.inference.translator import Translator
+from seq2seq.interop import ctranslate2 as interop
+from seq2seq.interop import ctranslate2_export as export
+from seq2seq.lines import read_lines
+from seq2seq.runtime import same_threads
+from seq2seq.search.base import Sentence
+from seq2seq.text.tokenizer import TokenizerPair
+from seq2seq.workflows.convert import Probe, export_ctranslate2
+
+ARCHITECTURES = {
+    "pre-norm": dict(),
+    "post-norm": dict(norm_position="post"),
+    "relu": dict(activation="relu", position_layout="halves"),
+    "gelu": dict(activation="gelu"),
+    "silu": dict(activation="silu", norm_position="post", position_layout="halves"),
+    "swiglu": dict(activation="swiglu"),
+    "rms": dict(norm="rms", norm_epsilon=1e-3),
+    "learned positions": dict(positions="learned"),
+    "rotary": dict(positions="rotary"),
+    "rotary, rms, swiglu, wide heads": dict(positions="rotary", norm="rms", activation="swiglu", head_dim=12),
+    "narrow heads": dict(head_dim=6),
+    "uneven depth": dict(num_encoder_layers=3, num_decoder_layers=1),
+    "unscaled": dict(scale_embedding=False),
+    "as in M2M-100": dict(position_layout="halves", position_formula="fairseq", position_offset=2),
+    "as in mBART": dict(positions="learned", embedding_norm=True, activation="gelu"),
+    "untied": dict(tied_embeddings="none", norm_position="post"),
+    "two vocabularies": dict(shared=False, tied_embeddings="decoder"),
+}
+ENGINES = ("auto", "torch")
+SEARCHES = [
+    SearchConfig(beam_size=1, max_length_ratio=1.0),
+    SearchConfig(beam_size=4, early_stopping=True, batch_tokens=200),
+    SearchConfig(beam_size=4, n_best=4, length_penalty=0.0, early_stopping=True),
+    SearchConfig(beam_size=3, n_best=2, length_penalty=0.6, early_stopping=True),
+]
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory):
+    return make_ours(tmp_path_factory.mktemp("ours") / "model", ending=6.0, search=SearchConfig(early_stopping=True))
+
+
+@pytest.fixture(scope="module")
+def long_winded(tmp_path_factory):
+    """Many of its translations reach their limits."""
+    return make_ours(tmp_path_factory.mktemp("long") / "model", ending=4.0, search=SearchConfig(early_stopping=True))
+
+
+def torch_engine(model):
+    return TorchEngine(TransformerSteps(model.model, model.tokenizers, torch.device("cpu")))
+
+
+def converted_engine(model, folder, quantization="float32", threads=1):
+    folder.mkdir()
+    export.write_ctranslate2(folder, model.model, model.description, model.tokenizers, quantization)
+    return CTranslate2Engine(folder, model.tokenizers, model.model.config.max_length, threads=threads)
+
+
+def sentences(model, count=24):
+    draw = random.Random(1)
+    words = " ".join(SOURCE).split()
+    lines = [" ".join(draw.choices(words, k=draw.randint(1, 9))) for _ in range(count)]
+    return [Sentence(ids, key=key) for key, ids in enumerate(model.tokenizers.source.encode_all(lines))]
+
+
+def assert_alike(found, expected):
+    assert [[h.ids for h in one] for one in found] == [[h.ids for h in one] for one in expected]
+    assert [[h.finished for h in one] for one in found] == [[h.finished for h in one] for one in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert [h.log_prob for h in one] == pytest.approx([h.log_prob for h in other], abs=1e-3)
+        assert [h.score for h in one] == pytest.approx([h.score for h in other], abs=1e-3)
+
+
+# -- numbers ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ARCHITECTURES)
+def test_every_architecture_gives_the_same_probabilities(name, tmp_path):
+    """Teacher forcing in both; what never comes out is taken out of ours, as it is out of the export."""
+    model = make_ours(tmp_path / "ours", **ARCHITECTURES[name])
+    (tmp_path / "export").mkdir()
+    export.write_ctranslate2(tmp_path / "export", model.model, model.description, model.tokenizers, "float32")
+    runner = ctranslate2.Translator(str(tmp_path / "export"), intra_threads=1)
+    source, target = model.tokenizers.source, model.tokenizers.target
+    rows = list(zip(source.encode_all(SOURCE[:4]), target.encode_all(TARGET[:4]), strict=True))
+    scored = runner.score_batch([source.pieces(s) for s, _ in rows], [target.pieces(t) for _, t in rows])
+    for (source_ids, target_ids), result in zip(rows, scored, strict=True):
+        ids = torch.tensor([[*source_ids, source.eos_id]])
+        start = torch.tensor([[target.start_id, *target_ids]])
+        with torch.no_grad():
+            logits = model.model.project(model.model(ids, torch.ones_like(ids, dtype=torch.bool), start))[0]
+        logits[:, [target.start_id, target.pad_id]] = export.NEVER
+        expected = logits.log_softmax(-1).gather(1, torch.tensor([*target_ids, target.eos_id])[:, None])
+        assert result.log_probs == pytest.approx(expected[:, 0].tolist(), abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["rotary, rms, swiglu, wide heads", "silu", "two vocabularies"])
+@pytest.mark.parametrize("search", SEARCHES, ids=range(len(SEARCHES)))
+def test_the_engine_gives_what_torch_gives(name, search, tmp_path):
+    """Where a translation of each ends in time: CTranslate2 ranks what a limit cuts off among what ended."""
+    model = make_ours(tmp_path / "ours", ending=6.0, **ARCHITECTURES[name])
+    asked = sentences(model)
+    engine = converted_engine(model, tmp_path / "export")
+    found, expected = engine.translate(asked, search), torch_engine(model).translate(asked, search)
+    ended = [
+        index for index, pair in enumerate(zip(found, expected, strict=True)) if all(one[0].finished for one in pair)
+    ]
+    assert len(ended) > len(asked) / 3
+    assert_alike([found[index][:1] for index in ended], [expected[index][:1] for index in ended])
+    if search.beam_size == 1:
+        assert_alike(found, expected)
+
+
+@pytest.mark.parametrize("search", SEARCHES, ids=range(len(SEARCHES)))
+def test_prefixes_are_kept_and_counted(ours, search, tmp_path):
+    engine, asked = converted_engine(ours, tmp_path / "export"), sentences(ours)
+    draw = random.Random(2)
+    prefixes = [[draw.randrange(4, 90) for _ in range(draw.choice([0, 1, 3]))] for _ in asked]
+    asked = [replace(sentence, prefix=prefix) for sentence, prefix in zip(asked, prefixes, strict=True)]
+    found = engine.translate(asked, search)
+    for prefix, hypotheses in zip(prefixes, found, strict=True):
+        assert all(list(one.ids[: len(prefix)]) == prefix for one in hypotheses)
+    assert_scored(ours, asked, found, search)
+    if search.beam_size == 1:
+        assert_alike(found, torch_engine(ours).translate(asked, search))
+
+
+def test_forbidden_sequences_are_those_of_each_sentence(ours, tmp_path):
+    engine, search = converted_engine(ours, tmp_path / "export"), SearchConfig(beam_size=4)
+    free = engine.translate(sentences(ours), search)
+    never = [(best[0].ids[:2], best[0].ids[-1:]) if index % 2 else () for index, best in enumerate(free)]
+    asked = [replace(one, forbidden=own) for one, own in zip(sentences(ours), never, strict=True)]
+    for own, before, hypotheses in zip(never, free, engine.translate(asked, search), strict=True):
+        assert own or [one.ids for one in hypotheses] == [one.ids for one in before]
+        for sequence in own:
+            runs = zip(*(hypotheses[0].ids[start:] for start in range(len(sequence))), strict=False)
+            assert sequence not in set(runs)
+
+
+def test_a_translation_may_end_right_behind_its_prefix(ours, tmp_path):
+    engine, search = converted_engine(ours, tmp_path / "export"), SearchConfig(beam_size=4)
+    free = engine.translate(sentences(ours), search)
+    asked = [replace(one, prefix=best[0].ids) for one, best in zip(sentences(ours), free, strict=True)]
+    assert_alike([one[:1] for one in engine.translate(asked, search)], [one[:1] for one in free])
+
+
+def assert_scored(model, asked, found, search):
+    """The log-probabilities are those that the model gives the pieces, and rank the hypotheses that ended."""
+    for sentence, hypotheses in zip(asked, found, strict=True):
+        ended = [one.score for one in hypotheses if one.finished]
+        assert ended == sorted(ended, reverse=True)
+        for one in hypotheses:
+            forced = replace(sentence, prefix=one.ids)
+            greedy = search.model_copy(update=dict(
+                beam_size=1, n_best=1, min_length=0, no_repeat_ngram=0, sample=False, top_k=0,
+                max_length_offset=len(one.ids) + 1, max_length_ratio=1e-6,
+            ))  # fmt: skip
+            (again,) = torch_engine(model).translate([forced], greedy)[0]
+            if again.finished == one.finished and again.ids == one.ids:
+                assert one.log_prob == pytest.approx(again.log_prob, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    "values", [dict(sample=True, n_best=2, top_k=5), dict(min_length=4), dict(beam_size=1, no_repeat_ngram=2)]
+)
+def test_scores_under_a_rule_are_the_models_own(ours, values, tmp_path):
+    search, asked = SearchConfig(**values), sentences(ours)
+    found = converted_engine(ours, tmp_path / "export").translate(asked, search)
+    assert all(len(one) == search.n_best for one in found)
+    assert all(len(h.ids) >= search.min_length for one in found for h in one)
+    assert_scored(ours, asked, found, search)
+
+
+def test_neighbours_and_order_change_nothing(ours, tmp_path):
+    engine, asked = converted_engine(ours, tmp_path / "export"), sentences(ours)
+    search = SearchConfig(beam_size=4, n_best=2, early_stopping=True)
+    together = engine.translate(asked, search)
+    assert_alike(engine.translate(asked[::-1], search)[::-1], together)
+    assert_alike([engine.translate([sentence], search)[0] for sentence in asked], together)
+
+
+def test_the_first_of_the_n_best_is_the_one_best(ours, tmp_path):
+    engine = converted_engine(ours, tmp_path / "export", threads=2)
+    asked = many_sentences(ours, 300)
+    tight = dict(max_length_ratio=1.0, max_length_offset=2, beam_size=4)
+    alone = engine.translate(asked, SearchConfig(**tight))
+    several = engine.translate(asked, SearchConfig(**tight, n_best=4))
+    assert_alike([one[:1] for one in several], alone)
+    assert all(len({h.ids for h in one}) == 4 for one in several)
+
+
+def many_sentences(model, count, most_words=16):
+    """Sentences of very mixed lengths, short ones more often, and each text many times."""
+    draw = random.Random(4)
+    words = " ".join(SOURCE).split()
+    texts = [" ".join(draw.choices(words, k=int(draw.triangular(1, most_words, 2)))) for _ in range(count // 8)]
+    known = [Sentence(tuple(ids)) for ids in model.tokenizers.source.encode_all(texts)]
+    return [draw.choice(known) for _ in range(count)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("quantization", ["float32", "int8"])
+@pytest.mark.parametrize("values", [dict(beam_size=1), dict(beam_size=4, n_best=3)], ids=["greedy", "beam"])
+def test_each_of_20_000_sentences_is_translated_as_if_alone(long_winded, values, quantization, tmp_path):
+    """20,000 sentences of a plain folder, whose limits are so tight that many end behind their own."""
+    search = SearchConfig(max_length_ratio=0.7, max_length_offset=2, min_length=1, batch_tokens=2000, **values)
+    engine = converted_engine(long_winded, tmp_path / "export", quantization=quantization)
+    asked = many_sentences(long_winded, 20_000)
+    together = engine.translate(asked, search)
+    for sentence, hypotheses in zip(asked, together, strict=True):
+        assert len(hypotheses) == search.n_best
+        assert all(one.ids and math.isfinite(one.score) for one in hypotheses)
+        assert all(len(one.ids) + one.finished <= int(0.7 * len(sentence.source_ids)) + 2 for one in hypotheses)
+    cut_off = sum(not hypotheses[0].finished for hypotheses in together)
+    assert cut_off < len(together) / 2
+    assert cut_off or search.beam_size > 1  # a beam finds an end in time
+    if quantization == "int8":
+        return  # of 8 bits no more is asked than an answer
+    alone = {sentence: engine.translate([sentence], search)[0] for sentence in set(asked)}
+    assert_alike(together, [alone[sentence] for sentence in asked])
+
+
+@pytest.mark.parametrize("values", [dict(beam_size=1), dict(beam_size=4, n_best=4)], ids=["greedy", "beam"])
+@pytest.mark.parametrize("prefixed", [False, True], ids=["free", "prefixed"])
+def test_neighbours_change_nothing_where_limits_are_tight(long_winded, values, prefixed, tmp_path):
+    engine = converted_engine(long_winded, tmp_path / "export")
+    search = SearchConfig(max_length_ratio=1.0, max_length_offset=2, min_length=1, **values)
+    asked, draw = many_sentences(long_winded, 300), random.Random(5)
+    prefixes = [[draw.randrange(4, 90) for _ in range(draw.choice([0, 1, 3, 20]) * prefixed)] for _ in asked]
+    asked = [replace(sentence, prefix=prefix) for sentence, prefix in zip(asked, prefixes, strict=True)]
+    together = engine.translate(asked, search)
+    alone = [engine.translate([sentence], search)[0] for sentence in asked]
+    assert_alike(together, alone)
+    assert all(one[0].ids for one in together)
+
+
+@pytest.mark.slow
+def test_no_caption_is_lost(real_data, tmp_path):
+    """5,000 captions, greedy and with a beam, through the folder alone of a model that knows them."""
+    model = Path(real_data).parent / "models" / "marian-multi30k-small"
+    if not model.is_dir():
+        pytest.skip(f"needs {model.name} beside the data")
+    export_ctranslate2(model, tmp_path / "int8", "int8", Probe())
+    lines = list(itertools.islice(read_lines(real_data / "multi30k" / "train.en.gz"), 5_000))
+    for search in (dict(beam_size=1), dict(beam_size=2)):
+        found = Translator.load(tmp_path / "int8", **search).translate(lines)
+        assert all(one.text and math.isfinite(one.score) for one in found)
+        assert not any("empty" in one.flags for one in found)
+
+
+def test_torch_keeps_its_threads(ours):
+    with same_threads():
+        torch.set_num_threads(3)
+        Translator.load(ours.folder, engine="ctranslate2").translate(["a word"])
+        assert torch.get_num_threads() == 3
+
+
+@pytest.mark.parametrize("search", [dict(beam_size=1), dict(beam_size=3), dict(sample=True)], ids=str)
+def test_searches_end_before_the_positions_do(tmp_path, search):
+    model = make_ours(tmp_path / "ours", max_length=41)
+    engine = converted_engine(model, tmp_path / "export")
+    config = SearchConfig(**search, max_length_ratio=2.0)
+    long = [Sentence(tuple([5] * length)) for length in (3, 15, 39, 40)]
+    for found in engine.translate(long, config):
+        assert len(found[0].ids) + found[0].finished <= 40
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_a_prefix_that_repeats_itself_is_continued(ours, tmp_path, beam_size):
+    engine, words = converted_engine(ours, tmp_path / "export"), ours.tokenizers.target.encode("a word")[:1]
+    (found,) = engine.translate([Sentence((5, 6), tuple(words * 20))], SearchConfig(beam_size=beam_size))
+    assert found[0].ids[:20] == tuple(words * 20)
+    assert found[0].finished or len(found[0].ids) > 20
+
+
+def test_no_sentence_is_no_work(ours, tmp_path):
+    assert converted_engine(ours, tmp_path / "export").translate([], SearchConfig()) == []
+
+
+def test_special_ids_never_come_out_of_a_bare_translate_batch(tmp_path):
+    model = make_ours(tmp_path / "ours", output_bias=True)
+    with torch.no_grad():
+        model.model.output.bias[model.tokenizers.target.pad_id] = 50.0  # or nothing else would
+    (tmp_path / "export").mkdir()
+    export.write_ctranslate2(tmp_path / "export", model.model, model.description, model.tokenizers, "float32")
+    runner = ctranslate2.Translator(str(tmp_path / "export"), intra_threads=1)
+    target = model.tokenizers.target
+    done = runner.translate_batch(
+        [model.tokenizers.source.pieces(sentence.source_ids) for sentence in sentences(model, 4)], max_decoding_length=9
+    )
+    assert not {*target.pieces([target.pad_id, target.start_id])} & {
+        piece for one in done for piece in one.hypotheses[0]
+    }
+
+
+# -- folders ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("quantization", QUANTIZATIONS)
+def test_every_number_format_is_written_and_runs(ours, quantization, tmp_path):
+    """Where a processor cannot compute in a format, CTranslate2 says so and takes one that it can compute in."""
+    engine = converted_engine(ours, tmp_path / "export", quantization=quantization)
+    assert all(engine.translate(sentences(ours, 4), SearchConfig(beam_size=2)))
+    assert interop.read_description(tmp_path / "export")[2] == quantization
+    assert engine.compute_type in ctranslate2.get_supported_compute_types("cpu")
+    if quantization in ctranslate2.get_supported_compute_types("cpu") - {"int8"}:
+        assert engine.compute_type == quantization
+    pieces = ours.tokenizers.source.pieces(ours.tokenizers.source.encode(SOURCE[0]))
+    bare = ctranslate2.Translator(str(tmp_path / "export"), intra_threads=1).translate_batch([pieces], beam_size=2)
+    ids = [engine._target_ids[piece] for piece in bare[0].hypotheses[0]]
+    texts = [one.text for one in Translator.load(tmp_path / "export", threads=1).translate(SOURCE)]
+    assert len(texts) == len(SOURCE)
+    assert any(texts)
+    assert isinstance(ours.tokenizers.target.decode(ids), str)
+
+
+def test_int8_is_smaller_than_float32(tmp_path):
+    model = make_ours(tmp_path / "ours", d_model=64)
+    sizes = {}
+    for quantization in ("float32", "int8"):
+        converted_engine(model, tmp_path / quantization, quantization=quantization)
+        sizes[quantization] = (tmp_path / quantization / interop.WEIGHTS).stat().st_size
+    assert sizes["int8"] < 0.5 * sizes["float32"]
+
+
+def test_a_converted_folder_says_all_that_translating_needs(ours, tmp_path):
+    converted_engine(ours, tmp_path / "export")
+    description, tokenizers, _ = interop.read_description(tmp_path / "export")
+    assert tokenizers.fingerprint == ours.tokenizers.fingerprint
+    assert description == ours.description
+    lines = [*SOURCE, "", "  "]
+    expected = Translator.load(tmp_path / "export", threads=1).translate(lines)
+    (tmp_path / "moved").mkdir()
+    (tmp_path / "export").rename(tmp_path / "moved" / "model")
+    assert Translator.load(tmp_path / "moved" / "model", threads=1).translate(lines) == expected
+    assert any(one.text for one in expected)
+    assert [one.text for one in expected[-2:]] == ["", ""]
+
+
+def test_the_translator_gives_the_same_lines_with_both_engines(ours):
+    lines = [*SOURCE, "", "\u2028", "tab\there", " spaces ", "日本語 😀", "x " * 200]
+    found, expected = (
+        Translator(loaded.engine, loaded.tokenizers, loaded.search, repair=False).translate(lines)
+        for loaded in (load_engine([ours.folder], engine, threads=1, search={"beam_size": 1}) for engine in ENGINES)
+    )
+    assert [one.text for one in found] == [one.text for one in expected]
+    assert [one.score for one in found] == pytest.approx([one.score for one in expected], abs=1e-3)
+
+
+def test_auto_takes_ctranslate2_where_it_can(ours):
+    def chosen(*models, **options):
+        loaded = load_engine(models or [ours.folder], **{"threads": 1, "device": "cpu", **options})
+        return type(loaded.engine), loaded.note
+
+    assert chosen() == (CTranslate2Engine, "CTranslate2, float32")
+    assert chosen(quantization="int8")[1].startswith("CTranslate2, int8")
+    for options, reason in (
+        (dict(engine="torch"), "--engine torch"),
+        (dict(search={"sample": True}), "search.sample"),
+        (dict(search={"no_repeat_ngram": 3}), "search.no_repeat_ngram"),
+        (dict(precision="bfloat16"), "--precision bfloat16"),
+    ):
+        assert chosen(**options) == (TorchEngine, f"PyTorch on cpu ({reason})")
+    assert chosen(ours.folder, ours.folder) == (TorchEngine, "PyTorch on cpu (an ensemble)")
+    with pytest.raises(UserError, match=r"--quantization int8: CTranslate2 alone .* \(an ensemble\)"):
+        chosen(ours.folder, ours.folder, quantization="int8")
+
+
+def test_a_model_whose_own_settings_differ_is_for_torch(tmp_path):
+    model = make_ours(tmp_path / "ours", search=SearchConfig(min_length=3))
+    assert load_engine([model.folder], device="cpu").note == "PyTorch on cpu (search.min_length)"
+    assert isinstance(load_engine([model.folder], "ctranslate2", device="cpu").engine, CTranslate2Engine)
+
+
+# -- the cache -------------------------------------------------------------------------------------
+
+
+FREE = dict(ending=4.0, search=SearchConfig())
+
+
+def entries(cache):
+    return sorted(path for path in cache.glob("cache/seq2seq/ctranslate2/*") if path.is_dir())
+
+
+def test_a_model_is_converted_once_and_old_conversions_go(tmp_path):
+    model = make_ours(tmp_path / "ours", **FREE)
+    make_ours(tmp_path / "other", **FREE)
+    for path in ("ours", "other"):
+        Translator.load(tmp_path / path)
+    before = entries(tmp_path)
+    times = [(path / interop.WEIGHTS).stat().st_mtime_ns for path in before]
+    Translator.load(tmp_path / "ours")
+    assert [(path / interop.WEIGHTS).stat().st_mtime_ns for path in before] == times
+    Translator.load(tmp_path / "ours", quantization="int8")
+    assert len(entries(tmp_path)) == 3, "number formats of the same model stay side by side"
+    assert make_ours(tmp_path / "ours", **FREE, seed=4).folder == model.folder
+    Translator.load(tmp_path / "ours")
+    assert len(entries(tmp_path)) == 2, "those of the model that was there before are gone"
+    assert len(set(entries(tmp_path)) & set(before)) == 1, "another folder's stays"
+
+
+def test_search_settings_that_change_are_seen(tmp_path):
+    make_ours(tmp_path / "ours", ending=4.0, search=SearchConfig(beam_size=2))
+    assert Translator.load(tmp_path / "ours").config.beam_size == 2
+    make_ours(tmp_path / "ours", ending=4.0, search=SearchConfig(beam_size=3))
+    assert Translator.load(tmp_path / "ours").config.beam_size == 3
+
+
+def test_a_damaged_conversion_is_made_again(ours, tmp_path):
+    Translator.load(ours.folder)
+    (folder,) = entries(tmp_path)
+    before = (folder / interop.WEIGHTS).read_bytes()
+    flip_a_bit(folder / interop.WEIGHTS)
+    assert Translator.load(ours.folder).engine_note.startswith("CTranslate2")
+    assert (folder / interop.WEIGHTS).read_bytes() == before
+
+
+def test_a_cached_conversion_is_not_used_for_a_damaged_model(tmp_path):
+    model = make_ours(tmp_path / "ours", **FREE)
+    Translator.load(model.folder)
+    flip_a_bit(model.folder / "model.safetensors")
+    with pytest.raises(ModelError, match=r"model\.safetensors"):
+        Translator.load(model.folder)
+
+
+def test_a_cache_that_cannot_be_written_is_a_warning_or_an_error(ours, tmp_path, monkeypatch, caplog):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    translator = Translator.load(ours.folder, device="cpu")
+    assert translator.engine_note == "PyTorch on cpu (no converted model)"
+    assert caplog.text.count("cannot be written") == 1
+    with pytest.raises(RunError, match=r"cannot be written .* set XDG_CACHE_HOME") as caught:
+        Translator.load(ours.folder, engine="ctranslate2")
+    assert "\n" not in str(caught.value)
+
+
+def test_processes_that_start_together_convert_once(tmp_path):
+    """Some find the model that was there before, some its successor: each gets what it asked for."""
+    code = (
+        "import sys, seq2seq.interop.ctranslate2_export as export\n"
+        "real = export.write_ctranslate2\n"
+        "export.write_ctranslate2 = lambda *a: (print('converted'), real(*a))\n"
+        "from seq2seq import Translator\n"
+        "print(Translator.load(sys.argv[1], threads=1).translate(['a word'])[0].text)"
+    )
+    make_ours(tmp_path / "ours", **FREE)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", code, str(tmp_path / "ours")]
+    running = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    said = [process.communicate()[0].splitlines() for process in running]
+    assert [process.returncode for process in running] == [0] * 4
+    assert sum("converted" in lines for lines in said) == 1
+    assert len({lines[-1] for lines in said}) == 1
+
+
+# -- errors ----------------------------------------------------------------------------------------
+
+
+def test_wrong_uses_are_one_line(ours, tmp_path):
+    converted_engine(ours, tmp_path / "export")
+    for wrong, word in (
+        (lambda: Translator.load(ours.folder, ours.folder, engine="ctranslate2"), "ensemble"),
+        (lambda: Translator.load(tmp_path / "export", ours.folder), "ensemble"),
+        (lambda: Translator.load(tmp_path / "export", engine="torch"), "--engine torch"),
+        (lambda: Translator.load(ours.folder, engine="torch", quantization="int16"), "CTranslate2 alone has it"),
+        (
+            lambda: Translator.load(tmp_path / "export", quantization="int8"),
+            "--quantization: .* convert the model again",
+        ),
+        (lambda: Translator.load(tmp_path / "export", precision="float32"), "--precision: .* leave the option out"),
+        (lambda: Translator.load(tmp_path / "export", sample=True, seed=7), "cannot repeat draws .* leave out --seed"),
+        (
+            lambda: Translator.load(ours.folder, engine="ctranslate2", quantization="int8", precision="float32"),
+            "--quantization and --precision",
+        ),
+    ):
+        with pytest.raises(UserError, match=word) as caught:
+            wrong()
+        assert "\n" not in str(caught.value)
+
+
+def test_draws_that_no_seed_repeats_are_warned_about(ours, tmp_path, caplog):
+    converted_engine(ours, tmp_path / "export")
+    translations = Translator.load(tmp_path / "export", sample=True, n_best=2).translate(SOURCE)
+    assert all(len(one.alternatives) == 1 for one in translations)
+    assert "draws differ from run to run" in caplog.text
+
+
+def test_a_user_without_a_home_is_told_where_the_cache_can_be(ours, monkeypatch, caplog):
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 54321)  # without an entry in the password file
+    with pytest.raises(RunError, match=r"no home folder for the cache .* set XDG_CACHE_HOME") as caught:
+        Translator.load(ours.folder, engine="ctranslate2")
+    assert "\n" not in str(caught.value)
+    assert Translator.load(ours.folder, device="cpu").engine_note.startswith("PyTorch")
+    assert "no home folder" in caplog.text
+
+
+def flip_a_bit(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) * 7 // 10] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        (interop.DESCRIPTION, lambda path: path.write_text("{}")),
+        (interop.WEIGHTS, lambda path: os.truncate(path, 5000)),
+        (interop.WEIGHTS, lambda path: path.write_bytes(b"")),
+        (interop.WEIGHTS, flip_a_bit),
+        ("shared_vocabulary.json", flip_a_bit),
+        ("source.spm", flip_a_bit),
+        ("target.spm", lambda path: path.unlink()),
+    ],
+)
+def test_damage_is_seen_by_content_and_one_line(ours, tmp_path, name, damage):
+    converted_engine(ours, tmp_path / "export")
+    damage(tmp_path / "export" / name)
+    with pytest.raises(ModelError, match="convert the model again") as caught:
+        Translator.load(tmp_path / "export")
+    assert name in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_ctranslate2_itself_refuses_is_one_line(ours, tmp_path):
+    """A whole folder of a version to come."""
+    converted_engine(ours, tmp_path / "export")
+    folder = tmp_path / "export"
+    (folder / interop.WEIGHTS).write_bytes(b"\xff\xff\xff\x7f" + (folder / interop.WEIGHTS).read_bytes()[4:])
+    described = json.loads((folder / interop.DESCRIPTION).read_text())
+    described["files"][interop.WEIGHTS] = record(folder / interop.WEIGHTS)
+    (folder / interop.DESCRIPTION).write_text(json.dumps(described))
+    with pytest.raises(UserError, match="binary version") as caught:
+        Translator.load(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_every_obstacle_is_named(ours, tmp_path):
+    class Repeating:
+        """A vocabulary as no SentencePiece model has it."""
+
+        vocab_size, eos_id, unk_id, start_id, pad_id = 3, 2, 0, 1, 1
+
+        def pieces(self, ids):
+            return [("<unk>", "a", "a")[id_] for id_ in ids]
+
+    pair = TokenizerPair(Repeating(), ours.tokenizers.target)
+    assert len(list(export.obstacles(pair))) == 2
+    with pytest.raises(ModelError, match=r"twice.*eos_id"):
+        export.write_ctranslate2(tmp_path, ours.model, ours.description, pair, "float32")

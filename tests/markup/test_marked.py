@@ -1,0 +1,108 @@
+"""Documents through a real model: tags go with their words, and the command takes whole documents. About 10 s."""
+
+from collections import Counter
+
+import pytest
+from support.placement import GOLD, tagged
+
+from seq2seq.cli import main
+from seq2seq.inference.aligner import Aligner
+from seq2seq.inference.pipeline import Pipeline
+from seq2seq.inference.translator import Translator
+
+PAGE = b"""\xef\xbb\xbf<!DOCTYPE html>\r
+<html><head><title>seven one</title><style>p {}</style></head><body class='x'>\r
+<p>one <b>four two</b> three <a href="/x">nine</a></p>\r
+<!-- kept --><ul><li>six {name} two<li translate=no>five five</li></ul>
+"""
+
+
+@pytest.fixture(scope="module")
+def run(reversed_run):
+    return reversed_run / "runs" / "toy"
+
+
+def translated(capfdbinary, *arguments: str) -> tuple[int, bytes, str]:
+    capfdbinary.readouterr()
+    code = main(["translate", *arguments])
+    captured = capfdbinary.readouterr()
+    return code, captured.out, captured.err.decode()
+
+
+def test_a_page_is_one_document(run, tmp_path, capfdbinary):
+    (tmp_path / "page.html").write_bytes(PAGE)
+    code, out, err = translated(capfdbinary, str(run), "-i", str(tmp_path / "page.html"), "--input-format", "html")
+    assert code == 0, err
+    assert b'\r\n<p><a href="/x">neun</a> drei <b>zwei vier</b> eins</p>\r\n' in out
+    assert out.startswith(b"\xef\xbb\xbf<!DOCTYPE html>\r\n<html><head><title>eins sieben</title><style>p {}</style>")
+    assert b"<!-- kept --><ul><li>" in out
+    assert out.count(b"{name}") == 1
+    assert out.endswith(b"<li translate=no>five five</li></ul>\n")
+
+
+def test_each_line_may_be_a_document(run, tmp_path, capfdbinary):
+    (tmp_path / "lines").write_bytes(b"one <b>two</b>\n\n<i>three\nfour</i> {x}\n")
+    arguments = (
+        str(run),
+        "-i",
+        str(tmp_path / "lines"),
+        "--input-format",
+        "html",
+        "--each-line",
+        "-o",
+        str(tmp_path / "o"),
+    )
+    assert translated(capfdbinary, *arguments)[0] == 0
+    lines = (tmp_path / "o").read_bytes().split(b"\n")
+    assert lines[:2] == [b"<b>zwei</b> eins", b""]
+    assert lines[2].startswith(b"<i>drei")
+    assert lines[3].count(b"</i>") == lines[3].count(b"{x}") == 1
+    assert len(lines) == 5
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--format", "jsonl"], "leave out --format"),
+        (["--n-best", "2"], "leave out --prefix-file"),
+        (["MODEL"], "an ensemble has several"),
+        (["--input-format", "xml"], "not well-formed XML"),
+        (["--input-format", "text", "--each-line"], "--each-line needs"),
+    ],
+)
+def test_what_documents_cannot_have_is_one_line(run, tmp_path, capfdbinary, more, words):
+    (tmp_path / "in").write_text("<b>one<br></b>")
+    more = [str(run) if word == "MODEL" else word for word in more]
+    kind = [] if "--input-format" in more else ["--input-format", "html"]
+    code, out, err = translated(capfdbinary, str(run), "-i", str(tmp_path / "in"), *kind, *more)
+    assert (code, out) == (2, b"")
+    assert words in err
+    assert "Traceback" not in err
+
+
+def test_bytes_that_are_not_utf8_are_refused(run, tmp_path, capfdbinary):
+    (tmp_path / "in").write_bytes("<p>é</p>".encode("latin-1"))
+    code, out, err = translated(capfdbinary, str(run), "-i", str(tmp_path / "in"), "--input-format", "html")
+    assert (code, out) == (2, b"")
+    assert "not UTF-8 (byte 3); convert it" in err
+
+
+def test_a_glossary_holds_in_documents(run, tmp_path, capfdbinary):
+    (tmp_path / "terms.tsv").write_text("four\tneun\n")
+    (tmp_path / "in").write_text("<p>one <b>four</b> two</p>")
+    arguments = ("-i", str(tmp_path / "in"), "--input-format", "html", "--glossary", str(tmp_path / "terms.tsv"))
+    code, out, err = translated(capfdbinary, str(run), *arguments)
+    assert (code, out) == (0, b"<p>zwei <b>neun</b> eins</p>")
+    assert "terms: 1 forced" in err
+
+
+def test_a_document_does_not_depend_on_those_beside_it(run):
+    translator = Pipeline(Translator.load(run, threads=1), Aligner.load(run, device="cpu", threads=1))
+    texts = ["one <b>two</b>.", "", "<p>three {x} four</p>", "%s", "<i>six</i> seven. eight <i>nine</i>"]
+    together = translator.translate(texts, form="html")
+    assert together == [translator.translate([text], form="html")[0] for text in texts]
+
+
+def test_the_gold_set_has_the_same_tags_on_both_sides():
+    for source, target in GOLD:
+        assert Counter(tag for tag, _ in tagged(source)) == Counter(tag for tag, _ in tagged(target))

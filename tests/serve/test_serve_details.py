@@ -1,0 +1,143 @@
+"""Alignments, confidence and glossaries over HTTP are those of the command, for whole texts. About 10 s."""
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from support.reversed_folder import folder  # noqa: F401 (a fixture)
+from support.serving import serving
+
+from seq2seq.inference.aligner import Aligner
+from seq2seq.inference.pipeline import Pipeline
+from seq2seq.inference.translator import Translator
+from seq2seq.text.glossary import Glossary
+
+TEXT = "one four two\n\n  three nine \nfour."
+KINDS = ["alignment", "words", "confidence", "terms"]
+TERMS = [["four", "neun"], ["one", "eins|Eins"]]
+
+
+@pytest.fixture(scope="module")
+def server(folder):  # noqa: F811
+    (folder / "numbers.tsv").write_text("".join("\t".join(row) + "\n" for row in TERMS), encoding="utf-8")
+    with serving(folder / "runs" / "toy", "--glossary", f"numbers={folder / 'numbers.tsv'}") as served:
+        yield served
+
+
+def asked(server, **fields):
+    answer = server.ask("/v1/translate", {"text": TEXT, **fields})
+    assert answer.status == 200, answer.body
+    return answer.json["translations"][0]
+
+
+def test_spans_are_those_of_the_whole_text(server, folder):  # noqa: F811
+    shown = asked(server, details=KINDS)
+    run = folder / "runs" / "toy"
+    translator, aligner = Translator.load(run, threads=1), Aligner.load(run, device="cpu", threads=1)
+    lines = TEXT.split("\n")
+    expected = [details for line in aligner.explain(translator.translate(lines)) for details in line.details]
+    assert len(shown["details"]) == len(expected) == 3
+    for one, details in zip(shown["details"], expected, strict=True):
+        shift, moved = one["source"][0] - details.source[0], one["target"][0] - details.target[0]
+        same = json.loads(json.dumps(details.shifted(shift, moved).as_json(KINDS)))
+        assert one == same
+        assert TEXT[slice(*one["source"])].strip() == TEXT[slice(*one["source"])]
+    text = "".join(shown["text"][slice(*one["target"])] for one in shown["details"])
+    assert "".join(text.split()) == "".join(shown["text"].split())
+    assert shown["terms"] == []
+    assert set(asked(server)) == {
+        "text", "log_prob", "score", "tokens", "flags", "alternatives", "translation", "normalized_score"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("glossary", ["numbers", ["numbers"], {"entries": TERMS}])
+def test_terms_are_those_of_the_command(server, folder, glossary):  # noqa: F811
+    run = folder / "runs" / "toy"
+    translator, aligner = Translator.load(run, threads=1), Aligner.load(run, device="cpu", threads=1)
+    keeper = Pipeline(translator, aligner, Glossary.of(enumerate(TERMS), "de", "terms"))
+    expected = keeper.translate(TEXT.split("\n"))
+    shown = asked(server, glossary=glossary, details=["terms"])
+    assert shown["text"] == "\n".join(one.text for one in expected)
+    assert [term["status"] for term in shown["terms"]] == [term.status for one in expected for term in one.terms]
+    for term in shown["terms"]:
+        assert TEXT[slice(*term["source"])].casefold() == term["entry"]
+        if term["target"] is not None:
+            assert shown["text"][slice(*term["target"])].casefold() in ("neun", "eins")
+    counts = server.metrics()
+    assert sum(value for name, value in counts.items() if name.startswith("s2s_terms_total")) >= len(shown["terms"])
+
+
+def test_a_stream_has_the_same_parts(server):
+    whole = asked(server, details=KINDS, glossary="numbers")
+    body = {"text": TEXT, "details": KINDS, "glossary": "numbers", "stream": True}
+    *parts, end = map(json.loads, server.ask("/v1/translate", body).body.splitlines())
+    assert end["done"]
+    assert "".join(part["before"] + part["text"] for part in parts) == whole["text"]
+    position, sentences, terms = 0, [], []
+    for part in parts:
+        position += len(part["before"])
+        sentences += [[position + place for place in one["target"]] for one in part["details"]]
+        terms += [one["source"] for one in part["terms"]]
+        position += len(part["text"])
+    assert sentences == [one["target"] for one in whole["details"]]
+    assert terms == [one["source"] for one in whole["terms"]]
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({"glossary": "other"}, "glossary"),
+        ({"glossary": {"entries": [["a"]]}}, "glossary.entries.0"),
+        ({"glossary": {"entries": [["", "b"]]}}, "glossary"),
+        ({"glossary": {"entries": [["a", "b"]] * 2000}}, "glossary"),
+        ({"glossary": {"entries": [], "terms": []}}, "glossary.terms"),
+        ({"glossary": {"entries": [["a", "|".join(map(str, range(6000)))]]}}, "glossary"),
+        ({"glossary": {"entries": [["a", "b"]], "names": ["other"]}}, "glossary"),
+        ({"glossary_mode": "soft"}, "glossary_mode"),
+        ({"details": ["alignments"]}, "details.0"),
+    ],
+)
+def test_a_wrong_field_is_named(server, fields, field):
+    answer = server.ask("/v1/translate", {"text": TEXT, **fields})
+    assert answer.status in (400, 413)
+    assert answer.json["error"]["field"] == field
+
+
+PAGE = "<p>one <b>four</b> two {x}</p>\n<ul><li>nine <a href='/'>three</a></ul>"
+
+
+@pytest.mark.parametrize("form", ["html", "markdown"])
+def test_documents_are_those_of_the_command(server, folder, form):  # noqa: F811
+    run = folder / "runs" / "toy"
+    translator = Translator.load(run, threads=1), Aligner.load(run, device="cpu", threads=1)
+    (expected,) = Pipeline(*translator).translate([PAGE], form=form)
+    shown = asked(server, text=PAGE, format=form)
+    assert (shown["text"], shown["score"]) == (expected.text, None)
+    assert asked(server, text=PAGE, format=form, glossary="numbers")["text"].count("neun") > 0
+    if form == "html":
+        libre = {"q": [PAGE, "six"], "source": "en", "target": "de", "format": "html"}
+        assert server.ask("/translate", libre).json["translatedText"][0] == expected.text
+
+
+def test_a_document_that_is_none_fails_alone(server):
+    answer = server.ask("/v1/translate", {"text": "<a>one</b>", "format": "xml"})
+    assert (answer.status, answer.json["error"]["field"]) == (400, "text")
+    assert "line 1, column" in answer.json["error"]["message"]
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc")
+def test_whoever_opens_the_page_does_not_wait_for_torch_with_the_first_text(folder):  # noqa: F811
+    with serving(folder / "runs" / "toy") as served:
+
+        def has_torch():
+            return "libtorch" in Path(f"/proc/{served.process.pid}/maps").read_text()
+
+        served.ask("/v1/translate", {"text": "one"})
+        assert not has_torch()
+        served.ask("/")
+        deadline = time.monotonic() + 30
+        while not has_torch():
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert served.stop() == 0  # in the midst of loading

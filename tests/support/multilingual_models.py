@@ -1,0 +1,114 @@
+"""Folders of M2M-100, NLLB and mBART made on the spot by transformers, with random weights; tests import the makers."""
+
+import functools
+import importlib
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import torch
+from support.foreign_models import SOURCE, TARGET, sentencepiece_model
+
+FAMILIES = ("m2m100", "nllb", "mbart50", "mbart25")
+# Of each family: source and target.
+PAIRS = {
+    "m2m100": ("en", "de"),
+    "nllb": ("eng_Latn", "deu_Latn"),
+    "mbart50": ("en_XX", "de_DE"),
+    "mbart25": ("en_XX", "de_DE"),
+}
+TEXTS = (*SOURCE, *TARGET)
+SEGMENTER = "sentencepiece.bpe.model"
+
+
+@functools.cache
+def _segmenter(kind: str) -> bytes:
+    return sentencepiece_model(TEXTS, 110, kind)
+
+
+def write_tokenizer(folder: Path, family: str, legacy: bool = False):
+    """The tokenizer's files as the published folders have them; transformers' own tokenizer of them."""
+    import transformers
+
+    folder.mkdir(parents=True, exist_ok=True)
+    kind = "bpe" if family in ("nllb", "m2m100") else "unigram"
+    (folder / SEGMENTER).write_bytes(_segmenter(kind))
+    if family == "m2m100":
+        segmenter = transformers.models.m2m_100.tokenization_m2m_100.load_spm(str(folder / SEGMENTER), {})
+        pieces = ["<s>", "<pad>", "</s>", "<unk>", *segmenter.id_to_piece(list(range(3, segmenter.vocab_size())))]
+        (folder / "vocab.json").write_text(json.dumps({piece: id_ for id_, piece in enumerate(pieces)}))
+        codes = transformers.models.m2m_100.tokenization_m2m_100.FAIRSEQ_LANGUAGE_CODES["m2m100"]
+        named = {"tokenizer_class": "M2M100Tokenizer", "extra_special_tokens": [f"__{code}__" for code in codes]}
+        (folder / "tokenizer_config.json").write_text(json.dumps(named))
+        return transformers.M2M100Tokenizer.from_pretrained(folder)
+    classes = {"nllb": "NllbTokenizer", "mbart50": "MBart50Tokenizer", "mbart25": "MBartTokenizer"}
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": classes[family]}))
+    if family == "nllb":
+        made = json.loads(transformers.NllbTokenizer.from_pretrained(folder).backend_tokenizer.to_str())
+    else:
+        slow = importlib.import_module("transformers.convert_slow_tokenizer")
+        original = SimpleNamespace(vocab_file=str(folder / SEGMENTER), convert_tokens_to_ids=lambda piece: 0)
+        converter = slow.MBart50Converter if family == "mbart50" else slow.MBartConverter
+        made = json.loads(converter(original).converted().to_str())
+    module = getattr(transformers.models, {"nllb": "nllb", "mbart50": "mbart50", "mbart25": "mbart"}[family])
+    codes = getattr(module, f"tokenization_{module.__name__.rpartition('.')[2]}").FAIRSEQ_LANGUAGE_CODES
+    if family == "nllb":  # without tokenizer.json the class has no languages
+        made["model"]["vocab"] |= {piece: len(made["model"]["vocab"]) + n for n, piece in enumerate([*codes, "<mask>"])}
+    ids = made["model"]["vocab"]
+    ids = ids if isinstance(ids, dict) else {piece: id_ for id_, (piece, _) in enumerate(ids)}
+    special = dict(single_word=False, lstrip=False, rstrip=False, normalized=False, special=True)
+    names = ["<s>", "<pad>", "</s>", "<unk>", *codes, "<mask>"]
+    made["added_tokens"] = [{"id": ids[name], "content": name, **special} for name in names]
+    made["post_processor"] = None
+    (folder / "tokenizer.json").write_text(json.dumps(made, ensure_ascii=False))
+    named = {"tokenizer_class": classes[family], "extra_special_tokens": list(codes)}
+    if legacy:
+        named["legacy_behaviour"] = True
+    (folder / "tokenizer_config.json").write_text(json.dumps(named))
+    return getattr(transformers, classes[family]).from_pretrained(folder)
+
+
+def make_multilingual(folder: Path, family: str, seed=0, padded=3, noise=0.25, steps=0, legacy=False, **settings):
+    """A folder as `save_pretrained` of transformers writes it; the model and its tokenizer.
+
+    The weights are random, or with `steps` trained by transformers to translate by heart, in both directions.
+    """
+    import transformers
+
+    tokenizer = write_tokenizer(folder, family, legacy)
+    size = max(tokenizer.get_vocab().values()) + 1 + padded
+    if family == "m2m100":
+        size = tokenizer.encoder_size + len(tokenizer.lang_code_to_id) + 8
+    values = dict(
+        vocab_size=size, d_model=16, encoder_layers=2, decoder_layers=2, encoder_ffn_dim=24, decoder_ffn_dim=24,
+        encoder_attention_heads=2, decoder_attention_heads=2, max_position_embeddings=64, scale_embedding=True,
+    ) | settings  # fmt: skip
+    torch.manual_seed(seed)
+    if family.startswith("mbart"):
+        start = 2 if family == "mbart50" else tokenizer.convert_tokens_to_ids(PAIRS[family][1])
+        config = transformers.MBartConfig(decoder_start_token_id=start, **values)
+        model = transformers.MBartForConditionalGeneration(config).eval()
+    else:
+        config = transformers.M2M100Config(**values)
+        model = transformers.M2M100ForConditionalGeneration(config).eval()
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "norm" not in name:
+                weight.add_(torch.randn_like(weight) * noise)
+    if steps:
+        _train(model, tokenizer, family, steps)
+    model.save_pretrained(folder)
+    return model, tokenizer
+
+
+def _train(model, tokenizer, family: str, steps: int) -> None:
+    tokenizer.src_lang, tokenizer.tgt_lang = PAIRS[family]
+    batch = tokenizer(SOURCE, text_target=TARGET, return_tensors="pt", padding=True)
+    batch["labels"][batch["labels"] == tokenizer.pad_token_id] = -100
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+    model.train()
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(**batch).loss.backward()
+        optimizer.step()
+    model.eval()

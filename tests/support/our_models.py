@@ -1,0 +1,62 @@
+"""Model folders of ours with random weights, in any architecture; tests of conversions import the maker."""
+
+import functools
+
+import torch
+from support.foreign_models import SOURCE, TARGET
+
+from seq2seq.config.description import ModelDescription
+from seq2seq.config.schema import ClassifierConfig, ModelConfig, SearchConfig, TokenizerConfig
+from seq2seq.model.classifier import EncoderClassifier
+from seq2seq.model.transformer import Transformer
+from seq2seq.store.model_folder import LoadedModel, load_model, save_model
+from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
+
+SIZES = dict(
+    preset=None, d_model=16, num_heads=2, num_encoder_layers=2, num_decoder_layers=2, d_ff=24, max_length=80,
+)  # fmt: skip
+
+
+@functools.cache
+def our_tokenizers(shared: bool) -> TokenizerPair:
+    texts = [SOURCE + TARGET] * 2 if shared else [SOURCE, TARGET]
+    sides = [Tokenizer.train(text * 5, TokenizerConfig(vocab_size=300), 1) for text in texts]
+    return TokenizerPair(sides[0], sides[0] if shared else sides[1])
+
+
+def make_ours(folder, shared=True, ending=0.0, seed=3, search=None, **settings) -> LoadedModel:
+    """Write a model folder with random weights, and load it.
+
+    With `ending` the model has an output bias that makes it end, and never pad or start.
+    """
+    tokenizers = our_tokenizers(shared)
+    if ending:
+        settings |= {"output_bias": True}
+    model_config = ModelConfig(**{**SIZES, **settings})
+    torch.manual_seed(seed)
+    model = Transformer(model_config, tokenizers.source.vocab_size, tokenizers.target.vocab_size)
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(torch.randn_like(weight) * 0.2)
+        if ending:
+            model.output.bias[tokenizers.target.eos_id] = ending
+            model.output.bias[[tokenizers.target.pad_id, tokenizers.target.start_id]] = -1e4
+    description = ModelDescription(
+        source_language="en", target_language="de", model=model_config,
+        search=search or SearchConfig(beam_size=3, length_penalty=0.7, max_length_ratio=1.5, min_length=2),
+    )  # fmt: skip
+    save_model(folder, model.state_dict(keep_vars=True), description, tokenizers)
+    return load_model(folder)
+
+
+def make_classifier(folder, labels, seed=3, vocab_size=300, label_names=None, **settings):
+    """Write the folder of a classifier with random weights, and a tokenizer of its own."""
+    tokenizer = Tokenizer.train(SOURCE * 5, TokenizerConfig(vocab_size=vocab_size), seed)
+    model_config = ModelConfig(**{**SIZES, **settings})
+    torch.manual_seed(seed)
+    model = EncoderClassifier(model_config, ClassifierConfig(), tokenizer.vocab_size, len(labels))
+    torch.nn.init.normal_(model.output.weight, std=2.0)
+    description = ModelDescription(
+        task="classification", model=model_config, labels=tuple(labels), label_names=label_names or {}
+    )
+    return save_model(folder, model.state_dict(), description, TokenizerPair(tokenizer, tokenizer))

@@ -1,0 +1,134 @@
+"""`s2s train` on a disk that fills up: one line, nothing lost, and with room again it ends in the same bits.
+
+The disk is a small one of its own where the system lets an ordinary user mount one in a namespace; this file is then
+the program that runs there. A limit on the size of files, which any system has, stands for it elsewhere.
+"""
+
+import contextlib
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support.whole_runs import corpus, differences
+
+from seq2seq.store.checkpoint import latest_checkpoint
+from seq2seq.store.model_folder import load_model
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="mounts and limits of Linux")]
+
+NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount"]
+MOUNT = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs"]
+PAGE = 4096
+
+
+def start(folder: Path) -> subprocess.Popen:
+    root = f"{Path(__file__).parents[2]}:{Path(__file__).parents[1]}"
+    environment = {**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "seq2seq", "train", "toy.yaml"]
+    return subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def finish(process: subprocess.Popen) -> tuple[int, list[str]]:
+    _, err = process.communicate(timeout=300)
+    assert "Traceback" not in err, err
+    assert "internal error" not in err, err
+    return process.returncode, err.splitlines()
+
+
+class SmallDisk:
+    """What else is on the disk under `runs/` grows until there are `room` bytes left."""
+
+    def __init__(self, room: int):
+        self._room = room
+
+    def fill(self, process: subprocess.Popen, runs: Path) -> None:
+        self._ballast = runs / "ballast"
+        free = os.statvfs(runs).f_bavail * os.statvfs(runs).f_frsize
+        with contextlib.suppress(OSError):  # the run may take the rest at this moment
+            self._ballast.write_bytes(bytes(free - self._room))
+
+    def free(self) -> None:
+        self._ballast.unlink()
+
+
+class SmallFiles:
+    """No file of the running process can grow to the size of a checkpoint's weights."""
+
+    def fill(self, process: subprocess.Popen, runs: Path) -> None:
+        weights = min(path.stat().st_size for path in runs.glob("toy/checkpoints/*/model.safetensors"))
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (weights // 2, resource.RLIM_INFINITY))
+
+    def free(self) -> None:
+        """The limit went with its process."""
+
+
+def snapshot(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def run_out_of_room(folder: Path, whole: Path, disk: SmallDisk | SmallFiles) -> None:
+    """Train until there is something to lose, let the room end, look at what is left, and go on."""
+    run, process = folder / "runs" / "toy", start(folder)
+    deadline = time.monotonic() + 300
+    while not (list(run.glob("checkpoints/step_*")) and (run / "best").exists()):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    process.send_signal(signal.SIGSTOP)
+    good = latest_checkpoint(run / "checkpoints")
+    before = snapshot(good)
+    disk.fill(process, folder / "runs")
+    process.send_signal(signal.SIGCONT)
+    assert_one_line(*finish(process), run)
+    assert snapshot(good) == before
+    assert load_model(run).folder == run / "best"
+    if isinstance(disk, SmallDisk):
+        assert_one_line(*finish(start(folder)), run)
+        assert snapshot(good) == before
+    disk.free()
+    code, lines = finish(start(folder))
+    assert code == 0, lines
+    assert any("continuing from step" in line for line in lines)
+    assert differences(whole / "runs" / "toy", run) == []
+
+
+def assert_one_line(code: int, lines: list[str], run: Path) -> None:
+    assert code in (1, 2), lines
+    name = str(run.relative_to(run.parent.parent))
+    told = [line for line in lines if name in line and ("cannot be written" in line or "no space left" in line)]
+    assert told == lines[-1:], lines
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """A run that was never short of room."""
+    folder = corpus(tmp_path_factory.mktemp("room") / "whole")
+    assert finish(start(folder))[0] == 0
+    return folder
+
+
+@pytest.mark.parametrize("pages", [0, 1, 40])
+def test_a_disk_that_fills_up_costs_nothing(whole, tmp_path, pages):
+    folder = corpus(tmp_path / "short")
+    (folder / "runs").mkdir()
+    if subprocess.run([*NAMESPACE, *MOUNT, str(folder / "runs")], capture_output=True).returncode:
+        pytest.skip("this system lets nobody mount a disk of their own")
+    command = [*NAMESPACE, sys.executable, __file__, str(folder), str(whole), str(pages * PAGE)]
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": f"{Path(__file__).parents[2]}:{Path(__file__).parents[1]}"}, stderr=-1
+    )
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_a_limit_on_the_size_of_files_costs_nothing(whole, tmp_path):
+    run_out_of_room(corpus(tmp_path / "short"), whole, SmallFiles())
+
+
+if __name__ == "__main__":
+    subprocess.run([*MOUNT, str(Path(sys.argv[1]) / "runs")], check=True)
+    run_out_of_room(Path(sys.argv[1]), Path(sys.argv[2]), SmallDisk(int(sys.argv[3])))

@@ -1,0 +1,64 @@
+"""Under the real torchrun: ranks that are killed are started again and end in the bits of ranks that were not."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support.ranks import ROOT
+from support.whole_runs import corpus, differences
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not Path("/proc").is_dir(), reason="needs /proc to find the ranks")]
+
+
+def torchrun(folder, *arguments):
+    command = [
+        sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "--max-restarts", "3",
+        "-m", "seq2seq", "train", "toy.yaml", "--set", "training.max_steps=60", *arguments,
+    ]  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": ROOT, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
+
+
+def rank_processes(process):
+    """Process ids of the ranks that run, by rank."""
+    found = {}
+    for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+        try:
+            environment = Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        found |= {int(value[5:]): int(child) for value in environment if value.startswith(b"RANK=")}
+    return found
+
+
+def steps(run):
+    return [int(path.name.removeprefix("step_")) for path in run.glob("checkpoints/step_*")]
+
+
+def kill_after(step, rank, process, run):
+    deadline = time.monotonic() + 300
+    while max(steps(run), default=0) < step or rank not in rank_processes(process):
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.kill(rank_processes(process)[rank], signal.SIGKILL)
+
+
+def test_killed_ranks_are_started_again_from_the_last_checkpoint(tmp_path):
+    whole, killed = (corpus(tmp_path / name) for name in ("whole", "killed"))
+    process = torchrun(whole)
+    assert process.wait(timeout=600) == 0, process.communicate()[1]
+    process = torchrun(killed)
+    run = killed / "runs" / "toy"
+    for step, rank in ((7, 1), (28, 0)):
+        kill_after(step, rank, process, run)
+    errors = process.communicate(timeout=600)[1]
+    assert process.returncode == 0, errors
+    assert errors.count("continuing from step") >= 2
+    for rank in range(2):
+        assert f"rank {rank} of 2 ended without a report" in errors
+    assert differences(whole / "runs" / "toy", run) == []

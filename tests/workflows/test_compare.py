@@ -1,0 +1,347 @@
+"""`s2s compare`: laws of the tests, of groups and seeds, and of what the table, the JSON and the page show."""
+
+import html
+import json
+import os
+import re
+import shutil
+import threading
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support import wrong_files
+from support.compared import REFERENCE, seeded, sentences, spoiled
+from support.run_folders import make_run
+
+from seq2seq.cli import main
+from seq2seq.errors import DataError
+from seq2seq.evaluation.text import score_texts
+from seq2seq.workflows.compare.comparison import TestLines as Lines
+from seq2seq.workflows.compare.comparison import compare
+from seq2seq.workflows.compare.page import LARGEST, page
+from seq2seq.workflows.compare.sentences import marked
+from seq2seq.workflows.compare.systems import System, file_system, rows, run_of
+from seq2seq.workflows.compare.views import count_words, names_of, numbers_of
+from seq2seq.workflows.compare.wording import cell, shown_p, shown_value, verdict
+
+QUICK = ("bleu", "chrf")
+
+
+SYSTEMS = [
+    System(name, spoiled(REFERENCE, rate, seed)) for name, rate, seed in (("a", 0.2, 1), ("b", 0.2, 2), ("c", 0.4, 3))
+]
+
+
+@pytest.fixture(scope="module")
+def compared():
+    return compare(SYSTEMS, Lines("set", [REFERENCE], sentences(120, 9), count_words(REFERENCE, REFERENCE)), QUICK)
+
+
+def bleu(lines, references=REFERENCE) -> float:
+    return score_texts(lines, references, ["bleu"])[0].score
+
+
+# -- tests of differences ----------------------------------------------------------------------------------------------
+
+
+def test_identical_systems_are_no_difference():
+    same = [System("a", SYSTEMS[0].translations), System("b", list(SYSTEMS[0].translations)), SYSTEMS[2]]
+    found = compare(same, Lines("set", [REFERENCE]), QUICK)
+    for pair in found.pairs:
+        if (pair.first, pair.second) == ("a", "b"):
+            assert (pair.difference, pair.p_value, pair.corrected, pair.is_different) == (0.0, 1.0, 1.0, False)
+            assert verdict(pair) == "no difference"
+    assert all(found.rows["a"][metric].letters == found.rows["b"][metric].letters for metric in QUICK)
+    assert found.notes == ["a and b have the same translations"]
+
+
+def test_the_order_of_arguments_changes_the_order_alone(compared):
+    test = Lines("set", [REFERENCE], sentences(120, 9), count_words(REFERENCE, REFERENCE))
+    other = compare(SYSTEMS[::-1], test, QUICK)
+    assert list(other.rows) == list(compared.rows)[::-1]
+    assert dict(other.rows) == dict(compared.rows)
+    turned = {(pair.second, pair.first, pair.metric): pair for pair in other.pairs}
+    for pair in compared.pairs:
+        back = turned[pair.first, pair.second, pair.metric]
+        assert (back.difference, back.p_value) == (-pair.difference, pair.p_value)
+        assert back.corrected == pytest.approx(pair.corrected)
+    views = {view.title: view for view in other.views}
+    assert [dict(one.values) for view in compared.views for one in view.buckets] == [
+        dict(one.values) for view in compared.views for one in views[view.title].buckets
+    ]
+
+
+def test_two_systems_have_the_figures_of_sacrebleus_paired_bootstrap(compared):
+    from sacrebleu.metrics import BLEU, CHRF
+    from sacrebleu.significance import PairedTest
+
+    named = [(system.name, list(system.translations)) for system in SYSTEMS[:2]]
+    scorers = {"bleu": BLEU(references=[REFERENCE]), "chrf": CHRF(references=[REFERENCE])}
+    _, theirs = PairedTest(named, scorers, None, "bs")()
+    found = compare(SYSTEMS[:2], Lines("set", [REFERENCE]), QUICK)
+    for pair in found.pairs:
+        column = theirs[found.titles[pair.metric]]
+        assert pair.p_value == column[1].p_value
+        figures = [found.rows[name][pair.metric] for name, _ in named]
+        assert [(f.score, f.mean, f.half_width) for f in figures] == [(r.score, r.mean, r.ci) for r in column]
+
+
+def test_a_planted_tenth_of_a_point_is_noise_and_two_points_are_found():
+    references = sentences(300)
+    base, noise = spoiled(references, 0.2, 1), spoiled(references, 0.2, 2)
+    wanted = bleu(base, references) + 0.1
+    other = references if bleu(noise, references) < wanted else spoiled(references, 0.6, 3)
+    mixed = ([*other[:count], *noise[count:]] for count in range(0, 40, 2))
+    noise = min(mixed, key=lambda lines: abs(bleu(lines, references) - wanted))
+    mended = ([*references[:count], *base[count:]] for count in range(4, 300, 3))
+    better = next(lines for lines in mended if bleu(lines, references) >= wanted + 1.9)
+    assert bleu(noise, references) == pytest.approx(wanted, abs=0.2)
+    systems = [System(name, lines) for name, lines in (("base", base), ("noise", noise), ("better", better))]
+    found = {(pair.first, pair.second): pair for pair in compare(systems, Lines("set", [references]), ["bleu"]).pairs}
+    assert not found["base", "noise"].is_different
+    assert found["base", "noise"].detectable > 0.2
+    assert "no difference found" in verdict(found["base", "noise"])
+    assert found["base", "better"].is_different
+    assert verdict(found["base", "better"]) == "different"
+
+
+# -- seeds -------------------------------------------------------------------------------------------------------------
+
+
+def test_seeds_of_one_configuration_are_one_row_with_mean_and_deviation(tmp_path):
+    systems = [
+        seeded(tmp_path, name, seed, dropout, spoiled(REFERENCE, rate, seed * 10 + place))
+        for place, (name, dropout) in enumerate((("base", 0.1), ("wide", 0.2)))
+        for seed, rate in ((1, 0.1), (2, 0.2), (3, 0.3))
+    ]
+    found = compare([*systems, SYSTEMS[0]], Lines("set", [REFERENCE]), ["bleu"])
+    assert list(found.rows) == ["base (3 seeds)", "wide (3 seeds)", "a"]
+    assert found.seeds == {"base (3 seeds)": [1, 2, 3], "wide (3 seeds)": [1, 2, 3], "a": [None]}
+    own = [bleu(system.translations) for system in systems[:3]]
+    figure = found.rows["base (3 seeds)"]["bleu"]
+    assert list(figure.members.values()) == own
+    assert figure.score == pytest.approx(np.mean(own))
+    assert figure.sd == pytest.approx(np.std(own, ddof=1))
+    assert f"(sd {figure.sd:.2f})" in cell(figure)
+    assert figure.half_width > found.rows["a"]["bleu"].half_width  # chance of the seeds
+    assert not found.pairs[0].is_different
+    assert len(rows(systems, apart=True)) == 6
+    alone = compare(systems[:2], Lines("set", [REFERENCE]), ["bleu"])
+    assert (list(alone.rows), alone.pairs, alone.sentences) == (["base (2 seeds)"], [], [])
+    assert "Scores of each seed" in page(alone)
+    turned = compare([*systems[::-1], SYSTEMS[0]], Lines("set", [REFERENCE]), ["bleu"])
+    assert dict(turned.rows) == dict(found.rows)
+
+
+def test_other_data_or_settings_are_other_rows_and_one_training_twice_is_two(tmp_path):
+    systems = [seeded(tmp_path, "x", seed, 0.1, REFERENCE) for seed in (1, 2)]
+    (tmp_path / "x,seed=2" / "identity.json").write_text('{"data.train": "other"}')
+    assert len(rows(systems)) == 2
+    twice = seeded(tmp_path / "copy", "x", 1, 0.1, REFERENCE)
+    assert len(rows([systems[0], System("copy", REFERENCE, None, twice.run)])) == 2
+
+
+# -- what is shown -----------------------------------------------------------------------------------------------------
+
+
+def test_the_one_changed_line_is_shown():
+    changed = list(REFERENCE)
+    changed[76] = changed[76].replace(changed[76].split()[2], "elephant", 1)
+    found = compare([System("a", REFERENCE), System("b", changed)], Lines("set", [REFERENCE]), QUICK)
+    (pair,) = found.sentences
+    assert pair.num_different == 1
+    (sentence,) = [*pair.won, *pair.lost]
+    assert sentence.line == 77
+    assert [part for part, is_own in sentence.texts[1] if is_own] == ["elephant"]
+    assert "<mark>elephant</mark>" in page(found)
+    assert found.notes == ["a: this file is the reference"]
+
+
+def test_marked_parts_joined_are_the_texts():
+    for one, other in zip(REFERENCE, SYSTEMS[0].translations, strict=True):
+        parts = marked(one, other)
+        assert ["".join(part for part, _ in side) for side in parts] == [one, other]
+    assert marked("我喜欢猫", "我喜欢狗")[0] == [("我喜欢", False), ("猫", True)]
+
+
+def test_table_json_and_page_have_the_same_figures(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name, lines in (("r", REFERENCE), *((system.name, system.translations) for system in SYSTEMS)):
+        Path(name).write_text("\n".join(lines) + "\n")
+    typed = ["compare", "a", "b", "c", "--reference", "r", "-m", "bleu,chrf"]
+    assert main([*typed, "--html", "page.html"]) == 0
+    table = capsys.readouterr().out
+    assert main([*typed, "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    shown = re.sub(r"\s+", " ", table)
+    text = re.sub(r"\s+", " ", html.unescape(re.sub("<[^>]*>", " ", Path("page.html").read_text())))
+    for name, figures in found["rows"].items():
+        cells = [f"{one['score']:.2f} ± {one['half_width']:.2f} {one['letters']}" for one in figures.values()]
+        assert f"{name} {' '.join(cells)}" in shown
+        assert f"{name} {' '.join(cells)}" in text
+    for pair in found["pairs"]:
+        title, names = found["titles"][pair["metric"]], f"{pair['first']} - {pair['second']}"
+        p_values = [shown_p(pair[key]) for key in ("p_value", "corrected")]
+        figures = [f"{pair['difference']:+.2f}", *p_values]
+        assert f"{names} {title} {figures[0]} p {figures[1]} corrected {figures[2]}" in shown
+        assert " ".join((names, title, *figures)) in text
+    for signature in found["signatures"].values():
+        assert signature in table
+        assert signature in text
+    for view in found["views"]:
+        for bucket in view["buckets"]:
+            values = [shown_value(value, view["unit"]) for value in bucket["values"].values()]
+            assert " ".join([bucket["label"], f"{bucket['count']:,}", *values]) in text
+
+
+class Tags(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.tags, self.attributes, self.text = set(), set(), []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def test_hostile_text_stays_text(compared):
+    hostile = [
+        '<script>alert("1")</script>',
+        "</style></main><img src=x onerror=alert(1)>",
+        "&lt;b&gt; &amp;amp; 'x'",
+        "]]> <!-- x",
+    ]
+    names = ["<i>one</i>", '" onload="x', "new\nline\x00\u2028\udce9"]
+    systems = [System(name, [f"{text} {place} {name[:2]}" for text in hostile]) for place, name in enumerate(names)]
+    found = compare(systems, Lines("<u>set</u>", [hostile], [text[::-1] for text in hostile]), QUICK)
+    text = page(found)
+    text.encode()
+    plain, own = Tags(), Tags()
+    plain.feed(page(compared))
+    own.feed(text)
+    assert own.tags <= plain.tags
+    assert own.attributes <= plain.attributes
+    assert "script" not in own.tags
+    said = "".join(own.text)
+    assert "<u>set</u>" in said
+    assert "<i>one</i>" in said
+    for line in hostile:
+        assert line in said
+
+
+def test_the_page_is_one_file_of_at_most_2_mb(compared, monkeypatch):
+    whole = page(compared)
+    assert not re.search(r"<script|<link|<img|url\(|@import|(src|href)=", whole)
+    assert whole.count("http") == whole.count("http-equiv")
+    assert len(whole.encode()) <= LARGEST <= 2 * 2**20
+    for largest in (30_000, 20_000):
+        monkeypatch.setattr("seq2seq.workflows.compare.page.LARGEST", largest)
+        cut = page(compared)
+        assert len(cut.encode()) <= largest
+        assert 0 < cut.count("<h3>Line") < whole.count("<h3>Line")
+        assert "Tests of all pairs" in cut
+
+
+def test_views_measure_what_they_say():
+    sources = ["In 2024 the Berlin team won 1,234 games", "Ask Maria", "x", "Seldom words here"]
+    references = ["2024 gewann das Berlin Team 1.234 Spiele", "Frag Maria", "y", "Seltene Worte hier"]
+    good = ["2024 hat das Berlin Team 1 234 Spiele", "frag Maria", "x", ""]
+    poor = ["Das Team gewann 1.234 Spiele", "Frag sie", "y", "Seltene Worte"]
+    systems = [System("good", good, [(), ("loop",), (), ("empty",)]), System("poor", poor)]
+    found = compare(
+        systems, Lines("set", [references], sources, count_words(["the team", "words words"], sources)), QUICK
+    )
+    buckets = {bucket.label: bucket for view in found.views for bucket in view.buckets}
+    assert (buckets["numbers"].count, dict(buckets["numbers"].values)) == (2, {"good": 100.0, "poor": 50.0})
+    assert (buckets["names"].count, dict(buckets["names"].values)) == (2, {"good": 100.0, "poor": 0.0})
+    assert dict(buckets["copies of the source"].values) == {"good": 1, "poor": 0}
+    assert dict(buckets["empty"].values) == {"good": 1, "poor": 0}
+    assert dict(buckets["first letter in another case than the reference"].values) == {"good": 1, "poor": 1}
+    assert dict(buckets["flag loop"].values) == {"good": 1, "poor": None}
+    (rare,) = [view for view in found.views if "rarest" in view.title]
+    assert [(bucket.label, bucket.count) for bucket in rare.buckets] == [("0", 4)]
+    assert numbers_of("1,234.5 and 1 234,5") == {"12345": 2}
+    assert names_of("Yes, Anna and BERLIN") == {"Anna": 1, "BERLIN": 1}
+
+
+def test_a_bucket_has_the_score_of_its_lines(compared):
+    lengths = compared.views[0]
+    assert sum(bucket.count for bucket in lengths.buckets) == len(REFERENCE)
+    texts = sentences(120, 9)
+    own = [line for line, text in enumerate(texts) if 6 <= len(text.split()) <= 10]
+    (bucket,) = [bucket for bucket in lengths.buckets if bucket.label == "6 to 10"]
+    score = score_texts([SYSTEMS[0].translations[line] for line in own], [REFERENCE[line] for line in own], ["chrf"])[0]
+    assert (bucket.count, bucket.values["a"]) == (len(own), pytest.approx(score.score))
+
+
+# -- files, models and runs --------------------------------------------------------------------------------------------
+
+
+def test_json_lines_bring_flags_and_sources(tmp_path):
+    path = tmp_path / "out.jsonl"
+    records = [{"source": line, "translation": line, "flags": ["loop"]} for line in REFERENCE]
+    system = file_system(path, [json.dumps(record) for record in records])
+    assert (system.translations, system.sources) == (REFERENCE, REFERENCE)
+    assert system.flags == [("loop",)] * len(REFERENCE)
+    other = [*REFERENCE[:4], "something else", *REFERENCE[5:]]
+    with pytest.raises(DataError, match=r"out\.jsonl: line 5 is translated from another source"):
+        compare([system, SYSTEMS[0]], Lines("set", [REFERENCE], other), QUICK)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_is_read_once_as_the_file_would_be(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for name, lines in (("r", REFERENCE), ("b", SYSTEMS[1].translations)):
+        Path(name).write_text("\n".join(lines) + "\n")
+    os.mkfifo("a")
+    writer = threading.Thread(
+        target=Path("a").write_text, args=("\n".join(SYSTEMS[0].translations) + "\n",), daemon=True
+    )
+    writer.start()
+    assert main(["compare", "a", "b", "--reference", "r", "-f", "json", "-m", "chrf"]) == 0
+    assert (
+        json.loads(capsys.readouterr().out)["rows"]["a"]["chrf"]["score"]
+        == score_texts(SYSTEMS[0].translations, REFERENCE, ["chrf"])[0].score
+    )
+
+
+def test_models_and_runs_are_translated_as_for_s2s_bleu(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    wrong_files.save(tmp_path / "model")
+    make_run(tmp_path / "runs" / "mine")
+    shutil.copytree("model", "runs/mine/best")
+    Path("text").write_text("".join(f"{line}\n" for line in wrong_files.TEXTS))
+    Path("runs/mine/config.yaml").write_text(
+        wrong_files.CONFIG.replace("num_workers", "test: {news: {source: text, target: text}}, num_workers")
+    )
+    Path("runs/mine/metrics.jsonl").write_text('{"step": 1, "seconds": 9, "bleu": 3.0}\n{"step": 2, "bleu": 4.0}\n')
+    assert main(["bleu", "--model", "runs/mine", "-f", "json", "-w", "9"]) == 0
+    (bleu_score, chrf_score) = json.loads(capsys.readouterr().out)
+    assert main(["compare", "runs/mine", "model", "text", "-f", "json", "-o", "page.html"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["test_set"] == "news"
+    assert found["rows"]["runs/mine"]["bleu"]["score"] == pytest.approx(bleu_score["score"])
+    assert found["rows"]["runs/mine"]["chrf"]["score"] == pytest.approx(chrf_score["score"])
+    assert found["notes"][0] == "text: this file is the reference"
+    assert [point[-1] for point in found["curves"]["points"]["bleu"]["runs/mine"]] == [3.0, 4.0]
+    assert "<polyline" in Path("page.html").read_text()
+    assert any("rarest" in view["title"] for view in found["views"])
+
+
+def test_losses_of_different_tokenizers_are_not_on_one_axis(tmp_path):
+    systems = []
+    for name in ("one", "two"):
+        path = make_run(tmp_path / name, lines=['{"step": 41, "valid_loss": 2.0, "bleu": 3.0}'])
+        (path / "identity.json").write_text(json.dumps({"tokenizer": name}))
+        systems.append(System(name, REFERENCE, None, run_of(path)))
+    found = compare(systems, Lines("set", [REFERENCE]), ["chrf"], apart=True)
+    assert set(found.curves.points) == {"bleu"}
+    assert "different tokenizers" in page(found)
+    (tmp_path / "two" / "identity.json").write_text(json.dumps({"tokenizer": "one"}))
+    found = compare(systems, Lines("set", [REFERENCE]), ["chrf"], apart=True)
+    assert set(found.curves.points) == {"bleu", "valid_loss"}

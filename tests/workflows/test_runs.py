@@ -1,0 +1,189 @@
+"""`s2s runs`: run folders in every state, listed, selected, compared and cleaned; a real run that is cleaned."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support import wrong_files
+from support.run_folders import make_run
+
+from seq2seq import atomic
+from seq2seq.cli import main
+from seq2seq.config import file as config_file
+from seq2seq.tasks.run_folder import open_run
+from seq2seq.workflows.runs import find_runs, removals, remove
+
+SCORES = {"small": (20.0, 0.1), "wide": (31.5, 0.2), "third": (25.0, 0.1)}
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    for name, (bleu, dropout) in SCORES.items():
+        make_run(tmp_path / "runs" / name, bleu, dropout)
+    (tmp_path / "runs" / "latest").symlink_to("wide")
+    (tmp_path / "runs" / "cache" / "0123").mkdir(parents=True)
+    return tmp_path / "runs"
+
+
+def s2s(capsys, *arguments) -> str:
+    assert main([*map(str, arguments)]) == 0
+    return capsys.readouterr().out
+
+
+def table(text: str) -> list[dict[str, str]]:
+    head, *rows = (line.split("\t") for line in text.splitlines())
+    return [dict(zip(head, row, strict=True)) for row in rows]
+
+
+def test_each_run_is_one_line_with_what_differs(runs, capsys):
+    rows = table(s2s(capsys, "runs", "-f", "tsv"))
+    assert {row["name"]: (float(row["bleu"]), float(row["model.dropout"])) for row in rows} == SCORES
+    assert {row["state"] for row in rows} == {"finished"}
+    assert {float(row["news chrf"]) for row in rows} == {2 * bleu for bleu, _ in SCORES.values()}
+    assert {row["hours"] for row in rows} == {"1.0"}
+    assert "seed" not in rows[0]
+
+
+def test_the_three_formats_have_the_same_figures(runs, capsys):
+    objects = [json.loads(line) for line in s2s(capsys, "runs", runs, "-f", "jsonl").splitlines()]
+    rows = table(s2s(capsys, "runs", "list", runs, "-f", "tsv"))
+    plain = s2s(capsys, "runs", runs).splitlines()
+    for one, row, line in zip(objects, rows, plain[1:], strict=True):
+        assert one["validation"]["bleu"] == float(row["bleu"])
+        assert str(one["bytes"]) == row["size"]
+        assert line.split()[:2] == [one["name"], one["state"]]
+        assert f"{one['validation']['bleu']:.4g}" in line.split()
+        assert one["settings"]["training.max_steps"] == 40
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        (["--sort", "bleu"], ["wide", "third", "small"]),
+        (["--sort", "valid_loss"], ["wide", "third", "small"]),
+        (["--sort", "news chrf"], ["wide", "third", "small"]),
+        (["--sort", "dropout", "--where", "model.dropout=0.10"], ["small", "third"]),
+        (["--where", "dropout=0.2"], ["wide"]),
+        (["--where", "state=finished", "--where", "name=third"], ["third"]),
+    ],
+)
+def test_runs_are_sorted_and_selected(runs, capsys, options, names):
+    assert [row["name"] for row in table(s2s(capsys, "runs", *options, "-f", "tsv"))] == names
+
+
+def test_columns_are_those_that_are_named(runs, capsys):
+    assert s2s(capsys, "runs", "--columns", "bleu,name", "--sort", "bleu", "-f", "tsv").splitlines()[0] == "bleu\tname"
+
+
+def test_every_state_is_told(tmp_path, capsys):
+    make_run(tmp_path / "stopped", finished=None)
+    make_run(tmp_path / "diverged", finished=None, lines=['{"step": 41, "diverged": "the loss rose"}'])
+    make_run(tmp_path / "broken", 3.0, lines=["half a li", "[1]", '{"step": 4'])
+    make_run(tmp_path / "foreign", 3.0, config="data: [")
+    make_run(tmp_path / "older", 3.0, config="brand: {new_key: 3}\nmodel: {dropout: 0.1}\n")
+    make_run(tmp_path / "sweep" / "running", 4.0, finished=None)
+    (tmp_path / "empty").mkdir()
+    with atomic.locked(tmp_path / "sweep" / ".running.lock", wait=False):
+        found = {run.name: run for run in find_runs(tmp_path)}
+    states = {name: run.state for name, run in found.items()}
+    assert states == {
+        "stopped": "stopped", "diverged": "diverged", "broken": "finished", "foreign": "finished", "older": "finished",
+        "sweep/running": "running",
+    }  # fmt: skip
+    assert found["broken"].broken_lines == 3
+    assert "3 broken lines" in found["broken"].note
+    assert "config.yaml cannot be read" in found["foreign"].note
+    assert found["older"].settings["brand.new_key"] == 3
+    assert "the loss rose" in found["diverged"].note
+    assert main(["runs", str(tmp_path)]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_the_time_left_is_told_while_a_run_trains(tmp_path):
+    make_run(tmp_path / "half", finished=None, config="training: {max_steps: 80}\n")
+    with atomic.locked(tmp_path / ".half.lock", wait=False):
+        (run,) = find_runs(tmp_path)
+    assert (run.state, run.note) == ("running", "60 minutes left")
+
+
+def test_a_key_that_an_earlier_version_lacked_is_no_difference(tmp_path, capsys):
+    make_run(tmp_path / "a")
+    make_run(tmp_path / "b", config="model: {dropout: 0.1, brand_new: 3}\n")
+    assert "brand_new" not in s2s(capsys, "runs", tmp_path)
+
+
+def test_diff_shows_settings_data_code_and_packages(runs, capsys):
+    for name, version in (("small", "2.9"), ("wide", "3.0")):
+        made = {"code": {"sources": name}, "packages": {"torch": version}, "machine": {"host": "one"}}
+        (runs / name / "made_with.json").write_text(json.dumps(made))
+    (runs / "wide" / "identity.json").write_text(json.dumps({"data.train": "xyz"}))
+    found = json.loads(s2s(capsys, "runs", "diff", runs / "small", runs / "wide", "-f", "json"))
+    assert found == {
+        "config": {"model.dropout": [0.1, 0.2]}, "data": {"data.train": ["abc", "xyz"]},
+        "code": {"sources": ["small", "wide"]}, "packages": {"torch": ["2.9", "3.0"]},
+    }  # fmt: skip
+    text = s2s(capsys, "runs", "diff", runs / "small", runs / "wide" / "best")
+    assert all(word in text for word in ("model.dropout", "packages: torch", "2.9", "3.0", "xyz"))
+    assert s2s(capsys, "runs", "diff", runs / "small", runs / "small") == "no difference\n"
+
+
+def test_clean_shows_first_and_deletes_with_yes(runs, capsys):
+    make_run(runs / "stopped", 5.0, finished=None)
+    make_run(runs / "no-best")
+    shown = s2s(capsys, "runs", "clean", "--keep", "best")
+    folders = [runs / name / "checkpoints" / "step_00000040" for name in sorted(SCORES)]
+    assert [Path(line).resolve() for line in shown.splitlines()] == folders
+    assert all(folder.exists() for folder in folders)
+    assert s2s(capsys, "runs", "clean", "--keep", "best", "--yes") == shown
+    assert not any(folder.exists() for folder in folders)
+    left = {path.parts[len(runs.parts)] for path in runs.rglob("model.safetensors")}
+    assert left == {"stopped", "no-best"}
+    assert all((runs / name / "best" / "config.json").exists() for name in SCORES)
+    rows = {row["name"]: row for row in table(s2s(capsys, "runs", "-f", "tsv"))}
+    assert rows["small"]["state"] == "finished"
+    assert rows["small"]["note"] == "max_steps 40 reached"
+    assert s2s(capsys, "runs", "clean", "--keep", "best", "--yes") == ""
+
+
+def test_clean_never_touches_what_a_process_holds(runs, capsys):
+    before = removals(find_runs(runs))  # of a run that begins to train between the question and the answer
+    with atomic.locked(runs / ".wide.lock", wait=False):
+        (own,) = [removal for removal in removals(find_runs(runs)) if removal.run.name == "wide"]
+        assert own.folders == ()
+        (late,) = [removal for removal in before if removal.run.name == "wide"]
+        with pytest.raises(Exception, match="another process trains"):
+            remove(late)
+    (runs / "wide" / "checkpoints" / "step_00000040" / "state.json").write_text('{"run": {"finished": null}}')
+    assert remove(late) == 0
+    assert late.folders[0].exists()
+
+
+def test_a_run_that_was_cleaned_is_not_trained_from_the_start_by_accident(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    text = "".join(f"{line} {number}\n" for number in range(30) for line in wrong_files.TEXTS)
+    Path("text").write_text(text)
+    Path("mine.yaml").write_text(wrong_files.CONFIG)
+    assert main(["train", "mine.yaml"]) == 0
+    (run,) = find_runs(Path("runs"))
+    assert (run.state, run.note, run.step) == ("finished", "max_steps 1 reached", 1)
+    assert run.machine.endswith("cpu")
+    assert main(["runs", "clean", "--keep", "best", "--yes"]) == 0
+    kept = (run.folder.best / "model.safetensors").read_bytes()
+    capsys.readouterr()
+    assert main(["train", "mine.yaml"]) == 2
+    assert "s2s runs clean deleted the checkpoints" in capsys.readouterr().err
+    assert (run.folder.best / "model.safetensors").read_bytes() == kept
+    open_run(run.folder, config_file.load(Path("mine.yaml")), overwrite=True, now={})
+    assert not run.folder.cleaned.exists()
+
+
+def test_torch_is_not_imported(runs):
+    code = f"import sys; from seq2seq.cli import main; main(['runs', {str(runs)!r}]); print('torch' in sys.modules)"
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
