@@ -32,6 +32,12 @@ def word_spans(text: str, pieces: Iterable[Span]) -> list[Span]:
     return words
 
 
+def character_spans(text: str) -> list[Span]:
+    """Return a span for each character: pieces with which `word_spans` takes each character of scripts without spaces
+    as a word. Text in ASCII needs none."""
+    return [] if text.isascii() else [(place, place + 1) for place in range(len(text))]
+
+
 def without_overlaps(spans: Iterable[Span]) -> list[Span]:
     """Return spans in order; spans that share characters are merged, for example one sign read as several marks."""
     found: list[Span] = []

@@ -166,6 +166,20 @@ def test_marked_parts_joined_are_the_texts():
     assert marked("我喜欢猫", "我喜欢狗")[0] == [("我喜欢", False), ("猫", True)]
 
 
+def test_word_sequences_are_those_that_one_system_has_right():
+    references = ["the old man sleeps here", "an old man sings", "a cat"]
+    good = ["the old man runs", "an old man sings", "a dog"]
+    poor = ["the man old runs", "an man old sings", "a cat"]
+    (pair,) = compare([System("good", good), System("poor", poor)], Lines("set", [references]), QUICK).sentences
+    assert {(one.text, one.first, one.second) for one in pair.ngrams_won} >= {
+        ("old man", 2, 0),
+        ("an old man sings", 1, 0),
+    }
+    assert "man" not in {one.text for one in pair.ngrams_won}  # both have it
+    assert [(one.text, one.first, one.second) for one in pair.ngrams_lost] == [("a cat", 1, 0)]
+    assert "old man" in page(compare([System("good", good), System("poor", poor)], Lines("set", [references]), QUICK))
+
+
 def test_table_json_and_page_have_the_same_figures(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for name, lines in (("r", REFERENCE), *((system.name, system.translations) for system in SYSTEMS)):

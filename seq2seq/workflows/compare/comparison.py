@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from seq2seq.errors import DataError
 from seq2seq.evaluation.significance import (
     ALPHA,
     Resampled,
@@ -164,8 +165,6 @@ def compare(
 
 
 def _scored(system: System, test: TestLines, metrics: Sequence[str], scoring: Mapping[str, Any]) -> dict[str, Score]:
-    from seq2seq.errors import DataError
-
     first, *others = test.references
     if len(system.translations) != len(first):
         raise DataError(

@@ -135,7 +135,7 @@ def _sentences(compared: SystemComparison) -> Iterator[str]:
         title = f"{pair.first} and {pair.second}: {noun} differ{'s' * (pair.num_different == 1)}"
         opened = " open" if number == 0 else ""
         own = "\n".join(_sentence(pair, sentence) for sentence in (*pair.won, *pair.lost))
-        yield f"<details{opened}><summary>{_text(title)}</summary>\n{own}\n</details>"
+        yield f"<details{opened}><summary>{_text(title)}</summary>\n{own}\n{_ngrams(pair)}\n</details>"
 
 
 def _sentence(pair: PairSentences, sentence: ShownSentence) -> str:
@@ -146,6 +146,14 @@ def _sentence(pair: PairSentences, sentence: ShownSentence) -> str:
         terms.append((f"{_text(name)}, chrF {score:.1f}", text))
     own = "".join(f'<dt>{term}</dt><dd dir="auto">{text}</dd>' for term, text in terms)
     return f"<h3>Line {sentence.line:,}</h3>\n<dl>{own}</dl>"
+
+
+def _ngrams(pair: PairSentences) -> str:
+    """Return a table of the word sequences that one of the two has right more often."""
+    rows = [[one.text, str(one.first), str(one.second)] for one in pair.ngrams_won]
+    rows += [[one.text, str(one.second), str(one.first)] for one in pair.ngrams_lost]
+    caption = f"How often word sequences are right, {pair.first} and {pair.second}"
+    return _table(caption, ["words", pair.first, pair.second], rows) if rows else ""
 
 
 def _table(caption: str, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

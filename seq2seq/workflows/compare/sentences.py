@@ -9,7 +9,8 @@ from difflib import SequenceMatcher
 from itertools import combinations
 
 from seq2seq.lines import UNWRITABLE
-from seq2seq.text.words import word_spans
+from seq2seq.text.words import character_spans, word_spans
+from seq2seq.workflows.compare import ngrams
 from seq2seq.workflows.compare.systems import Row
 
 LONGEST = 600  # characters of a sentence that are shown
@@ -39,6 +40,9 @@ class PairSentences:
     """Lines in which the texts differ."""
     won: list[ShownSentence]
     lost: list[ShownSentence]
+    ngrams_won: list[ngrams.Ngram]
+    """Word sequences that the first row has right more often."""
+    ngrams_lost: list[ngrams.Ngram]
 
 
 def most_different(
@@ -50,6 +54,7 @@ def most_different(
 ) -> list[PairSentences]:
     """Return at most `most` sentences on each side of each pair; several seeds are shown by the text of the first."""
     found = []
+    right = {row.name: ngrams.matches(row.members[0].translations, references) for row in rows}
     for first, second in combinations(rows, 2):
         texts = [row.members[0].translations for row in (first, second)]
         gains = [one - other for one, other in zip(scores[first.name], scores[second.name], strict=True)]
@@ -71,7 +76,13 @@ def most_different(
         lost = [shown(line) for line in reversed(order) if gains[line] < 0][:most]
         if not won and not lost:  # texts that differ without effect on chrF
             won = [shown(line) for line in order[:most]]
-        found.append(PairSentences(first.name, second.name, len(changed), won, lost))
+        own = [right[first.name], right[second.name]]
+        found.append(
+            PairSentences(
+                first.name, second.name, len(changed), won, lost, ngrams.most_different(*own),
+                ngrams.most_different(*own[::-1]),
+            )
+        )  # fmt: skip
     return found
 
 
@@ -93,11 +104,6 @@ def _tokens(text: str) -> list[str]:
         found += [part for part in (text[last:begin], text[begin:end]) if part]
         last = end
     return found + ([text[last:]] if last < len(text) else [])
-
-
-def character_spans(text: str) -> list[tuple[int, int]]:
-    """Return a span for each character: in scripts without spaces every character counts as a word."""
-    return [] if text.isascii() else [(place, place + 1) for place in range(len(text))]
 
 
 def _short(text: str) -> str:

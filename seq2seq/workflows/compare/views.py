@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from seq2seq.evaluation.text import Score
-from seq2seq.text.words import word_spans
-from seq2seq.workflows.compare.sentences import character_spans
+from seq2seq.text.words import character_spans, word_spans
 from seq2seq.workflows.compare.systems import Row, System
 
 LENGTHS = ((1, 5), (6, 10), (11, 20), (21, 40), (41, None))
