@@ -1,1 +1,1 @@
-"""The wiring: a configuration becomes tokenizers, corpora, a model, a trainer and its validation."""
+"""Training runs: tokenizers, corpora, model, trainer and validation, made from a configuration."""

@@ -1,4 +1,4 @@
-"""Classification: what `tasks.task` leaves open, for a configuration with `task: classification`.
+"""The task of classification: the abstract methods of `tasks.task`, for a configuration with `task: classification`.
 
 The encoder may come from a translation model (`training.init_from`).
 """
@@ -26,7 +26,7 @@ MEASURES = ("accuracy", "precision", "recall", "f1")
 
 
 class ClassificationTask(Task):
-    """Scores are accuracy, and macro precision, recall and F1."""
+    """Classification; its scores are accuracy, and macro precision, recall and F1."""
 
     examples = "texts"
 
@@ -54,12 +54,12 @@ class ClassificationTask(Task):
         return EncoderClassifier(self.config.model, self.config.classifier, vocab_size, len(self.labels))
 
     def _load_weights(self, initial: LoadedModel) -> bool:
-        """The encoder's, and those of the head too where it knows the same labels."""
+        """Load the weights of the encoder, and those of the head if labels and shapes are the same."""
         self.model.encoder.load_state_dict(initial.model.encoder.state_dict())
-        own, found = self.model.state_dict(), initial.model.state_dict()
+        new, old = self.model.state_dict(), initial.model.state_dict()
         fits = initial.description.task == "classification" and initial.description.labels == self.labels
-        if fits and {name: own[name].shape for name in own} == {name: found[name].shape for name in found}:
-            self.model.load_state_dict(found)
+        if fits and {name: new[name].shape for name in new} == {name: old[name].shape for name in old}:
+            self.model.load_state_dict(old)
             return True
         return False
 

@@ -1,6 +1,6 @@
-"""Settings that cannot take effect in a run, each with the reason; `tasks.run` warns of them before training.
+"""Settings that have no effect in a run, each with the reason; `tasks.run` warns of them before training.
 
-Other keys, or a short training, can make a setting ineffective.
+Other keys can make a setting ineffective. `training.progress.too_long` finds settings that a short training never uses.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +29,7 @@ def _has_no_dropout(config: Config) -> bool:
     )
 
 
-# Keys, or sections, by the reason why they have no effect, and when.
+# Keys or sections, with the reason why they have no effect and the condition for it.
 WITHOUT_EFFECT: Mapping[tuple[str, ...], tuple[str, Condition]] = {
     ("classifier", "data.label_names"): ("task is translation", _translates),
     ("search", "evaluation", "target_language", "tokenizer.shared"): ("task is classification", _classifies),
@@ -66,15 +66,18 @@ OF_PAIRS, OF_TEXTS = ("source_column", "target_column"), ("text_column", "label_
 
 
 def without_effect(config: Config, ranks: int = 1) -> Iterator[str]:
-    """A line for each key that was written and cannot take effect next to the others; `config` is as it was written."""
+    """Yield a line for each written key that has no effect next to the others, and for two equal languages.
+
+    `config` is the configuration as written, before `inputs.complete`.
+    """
     for keys, (reason, holds) in WITHOUT_EFFECT.items():
         if holds(config):
             yield from (f"{key}: no effect; {reason}" for name in keys for key in _written(config, name))
     if config.training.shard and ranks == 1:
         yield "training.shard: no effect; there is one process, start several with torchrun"
     single = len(config.data.train) == 1
-    named = {f"data.train{'' if single else f'.{index}'}": one for index, one in enumerate(config.data.train)}
-    named |= {"data.valid": config.data.valid, **{f"data.test.{name}": one for name, one in config.data.test.items()}}
+    named = {f"data.train{'' if single else f'.{index}'}": source for index, source in enumerate(config.data.train)}
+    named |= {"data.valid": config.data.valid, **{f"data.test.{name}": test for name, test in config.data.test.items()}}
     for name, source in named.items():
         yield from (f"{name}.{key}: no effect; {reason}" for key, reason in _of_source(source, config))
     if _translates(config) and language_code(config.source_language) == language_code(config.target_language):
@@ -91,7 +94,7 @@ def _of_source(source: SourceConfig, config: Config) -> Iterator[tuple[str, str]
 
 
 def _written(config: Config, name: str) -> Iterator[str]:
-    """The key, or each key of a section, that was written and is not as by default."""
+    """Yield the key, or each key of a section, that was written and differs from its default."""
     *parents, last = name.split(".")
     section: Any = config
     for part in parents:

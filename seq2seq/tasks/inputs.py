@@ -1,7 +1,7 @@
-"""What a run is made from: its completed configuration, the model that it starts from, and its corpora.
+"""The inputs of a run: its completed configuration, its initial model, and its corpora.
 
-`tasks.run` opens them before anything else is made. Whatever the configuration does not write out is as in the initial
-model (`training.init_from`): its architecture, its dropout, and how it searches.
+`tasks.run` opens them first. Settings of architecture, dropout, tokenizer and search that the configuration does not
+contain are those of the initial model (`training.init_from`).
 """
 
 import hashlib
@@ -25,11 +25,11 @@ from seq2seq.text.direction import Direction
 from seq2seq.text.tokenizer import TokenizerPair
 from seq2seq.text.trained_with import trained_with
 
-# The keys of `tokenizer` that a run decides itself, whoever trained the tokenizers.
+# The keys of `tokenizer` that are always those of the run, also with the tokenizers of an initial model.
 SAMPLING_KEYS = frozenset({"sampling", "sampling_nbest", "sampling_alpha"})
-# What only a decoder has: a classifier ignores it.
+# Keys of a decoder, which a classifier ignores.
 DECODER_KEYS = frozenset({"num_decoder_layers", "tied_embeddings", "output_bias"})
-# How a model searches for the best translation; how many are returned, or drawn, is not taken over.
+# The keys of `search` that are taken from the initial model; the numbers of returned and sampled translations are not.
 SEARCH_KEYS = frozenset(
     {"beam_size", "length_penalty", "early_stopping", "max_extra_steps", "max_length_ratio", "max_length_offset",
      "min_length", "no_repeat_ngram", "renormalize"}
@@ -38,25 +38,25 @@ SEARCH_KEYS = frozenset(
 
 @dataclass(frozen=True)
 class Inputs:
-    """Corpora are opened: their fingerprints are known, and nothing of them is in memory."""
+    """The opened inputs of a run: the fingerprints of the corpora are known, and their content is not in memory."""
 
     config: Config
-    """As `complete` gives it."""
+    """The configuration, completed by `complete`."""
     initial: LoadedModel | None
     cache: Path
-    """The folder of tokenised corpora, and of what is known about large files."""
+    """The folder of tokenised corpora and of facts about large files."""
     train: tuple[Source, ...]
     valid: Source
     tests: Mapping[str, Source]
 
     @classmethod
     def open(cls, config: Config, cache: Path) -> "Inputs":
-        """What the configuration names.
+        """Open the initial model and the corpora of a configuration.
 
         Raises:
             ModelError: the initial model is missing or damaged.
-            ConfigError: a key that was written out differs from the initial model, or that has no decoder.
-            DataError: a corpus cannot be read as what the configuration says it is.
+            ConfigError: a written key differs from the initial model, or the initial model has no decoder.
+            DataError: a corpus cannot be read in the configured format.
         """
 
         def opened(source: SourceConfig) -> Source:
@@ -72,24 +72,24 @@ class Inputs:
         return cls(config, initial, cache, tuple(map(opened, config.data.train)), opened(config.data.valid), tests)
 
     def identity(self) -> dict[str, str]:
-        """By key of the configuration, the fingerprint of what a run learns from."""
+        """Return the fingerprints of training and validation data and of the initial model, by configuration key."""
         train = self.config.data.train
         keys = ["data.train"] if len(train) == 1 else [f"data.train.{index}" for index in range(len(train))]
-        found = {key: source.fingerprint for key, source in zip(keys, self.train, strict=True)}
-        found["data.valid"] = self.valid.fingerprint
+        fingerprints = {key: source.fingerprint for key, source in zip(keys, self.train, strict=True)}
+        fingerprints["data.valid"] = self.valid.fingerprint
         if self.initial is not None:
             content = json.dumps([self.initial.files, self.initial.tokenizers.fingerprint], sort_keys=True)
-            found["training.init_from"] = hashlib.sha256(content.encode()).hexdigest()
-        return found
+            fingerprints["training.init_from"] = hashlib.sha256(content.encode()).hexdigest()
+        return fingerprints
 
 
 def complete(config: Config, initial: LoadedModel | None) -> Config:
-    """The configuration with what is not written out taken from the initial model, if there is one.
+    """Return the configuration, with the unwritten settings of the initial model if there is one.
 
-    Training examples that are longer than the model has positions are filtered out, whatever `data.filters` says.
+    `data.filters.max_length` is lowered to `max_pieces` of the model.
 
     Raises:
-        ConfigError: a key that was written out differs from the initial model, or that has no decoder.
+        ConfigError: a written key differs from the initial model, or the initial model has no decoder.
     """
     if initial is not None:
         if config.task == "translation" and initial.description.task != "translation":
@@ -112,8 +112,10 @@ def complete(config: Config, initial: LoadedModel | None) -> Config:
 
 
 def max_pieces(config: Config, tokenizers: TokenizerPair | None = None) -> int:
-    """The longest text that the model has positions for, in pieces: without the end, a classifier's start, and the tags
-    of the languages of a multilingual model's `tokenizers`."""
+    """Return the number of pieces of the longest text that fits the model's positions.
+
+    The end, a classifier's start, and the language tags of a multilingual model's `tokenizers` need positions too.
+    """
     if config.task == "classification":
         specials = 2
     else:
@@ -122,7 +124,11 @@ def max_pieces(config: Config, tokenizers: TokenizerPair | None = None) -> int:
 
 
 def _tokenizer(config: Config, initial: TokenizerPair) -> TokenizerConfig:
-    """Return the settings of the initial model's tokenizers; only the sampling of sentences is the run's own."""
+    """Return the settings of the initial model's tokenizers, with the sampling settings of the run.
+
+    Raises:
+        ConfigError: a written key differs from these tokenizers.
+    """
     written = {key: getattr(config.tokenizer, key) for key in config.tokenizer.model_fields_set - SAMPLING_KEYS}
     shared = initial.source.vocabulary == initial.target.vocabulary
     held = {"vocab_size": initial.source.vocab_size, "shared": shared, **trained_with(initial.source.model_bytes)}
@@ -135,13 +141,13 @@ def _tokenizer(config: Config, initial: TokenizerPair) -> TokenizerConfig:
     ]
     if problems:
         raise ConfigError("config", problems)
-    own = {key: getattr(config.tokenizer, key) for key in SAMPLING_KEYS}
+    sampling = {key: getattr(config.tokenizer, key) for key in SAMPLING_KEYS}
     known = {key: value for key, value in held.items() if _is_possible(key, value)}
-    return TokenizerConfig.model_validate({**known, **own})
+    return TokenizerConfig.model_validate({**known, **sampling})
 
 
 def _is_possible(key: str, value: Any) -> bool:
-    """Whether a key of `TokenizerConfig` may have this value: other toolkits have other rules."""
+    """Whether a key of `TokenizerConfig` may have this value, which the tokenizer of another toolkit may not."""
     try:
         TokenizerConfig.model_validate({key: value})
     except ValidationError:
@@ -158,8 +164,8 @@ def _model(config: Config, initial: ModelConfig) -> ModelConfig:
     problems = []
     for key in sorted(fixed):
         if written[key] != (value := getattr(initial, key)):
-            own = shown(written[key])
-            named = f"{key}: {own}" if key in given else f"preset: {preset} has {key} {own}"
+            ours = shown(written[key])
+            named = f"{key}: {ours}" if key in given else f"preset: {preset} has {key} {ours}"
             problems.append(f"model.{named}, but the model of training.init_from has {shown(value)}; leave the key out")
     if problems:
         raise ConfigError("config", problems)

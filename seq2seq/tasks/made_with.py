@@ -1,7 +1,7 @@
-"""What a run is made with: the code, the packages and the machine, as `made_with.json` of its folder has them.
+"""The origin of a run: its code, packages and machine, in `made_with.json` of its folder.
 
-`tasks.run` writes the note at each start; `s2s runs` shows it and compares two of them. No time is in it, so a run that
-continues on the same machine has the same note.
+`tasks.run` writes the file at each start; `s2s runs` shows it and compares two of them. The file contains no time, so
+it stays the same if a run continues on the same machine.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ JOB = "SLURM_JOB_ID"
 
 
 def made_with(here: Runtime) -> dict[str, Any]:
-    """Return the note, as plain values."""
+    """Return code, packages and machine of this process, as plain values."""
     packages = {}
     for name in PACKAGES:
         with contextlib.suppress(PackageNotFoundError):

@@ -1,4 +1,7 @@
-"""One run from a configuration to a trained model. `cli.train` calls `train` and `describe`."""
+"""A run from a configuration to a trained model, with its card, curves and scores.
+
+`cli.train` calls `train` and `describe`.
+"""
 
 import contextlib
 import json
@@ -45,21 +48,21 @@ from seq2seq.training.trainer import Trainer, Work
 
 logger = getLogger(__name__)
 
-# Target tokens. By an estimate for the base model on an H200, launching a step's kernels takes the CPU 10 ms; 4,096
-# tokens take the GPU as long, 25,000 four times.
+# Target tokens below which a GPU waits. By an estimate for the base model on an H200, the CPU takes 10 ms to launch the
+# kernels of a step; the GPU takes as long for 4,096 tokens, and four times as long for 25,000.
 SMALL_GPU_BATCH = 16_384
-# Seconds between two drawings of the curves while a run trains; drawing takes as long as many steps of a small model.
+# Least seconds between two drawings of the curves while a run trains; a drawing takes as long as many small steps.
 CURVE_SECONDS = 30.0
 
 
 def train(config: Config, path: Path, command: str, overwrite: bool = False) -> TrainingResult | None:
-    """Train, or continue to train, in the run folder at `path`; None on other ranks than the main one.
+    """Train, or continue to train, in the run folder at `path`; returns None on ranks other than the main one.
 
-    `command` is what the user typed, for the model card; `overwrite` deletes the run that is there first.
+    `command` is the command line of the user, for the model card; `overwrite` first deletes an existing run.
 
     Raises:
-        UserError: something is wrong with the configuration, the data or the folder.
-        RunError: training itself failed; the message names the last good checkpoint.
+        UserError: the configuration, the data or the folder has a problem.
+        RunError: training failed; the message names the last good checkpoint.
     """
     folder = RunFolder.at(path)
     _check(config, folder)
@@ -93,15 +96,18 @@ def _report_figures(run: "_Run", config: Config) -> None:
         return
     for line in run.figures():
         logger.info("%s", line)
-    if not config.training.max_minutes:  # else the monitor tells, once it knows the pace
+    if not config.training.max_minutes:  # with max_minutes the monitor warns, once it knows the pace
         _warn(run.here, too_long(config.training, foreseen_steps(config.training, 0.0, run.epochs_per_step)))
 
 
 def describe(config: Config, path: Path) -> str:
-    """What `train` would do: the resolved configuration, the figures of model, corpora and batches, and the time.
+    """Return what `train` would do: the resolved configuration, figures of model, corpora and batches, and the time.
 
     The corpora are prepared and cached as for training; a few steps are timed and discarded. A warning is logged if the
     run in the folder could not continue with this configuration.
+
+    Raises:
+        UserError: the configuration, the data or the folder has a problem.
     """
     folder = RunFolder.at(path)
     _check(config, folder)
@@ -125,7 +131,7 @@ def describe(config: Config, path: Path) -> str:
 
 
 def batch_advice(training: TrainingConfig, here: Runtime) -> list[str]:
-    """A line where a GPU gets batches so small that it waits for the CPU."""
+    """Return a line of advice if batches are so small that a GPU waits for the CPU, else an empty list."""
     if here.device.type != "cuda" or training.batch_tokens >= SMALL_GPU_BATCH:
         return []
     if training.accumulate > 1:
@@ -139,8 +145,8 @@ def build(inputs: Inputs, tokenizer_folder: Path | None, here: Runtime) -> Task:
     """Prepare tokenizers, corpora and model; `tokenizer_folder` as in `prepare_tokenizers`.
 
     Raises:
-        DataError: a corpus cannot be read, or nothing is left of it.
-        ConfigError: the tokenizer or the labels are not as the configuration says.
+        DataError: a corpus cannot be read, or has no examples left.
+        ConfigError: the tokenizer or the labels do not fit the configuration.
     """
     runtime.seed_everything(inputs.config.seed, here.rank)
     tokenizers = prepare_tokenizers(inputs, tokenizer_folder, here)
@@ -152,7 +158,7 @@ def build(inputs: Inputs, tokenizer_folder: Path | None, here: Runtime) -> Task:
 
 
 def _seldom(call: Callable[[], None], seconds: float) -> Callable[[], None]:
-    """Return a function that calls `call` unless it was made, or has called it, less than `seconds` ago."""
+    """Return a function that calls `call` unless its creation, or its last call, is less than `seconds` ago."""
     last = time.monotonic()
 
     def perhaps() -> None:
@@ -166,7 +172,7 @@ def _seldom(call: Callable[[], None], seconds: float) -> Callable[[], None]:
 
 @dataclass(frozen=True)
 class _Run:
-    """A task in its folder, and what is written there beside the trainer's files."""
+    """A task in its run folder, and the files there that the trainer does not write."""
 
     task: Task
     folder: RunFolder
@@ -189,13 +195,13 @@ class _Run:
         return Trainer(model, stream, work, task.config.training, here, self.folder.path)
 
     def save_best(self, weights: Mapping[str, Tensor], metrics: Mapping[str, float]) -> None:
-        self.folder.test_scores.unlink(missing_ok=True)  # those of the model that is replaced
+        self.folder.test_scores.unlink(missing_ok=True)  # they belong to the model that is replaced
         described = ModelDescription.of(self.task.config, self.task.labels, dict(metrics))
         description = described.model_copy(update={"license": self.license})
         save_model(self.folder.best, weights, description, self.task.tokenizers, self.card(metrics))
 
     def card(self, metrics: Mapping[str, float], tests: Sequence[ScoreRecord] = (), notes: Sequence[str] = ()) -> str:
-        """The model card for a validation with these metrics, and for test sets once they are scored."""
+        """Return the model card with the metrics of a validation, and with scores of test sets if there are any."""
         card = model_card(
             self.task.config,
             title=self.folder.path.name,
@@ -224,18 +230,18 @@ class _Run:
         return sum(parameter.numel() for parameter in self.task.model.parameters())
 
     def calibrate(self) -> None:
-        """Measure what attention and probabilities of the best model say, for alignments and confidence."""
+        """Calibrate alignments and confidence of the best model of a translation run, unless it was done before."""
         if self.task.config.task != "translation" or (self.folder.best / CALIBRATION).exists():
             return
         with waiting_for("calibrating alignments and confidence"):
-            found = self.task.calibrate(self.folder.best)
-        write_calibration(self.folder.best, found)
-        for line in summary(found):
+            calibration = self.task.calibrate(self.folder.best)
+        write_calibration(self.folder.best, calibration)
+        for line in summary(calibration):
             logger.info("%s", line)
         self.complete_card()
 
     def complete_card(self) -> None:
-        """Write the card of the best model with what was measured since it was saved."""
+        """Write the card of the best model again, with the measurements made since it was saved."""
         best, scored = self.folder.best, read_note(self.folder.test_scores)
         tests = [ScoreRecord(**score) for score in scored.get("scores", ())]
         notes = [*scored.get("notes", ()), *(summary(read_calibration(best)) if (best / CALIBRATION).exists() else ())]
@@ -243,7 +249,7 @@ class _Run:
         atomic.write_file(best / CARD, card.encode())
 
     def score_test_sets(self) -> None:
-        """Score the best model and the initial model, for the log and the model card, unless it was done before."""
+        """Score the best and the initial model on the test sets, for log and model card, unless it was done before."""
         config, folder, initial = self.task.config, self.folder, self.task.inputs.initial
         tests = {name: source.fingerprint for name, source in self.task.inputs.tests.items()}
         scored = {"tests": tests, "measure": self.task.measure}
@@ -277,12 +283,12 @@ class _Run:
             records = [json.loads(line) for line in self.folder.metrics.read_text(encoding="utf-8").splitlines()]
             learning_curves(records, curves, title=self.folder.path.name)
         except (UserError, FileNotFoundError):
-            pass  # nothing was measured yet
+            pass  # there are no records yet
         except (OSError, ValueError) as error:
             logger.warning("%s: not drawn (%s)", curves, error)
 
     def figures(self) -> list[str]:
-        """One line each on model, corpora, batches and device."""
+        """Return one line each on model, corpora, batches and device."""
         task, sampler, here = self.task, self.task.sampler, self.here
         batches, sections = len(sampler.plan(0)), sampler.num_sections
         vocabularies = {task.tokenizers.source.vocab_size, task.tokenizers.target.vocab_size}
@@ -302,7 +308,7 @@ class _Run:
 
 
 def _check(config: Config, folder: RunFolder) -> None:
-    """Refuse what would fail later: another folder's content, or a tokenizer of BLEU that cannot be had here."""
+    """Refuse what would fail later: a folder that is not a run, or metrics that cannot be computed on this machine."""
     folder.check(config)
     if config.task == "translation":
         check_settings(config.evaluation.metrics, config.evaluation.tokenize)
@@ -316,12 +322,12 @@ def _warn(here: Runtime, lines: Iterable[str]) -> None:
 def _started(config: Config) -> Runtime:
     runtime.keep_many_kernels()
     here = runtime.start(config.training.device, config.training.precision, config.training.threads)
-    is_compiled(config.training, here.device)  # what a CPU refuses, it refuses before a folder is made
+    is_compiled(config.training, here.device)  # raises on a CPU before a folder is created
     return here
 
 
 def _on_main(here: Runtime, action: Callable[[], object]) -> None:
-    """Do something on the main rank while the others wait; if it fails, the main one raises the error and all end."""
+    """Call `action` on the main rank while the others wait; if it fails, the main rank raises its error and all end."""
     problem = None
     if here.is_main:
         try:

@@ -1,7 +1,7 @@
-"""The folder of one run: its paths, its lock, and whether the run in it may continue with a changed configuration.
+"""The folder of one run: its paths, its lock, and whether its run may continue with a changed configuration.
 
-Beside `config.yaml` it has `identity.json`, the fingerprints of the corpora, the tokenizers and the initial model that
-the run began with. `tasks.run` compares both with the present ones; checkpoints and metrics are the trainer's.
+Next to `config.yaml` it has `identity.json`, the fingerprints of the corpora, the tokenizers and the initial model that
+the run began with. `tasks.run` compares both with the current ones; the trainer writes checkpoints and metrics.
 """
 
 import contextlib
@@ -23,10 +23,10 @@ from seq2seq.store.finding import BEST, LATEST, RUN_CONFIG, RUN_METRICS, RUNS
 
 logger = getLogger(__name__)
 
-# The keys, or sections, that may have another value when a run continues. `data.test`: the test sets are scored again,
-# even after the run has finished. `search` and `evaluation`: the best model is measured again. Limits: the run becomes
-# longer or shorter, and the schedule follows. `keep_*`: from now on. The others do not change what is learned,
-# apart from rounding (`device`, `threads`, `shard`, `compile`).
+# The keys, or sections, that may change when a run continues. With `data.test`, the test sets are scored again, even
+# after the run has finished. With `search` and `evaluation`, the best model is measured again. With a limit, the run
+# becomes longer or shorter, and the schedule follows. `keep_*` applies from then on. The others do not change the
+# learned model, apart from rounding (`device`, `threads`, `shard`, `compile`).
 CHANGEABLE = (
     *("data.test", "data.label_names", "data.cache_dir", "data.num_workers", "search", "evaluation"),
     *("training.max_steps", "training.max_epochs", "training.max_minutes", "training.patience"),
@@ -41,7 +41,7 @@ TOKENIZER = "tokenizer"
 
 
 class RunFolder:
-    """The paths of a run; `at` makes one of a user's path."""
+    """The paths of a run; `at` makes the object from a user's path."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -52,16 +52,16 @@ class RunFolder:
         self.best = path / BEST  # the model folder of the best model so far
         self.metrics = path / RUN_METRICS  # one JSON object a line
         self.curves = path / "curves.png"
-        self.test_scores = path / "test_scores.json"  # of the best model, and what they were measured with
+        self.test_scores = path / "test_scores.json"  # of the best model, with the test sets and settings
         self.made_with = path / "made_with.json"  # code, packages and machine of the latest start
         self.cleaned = path / "cleaned.json"  # how far the run was when its checkpoints were deleted
 
     @classmethod
     def at(cls, path: Path) -> "RunFolder":
-        """The folder itself, without links and dots: one run has one path.
+        """Return the run folder with links and dots resolved, so that a run has only one path.
 
         Raises:
-            UserError: a link leads nowhere.
+            UserError: the path is a broken link.
         """
         is_latest = path.name == LATEST and path.parent.resolve() == RUNS.resolve()
         if (path.is_symlink() or is_latest) and not path.exists():
@@ -78,14 +78,14 @@ class RunFolder:
         return any(self.checkpoints.glob("step_*")) or self.best.is_dir()
 
     def cache(self, config: Config) -> Path:
-        """The folder of tokenised corpora, beside the runs, which share it."""
+        """Return the folder of tokenised corpora; by default the runs of one folder share it."""
         return config.data.cache_dir or self.path.parent / "cache"
 
     def check(self, config: Config) -> None:
-        """Whether there may be a run in this folder; changes nothing.
+        """Check that a run may be in this folder; changes nothing.
 
         Raises:
-            UserError: the folder holds something other than a run, or is used for something else.
+            UserError: the folder contains something other than a run, or is used for something else.
         """
         path, initial = self.path.resolve(), config.training.init_from
         problem = ""
@@ -102,7 +102,7 @@ class RunFolder:
 
     @property
     def lock(self) -> Path:
-        """The lock file, next to the folder: it outlives whatever happens to its content."""
+        """The lock file, next to the folder, so that it stays when the content is deleted."""
         return self.path.parent / f".{self.path.name}.lock"
 
     def is_training(self) -> bool:
@@ -118,7 +118,7 @@ class RunFolder:
         """Keep other processes of this machine from training in the folder at the same time.
 
         Raises:
-            UserError: one does so already.
+            UserError: another process trains in the folder.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with atomic.locked(self.lock, wait=False) as is_free:
@@ -129,7 +129,7 @@ class RunFolder:
             yield
 
     def empty(self) -> None:
-        """Delete the content and keep the folder: it may be the current one, or a mount point.
+        """Delete the content and keep the folder, which may be the current one or a mount point.
 
         The checkpoints are deleted first, so that after a kill no run can continue from the rest.
 
@@ -162,14 +162,14 @@ class RunFolder:
 
 
 def may_change(key: str) -> bool:
-    """Whether a run that has learned something continues when this key has another value."""
+    """Whether a run that has learned something may continue with another value of this key."""
     return _is_in(key, CHANGEABLE)
 
 
 def differences(folder: RunFolder, config: Config, now: Mapping[str, str]) -> dict[str, str]:
-    """By key, what has changed since the run in the folder began; empty where there is no run.
+    """Return, by key, a description of what has changed since the run in the folder began; empty without a run.
 
-    `now` is the identity of the configuration.
+    `now` contains the current fingerprints by key (`Inputs.identity`).
     """
     if not folder.config.exists():
         return {}
@@ -186,14 +186,14 @@ def differences(folder: RunFolder, config: Config, now: Mapping[str, str]) -> di
 
 
 def changes(old: Config, new: Config) -> list[tuple[str, Any, Any]]:
-    """(key, old value, new value) of every setting that differs."""
+    """Return (key, old value, new value) of every setting that differs."""
     before, after = dict(settings_of(old.model_dump(mode="json"))), dict(settings_of(new.model_dump(mode="json")))
     keys = dict.fromkeys([*before, *after])
     return [(key, before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)]
 
 
 def settings_of(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """The (key, value) of every setting of a configuration as plain values; keys have dots."""
+    """Yield (dotted key, value) of every setting of a configuration that is given as plain values."""
     if isinstance(value, list) and all(isinstance(item, Mapping) for item in value):
         value = dict(enumerate(value))
     if not isinstance(value, Mapping) or not value:
@@ -204,27 +204,29 @@ def settings_of(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def refusal(folder: RunFolder, changed: Mapping[str, str]) -> ConfigError | None:
-    """Why a run that has learned something cannot continue with these changes, and the ways out; or None."""
+    """Return the error, with remedies, if a run that has learned something cannot continue with these changes."""
     frozen = [f"{key}: {what}" for key, what in changed.items() if not may_change(key)]
     if not frozen or not folder.has_learned:
         return None
     ways = ["put it back", "start over with --overwrite", "choose another --run-dir"]
     if folder.best.is_dir():
         ways.append(f"train on from its best model: --set training.init_from={folder.path} --run-dir {folder.path}-2")
-    return ConfigError(str(folder.config), [*frozen, f"{folder.path} was trained otherwise; {', or '.join(ways)}"])
+    return ConfigError(
+        str(folder.config), [*frozen, f"{folder.path} was trained with other settings; {', or '.join(ways)}"]
+    )
 
 
 def stale_tokenizers(changed: Iterable[str]) -> list[str]:
-    """The changed keys for which tokenizers have to be trained again."""
+    """Return the changed keys for which tokenizers must be trained again."""
     return [key for key in changed if _is_in(key, MAKES_TOKENIZERS)]
 
 
 def open_run(folder: RunFolder, config: Config, overwrite: bool, now: Mapping[str, str]) -> None:
-    """Make the folder, or continue in it: delete what is stale, and store the configuration and its identity `now`.
+    """Create the folder or continue in it: delete stale tokenizers, store the configuration and its identity `now`.
 
     Raises:
-        ConfigError: the run there has learned from something else; one line for each difference.
-        UserError: it is to be emptied, and is not writable.
+        ConfigError: the run in it was trained with other settings or data; one line for each difference.
+        UserError: `overwrite` is set and the folder is not writable, or its checkpoints were deleted.
     """
     if folder.path.is_dir():
         atomic.remove_leftovers(folder.path)
@@ -257,7 +259,7 @@ def note_tokenizers(folder: RunFolder, config: Config) -> None:
     """Store the fingerprint of the run's tokenizers.
 
     Raises:
-        ConfigError: the run continues, and began with others.
+        ConfigError: the run continues, and began with other tokenizers.
     """
     if error := refusal(folder, differences(folder, config, {})):
         raise error
@@ -265,7 +267,7 @@ def note_tokenizers(folder: RunFolder, config: Config) -> None:
 
 
 def read_metrics(path: Path) -> tuple[list[dict[str, Any]], list[int]]:
-    """The objects of a metrics.jsonl, and the numbers of the lines that are none, such as a last line cut by a crash.
+    """Return the objects of a metrics.jsonl, and the numbers of damaged lines, such as a last line cut by a crash.
 
     Raises:
         DataError: the file cannot be read.
@@ -284,7 +286,7 @@ def read_metrics(path: Path) -> tuple[list[dict[str, Any]], list[int]]:
 
 
 def read_note(path: Path) -> dict[str, Any]:
-    """The JSON object in a file that can be made again; an empty one where it is missing or damaged."""
+    """Return the JSON object in a file that can be made again; empty if the file is missing or damaged."""
     try:
         return read_object(path)
     except DamagedFile:
@@ -292,12 +294,12 @@ def read_note(path: Path) -> dict[str, Any]:
 
 
 def write_note(path: Path, values: Mapping[str, Any]) -> None:
-    """Write it whole or not at all."""
+    """Write a JSON object, completely or not at all."""
     atomic.write_file(path, json_text(values).encode())
 
 
 def _fingerprint_of(folder: Path) -> str:
-    """SHA-256 of the names and contents of all files in a folder."""
+    """Return the SHA-256 of the names and contents of all files in a folder."""
     digest = hashlib.sha256()
     for path in sorted(folder.iterdir()):
         digest.update(path.name.encode() + hashlib.sha256(path.read_bytes()).digest())
@@ -305,7 +307,7 @@ def _fingerprint_of(folder: Path) -> str:
 
 
 def _named(key: str, config: Config) -> str:
-    """The files or the value of a key of an identity, for a message."""
+    """Return the files or the value of a key of an identity, for a message."""
     if key == TOKENIZER:
         return "a file of the run's tokenizers"
     value: Any = config
@@ -313,14 +315,14 @@ def _named(key: str, config: Config) -> str:
         value = value[int(part)] if part.isdigit() else getattr(value, part)
     if key.startswith("data."):
         sources = value if isinstance(value, tuple) else (value,)
-        return " or ".join(str(path) for one in sources for path in [p for _, p in one.files()] or [one.hub])
+        return " or ".join(str(path) for each in sources for path in [p for _, p in each.files()] or [each.hub])
     return str(value)
 
 
 def _written(value: Any) -> str:
-    """A setting as a configuration has it."""
+    """Return a setting as it is written in a configuration."""
     return "unset" if value is None else value if isinstance(value, str) else shown(value)
 
 
 def _is_in(key: str, keys: Iterable[str]) -> bool:
-    return any(key == one or key.startswith(f"{one}.") for one in keys)
+    return any(key == name or key.startswith(f"{name}.") for name in keys)

@@ -1,4 +1,4 @@
-"""What a task is to a run: its corpora, model, loss, validation and test scores.
+"""The task of a run: its corpora, model, loss, validation and test scores.
 
 `tasks.run` builds a `TranslationTask` or a `ClassificationTask` and trains it.
 """
@@ -45,20 +45,20 @@ logger = getLogger(__name__)
 
 
 class Task(ABC):
-    """The corpora and the model of one run, shared by its two subclasses; what differs between them are methods."""
+    """The corpora and the model of one run; subclasses for translation and classification define the methods."""
 
     examples: ClassVar[str]
-    """What the model card calls the training examples."""
+    """The name of the training examples in the model card."""
     measure = ""
-    """Changes when the scores of equal models would: values of different measures cannot be compared."""
+    """A description of how scores are measured; values with different descriptions cannot be compared."""
     labels: tuple[str, ...] = ()
 
     def __init__(self, inputs: Inputs, tokenizers: TokenizerPair, runtime: Runtime):
-        """Prepare the corpora and the model, with the weights to start from, on the CPU.
+        """Prepare the corpora, and on the CPU the model with its initial weights.
 
         Raises:
-            DataError: a corpus cannot be read, or nothing is left of it.
-            ConfigError: the labels are not as the configuration says.
+            DataError: a corpus cannot be read, or has no examples left.
+            ConfigError: the labels do not fit the configuration.
         """
         self.inputs, self.config, self.tokenizers, self._runtime = inputs, inputs.config, tokenizers, runtime
         self.corpus = self._prepare(inputs.train, self.config.data.filters)
@@ -68,7 +68,7 @@ class Task(ABC):
         sampling, seed = self.config.tokenizer, self.config.seed
         self.make_batch = CorpusBatches(self.corpus, tokenizers, sampling, seed, max_pieces(self.config, tokenizers))
         self.model = self._new_model()
-        # Whether the weights to start from are those of a model that already does the task.
+        # Whether the initial weights are those of a model that already does the task.
         self.can_start = inputs.initial is not None and self._load_weights(inputs.initial)
         self.notes = (f"Training {self.examples}: {self.corpus.counts}.", *overlap_notes(inputs, runtime))
 
@@ -87,7 +87,7 @@ class Task(ABC):
 
     @abstractmethod
     def _load_weights(self, initial: LoadedModel) -> bool:
-        """Take over the weights that fit; returns whether that is the whole model."""
+        """Load the weights that fit, and return whether they are the whole model."""
 
     @abstractmethod
     def _loss(self, model: nn.Module, batch: Any, smoothing: float, r_drop: float = 0.0) -> LossSum:
@@ -95,7 +95,7 @@ class Task(ABC):
 
     @abstractmethod
     def _answers(self, model: nn.Module, examples: Sequence[Any]) -> list[str]:
-        """Return what users get for the examples, in `answer_precision`."""
+        """Return the translations or labels that users get for the examples, in `answer_precision`."""
 
     @abstractmethod
     def _scores(self, answers: Sequence[str], examples: Sequence[Any]) -> dict[str, Measured]:
@@ -103,40 +103,40 @@ class Task(ABC):
 
     @abstractmethod
     def score_records(self, dataset: str, scores: Mapping[str, float]) -> list[ScoreRecord]:
-        """Return the scores of a set with their signatures; `scores` may hold other figures too."""
+        """Return the scores of a set with their signatures; `scores` may contain other figures too."""
 
     @property
     def answer_precision(self) -> torch.dtype:
-        """As users choose it by default: float32 on a CPU, whatever training is in, and 16 bits on a GPU."""
+        """The number format of inference for scores: float32 on a CPU, and that of training on a GPU."""
         return self._runtime.precision if self._runtime.device.type == "cuda" else torch.float32
 
     def compute_loss(self, model: nn.Module, batch: Any) -> LossSum:
-        """The loss of a training batch."""
+        """Return the loss of a training batch."""
         training = self.config.training
         return self._loss(model, batch, training.label_smoothing, training.r_drop)
 
     @torch.no_grad()
     def validate(self, model: nn.Module) -> Validation:
-        """Measure `model`, which is in evaluation mode, on the validation set; the same figures on every rank."""
+        """Measure `model`, in evaluation mode, on the validation set; the figures are the same on every rank."""
         here, examples = self._runtime, self._valid
         sums = np.zeros((len(examples), 3))  # of each example: loss, correct targets, targets
         make = CorpusBatches(self._valid_corpus, self.tokenizers, max_pieces=max_pieces(self.config, self.tokenizers))
 
         def measure(batch: Any) -> tuple[np.ndarray, np.ndarray]:
             with here.autocast():
-                found = self._loss(model, batch.to(here.device), smoothing=0.0)
-            return batch.indices.cpu().numpy(), found.each.double().cpu().numpy()
+                loss = self._loss(model, batch.to(here.device), smoothing=0.0)
+            return batch.indices.cpu().numpy(), loss.each.double().cpu().numpy()
 
         budget = self.config.training.batch_tokens
         for batch in validation_batches(self._valid_corpus, budget, make, here.rank, here.world_size):
-            for indices, found in in_parts(measure, batch):
-                sums[indices] = found
+            for indices, sums_of_part in in_parts(measure, batch):
+                sums[indices] = sums_of_part
         losses, corrects, counts = np.array(here.all_reduce(sums.flatten().tolist())).reshape(-1, 3).T
         answers = [""] * len(examples)
         for index, part in enumerate(here.gather(self._answers(model, examples[here.rank :: here.world_size]))):
             answers[index :: here.world_size] = part
         scores = {"valid_loss": of_ratio(losses, counts), **self._scores(answers, examples)}
-        if "accuracy" not in scores:  # of tokens; a class is one target, whose accuracy is measured already
+        if "accuracy" not in scores:  # accuracy of tokens; a classifier has one target per text, and `accuracy`
             scores["valid_accuracy"] = of_ratio(corrects, counts)
         shown = zip(examples[: self.config.training.num_samples], answers, strict=False)
         return Validation(
@@ -146,7 +146,7 @@ class Task(ABC):
         )
 
     def score_test_sets(self, folder: Path) -> list[ScoreRecord]:
-        """The scores on each of `data.test` of the model in `folder`, which has the tokenizers and labels of the run.
+        """Return the scores of the model in `folder` on `data.test`; it has the tokenizers and labels of the run.
 
         Raises:
             DataError: a test set cannot be read, or has other labels.
@@ -160,7 +160,7 @@ class Task(ABC):
 
     @cached_property
     def sampler(self) -> TokenBudgetSampler:
-        """The batches of training, for this rank; one object, so that the first epoch is planned once."""
+        """The batches of training for this rank; cached, so that the first epoch is planned only once."""
         corpus, training, here = self.corpus, self.config.training, self._runtime
         return TokenBudgetSampler(
             corpus.source_lengths,
@@ -181,17 +181,19 @@ class Task(ABC):
         corpora += [("valid", self.config.data.valid, inputs.valid, len(self._valid_corpus))]
         records = []
         for role, named, source, examples in corpora:
-            path = named.source or named.tsv or named.jsonl or named.tmx  # without the folders of this machine
+            path = named.source or named.tsv or named.jsonl or named.tmx  # its name alone enters the card
             name = path.name if path else " ".join(filter(None, (named.hub, named.subset, named.split)))
             records.append(DataRecord(role, name, examples, source.fingerprint[:16]))
         return records
 
 
 def prepare_tokenizers(inputs: Inputs, folder: Path | None, runtime: Runtime) -> TokenizerPair:
-    """The tokenizers of a run: those in its `folder`, else the initial model's, or new ones, kept there.
+    """Return the tokenizers of a run: those in `folder`, or else the initial model's or new ones, saved to `folder`.
+
+    Without a folder nothing is saved.
 
     Raises:
-        ModelError: the run's tokenizers are not, or no longer, those of the initial model.
+        ModelError: the initial model has other tokenizers than those in the folder.
     """
     if folder is None:
         return _new_tokenizers(inputs, runtime)
@@ -223,9 +225,10 @@ def _new_tokenizers(inputs: Inputs, runtime: Runtime) -> TokenizerPair:
 
 
 def overlap_notes(inputs: Inputs, runtime: Runtime) -> list[str]:
-    """What training shares with the sets it is judged by: warned about, and returned for the model card.
+    """Return a note for the model card on examples shared by training and held-out sets; log a warning if there are.
 
-    The answer is kept in the cache under the fingerprints of all corpora: a run that continues does not search again.
+    The result is cached under the fingerprints of all corpora, so a run that continues does not search again. Ranks
+    other than the main one return an empty list.
     """
     if not runtime.is_main:
         return []
@@ -234,13 +237,15 @@ def overlap_notes(inputs: Inputs, runtime: Runtime) -> list[str]:
     identity = json.dumps([[source.fingerprint for source in inputs.train], fingerprints])
     path = inputs.cache / f"overlap-{hashlib.sha256(identity.encode()).hexdigest()[:32]}.json"
     with atomic.locked(path.with_suffix(".lock")):
-        found = read_note(path)
-        if "warning" not in found:
+        overlap = read_note(path)
+        if "warning" not in overlap:
             with waiting_for("comparing the training corpus with the validation and test sets"):
-                found = {"warning": overlap_warning(find_overlap(chain.from_iterable(inputs.train), held_out))}
-            with suppress(OSError):  # where nothing can be kept, the next run searches again
-                write_note(path, found)
-    if found["warning"]:
-        logger.warning("%s", found["warning"])
-        return [found["warning"]]
-    return ["No training example is equal to one of the validation and test sets without case, punctuation and space."]
+                overlap = {"warning": overlap_warning(find_overlap(chain.from_iterable(inputs.train), held_out))}
+            with suppress(OSError):  # if the cache cannot be written, the next run searches again
+                write_note(path, overlap)
+    if overlap["warning"]:
+        logger.warning("%s", overlap["warning"])
+        return [overlap["warning"]]
+    return [
+        "No training example equals an example of the validation or test sets, ignoring case, punctuation and space."
+    ]

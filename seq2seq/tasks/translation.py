@@ -1,4 +1,4 @@
-"""Translation: what `tasks.task` leaves open, for a configuration with `task: translation`."""
+"""The task of translation: the abstract methods of `tasks.task`, for a configuration with `task: translation`."""
 
 import copy
 import json
@@ -34,13 +34,13 @@ logger = getLogger(__name__)
 
 
 class TranslationTask(Task):
-    """Scores are those of the translator that users get, over all sentences of a set."""
+    """Translation; it is scored with the `Translator` that users get, on all sentences of a set."""
 
     examples = "pairs"
 
     @property
     def measure(self) -> str:
-        """How translations are searched and scored, without what does not change a score."""
+        """The settings of search and evaluation that change a score, as JSON."""
         search = self.config.search.model_dump(mode="json", exclude={"batch_tokens", "n_best"})
         return json.dumps({"search": search, "evaluation": self.config.evaluation.model_dump(mode="json")})
 
@@ -51,7 +51,7 @@ class TranslationTask(Task):
         return self._translations(model, [pair.source for pair in examples])
 
     def _translations(self, model: nn.Module, sources: Sequence[str]) -> list[str]:
-        if self.answer_precision != torch.float32 and not self.config.training.shard:  # sharded weights have no copy
+        if self.answer_precision != torch.float32 and not self.config.training.shard:  # shards cannot be copied
             model = copy.deepcopy(model).to(self.answer_precision)
         engine = TorchEngine(TransformerSteps(model, self.tokenizers, self._runtime.device))
         translator = Translator(engine, self.tokenizers, self.config.search)
@@ -61,7 +61,7 @@ class TranslationTask(Task):
         return {score.metric: score.measured for score in self._score(answers, [pair.target for pair in examples])}
 
     def score_records(self, dataset: str, scores: Mapping[str, float]) -> list[ScoreRecord]:
-        # A signature depends on the settings alone: a run that continues may end before its next validation.
+        # A signature depends only on the settings, so a placeholder text gives it; no validation may have run yet.
         signatures = {score.metric: score.signature for score in self._score(["."], ["."])}
         return [ScoreRecord(dataset, name, scores[name], signatures[name]) for name in signatures if name in scores]
 
@@ -70,7 +70,7 @@ class TranslationTask(Task):
         return score_texts(texts, references, evaluation.metrics, evaluation.tokenize, self.config.target_language)
 
     def calibrate(self, folder: Path) -> Calibration:
-        """Measure what attention and probabilities of the model in `folder` say, on the validation set."""
+        """Return the calibration of alignments and confidence of the model in `folder`, on the validation set."""
         loaded, pairs = load_model(folder), [(pair.source, pair.target) for pair in self._valid[:MOST_PAIRS]]
         here = replace(self._runtime, precision=self.answer_precision)
         loaded.model.to(here.device)
@@ -84,7 +84,7 @@ class TranslationTask(Task):
         return True
 
     def _check_corpora(self) -> None:
-        """Warn of sides that are the same text, look swapped against those of the first, or do not belong together."""
+        """Warn of corpora whose sides are equal, look swapped against the first corpus, or do not correspond."""
         if not self._runtime.is_main:
             return
         first, *train = self.inputs.train
@@ -96,13 +96,13 @@ class TranslationTask(Task):
             if sources == targets:
                 logger.warning("%s: source and target are the same text; check the names of the files", name)
             elif source is not first and sides_are_swapped(usual, (sources, targets)):
-                logger.warning("%s: source and target look swapped against data.train; s2s check tells more", name)
+                logger.warning("%s: source and target look swapped against data.train; for details run s2s check", name)
         for source in self.inputs.train:
             sides = _first_lines(source)
             lengths = np.stack(list(map(log_lengths, sides)))
             if find_unrelated(lengths, None, np.arange(lengths.shape[1])):
-                problem = "the lines of source and target do not belong together, at least in part"
-                logger.warning("%s: %s; s2s check tells more", source.name, problem)
+                problem = "the lines of source and target do not correspond, at least in part"
+                logger.warning("%s: %s; for details run s2s check", source.name, problem)
 
 
 def _first_lines(source: Source) -> tuple[list[str], list[str]]:

@@ -50,7 +50,7 @@ def test_overlap_is_warned_about_and_stands_in_the_model_card(folder, capfd):
 def test_corpora_that_share_nothing_are_mentioned_only_in_the_card(folder, capfd):
     assert main(["train", "toy.yaml"]) == 0
     assert "training holds" not in capfd.readouterr().err
-    assert "No training example is equal" in card(folder)
+    assert "No training example equals" in card(folder)
 
 
 def test_the_largest_batches_are_tried_before_the_first_step(folder, monkeypatch):
