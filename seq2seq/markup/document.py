@@ -1,4 +1,4 @@
-"""A text with markup as a skeleton and segments, which parsers make and `translation` fills.
+"""A text with markup as a skeleton and segments, which `segments` makes and `translation` fills.
 
 A template is raw text with numbers of segments at their places. A segment can be within a tag of another one, such as
 the title of a link.
@@ -6,6 +6,7 @@ the title of a link.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 Template = tuple[str | int, ...]
 Escape = Callable[[str], str]
@@ -24,6 +25,12 @@ class MarkupPiece:
     """variable, address, code or object."""
 
 
+Space = Literal["none", "before", "after", "both", "instead"]
+"""White space next to a standalone tag, which decides the word that the tag stays with. `before` a tag: it touches the
+word after it. `after`: it touches the word before it. `both`: it is a word alone. `none`: it touches both words.
+`instead`: there is none, because the tag separates words itself, such as <br>."""
+
+
 @dataclass(frozen=True)
 class Node:
     """A pair of tags, or a standalone tag at one place: an empty tag, a tag without a partner, a comment."""
@@ -37,11 +44,7 @@ class Node:
     repeats: bool = False
     """Whether the pair may be written more than once, because it only formats its content and has no identity."""
     children: tuple["Node", ...] = ()
-    space_before: bool = False
-    """Whether white space precedes a standalone tag; `space_behind` is whether it follows."""
-    space_behind: bool = False
-    is_space: bool = False
-    """Whether it separates words like white space, and there is none next to it."""
+    space: Space = "none"
     vanishes: bool = False
     """Whether the pair is omitted if it has no words, because its signs would then have another meaning."""
     is_loose: bool = False

@@ -1,7 +1,8 @@
 """Segments of Markdown: markdown-it-py finds text and markup, and the source itself is edited.
 
 CommonMark with tables and strikethrough. Code, addresses, HTML blocks in quotes and lists, and the front matter are
-copied. A paragraph keeps its line breaks, next to the words that they are next to in the source.
+copied. A paragraph keeps its line breaks, next to the words that they are next to in the source. `translation` calls
+`segments`.
 """
 
 import re
@@ -104,6 +105,7 @@ def block_start(text: str) -> str:
 
 
 def _find(text: str) -> list[Found]:
+    """Return protected pieces, and marks of footnotes and of boxes of tasks as standalone tags; none overlap."""
     marks = [Found(*match.span(), EMOJI) for match in _MARKS.finditer(text)]
     found: list[Found] = []
     for piece in sorted([*marks, *find(text)], key=lambda piece: (piece.begin, piece.kind != EMOJI)):
@@ -181,6 +183,7 @@ class _Block:
         return self._body[self._places[begin] : self._places[end]]
 
     def _text(self, begin: int, end: int) -> None:
+        """Give a stretch of text to the builder, with the place of each of its code points in the source."""
         if begin < end:
             text = text_item(self._content[begin:end], _ESCAPES, _unescaped)
             offsets = text.offsets or range(len(text.text) + 1)
@@ -189,6 +192,7 @@ class _Block:
             self._builder.add(Item("text", (self._raw(begin, end),), text.text, moved))
 
     def _put(self, mark: _Mark) -> None:
+        """Give markup to the builder."""
         token, builder = mark.token, self._builder
         raw: Template = (self._raw(mark.begin, mark.end),)
         match token.type:
@@ -210,6 +214,7 @@ class _Block:
                 builder.add(Item("point", raw))
 
     def _put_tag(self, raw: str) -> None:
+        """Give a tag of HTML to the builder."""
         found = _TAG.match(raw)
         name = found[2].lower() if found else ""
         if not found or name in EMPTY or raw.endswith("/>"):
@@ -256,6 +261,7 @@ def _holds(environment: dict[str, Any], raw: str, output: str) -> bool:
 
 
 def _kinds(text: str, environment: dict[str, Any]) -> Counter[tuple[str, str]]:
+    """Return the number of marks of each kind and content, except line breaks."""
     return Counter(
         (mark.token.type, "" if mark.token.type.startswith(_EMPHASIS) else text[mark.begin : mark.end])
         for mark in inline_marks(text, environment)
@@ -285,6 +291,12 @@ def _parser() -> MarkdownIt:
 
 
 def _noting(rule: Callable[[StateInline, bool], bool], name: str, state: StateInline, silent: bool) -> bool:
+    """Run an inline rule of the parser, and record the marks that it makes.
+
+    A rule moves `state.pos` over the source of its tokens and appends them to `state.tokens`; `_noted` derives their
+    places from these two. The places of links and images also need the end of their label, which the parser's own
+    function finds before the rule runs.
+    """
     marks = state.env.get("marks")
     if name in ("link", "image") and state.pos + (name == "image") in _no_links(state.src):
         return False

@@ -2,7 +2,8 @@
 
 A pair of tags is placed around the window of target words with the largest alignment weight to the words in the pair,
 minus the weight to other words. Outer pairs are placed first; an inner pair is placed within the window of its outer
-pair and apart from other windows, so that the result is a tree for any alignment. `render` uses it.
+pair and apart from other windows, so that the result is a tree for any alignment. `render` makes a `Projection` of each
+segment, and writes the nodes that it returns as `Placed`.
 
 Shapes: J target words, I source words.
 """
@@ -141,6 +142,7 @@ class Projection:
         return placed
 
     def _chosen(self, node: Node, words: Region, free: list[Region]) -> list[Region]:
+        """Return the windows of a pair in free regions: the best one, and others if the pair may be repeated."""
         found = self._windows(words, free)
         if not found:
             return self._partner(words, free)
@@ -202,7 +204,7 @@ class Projection:
             return regions[0][0], False
         if last >= around[1] and around[1] < len(self._source):
             return regions[-1][1], True
-        gap, after_word = self._beside(node, first, last, around)
+        gap, after_word = self._beside(node, words, around)
         place = bisect_right(regions, gap, key=lambda region: region[0])
         near = [min(max(gap, begin), end) for begin, end in regions[max(place - 1, 0) : place + 1]]
         gap = min(near, key=lambda place: abs(place - gap))
@@ -211,26 +213,30 @@ class Projection:
                 gap = begin if gap - begin < end - gap else end
         return gap, after_word
 
-    def _beside(self, node: Node, first: int, last: int, around: Region) -> tuple[int, bool]:
-        """Return the gap next to the counterpart of the nearest word that has one, and whether it is after that
-        word."""
+    def _beside(self, node: Node, words: Region, around: Region) -> tuple[int, bool]:
+        """Return the gap next to the counterpart of a word near the node, and whether it is after that word.
+
+        Of the nearest word before and the nearest word after the node that have a counterpart, the nearer one decides.
+        If both are equally near, it is the neighbour that the node touches, if it touches only one; else the word with
+        the larger weight. Without such words the gap is proportional to the place of the node.
+        """
+        first, last = words
         place = bisect_left(self._linked, first), bisect_left(self._linked, last)
-        choices = []  # distance, weight, whether no space is between, gap, whether it is after its word
-        if place[0] and (column := self._linked[place[0] - 1]) >= around[0]:
-            weight, row = self._partners[column]
-            choices.append((first - 1 - column, weight, not node.space_before, row + 1, True))
-        if place[1] < len(self._linked) and (column := self._linked[place[1]]) < around[1]:
-            weight, row = self._partners[column]
-            choices.append((column - last, weight, not node.space_behind, row, False))
-        if not choices:
+        before = [column for column in self._linked[max(place[0] - 1, 0) : place[0]] if column >= around[0]]
+        after = [column for column in self._linked[place[1] : place[1] + 1] if column < around[1]]
+        if not before and not after:
             return round(first / max(len(self._source), 1) * len(self._target)), True
-        nearest = min(choices)[0]
-        choices = [choice for choice in choices if choice[0] == nearest]
-        glued = [choice for choice in choices if choice[2]] if not nearest else []
-        if len(glued) == 1 and not node.is_space:
-            choices = glued
-        _, _, _, gap, after_word = max(choices, key=lambda choice: choice[1])
-        return gap, after_word
+        after_word = not after
+        if before and after:
+            distances = first - 1 - before[0], after[0] - last
+            if distances[0] != distances[1]:
+                after_word = distances[0] < distances[1]
+            elif distances[0] == 0 and node.space in ("before", "after"):
+                after_word = node.space == "after"
+            else:
+                after_word = self._partners[before[0]][0] >= self._partners[after[0]][0]
+        _, row = self._partners[before[0] if after_word else after[0]]
+        return row + after_word, after_word
 
 
 def _is_single(node: Node) -> bool:
@@ -280,6 +286,7 @@ def _take(regions: list[Region], window: Region) -> None:
 
 
 def _merged(windows: list[Region]) -> list[Region]:
+    """Return sorted windows with adjacent ones joined."""
     merged = [windows[0]]
     for begin, end in windows[1:]:
         if begin <= merged[-1][1]:

@@ -1,7 +1,7 @@
 """Parts of a text that are not translated: variables, addresses, code, names of users; and emoji.
 
 Variables are those of printf, Python, Java, ICU, Ruby, mustache, shells and templates. Letters and digits next to a
-variable belong to it: `{hours}h`, `v{version}`.
+variable belong to it: `{hours}h`, `v{version}`. `segments` and `markdown` call `find`, which makes a `Found` of each.
 """
 
 import re
@@ -89,6 +89,7 @@ def find(text: str) -> list[Found]:
 
 
 def _pieces(text: str) -> Iterator[Found]:
+    """Yield all pieces but emoji, from left to right; a variable includes the letters and digits next to it."""
     position = 0
     closing: dict[int, int] | None = None
     while match := _PIECE.search(text, position):

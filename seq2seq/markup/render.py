@@ -54,6 +54,7 @@ def _without_emphasis(nodes: Sequence[Node]) -> tuple[Node, ...]:
 
 
 def _output(segment: Segment, answer: Answer, nodes: Sequence[Node]) -> Template:
+    """Return a segment's template with this translation, and with these nodes at their places in it."""
     source, target = answer.alignment.source_words, [word.span for word in answer.alignment.words]
     rows, columns = _Words(target), _Words(source)
     links = [(rows.index(other), columns.index(word), weight) for word, other, weight in answer.alignment.links]
@@ -114,33 +115,29 @@ class _Writer:
         space: str,
         points: Sequence[tuple[tuple[Placed, ...], Placed]],
     ) -> None:
+        """Write the white space between two words, with the tags that end before it and begin after it.
+
+        Args:
+            before: tags around the word before the gap, the outermost first.
+            after: tags around the word after the gap.
+            space: text of the gap.
+            points: nodes without words in this gap, in the order of the source, each with the tags around it.
+        """
         shared = _shared(before, after)
-        left: dict[int, list[Placed]] = defaultdict(list)
-        right: dict[int, list[Placed]] = defaultdict(list)
-        slots: dict[
-            int, bool
-        ] = {}  # by parent tag: whether its last loose tag is on the left, because loose tags keep their order
-        for around, point in points:
-            depths = [_shared(around, stack) for stack in (before, after)]
-            on_left = depths[0] > depths[1] or (depths[0] == depths[1] and _is_left(point.node, point.after_word))
-            if point.node.is_loose:
-                parent = id(around[-1]) if around else 0
-                on_left = slots[parent] = on_left and slots.get(parent, True)
-            (left if on_left else right)[max(depths[not on_left], shared)].append(point)
+        left, right = _sides(before, after, points)
         for depth in range(len(before), shared - 1, -1):
             if depth < len(before):
                 self._raw(before[depth].node.close or ())
             for point in left[depth]:
-                between = point.node.space_before and point.node.space_behind and space
-                self._point(point, " " if between else "")
-        is_replaced = any(point.node.is_space for _, point in points) and space.isspace()
+                self._point(point, " " if point.node.space == "both" and space else "")
+        is_replaced = space.isspace() and any(point.node.space == "instead" for _, point in points)
         self._text("" if is_replaced else space)
         for depth in range(shared, len(after) + 1):
             if depth > shared:
                 self._raw(after[depth - 1].node.open)
             for point in right[depth]:
-                stood_apart = point.node.space_before and not point.node.space_behind and not space and self._tokens
-                self._point(point, " " if stood_apart else "")
+                is_apart = point.node.space == "before" and not space and self._tokens
+                self._point(point, " " if is_apart else "")
 
     def _point(self, placed: Placed, space: str) -> None:
         """Write a node without words, with its children, after white space."""
@@ -156,6 +153,8 @@ class _Writer:
             waiting += [(part.node.close or ()) if is_written else (), *reversed(part.children)]
 
     def _text(self, text: str) -> None:
+        """Write text of the translation, with a piece in place of each OBJECT; adjacent texts become one token, so that
+        they are escaped together."""
         for number, part in enumerate(text.split(OBJECT)):
             if number:
                 self._raw(next(self._pieces))
@@ -169,6 +168,7 @@ class _Writer:
             self._tokens.append(raw)
 
     def _template(self) -> Template:
+        """Return the tokens as a template, with the texts escaped for their places in a line."""
         found: list[Template] = []
         begins = True  # a line of the source
         for token in self._lines():
@@ -225,8 +225,38 @@ def _shared(one: Sequence[Placed], other: Sequence[Placed]) -> int:
     return sum(1 for _ in takewhile(lambda pair: pair[0] is pair[1], zip(one, other, strict=False)))
 
 
-def _is_left(node: Node, after_word: bool) -> bool:
-    """Whether a standalone tag is written before the white space of its gap."""
-    if node.space_before == node.space_behind:
-        return after_word or node.space_before
-    return node.space_behind
+def _sides(
+    before: Sequence[Placed], after: Sequence[Placed], points: Sequence[tuple[tuple[Placed, ...], Placed]]
+) -> tuple[dict[int, list[Placed]], dict[int, list[Placed]]]:
+    """Return the nodes to write before and after the white space of a gap, by the number of tags that are open there.
+
+    A node is written where most of the tags around it are open. If that is equal on both sides, it is written next to
+    the word that it stays with. Loose tags with the same parent keep their order: after one of them is on the right, no
+    other is on the left.
+    """
+    shared = _shared(before, after)
+    left: dict[int, list[Placed]] = defaultdict(list)
+    right: dict[int, list[Placed]] = defaultdict(list)
+    passed: set[int] = set()  # parents with a loose tag on the right
+    for around, point in points:
+        depths = _shared(around, before), _shared(around, after)
+        is_left = depths[0] > depths[1] or (depths[0] == depths[1] and _stays_before(point))
+        if point.node.is_loose:
+            parent = id(around[-1]) if around else 0
+            is_left = is_left and parent not in passed
+            if not is_left:
+                passed.add(parent)
+        side, depth = (left, depths[0]) if is_left else (right, depths[1])
+        side[max(depth, shared)].append(point)
+    return left, right
+
+
+def _stays_before(point: Placed) -> bool:
+    """Whether a node without words is written before the white space of its gap."""
+    match point.node.space:
+        case "none" | "instead":
+            return point.after_word
+        case "after" | "both":
+            return True
+        case "before":
+            return False

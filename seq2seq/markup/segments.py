@@ -1,7 +1,8 @@
 """Segments of a document, made of the items that a parser has read.
 
-A parser gives each `Item` to a `Builder`, which finds protected pieces, pairs tags, moves tags at the ends of a segment
-to the skeleton, and folds white space. `translation` reads the resulting `Document`.
+The parsers `tags` (HTML, XML), `markdown` and `plain` give each `Item` to a `Builder`, which finds protected pieces,
+pairs tags, moves tags at the ends of a segment to the skeleton, and folds white space. `translation` reads the
+`Document` that it returns.
 """
 
 from collections import Counter
@@ -12,7 +13,7 @@ from itertools import accumulate, chain
 from re import Pattern
 from typing import Literal
 
-from seq2seq.markup.document import OBJECT, Document, Escape, MarkupPiece, Node, Segment, Template
+from seq2seq.markup.document import OBJECT, Document, Escape, MarkupPiece, Node, Segment, Space, Template
 from seq2seq.markup.protected import EMOJI, Found, find
 
 # White space that formats fold; no-break spaces are kept.
@@ -25,7 +26,9 @@ MOST_LEVELS = 64
 class Item:
     """A stretch of a text with markup: text, a tag, a protected piece, or other markup."""
 
-    kind: Literal["text", "open", "close", "point", "piece"]
+    kind: Literal["text", "piece", "open", "close", "point", "stray", "deep"]
+    """text, a protected piece, a tag that begins or ends a pair, or a standalone tag. Parsers do not know the last two,
+    which the builder sets: a tag without a partner, and one of a pair that is nested deeper than MOST_LEVELS."""
     raw: Template
     text: str = ""
     """Content of a text, without escapes; empty for other kinds."""
@@ -39,8 +42,6 @@ class Item:
     """Whether it is a word boundary without white space, such as <br>."""
     vanishes: bool = False
     """Whether the pair is omitted if it has no words (`Node.vanishes`)."""
-    is_loose: bool = False
-    """Whether it is a tag without a partner; the builder sets this."""
 
     def part(self, begin: int, end: int) -> "Item":
         """Return a part of a text, by code points."""
@@ -50,9 +51,9 @@ class Item:
         return replace(self, raw=(raw,), text=self.text[begin:end], offsets=shifted)
 
     @property
-    def is_blank(self) -> bool:
-        """Whether it is white space alone."""
-        return self.kind == "text" and not self.text.strip(SPACE)
+    def content(self) -> str:
+        """Text that it contributes to its segment."""
+        return OBJECT if self.kind == "piece" else self.text if self.kind == "text" else ""
 
 
 def text_item(raw: str, escapes: Pattern[str] | None = None, unescape: Callable[[str], str] = str) -> Item:
@@ -119,7 +120,9 @@ class Builder:
         """Yield the items as a template; a tag without a partner is not a boundary, because browsers ignore it."""
         items = list(chain.from_iterable(map(self._divided, items)))
         partner = _partners(items)
-        items = [_loosened(item) if index not in partner else item for index, item in enumerate(items)]
+        for index, item in enumerate(items):
+            if item.kind in ("open", "close") and index not in partner:
+                items[index] = replace(item, kind="stray")
         first, last = _peeled(items, partner)
         core = items[first:last]
         if not any(item.kind == "text" and item.text.strip() for item in core):
@@ -175,41 +178,30 @@ def _partners(items: Sequence[Item]) -> dict[int, int]:
     return partner
 
 
-def _loosened(item: Item) -> Item:
-    """Return a tag without a partner as a point; other items unchanged."""
-    return replace(item, kind="point", is_loose=True) if item.kind in ("open", "close") else item
-
-
 def _peeled(items: Sequence[Item], partner: dict[int, int]) -> tuple[int, int]:
-    """Return the range of items without tags that are at the ends or enclose everything."""
+    """Return the range of items that remain when the ends are moved to the skeleton.
 
-    def is_marginal(index: int) -> bool:
-        item = items[index]
-        return item.is_blank or item.kind == "point"
-
-    filled = [0, *accumulate(item.kind in ("text", "piece") and not item.is_blank for item in items)]
+    The rule, applied as long as it can be: at either end, an item without content (white space, a standalone or stray
+    tag) goes, and so does a pair without content; a pair that encloses the range goes. All other pairs are whole in the
+    range, so the skeleton is well-formed.
+    """
+    filled = [0, *accumulate(bool(item.content.strip(SPACE)) for item in items)]
 
     def is_empty(begin: int, end: int) -> bool:
         return filled[begin] == filled[end]
 
     first, last = 0, len(items)
-    while True:
-        before = first, last
-        while first < last and is_marginal(first):
-            first += 1
-        while first < last and is_marginal(last - 1):
-            last -= 1
-        if first == last:
-            return first, last
-        end, begin = partner.get(first, -1), partner.get(last - 1, len(items))
-        if first < end and is_empty(first, end):
+    while not is_empty(first, last):
+        end, begin = partner.get(first, first), partner.get(last - 1, last - 1)
+        if is_empty(first, end + 1):
             first = end + 1
-        elif first < begin < last and is_empty(begin, last):
+        elif is_empty(begin, last):
             last = begin
-        elif end == last - 1 and end > first:
+        elif end == last - 1 > first:
             first, last = first + 1, last - 1
-        if before == (first, last):
-            return before
+        else:
+            break
+    return first, last
 
 
 def _trimmed(items: Sequence[Item]) -> tuple[Template, list[Item], Template]:
@@ -226,49 +218,75 @@ def _trimmed(items: Sequence[Item]) -> tuple[Template, list[Item], Template]:
     return before, items, after
 
 
-def _segment(items: Sequence[Item], escape: Escape) -> Segment:
-    text: list[str] = []
-    pieces: list[MarkupPiece] = []
-    levels: list[list[Node]] = [[]]
-    opened: list[tuple[int, Item]] = []
-    waits = False  # white space that was read before the next character
-    following = _first_after(items)
+def _flattened(items: Sequence[Item]) -> Iterator[Item]:
+    """Yield the items; tags of pairs that are nested deeper than MOST_LEVELS are `deep`."""
     depth = 0
-    for index, item in enumerate(items):
+    for item in items:
         depth += item.kind == "open"
         is_deep = depth > MOST_LEVELS and item.kind in ("open", "close")
         depth -= item.kind == "close"
-        if item.kind in ("text", "piece"):
-            for char in item.text if item.kind == "text" else OBJECT:
-                if char not in SPACE:
-                    text += [" ", char] if waits and text else [char]
-                waits = char in SPACE
-            if item.kind == "piece":
-                pieces.append(MarkupPiece(item.raw, item.name))
-        elif item.kind == "open" and not is_deep:
+        yield replace(item, kind="deep") if is_deep else item
+
+
+class _Folded:
+    """Text with folded white space: a run of it becomes one space, which is written with the character after it."""
+
+    def __init__(self) -> None:
+        self.chars: list[str] = []
+        self.is_after_space = False
+
+    def add(self, text: str) -> None:
+        for char in text:
+            is_space = char in SPACE
+            if not is_space:
+                self.chars += [" ", char] if self.is_after_space and self.chars else [char]
+            self.is_after_space = is_space
+
+    def space_around(self, item: Item, following: str) -> Space:
+        """Return the white space around a tag at the end of this text; `following` is the character after the tag."""
+        is_before_space = bool(following) and following in SPACE
+        if self.is_after_space:
+            return "both" if is_before_space else "before"
+        if is_before_space:
+            return "after"
+        return "instead" if item.separates else "none"
+
+
+def _segment(items: Sequence[Item], escape: Escape) -> Segment:
+    """Return the segment of items in which every open tag has its partner.
+
+    Pairs are the inner nodes of a tree, and all other tags are its leaves, in the order of the text. A leaf is a child
+    of the pair around it; a stray tag is at the top, because its partner may be outside of the pairs around it.
+    """
+    folded = _Folded()
+    pieces: list[MarkupPiece] = []
+    levels: list[list[Node]] = [[]]  # the nodes at the top, and those in each open pair so far
+    opened: list[tuple[int, Item]] = []
+    for item, following in zip(_flattened(items), _following(items), strict=True):
+        folded.add(item.content)
+        place = len(folded.chars)
+        if item.kind == "piece":
+            pieces.append(MarkupPiece(item.raw, item.name))
+        elif item.kind == "open":
             levels.append([])
-            opened.append((len(text), item))
-        elif item.kind == "close" and not is_deep:
+            opened.append((place, item))
+        elif item.kind == "close":
             begin, opening = opened.pop()
             children = tuple(levels.pop())
-            levels[-1].append(
-                Node(begin, len(text), opening.raw, item.raw, opening.repeats, children, vanishes=opening.vanishes)
-            )
-        else:
-            space_after = following[index] in tuple(SPACE)
-            is_space = item.separates and not waits and not space_after
-            node = Node(len(text), len(text), item.raw, None, False, (), waits, space_after, is_space)
-            # a tag without a partner may belong to one outside of the pair that it is in
-            levels[0 if item.is_loose else -1].append(replace(node, is_loose=is_deep or item.is_loose))
-            waits = waits or is_space
-    return Segment(_raw(items), "".join(text), tuple(pieces), tuple(levels[0]), escape)
+            pair = Node(begin, place, opening.raw, item.raw, opening.repeats, children, vanishes=opening.vanishes)
+            levels[-1].append(pair)
+        elif item.kind != "text":
+            space = folded.space_around(item, following)
+            level = levels[0] if item.kind == "stray" else levels[-1]
+            level.append(Node(place, place, item.raw, None, space=space, is_loose=item.kind != "point"))
+            folded.add(" " if space == "instead" else "")
+    return Segment(_raw(items), "".join(folded.chars), tuple(pieces), tuple(levels[0]), escape)
 
 
-def _first_after(items: Sequence[Item]) -> list[str]:
+def _following(items: Sequence[Item]) -> list[str]:
     """Return the first character of text after each item; empty at the end."""
     found, char = [], ""
     for item in reversed(items):
         found.append(char)
-        if item.kind in ("text", "piece"):
-            char = (item.text if item.kind == "text" else OBJECT)[:1] or char
+        char = item.content[:1] or char
     return found[::-1]

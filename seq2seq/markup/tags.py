@@ -1,6 +1,6 @@
 """Meaning of tags of HTML and XML for translation: block and inline elements, formatting, and attributes with text.
 
-`build` gives the lexemes of either format to a `Builder`.
+`html` and `xml` make `Lexeme`s; `build` gives them to a `Builder`, which makes segments of them.
 """
 
 import html
@@ -92,6 +92,8 @@ def build(builder: Builder, lexemes: Sequence[Lexeme], is_html: bool) -> None:
 
 
 class _Reader:
+    """Reader of lexemes, which gives their items to a builder."""
+
     def __init__(self, builder: Builder, lexemes: Sequence[Lexeme], is_html: bool):
         self._builder, self._lexemes, self._is_html = builder, lexemes, is_html
         self._ends = ends(lexemes)
@@ -129,6 +131,7 @@ class _Reader:
         return index + 1
 
     def _put_tag(self, lexeme: Lexeme, raw: Template) -> None:
+        """Give a tag to the builder: a block ends the segment, an inline element is part of it."""
         name = lexeme.name.lower()
         if name in BLOCKS:
             self._builder.cut(raw)
@@ -186,6 +189,7 @@ def relabelled(lexemes: Sequence[Lexeme], is_html: bool, source: str, target: st
 
 
 def _relabelled(source: str, target: str, match: re.Match[str]) -> str:
+    """Return an attribute, with the target language if it is `lang` of the source language."""
     value = next((value for value in match.groups()[1:] if value is not None), "")
     if match[1].lower() not in ("lang", "xml:lang") or not value or language_code(value) != source:
         return match.group()
@@ -223,6 +227,7 @@ def copied(lexeme: Lexeme, is_html: bool) -> Literal["block", "point", "word", "
 
 
 def _is_protected(tag: str) -> bool:
+    """Whether the attributes of a tag exclude its content from translation."""
     if "translate" not in tag.lower():
         return False
     values = attributes(tag)

@@ -176,6 +176,7 @@ def _around_pieces(text: str) -> Iterator[str]:
 
 
 def _copied(text: str) -> Answer:
+    """Return a text as its own translation, with its pieces."""
     return Answer(text, copied(text), order=tuple(range(text.count(OBJECT))))
 
 
@@ -266,6 +267,7 @@ class _Objects:
         return begin, end
 
     def _place(self, place: int, is_end: bool) -> int:
+        """Return the new place of a begin or an end; within a replaced span it is before or after the OBJECT."""
         shift = 0
         for begin, end in self._spans:
             if end <= place:

@@ -1,6 +1,7 @@
 """Segments of XML: an element with text of its own is a segment, with the elements in it; others are structure.
 
 expat checks whether it is well-formed. No other file is read; documents that declare entities are refused.
+`translation` calls `segments`; `html` reads CDATA sections that contain HTML.
 """
 
 import re
@@ -116,10 +117,16 @@ def _insert_cdata(builder: Builder, raw: str) -> None:
 
 
 def _as_cdata(text: str) -> str:
+    """Escape text of a CDATA section: an end of a section in it is divided between two sections."""
     return text.replace(_CDATA_END, f"]]{_CDATA_END}{_CDATA_BEGIN}>")
 
 
 def _check(text: str) -> None:
+    """Check that a text is XML that can be translated.
+
+    Raises:
+        DataError: it is not well-formed, in another encoding than UTF-8, with declarations of its own, or bilingual.
+    """
     root = "" if _HAS_PROLOG.match(text) else _unused(text)
     begin, end = (f"<{root}>", f"</{root}>") if root else ("", "")
     parser = expat.ParserCreate("utf-8")
