@@ -39,6 +39,7 @@ BATCH_LINES = 1024
     help="Find the attention heads of MODEL that align best on these pairs, fit its confidence, and write both into "
     "MODEL.",
 )
+@options.direction_options
 @options.batch_tokens_option
 @options.computing_options
 def command(
@@ -83,14 +84,16 @@ def _calibrate(folder: Path, pairs: list[tuple[str, str]], source: Path, loading
     from seq2seq.inference.translator import Translator
     from seq2seq.store.calibration import FILE, summary, write_calibration
     from seq2seq.store.model_folder import load_model
+    from seq2seq.text.direction import Direction
 
     if not os.access(folder, os.W_OK):
         raise ModelError(f"{folder}: permission denied; calibrate a copy that you may write to")
     pairs = [pair for pair in pairs if all(map(str.strip, pair))]
-    computing = {key: value for key, value in loading.items() if key != "batch_tokens"}
-    here, loaded = runtime.start(**computing), load_model(folder).directed()
+    languages = {key: loading[key] for key in ("source_language", "target_language")}
+    computing = {key: value for key, value in loading.items() if key not in ("batch_tokens", *languages)}
+    here, loaded = runtime.start(**computing), load_model(folder).directed(Direction(*languages.values()))
     Scorer(loaded, here)  # refuses a classifier
-    translator = Translator.load(folder, **computing)
+    translator = Translator.load(folder, **computing, **languages)
     found = calibrate(loaded, here, pairs, lambda texts: [one.text for one in translator.translate(texts)])
     if found.accuracy is None:
         needed = f"{found.anchors} words have a partner that is certain, {LEAST_ANCHORS} are needed"

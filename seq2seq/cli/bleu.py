@@ -54,6 +54,7 @@ DEFAULT_METRICS = ("bleu", "chrf")
 @click.option("-w", "--width", type=options.Number(Range(0, 10)), default=1, help="Decimals.")
 @click.option("-b", "--score-only", is_flag=True, help="Print the figures alone.")
 @click.option("-o", "--output", type=options.NAMED_FILE, help="Write the translations to this file.")
+@options.direction_options
 @options.search_options
 @options.engine_options
 @options.computing_options
@@ -96,7 +97,10 @@ def command(
         check_settings(scoring["metrics"], tokenize)
     if models:
         found = TranslatingModels.find(models)
-        scoring = found.scoring | scoring
+        own = found.scoring
+        if (language := modelling["target_language"]) is not None:
+            own["target_language"] = language
+        scoring = own | scoring
         _check_scoring(scoring)
         source, names, output = (modelling.pop(key) for key in ("source", "names", "output"))
         test_sets = found.test_sets(source, references, names)

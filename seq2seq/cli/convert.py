@@ -1,4 +1,4 @@
-"""`s2s convert`: Marian folders in, and Marian, CTranslate2 and Argos Translate out."""
+"""`s2s convert`: folders of transformers in, and Marian, CTranslate2 and Argos Translate out."""
 
 import logging
 from pathlib import Path
@@ -24,7 +24,10 @@ VERIFIED = ("ctranslate2", "argos")
 )
 @click.argument("model", type=options.ANY_PATH)
 @click.option(
-    "--from", "from_", type=click.Choice(["marian"]), help="MODEL is a Marian folder, or owner/name on the hub."
+    "--from",
+    "from_",
+    type=click.Choice(["marian", "m2m100", "nllb", "mbart"]),
+    help="MODEL is such a folder of transformers, or owner/name on the hub.",
 )
 @click.option(
     "--to", type=click.Choice(["marian", "ctranslate2", "argos"]), help="Format to convert MODEL, one of ours, to."
@@ -64,23 +67,26 @@ def command(
     In float32 the two differ in a few lines in a hundred, because CTranslate2's beam search stops by another rule; with
     fewer bits in more. With 100 probe sentences or more the speed of both is measured too.
 
-    MODEL is a model folder, a run folder, a Marian folder of transformers, or the name of one on the hub."""
+    MODEL is a model folder, a run folder, a folder of transformers (Marian, M2M-100, NLLB, mBART), or the name of one
+    on the hub."""
     if (from_ is None) == (to is None):
-        raise click.UsageError("give --from marian to read a foreign model, or --to marian, ctranslate2 or argos")
+        raise click.UsageError(
+            "give --from marian, m2m100, nllb or mbart to read a foreign model, or --to marian, ctranslate2 or argos"
+        )
     if to not in VERIFIED:
         options.only_for("--to ctranslate2 and --to argos", "quantization", "probe", "reference", "force")
     if probe is None:
         options.only_for("the lines of --probe; give both", "reference")
     if from_ is None:
-        options.only_for("--from marian", "pickle")
+        options.only_for("--from", "pickle")
     if to != "argos":
         options.only_for("--to argos", "source_language", "target_language")
     from seq2seq.workflows import convert as conversion
 
     sample = conversion.Probe.read(probe, reference)
-    match from_ or to:
-        case "marian" if from_:
-            conversion.import_marian(model, output, pickle)
+    if from_ is not None:
+        conversion.import_foreign(model, output, pickle, from_)
+    match to:
         case "marian":
             conversion.export_marian(model, output)
         case "ctranslate2":

@@ -113,6 +113,9 @@ def _describe(folder: Path) -> dict[str, Any]:
     if description.task == "translation":
         own = description.model_dump(mode="json", include={"source_language", "target_language", "search"})
         vocabulary |= {"target": tokenizers.target.vocab_size, "shared": tokenizers.shared}
+        own["languages"] = sorted(tokenizers.source.tags)
+        own["needs_direction"] = tokenizers.needs_direction
+        own["license"] = description.license
     else:
         own = description.model_dump(mode="json", include={"classifier"})
         own["labels"] = list(description.displayed_labels)
@@ -135,6 +138,11 @@ def _rows(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "task", f"translation, {described['source_language'] or '?'} to {described['target_language'] or '?'}"
     else:
         yield "task", f"classification, labels {some_of(described['labels'])}"
+    if described.get("languages"):
+        sides = "between" if described["needs_direction"] else "into"
+        yield "languages", f"{sides} {', '.join(described['languages'])}"
+    if described.get("license"):
+        yield "licence", described["license"]
     size = f"{described['bytes'] / 2**20:,.1f} MiB"
     if "format" in described:
         yield "format", f"{described['format']}, {described['quantization']} ({size}); for s2s translate and s2s bleu"

@@ -111,6 +111,20 @@ engine_options = _all(
         "own.",
     ),
 )
+direction_options = _all(
+    click.option(
+        "--from",
+        "source_language",
+        metavar="LANGUAGE",
+        help="Language of the source, for a model of many languages (M2M-100, NLLB, mBART).",
+    ),
+    click.option(
+        "--to",
+        "target_language",
+        metavar="LANGUAGE",
+        help="Language to translate into, for a model of several. s2s info lists the languages.",
+    ),
+)
 search_options = _all(
     click.option("--beam-size", type=Number(ranges.BEAM_SIZE), help="Hypotheses kept; 1 is greedy."),
     click.option(

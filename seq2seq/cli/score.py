@@ -22,6 +22,7 @@ BATCH_LINES = 4096
 @click.argument("source", type=options.FILE)
 @click.argument("target", type=options.FILE)
 @click.option("-o", "--output", type=options.FILE, help="Where the scores go [default: standard output].")
+@options.direction_options
 @options.batch_tokens_option
 @options.computing_options
 def command(model: Path, source: Path, target: Path, output: Path | None, **loading: Any) -> None:

@@ -83,6 +83,7 @@ FLAGS = {
     "--force", is_flag=True, help="Translate subtitles, tables, JSON or markup line by line, as if it were plain text."
 )
 @click.option("--each-line", is_flag=True, help="With --input-format html, xml or markdown: each line is a document.")
+@options.direction_options
 @options.search_options
 @click.option(
     "--max-length-ratio", type=options.Number(ranges.MAX_LENGTH_RATIO), help="Target pieces per source piece, at most."

@@ -13,6 +13,8 @@ from seq2seq.lines import DAMAGE
 
 # The architectures of transformers that are read, by `model_type` of config.json.
 FOREIGN = {"marian": "Marian (OPUS-MT)", "m2m_100": "M2M-100 or NLLB", "mbart": "mBART"}
+# By what `s2s convert --from` calls them.
+KINDS = {"marian": "marian", "m2m100": "m2m_100", "nllb": "m2m_100", "mbart": "mbart"}
 _READ = "of other toolkits, s2s reads only folders of transformers with Marian (OPUS-MT), M2M-100, NLLB or mBART"
 _AVERAGE = "make a model of it: s2s average {path} -o MODEL"
 # Names by `model_type` of config.json, in folders that transformers saved.

@@ -158,15 +158,19 @@ def load_model(folder: str | Path) -> LoadedModel:
     return LoadedModel(description, model.eval(), tokenizers, folder, files)
 
 
-def load_foreign(folder: Path, torch_file: bool = False) -> LoadedModel:
+def load_foreign(folder: Path, torch_file: bool = False, model_type: str | None = None) -> LoadedModel:
     """Load a folder of transformers, of an architecture in `store.foreign`; `torch_file` as in `read_marian`.
 
     Raises:
-        ModelError: a file is missing or damaged, or settings are not supported; the message names all of them.
+        ModelError: the folder is not of `model_type`, a file is missing or damaged, or settings are not supported; the
+            message names all of them.
     """
     description: ModelDescription
     tokenizers: TokenizerPair
-    if _model_type(folder) == "marian":
+    found = _model_type(folder)
+    if model_type not in (None, found):
+        raise ModelError(f"{folder}: a model of {FOREIGN[found]}; name that with --from")
+    if found == "marian":
         from seq2seq.interop.marian import read_marian
 
         description, tokenizers, weights = read_marian(folder, torch_file)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from seq2seq.errors import UserError, did_you_mean, some_of
-from seq2seq.languages import language_code
+from seq2seq.languages import language_code, language_name
 
 # Languages that a message lists.
 MOST_LISTED = 250
@@ -45,5 +45,5 @@ def find_language(name: str, known: Iterable[str], option: str) -> str:
         return same[0]
     if same:
         raise UserError(f"{option} {name}: the model has several such languages: {', '.join(same)}; name one of them")
-    listed = some_of(names, MOST_LISTED)
-    raise UserError(f"{option} {name}: not a language of the model{did_you_mean(name, names)}; it has {listed}")
+    close = did_you_mean(name.lower(), [*names, *(language_name(one).lower() for one in names)])
+    raise UserError(f"{option} {name}: not a language of the model{close}; it has {some_of(names, MOST_LISTED)}")

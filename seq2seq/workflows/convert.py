@@ -5,6 +5,7 @@ translates like the model.
 """
 
 import contextlib
+import logging
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -19,26 +20,41 @@ from seq2seq.inference.translator import Translator
 from seq2seq.interop.argos import SUFFIX, argos_obstacles, write_argos
 from seq2seq.interop.ctranslate2_export import write_ctranslate2
 from seq2seq.interop.marian import marian_obstacles, read_marian, write_marian
+from seq2seq.languages import language_code
 from seq2seq.store.finding import CONFIG, find_model
+from seq2seq.store.foreign import KINDS
 from seq2seq.store.model_card import front_matter, short_card
 from seq2seq.store.model_folder import CARD, FORMAT, LoadedModel, load_foreign, load_model, save_model
 from seq2seq.tensors import distinct
+from seq2seq.text.direction import UNNAMED, Direction
 from seq2seq.workflows.probe import Comparison, Probe, builtin_sentences, compare, least_chrf
 
+logger = logging.getLogger(__name__)
 
-def import_marian(folder: Path, output: Path, torch_file: bool = False) -> Path:
-    """Convert the Marian folder `folder`, or the model of that name on the hub, to a model folder.
+
+def import_foreign(folder: Path, output: Path, torch_file: bool = False, kind: str = "marian") -> Path:
+    """Convert a folder of transformers, or the model of that name on the hub, to a model folder.
+
+    Args:
+        folder: the folder.
+        output: the model folder to write.
+        torch_file: as in `read_marian`.
+        kind: a key of `store.foreign.KINDS`.
 
     Raises:
-        ModelError: it cannot be read, or `output` exists already.
+        ModelError: it cannot be read, is of another kind, or `output` exists already.
     """
     _check_new(output)
-    loaded = load_foreign(_marian_folder(folder, torch_file), torch_file)
-    card = short_card(loaded.description, output.name, [f"Converted from the Marian folder `{folder.name}`."])
+    loaded = load_foreign(_foreign_folder(folder, torch_file), torch_file, KINDS[kind])
+    origin = f"Converted from the folder `{folder.name}` of transformers ({kind})."
+    card = short_card(loaded.description, output.name, [origin])
+    if name := loaded.description.license:
+        restriction = "; non-commercial use only" if "-nc" in name.lower() else ""
+        logger.info("licence: %s%s; the model card names it", name, restriction)
     return save_model(output, loaded.model.state_dict(keep_vars=True), loaded.description, loaded.tokenizers, card)
 
 
-def _marian_folder(folder: Path, torch_file: bool) -> Path:
+def _foreign_folder(folder: Path, torch_file: bool) -> Path:
     """Return the folder to read; a model of ours is refused by its path."""
     if not folder.is_dir() and hub.is_hub_name(folder):
         return hub.fetch_model(folder, torch_file)
@@ -75,7 +91,8 @@ def export_marian(model: Path, output: Path) -> Path:
 
 
 def export_ctranslate2(model: Path, output: Path, quantization: str, probe: Probe, force: bool = False) -> Comparison:
-    """Write a model as a CTranslate2 folder, and check that it translates like the model.
+    """Write a model as a CTranslate2 folder, and check that it translates like the model; a multilingual model in one
+    direction.
 
     Raises:
         ModelError: CTranslate2 cannot run the model, or `output` exists already.
@@ -121,10 +138,12 @@ def export_argos(
 
 
 def _verified(loaded: LoadedModel, folder: Path, quantization: str, probe: Probe, force: bool) -> Comparison:
-    exported, description = load_engine([folder]), loaded.description
+    direction = _probed(loaded)
+    languages = {f"{side}_language": language for side, language in vars(direction).items()}
+    exported, description = load_engine([folder], direction=direction), loaded.directed(direction).description
     assert isinstance(exported.engine, CTranslate2Engine)
     comparison = compare(
-        _texts(Translator.load(loaded.folder, engine="torch")),
+        _texts(Translator.load(loaded.folder, engine="torch", **languages)),
         _texts(Translator(exported.engine, exported.tokenizers, exported.search)),
         probe.lines or builtin_sentences(description.source_language),
         least_chrf(quantization, builtin=probe.lines is None),
@@ -139,6 +158,15 @@ def _verified(loaded: LoadedModel, folder: Path, quantization: str, probe: Probe
             f"not kept, because it translates too differently from the original: {report}; {better}keep it with --force"
         )
     return comparison
+
+
+def _probed(loaded: LoadedModel) -> Direction:
+    """Return the direction in which an export is compared with the model."""
+    known, tags = loaded.description, list(loaded.tokenizers.source.tags)
+    if not loaded.tokenizers.needs_direction or (known.source_language and known.target_language):
+        return UNNAMED
+    source = next((tag for tag in tags if language_code(tag) == "en"), tags[0])
+    return Direction(source, next((tag for tag in tags if tag != source), source))
 
 
 def _texts(translator: Translator) -> Callable[[Sequence[str]], list[str]]:

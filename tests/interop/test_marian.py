@@ -23,7 +23,7 @@ from seq2seq.store.finding import find_model
 from seq2seq.store.model_folder import load_model
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.training.loss import translation_loss
-from seq2seq.workflows.convert import export_marian, import_marian
+from seq2seq.workflows.convert import export_marian, import_foreign
 
 transformers = pytest.importorskip("transformers")
 transformers.logging.set_verbosity_error()
@@ -209,7 +209,7 @@ def test_decoding_never_breaks_a_line_and_takes_any_ids(drawn):
 
 def test_an_imported_model_is_an_ordinary_model_folder(drawn, tmp_path):
     folder, _, ours = drawn
-    again = load_model(import_marian(folder, tmp_path / "model"))
+    again = load_model(import_foreign(folder, tmp_path / "model"))
     assert again.tokenizers.fingerprint == ours.tokenizers.fingerprint
     assert again.description == ours.description
     assert again.description.languages == ["en", "de"]
@@ -329,7 +329,7 @@ def test_a_pickle_is_refused_with_a_remedy_and_read_only_as_tensors(tmp_path):
     torch.save(theirs.state_dict(), tmp_path / "marian" / "pytorch_model.bin")
     with pytest.raises(ModelError, match="--pickle"):
         load_model(tmp_path / "marian")
-    again = load_model(import_marian(tmp_path / "marian", tmp_path / "ours", torch_file=True))
+    again = load_model(import_foreign(tmp_path / "marian", tmp_path / "ours", torch_file=True))
     assert all(torch.equal(again.model.state_dict()[name], weight) for name, weight in whole.items())
 
     class Harmful:
@@ -338,7 +338,7 @@ def test_a_pickle_is_refused_with_a_remedy_and_read_only_as_tensors(tmp_path):
 
     torch.save({"model.shared.weight": Harmful()}, tmp_path / "marian" / "pytorch_model.bin")
     with pytest.raises(ModelError, match="plain tensors"):
-        import_marian(tmp_path / "marian", tmp_path / "other", torch_file=True)
+        import_foreign(tmp_path / "marian", tmp_path / "other", torch_file=True)
     assert not (tmp_path / "ran").exists()
 
 

@@ -19,7 +19,7 @@ from seq2seq.interop.marian_settings import DEFAULTS, NEUTRAL, ONLY
 from seq2seq.runtime import start
 from seq2seq.search.base import Sentence
 from seq2seq.store.model_folder import load_model
-from seq2seq.workflows.convert import export_marian, import_marian
+from seq2seq.workflows.convert import export_marian, import_foreign
 
 transformers = pytest.importorskip("transformers")
 transformers.logging.set_verbosity_error()
@@ -116,7 +116,7 @@ def test_ctranslate2_leaves_padding_out_as_well(renormalizing, tmp_path):
 
 def test_the_wish_stays_with_the_model(renormalizing, tmp_path):
     folder, _, ours = renormalizing
-    assert load_model(import_marian(folder, tmp_path / "ours")).description.search == ours.description.search
+    assert load_model(import_foreign(folder, tmp_path / "ours")).description.search == ours.description.search
     exported = export_marian(folder, tmp_path / "again")
     assert json.loads((exported / "generation_config.json").read_text())["renormalize_logits"] is True
     assert load_model(exported).description.search == ours.description.search

@@ -1,0 +1,186 @@
+"""Models of many languages on the command line and in Python: languages are named once, and bad names are refused."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from support.foreign_models import LANGUAGES, SOURCE, TARGET, make_marian
+from support.multilingual_models import make_multilingual
+
+from seq2seq.cli import main
+from seq2seq.errors import ModelError, UserError
+from seq2seq.inference.scorer import Scorer
+from seq2seq.inference.translator import Translator
+from seq2seq.store.model_folder import load_foreign, load_model
+
+transformers = pytest.importorskip("transformers")
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
+
+TRAINED = dict(noise=0.0, steps=80, dropout=0.0, attention_dropout=0.0, d_model=32)
+
+
+@pytest.fixture(scope="module")
+def nllb(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("nllb") / "model"
+    make_multilingual(folder, "nllb", **TRAINED)
+    (folder / "README.md").write_text("---\nlanguage:\n- en\nlicense: cc-by-nc-4.0\n---\n# NLLB\n")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def test_languages_are_named_in_any_way(nllb):
+    texts = []
+    for source, target in (("en", "de"), ("English", "deu"), ("eng_Latn", "deu_latn")):
+        translator = Translator.load(nllb, engine="torch", source_language=source, target_language=target)
+        texts.append([one.text for one in translator.translate(SOURCE)])
+    assert texts[0] == texts[1] == texts[2]
+    other = Translator.load(nllb, engine="torch", source_language="en", target_language="fr")
+    assert [one.text for one in other.translate(SOURCE)] != texts[0]  # the tag is read
+
+
+@pytest.mark.parametrize(
+    ("languages", "words"),
+    [
+        ((None, None), ("--from and --to", "deu_Latn")),
+        (("en", None), ("--from and --to",)),
+        (("en", "germn"), ("--to germn", "did you mean 'german'", "deu_Latn")),
+        (("en", "zh"), ("--to zh", "zho_Hans, zho_Hant")),
+    ],
+)
+def test_a_language_that_is_missing_or_unknown_is_refused_with_the_list(nllb, languages, words):
+    named = dict(zip(("source_language", "target_language"), languages, strict=True))
+    for load in (Translator.load, Scorer.load):
+        with pytest.raises(UserError) as refused:
+            load(nllb, **named)
+        assert all(word in str(refused.value) for word in words)
+
+
+def test_a_line_in_parts_has_the_tag_in_every_part(nllb):
+    translator = Translator.load(nllb, engine="torch", source_language="en", target_language="de", beam_size=1)
+    long = translator.translate([" ".join(f"{line}." for line in SOURCE[:4] * 4)])[0]
+    assert "split" in long.flags
+    alone = translator.translate([long.source[slice(*part.source)] for part in long.parts])
+    assert len(alone) > 1
+    assert [long.text[slice(*part.target)] for part in long.parts] == [one.text for one in alone]
+
+
+def test_a_score_is_that_of_the_search(nllb):
+    """The tag is no part of the number of tokens either."""
+    named = dict(source_language="en", target_language="de")
+    found = Translator.load(nllb, engine="torch", beam_size=1, **named).translate(SOURCE)
+    scored = Scorer.load(nllb, **named).score([(line, one.text) for line, one in zip(SOURCE, found, strict=True)])
+    same = [
+        (one.log_prob, score.log_prob) for one, score in zip(found, scored, strict=True) if one.tokens == score.tokens
+    ]
+    assert len(same) > len(SOURCE) / 2
+    assert [one for one, _ in same] == pytest.approx([score for _, score in same], abs=1e-3)
+
+
+def test_commands_take_and_list_the_languages(nllb, tmp_path, capfd):
+    lines = tmp_path / "lines"
+    lines.write_text("\n".join(SOURCE) + "\n")
+    (tmp_path / "gold").write_text("\n".join(TARGET) + "\n")
+    assert main(["translate", str(nllb), "-i", str(lines), "--from", "en", "--to", "de"]) == 0
+    texts = capfd.readouterr().out.splitlines()
+    assert len(texts) == len(SOURCE)
+    scored = ["--source", str(lines), "--reference", str(tmp_path / "gold"), "-o", str(tmp_path / "out")]
+    assert main(["bleu", "--model", str(nllb), *scored, "--from", "en", "--to", "de"]) == 0
+    assert (tmp_path / "out").read_text().splitlines() == texts
+    capfd.readouterr()
+    assert main(["score", str(nllb), str(lines), str(tmp_path / "out"), "--from", "en", "--to", "de"]) == 0
+    assert len(capfd.readouterr().out.splitlines()) == len(SOURCE)
+    assert main(["info", str(nllb), "--format", "json"]) == 0
+    assert {"deu_Latn", "zho_Hans"} <= set(json.loads(capfd.readouterr().out)["languages"])
+    assert main(["translate", str(nllb), "-i", str(lines)]) == 2
+
+
+def test_the_licence_goes_with_the_model(nllb, tmp_path, capfd):
+    assert main(["convert", str(nllb), "--from", "nllb", "-o", str(tmp_path / "ours")]) == 0
+    assert "cc-by-nc-4.0; non-commercial use only" in capfd.readouterr().err
+    assert "license: cc-by-nc-4.0" in (tmp_path / "ours" / "README.md").read_text()
+    assert load_model(tmp_path / "ours").description.license == "cc-by-nc-4.0"
+    assert main(["convert", str(tmp_path / "ours"), "--to", "ctranslate2", "-o", str(tmp_path / "ct2"), "--force"]) == 0
+    assert json.loads((tmp_path / "ct2" / "seq2seq.json").read_text())["license"] == "cc-by-nc-4.0"
+
+
+def test_opus_models_of_several_targets(tmp_path):
+    """`--to X` is the tag that a user types; a text with a tag of its own keeps it."""
+    make_marian(tmp_path / "opus", languages=LANGUAGES)
+    plain, german = (Translator.load(tmp_path / "opus", engine="torch", target_language=to) for to in (None, "de"))
+    typed = [one.text for one in plain.translate([f">>deu<< {line}" for line in SOURCE])]
+    assert [one.text for one in german.translate(SOURCE)] == typed
+    dutch = [f">>nld<< {line}" for line in SOURCE]
+    assert [one.text for one in german.translate(dutch)] == [one.text for one in plain.translate(dutch)]
+    with pytest.raises(UserError, match="deu, nld"):
+        Translator.load(tmp_path / "opus", target_language="fr")
+
+
+def test_a_model_of_one_direction_takes_no_other(tmp_path):
+    make_marian(tmp_path / "marian")
+    Translator.load(tmp_path / "marian", source_language="English", target_language="de")
+    with pytest.raises(UserError, match="has de alone"):
+        Translator.load(tmp_path / "marian", target_language="fr")
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "words"),
+    [
+        ("config.json", {"tie_word_embeddings": False}, "tie_word_embeddings"),
+        ("config.json", {"normalize_before": False}, "normalize_before"),
+        ("config.json", {"activation_function": "tanh"}, "activation_function"),
+        ("config.json", {"decoder_start_token_id": 0}, "decoder_start_token_id"),
+        ("config.json", {"vocab_size": 7}, "vocab_size"),
+        ("generation_config.json", {"forced_bos_token_id": 5}, "forced_bos_token_id"),
+        ("generation_config.json", {"repetition_penalty": 2.0}, "repetition_penalty"),
+        ("tokenizer_config.json", {"tokenizer_class": "SMALL100Tokenizer"}, "SMALL100Tokenizer"),
+    ],
+)
+def test_settings_that_change_the_computation_are_refused_by_name(file, change, words, tmp_path):
+    make_multilingual(tmp_path, "m2m100")
+    path = tmp_path / file
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(ModelError, match=words):
+        load_model(tmp_path)
+
+
+def test_a_pickle_is_read_only_on_request(tmp_path):
+    theirs, _ = make_multilingual(tmp_path, "mbart50")
+    expected = load_model(tmp_path).model.state_dict()
+    (tmp_path / "model.safetensors").unlink()
+    torch.save(theirs.state_dict(), tmp_path / "pytorch_model.bin")
+    with pytest.raises(ModelError, match=r"--from mbart .*--pickle"):
+        load_model(tmp_path)
+    found = load_foreign(tmp_path, torch_file=True).model.state_dict()
+    assert all(torch.equal(found[name], weight) for name, weight in expected.items())
+
+
+LOADING = """
+import sys
+from seq2seq.store.model_folder import load_model
+load_model(sys.argv[2])
+def high():
+    return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) * 1024
+before = high()
+load_model(sys.argv[1])
+print(high() - before)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
+def test_loading_takes_the_memory_of_the_weights_once(tmp_path):
+    """At most 1.2 times the weights, beyond what a small model takes."""
+    make_multilingual(tmp_path / "small", "m2m100")
+    make_multilingual(tmp_path / "large", "m2m100", d_model=512, encoder_ffn_dim=2048, decoder_ffn_dim=2048, noise=0.0)
+    weights = (tmp_path / "large" / "model.safetensors").stat().st_size
+    assert weights > 50 * 2**20
+    paths = [str(tmp_path / name) for name in ("large", "small")]
+    run = subprocess.run([sys.executable, "-c", LOADING, *paths], capture_output=True, text=True, check=True)
+    assert int(run.stdout) < 1.2 * weights
