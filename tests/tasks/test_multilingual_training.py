@@ -7,7 +7,7 @@ import torch
 from support.foreign_models import SOURCE, TARGET
 from support.multilingual_models import PAIRS, make_multilingual
 
-from seq2seq import config_file
+from seq2seq.config import file as config_file
 from seq2seq.data.collate import collate_translation
 from seq2seq.inference.translator import Translator
 from seq2seq.interop.m2m_weights import to_m2m
