@@ -310,7 +310,7 @@ TABLE = {
         ("missing -o new --from marian", "missing"),
         ("text -o new --from marian", "text"),
         ("thesis -o new --from marian", "config.json"),
-        ("model -o new --from marian", "vocab.json"),
+        ("model -o new --from marian", "a model of seq2seq already"),
         ("marian -o thesis --from marian", "exists already"),
         ("marian -o text/new --from marian", "text"),
         ("marian-cut -o new --from marian", "model.safetensors"),
