@@ -5,6 +5,7 @@ least `GOOD`. Nothing here imports torch.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,15 @@ LEAST_SENTENCES, LEAST_OF_A_KIND = 100, 10
 FOLDS, BINS = 5, 5
 PENALTY = 1.0  # on the squares of the weights
 STEPS = 25
+
+
+class _Weights(NamedTuple):
+    """The numbers of a `ConfidenceMap` that predict."""
+
+    means: list[float]
+    scales: list[float]
+    weights: list[float]
+    bias: float
 
 
 def features(words: Sequence[Word], links: Sequence[Link], num_source_words: int) -> list[float]:
@@ -70,11 +80,18 @@ def fit(rows: np.ndarray, is_good: np.ndarray) -> ConfidenceMap | None:
         )
         for bin in bins
     )
-    return _fit(rows, is_good).model_copy(update={"table": table})
+    fitted = _fit(rows, is_good)
+    return ConfidenceMap(
+        means=tuple(fitted.means),
+        scales=tuple(fitted.scales),
+        weights=tuple(fitted.weights),
+        bias=fitted.bias,
+        table=table,
+    )
 
 
-def _fit(rows: np.ndarray, is_good: np.ndarray) -> ConfidenceMap:
-    """Newton's method."""
+def _fit(rows: np.ndarray, is_good: np.ndarray) -> _Weights:
+    """Fit a logistic regression by Newton's method."""
     means, scales = rows.mean(0), np.maximum(rows.std(0), 1e-6)
     inputs = np.column_stack([(rows - means) / scales, np.ones(len(rows))])
     penalty = np.diag([PENALTY] * rows.shape[1] + [0.0])
@@ -85,16 +102,10 @@ def _fit(rows: np.ndarray, is_good: np.ndarray) -> ConfidenceMap:
         curvature = (inputs * (guess * (1 - guess) + 1e-6)[:, None]).T @ inputs + penalty
         weights = weights + np.linalg.solve(curvature, slope)
     *slopes, bias = weights.round(6).tolist()
-    return ConfidenceMap(
-        means=tuple(means.round(6).tolist()),
-        scales=tuple(scales.round(6).tolist()),
-        weights=tuple(slopes),
-        bias=bias,
-        table=(),
-    )
+    return _Weights(means.round(6).tolist(), scales.round(6).tolist(), slopes, bias)
 
 
-def _predicted(map_: ConfidenceMap, rows: np.ndarray) -> np.ndarray:
+def _predicted(map_: ConfidenceMap | _Weights, rows: np.ndarray) -> np.ndarray:
     return _sigmoid((rows - np.array(map_.means)) / np.array(map_.scales) @ np.array(map_.weights) + map_.bias)
 
 
