@@ -95,8 +95,8 @@ def test_a_model_that_reverses_is_aligned_in_reverse(folder, aligner):  # noqa: 
     assert found.accuracy > 0.9
     assert found.accuracy == pytest.approx(hits / total, abs=0.15)
     card = (folder / "runs" / "toy" / "best" / "README.md").read_text(encoding="utf-8")
-    assert f"{100 * found.accuracy:.1f} % are linked" in card
-    assert "held out" in card  # the test set is still there
+    assert f"{100 * found.accuracy:.1f} % are correct" in card
+    assert "held-out" in card  # the test set is still there
 
 
 def test_probabilities_are_those_of_the_scorer(random_model):
