@@ -7,7 +7,6 @@ import json
 import logging
 import sys
 from collections import Counter
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -29,14 +28,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("seq2seq.cli")
 
-# What the log reports of flags, of lines or of the segments of documents.
+# What the log reports of flags, of lines or of the sentences of documents.
 FLAGS = {
     "split": "translated in parts",
     "placeholder": "split at variables or addresses, because the model lost what stood for them",
     "markup": "written without their emphasis, or left as they were, because Markdown would have read them otherwise",
     "verbatim": "copied, completely or in part, because the text cannot be translated",
     "lost": "translated without some words or signs, because the model does not know them",
-    "empty": "left as they were, because their translation was empty",
+    "unchanged": "left unchanged, because their translation was empty",
 }
 
 
@@ -284,7 +283,7 @@ def _as_text(translation: "Translation", index: int, n_best: int) -> str:
 
 
 class _Tally:
-    """What came of the lines, or of the segments of documents, as the log reports it at the end."""
+    """What came of the lines, or of the sentences of documents, as the log reports it at the end."""
 
     def __init__(self, form: str, kind: str):
         self._flags: Counter[tuple[str, ...]] = Counter()
@@ -294,8 +293,8 @@ class _Tally:
     def add(self, translations: "Sequence[Translation]") -> None:
         """Count translations."""
         self.count += len(translations)
-        flags = [one.flags for one in translations]
-        self._flags.update(flags if self._is_text else ((flag,) for flag in chain.from_iterable(flags)))
+        for one in translations:
+            self._flags.update([one.flags] if self._is_text else one.sentences)
 
     def tell(self, statuses: Counter[str]) -> None:
         """Log how many have which flag, and how many terms have which status."""
@@ -303,14 +302,13 @@ class _Tally:
 
         if statuses:
             logger.info("terms: %s", ", ".join(f"{count:,} {status}" for status, count in sorted(statuses.items())))
-        unit = "line" if self._is_text else "segment"
+        unit = "line" if self._is_text else "sentence"
         for flag, what in FLAGS.items():
-            is_symptom = self._is_text and flag in SYMPTOMS
-            if not is_symptom and (count := sum(count for names, count in self._flags.items() if flag in names)):
+            if count := sum(count for names, count in self._flags.items() if flag in names):
                 logger.info("%s %s", f"1 {unit} was" if count == 1 else f"{count:,} {unit}s were", what)
-        if self._is_text and any(SYMPTOMS.intersection(names) for names in self._flags):
-            hint = "" if self._form == "jsonl" else "; --format jsonl shows which"
-            logger.warning("%s%s", summary(self._flags), hint)
+        if any(SYMPTOMS.intersection(names) for names in self._flags):
+            hint = "; --format jsonl shows which" if self._is_text and self._form != "jsonl" else ""
+            logger.warning("%s%s", summary(self._flags, unit), hint)
 
 
 def _is_terminal(stream: Any) -> bool:

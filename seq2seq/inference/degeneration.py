@@ -89,12 +89,12 @@ def symptom_counts(flags: Iterable[Sequence[str]]) -> tuple[int, dict[str, int]]
     return sum(map(bool, remaining)), dict(Counter(chain.from_iterable(remaining)).most_common())
 
 
-def summary(flags: Counter[tuple[str, ...]]) -> str:
+def summary(flags: Counter[tuple[str, ...]], unit: str = "line") -> str:
     """How many lines came out degenerate and were repaired, from how many lines have which flags."""
     total = flags.total()
     degenerate = [names for names in flags.elements() if SYMPTOMS.intersection(names)]
     found, repaired = len(degenerate), sum(REPAIRED in names for names in degenerate)
-    text = f"{found:,} of {total:,} {'line' if total == 1 else 'lines'} came out degenerate"
+    text = f"{found:,} of {total:,} {unit}{'s' * (total != 1)} came out degenerate"
     if not found:
         return text
     kinds = Counter(kind for names in degenerate for kind in sorted(SYMPTOMS.intersection(names)))

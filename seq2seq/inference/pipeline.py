@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from seq2seq.errors import UserError, did_you_mean
-from seq2seq.inference.degeneration import LOST
+from seq2seq.inference.degeneration import text_flags
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator, unequal
 from seq2seq.lines import checked_texts
 from seq2seq.text.glossary import Glossary
-from seq2seq.text.untranslatable import VERBATIM
 
 if TYPE_CHECKING:
     from seq2seq.inference.aligner import Aligner
@@ -167,12 +166,12 @@ def translate_documents(
     languages = about.source_language, about.target_language
 
     def plain(lines: Sequence[str]) -> list[Answer]:
-        return [
-            Answer(one.text, Alignment.joined(one.details), frozenset(one.flags).intersection((VERBATIM, LOST)))
-            for one in translate(lines)
-        ]
+        return [Answer(one.text, Alignment.joined(one.details), frozenset(one.flags)) for one in translate(lines)]
 
     texts = checked_texts(texts, "translate")
     named = (languages[0], languages[1]) if languages[0] and languages[1] else None
     found = markup.translate_documents(texts, form, plain, classes, is_untranslatable, named)
-    return [Translation(one.text, nan, nan, 0, one.flags, source=text) for text, one in zip(texts, found, strict=True)]
+    return [
+        Translation(one.text, nan, nan, 0, text_flags(one.sentences), source=text, sentences=one.sentences)
+        for text, one in zip(texts, found, strict=True)
+    ]

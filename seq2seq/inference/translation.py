@@ -59,7 +59,8 @@ class Translation(Alternative):
     flags: tuple[str, ...] = ()
     """`degeneration.symptoms` of the first search; `repaired` if a second search cured them; `split` for a line
     translated in parts; `verbatim` where a part was copied, because it cannot be translated (`text.untranslatable`);
-    `lost` where words or signs that the vocabulary lacks are missing. For a document, those of each segment."""
+    `lost` where words or signs that the vocabulary lacks are missing. For a document, those of its sentences, and those
+    of `markup.translation.Marked`."""
     alternatives: tuple[Alternative, ...] = ()
     """The next best, with `n_best` above 1; for a line in parts, each joins the parts' hypotheses of one rank."""
     source: str = ""
@@ -69,6 +70,8 @@ class Translation(Alternative):
     """The alignment of each part, where it was requested."""
     terms: tuple[Term, ...] = ()
     """The terms of a glossary."""
+    sentences: tuple[tuple[str, ...], ...] = ()
+    """The flags of each sentence of a document; lines have none."""
 
     def shifted(self, source: int, target: int = 0) -> "Translation":
         """Return the same as a part of larger texts, where it begins at these code points."""

@@ -14,7 +14,7 @@ from seq2seq.markup.projection import Placed, Projection
 from seq2seq.text.alignment import Alignment
 from seq2seq.text.words import Span
 
-EMPTY, MARKUP = "empty", "markup"
+UNCHANGED, MARKUP = "unchanged", "markup"
 
 
 @dataclass(frozen=True)
@@ -30,18 +30,18 @@ class Answer:
 
 
 def written(segment: Segment, answer: Answer) -> tuple[Template | None, frozenset[str]]:
-    """Return the output for a segment, None if the segment is not changed, and the flags."""
+    """Return the output for a segment, None if the segment is not changed, and the flags of its rendering."""
     if not answer.text.strip():
-        return None, answer.flags | {EMPTY}
+        return None, frozenset({UNCHANGED})
     if answer.text == segment.text:
-        return None, answer.flags
+        return None, frozenset()
     output = _output(segment, answer, segment.nodes)
     if segment.holds is None or segment.holds("".join(map(str, output))):
-        return output, answer.flags
+        return output, frozenset()
     output = _output(segment, answer, _without_emphasis(segment.nodes))
     if segment.holds("".join(map(str, output))):
-        return output, answer.flags | {MARKUP}
-    return None, answer.flags | {MARKUP}
+        return output, frozenset({MARKUP})
+    return None, frozenset({MARKUP})
 
 
 def _without_emphasis(nodes: Sequence[Node]) -> tuple[Node, ...]:

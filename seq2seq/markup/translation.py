@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, chain, pairwise
 
 from seq2seq.markup import html, markdown, plain, xml
-from seq2seq.markup.document import OBJECT, Document, Template
+from seq2seq.markup.document import OBJECT, Document, Segment, Template
 from seq2seq.markup.document import join as join_document
 from seq2seq.markup.placeholders import CLASSES, MOST, PlaceholderClass, choose, find
 from seq2seq.markup.render import Answer, written
@@ -43,11 +43,11 @@ class Marked:
 
     text: str
     segments: int
-    flags: tuple[str, ...]
-    """Flags of all segments: `placeholder` if a sentence was split at its pieces, because the model lost one; `markup`
-    if emphasis was omitted, or the text not translated, because the format cannot express it; `empty` if the text was
-    not changed because its translation is empty; `verbatim` if text was copied because it cannot be translated; and
-    flags that `translate` returned."""
+    sentences: tuple[tuple[str, ...], ...]
+    """Flags of each sentence: `placeholder` if it was split at its pieces, because the model lost one; `markup` if
+    emphasis of its segment was omitted, or the segment not translated, because the format cannot express it;
+    `unchanged` if its segment was not changed, because the translation of the segment is empty; `verbatim` if it was
+    copied because it cannot be translated; and flags that `translate` returned."""
 
 
 def translate_documents(
@@ -70,7 +70,7 @@ def translate_documents(
     documents = [FORMATS[form](text) for text in texts]
     segments = [segment for document in documents for segment in document.segments]
     answers = _of_segments([segment.text for segment in segments], translate, classes, is_untranslatable)
-    outputs = iter([written(segment, answer) for segment, answer in zip(segments, answers, strict=True)])
+    outputs = iter([_rendered(segment, *answer) for segment, answer in zip(segments, answers, strict=True)])
     joined = [_joined(document, [next(outputs) for _ in document.segments]) for document in documents]
     if form in ("markdown", "plain") or languages is None:
         return joined
@@ -78,10 +78,18 @@ def translate_documents(
     return [replace(marked, text=relabelled(read(marked.text), form == "html", *languages)) for marked in joined]
 
 
-def _joined(document: Document, outputs: Sequence[tuple[Template | None, frozenset[str]]]) -> Marked:
+def _rendered(
+    segment: Segment, answer: Answer, sentences: Sequence[frozenset[str]]
+) -> tuple[Template | None, list[frozenset[str]]]:
+    """Return the output for a segment, and the flags of its sentences; those of its rendering apply to all of them."""
+    output, flags = written(segment, answer)
+    return output, [sentence | flags for sentence in sentences]
+
+
+def _joined(document: Document, outputs: Sequence[tuple[Template | None, list[frozenset[str]]]]) -> Marked:
     text = join_document(document, [output for output, _ in outputs])
-    flags = chain.from_iterable(sorted(flags) for _, flags in outputs)
-    return Marked(text, len(outputs), tuple(flags))
+    sentences = chain.from_iterable(sentences for _, sentences in outputs)
+    return Marked(text, len(outputs), tuple(tuple(sorted(flags)) for flags in sentences))
 
 
 # -- plain text ------------------------------------------------------------------------------------
@@ -92,14 +100,19 @@ def _of_segments(
     translate: Translate,
     classes: Sequence[PlaceholderClass],
     is_untranslatable: Callable[[str], bool],
-) -> list[Answer]:
-    """Translate segments sentence by sentence, and keep the white space between sentences."""
+) -> list[tuple[Answer, list[frozenset[str]]]]:
+    """Return the answer to each segment, and the flags of its sentences. Segments are translated sentence by sentence,
+    and keep the white space between them."""
     cut = [stripped(split_sentences(text)) for text in texts]
     cores = [part.text for parts, _ in cut for part in parts]
     kept = {core for core in set(cores) if is_untranslatable(core.replace(OBJECT, " ").strip())}
     translated = iter(_answers([core for core in cores if core not in kept], translate, classes))
     answers = iter([_verbatim(core) if core in kept else next(translated) for core in cores])
-    return [_concatenated(parts, [next(answers) for _ in parts], end) for parts, end in cut]
+    found = []
+    for parts, end in cut:
+        own = [next(answers) for _ in parts]
+        found.append((_concatenated(parts, own, end), [answer.flags for answer in own]))
+    return found
 
 
 def _concatenated(parts: Sequence[Part], answers: Sequence[Answer], end: str) -> Answer:

@@ -48,7 +48,7 @@ class Documents(threading.Thread):
         except Exception as error:
             job.failure = job.failure or error
         else:
-            job.results[:] = [replace(one, flags=tuple(dict.fromkeys(one.flags))) for one in found]
+            job.results[:] = found
         job.told()
 
     def stop(self) -> None:

@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -111,6 +112,30 @@ def test_stderr_counts_what_came_out_degenerate_and_what_still_is(model, lines, 
     for kind, what in (("split", "translated in parts"), ("verbatim", "copied, completely or in part")):
         count = sum(kind in flag for flag in flags)
         assert (f"1 line was {what}" if count == 1 else f"{count} lines were {what}") in err
+
+
+@pytest.mark.parametrize("kind", ["html", "markdown"])
+def test_documents_count_their_sentences_as_lines_are_counted(kind, model, tmp_path, capfd):
+    sentences = ["a man", "a man rides his red bicycle", "word " * 60, "日本語", "12 34", "she waves"]
+    told = []
+    for name, arguments, text in (
+        ("lines", (), "\n".join(sentences)),
+        (
+            "document",
+            ("--input-format", kind),
+            "\n\n".join(f"<p>{one}</p>" * (kind == "html") or one for one in sentences),
+        ),
+    ):
+        path = tmp_path / name
+        path.write_text(text, encoding="utf-8")
+        assert translate(model, "-i", path, "--beam-size", 1, *arguments) == 0
+        err = capfd.readouterr().err
+        told.append([line for line in err.splitlines() if re.search(r"degenerate|lines? w|sentences? w", line)])
+    lines, document = told
+    assert any("degenerate" in line for line in lines)
+    assert any("copied" in line for line in lines)
+    hint = "; --format jsonl shows which"
+    assert document == [line.replace("line", "sentence").replace(hint, "") for line in lines]
 
 
 def test_bleu_counts_degenerate_lines_as_translate_does(model, lines, tmp_path, capfd):

@@ -187,7 +187,7 @@ def test_a_model_that_loses_every_placeholder_gets_the_text_between():
 
     (marked,) = translate_documents(["hello {name}, you have %d new letters"], "html", losing)
     assert marked.text.split() == ["HELLO", "{name},", "YOU", "HAVE", "%d", "NEW", "LETTERS"]
-    assert marked.flags == (PLACEHOLDER,)
+    assert marked.sentences == ((PLACEHOLDER,),)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_a_placeholder_that_is_translated_is_found_by_its_link():
         ]
 
     (marked,) = translate_documents(["<p>a man rides {x} through <i>the</i> town</p>"], "html", translate, CLASSES[:1])
-    assert marked == Marked("<p>a man rides {x} through <i>the</i> town</p>", 1, ())
+    assert marked == Marked("<p>a man rides {x} through <i>the</i> town</p>", 1, ((),))
 
 
 def test_more_pieces_than_placeholders_are_kept():
@@ -358,7 +358,7 @@ def test_a_model_that_copies_nothing_has_words_that_it_knows():
 
     (marked,) = translate_documents(["<p>the man sees {name}</p>"], "html", translate, [best])
     assert marked.text == "<p>das Mann sieht {name}</p>"
-    assert marked.flags == ()
+    assert marked.sentences == ((),)
 
 
 def shape(text: str) -> list[str]:
