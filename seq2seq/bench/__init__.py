@@ -1,1 +1,1 @@
-"""Speed beside other toolkits: what `s2s bench` measures. Nothing else of the package imports it."""
+"""The benchmarks of `s2s bench`, which measure speed next to other toolkits. Only the command imports this folder."""

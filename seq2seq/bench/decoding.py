@@ -1,7 +1,7 @@
-"""`s2s bench decode`: the speed of translation, beside other toolkits that are installed.
+"""The benchmark `s2s bench decode`: the speed of translation, next to other installed toolkits.
 
-Ours is the `Translator` that `s2s translate` uses, with its own settings; everything is from text to text. Every system
-translates the same lines with the same weights, greedily and with a beam.
+Our system is the `Translator` of `s2s translate`, with the settings of the model. All systems translate the same lines
+with the same weights, from text to text, greedily and with a beam.
 """
 
 import statistics
@@ -52,19 +52,19 @@ COLUMNS = (
     Column("ratio for one", "single_sentences_per_second_ratio", "{:.2f}"),
 )
 NOTES = [
-    "sentences/s: text to text, tokenizers included; median of the rounds (lowest-highest); tokens/s: output pieces, "
-    "ends included; one at a time/s: from the median time of the sentences of a round",
-    "speed ratio: sentences/s of the first system over those of this one, in adjacent rounds; ratio for one: the same "
-    "for sentences one at a time",
-    "seq2seq searches a second time where a translation looks degenerate; this time is counted",
-    "same text: share of the lines with the translation of the first system in the same search",
-    "matmul rate: FLOP/s of the products with weights, as a share of those of one large matrix product",
-    "peak MiB: growth of the process while a system was opened and translated everything for the first time",
-    "junk page: seconds for each character of a page of commas, codes, letters and repeated words, over those of the "
+    "sentences/s: text to text, including tokenizers; median of the rounds (lowest-highest); tokens/s: output pieces, "
+    "including ends of sentences; one at a time/s: from the median time of the single sentences of a round",
+    "speed ratio: sentences/s of the first system divided by those of this system, in adjacent rounds; ratio for one: "
+    "the same for sentences translated one at a time",
+    "seq2seq decodes degenerate translations again; the time includes this",
+    "same text: share of the lines with the same translation as the first system in the same search",
+    "matmul rate: FLOP/s of the products with weights, as a share of the FLOP/s of one large matrix product",
+    "peak MiB: growth of the process while a system was opened and translated all lines for the first time",
+    "junk page: seconds per character of a page of commas, codes, letters and repeated words, divided by those of the "
     "sentences",
-    "ctranslate2 alone: one worker for each thread; one worker of all threads for sentences one at a time",
+    "ctranslate2 alone: one worker per thread; for sentences one at a time, one worker with all threads",
 ]
-# What costs most: it is cut into many parts, and models answer each with loops.
+# The most expensive input: it is cut into many parts, and models answer each with repetitions.
 JUNK = (
     "," * 900,
     "a" * 2000,
@@ -79,7 +79,7 @@ JUNK = (
 
 @dataclass(frozen=True)
 class Engines:
-    """The engines of ours: each is a system, and with `quantization` one more."""
+    """The engines of our system, each of which is an entrant, and with `quantization` one more (except torch)."""
 
     engines: tuple[EngineName, ...] = ("auto",)
     quantization: str | None = None
@@ -90,21 +90,21 @@ class Engines:
 
 @dataclass(frozen=True)
 class DecodingRounds:
-    """How many rounds, and what each translates."""
+    """The number of rounds, and the work of each round."""
 
     rounds: int = 3
     sentences: int = 1000
-    """How many lines, from the first on."""
+    """The number of lines, from the first line."""
     beam_sizes: tuple[int, ...] = (1, 5)
     single_sentences: int = 50
-    """How many are translated one at a time."""
+    """The number of lines that are also translated one at a time."""
     batch_size: int = 64
-    """Sentences per batch of the peers; ours makes its own batches."""
+    """Sentences per batch of the peers; our system chooses its batches."""
     matmul_size: int | None = None
 
 
 class OurDecoding(DecodingSystem):
-    """`Translator`, over one engine."""
+    """Our `Translator` with one engine."""
 
     def __init__(self, folder: Path, engine: EngineName, quantization: str | None, settings: Engines):
         self.name = " ".join(filter(None, (OURS, engine if engine != "auto" else "", quantization)))
@@ -115,7 +115,7 @@ class OurDecoding(DecodingSystem):
     def translate(self, lines: Sequence[str], search: SearchConfig) -> tuple[list[str], int]:
         self._loaded = self._loaded or self._load()
         translations = Translator(self._loaded.engine, self._loaded.tokenizers, search).translate(lines)
-        return [one.text for one in translations], sum(one.tokens for one in translations)
+        return [each.text for each in translations], sum(each.tokens for each in translations)
 
     def close(self) -> None:
         self._loaded = None
@@ -133,15 +133,15 @@ def bench_decoding(
 
     Args:
         folder: a model folder, run folder or Marian folder.
-        probe: what is translated; lines that are blank or too long for the model are left out. The built-in one is the
-            test set of the phrasebook that comes with the toolkit, for models from English or German.
-        engines: the engines of ours.
-        peers: of `PEERS`; those that are not installed, or cannot run the model, are named in the report.
-        rounds: how many, and what each translates.
-        progress: called with a description of the next step.
+        probe: lines to translate; blank lines and lines too long for the model are left out. The built-in probe is the
+            test set of the phrasebook of the toolkit, for models from English or German.
+        engines: engines of our system.
+        peers: names from `PEERS`; the report names those that are not installed or cannot run the model.
+        rounds: number of rounds, and the work of each.
+        progress: function that is called with a description of the next step.
 
     Raises:
-        UserError: there is no such model, it does not translate, or there is nothing to translate.
+        UserError: there is no such model, it is not a translation model, or there is nothing to translate.
     """
     rounds = rounds or DecodingRounds()
     model = load_model(folder)
@@ -171,19 +171,19 @@ def bench_decoding(
 
 
 class _DecodingBench:
-    """What is the same for all systems: model, lines, threads."""
+    """The model, lines and threads, which are the same for all systems."""
 
     def __init__(self, model: LoadedModel, probe: Probe, rounds: DecodingRounds, here: runtimes.Runtime):
         self.threads = torch.get_num_threads()
         self._model, self._probe, self._rounds, self._here = model, probe, rounds, here
         self._source_tokens = sum(len(ids) + 1 for ids in model.tokenizers.source.encode_all(probe.lines))
-        own = model.description.search
-        self._searches = [override_search(own, {"beam_size": size, "n_best": 1}) for size in rounds.beam_sizes]
+        settings = model.description.search
+        self._searches = [override_search(settings, {"beam_size": size, "n_best": 1}) for size in rounds.beam_sizes]
         self._first_texts: dict[str, list[str]] = {}
         self.signature: str | None = None
 
     def entrants(self, make: Callable[[], DecodingSystem]) -> Iterator[Entrant]:
-        """A system in each search, after it translated everything once."""
+        """Yield an entrant for each search of a system, after it translated all lines once."""
         outputs = []
         with peak_memory(self._here.device) as peak:
             torch.set_num_threads(self.threads)
@@ -213,11 +213,11 @@ class _DecodingBench:
 
     def _take_round(self, system: DecodingSystem, search: SearchConfig, tokens: int) -> dict[str, float]:
         def seconds(texts: Sequence[str]) -> float:
-            torch.set_num_threads(self.threads)  # CTranslate2 changes it for the whole process
+            torch.set_num_threads(self.threads)  # CTranslate2 changes the number for the whole process
             return seconds_of(lambda: system.translate(texts, search), self._here.device)
 
         sources = self._probe.lines
-        seconds(sources[:2])  # opens what was closed
+        seconds(sources[:2])  # opens the system again
         whole = seconds(sources)
         seconds(sources[:1])
         singles = [seconds([line]) for line in sources[: self._rounds.single_sentences]]
@@ -244,7 +244,7 @@ def _makers(
     batch_size: int,
     temporary: Path,
 ) -> Iterator[tuple[str, Callable[[], DecodingSystem]]]:
-    """(name, maker) of each system; those of a peer have its name."""
+    """Yield (name, function that makes it) of each system; the systems of a peer have the peer's name."""
     kinds: list[tuple[EngineName, str | None]] = [(engine, None) for engine in engines.engines]
     if engines.quantization:
         kinds += [(engine, engines.quantization) for engine in engines.engines if engine != "torch"]
@@ -256,10 +256,10 @@ def _makers(
 
 
 def phrasebook(model: Path, description: ModelDescription) -> Probe:
-    """The test set that comes with the toolkit, for models from English or German.
+    """Return the test set of the toolkit's phrasebook, for models from English or German.
 
     Raises:
-        DataError: this model is from another language.
+        DataError: the model translates from another language.
     """
     source, target = description.source_language or "", description.target_language or ""
     folder = shipped_folder() / "data" / "phrasebook"
@@ -270,7 +270,11 @@ def phrasebook(model: Path, description: ModelDescription) -> Probe:
 
 
 def _usable(probe: Probe, model: LoadedModel, count: int) -> Probe:
-    """The first lines that every system can translate in one piece."""
+    """Return the first `count` lines that every system can translate without splitting them.
+
+    Raises:
+        DataError: there are none.
+    """
     texts = [line.strip() for line in probe.lines]
     most = model.model.config.max_length
     usable = [

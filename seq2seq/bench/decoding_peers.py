@@ -1,7 +1,7 @@
-"""Other ways to translate with the same model: CTranslate2 alone, and transformers' MarianMTModel.
+"""Other systems that translate with the same model: CTranslate2 alone, and MarianMTModel of transformers.
 
-`decoding` opens them by name. Both read and write text with the tokenizers of the model, sort by length, and search
-with the same beam, length penalty and limit.
+`decoding` opens them by name. Both use the tokenizers of the model, sort by length, and search with the same beam,
+length penalty and limit.
 """
 
 from abc import ABC, abstractmethod
@@ -27,26 +27,30 @@ PEERS = ("ctranslate2", "transformers")
 
 
 class DecodingSystem(ABC):
-    """A system that is measured."""
+    """A translation system that is measured."""
 
     name: str
 
     @abstractmethod
     def translate(self, lines: Sequence[str], search: SearchConfig) -> tuple[list[str], int]:
-        """The translation of each line, none of which is blank or too long for the model, and how many pieces they have
-        together, ends included."""
+        """Return the translation of each line, and the number of all output pieces, ends included.
+
+        No line is blank or too long for the model.
+        """
 
     def close(self) -> None:  # noqa: B027
-        """Release its threads until `translate` is called again. All share OpenMP, whose threads wait actively for each
-        other only while a process has no more threads than there are CPUs."""
+        """Release the threads until `translate` is called again.
+
+        All systems share OpenMP, whose threads busy-wait only if a process has no more threads than there are CPUs.
+        """
 
 
 def open_decoding_peers(
     name: str, model: LoadedModel, runtime: Runtime, batch_size: int, folder: Path
 ) -> Iterator[Callable[[], DecodingSystem]]:
-    """A function for each number format of a peer, which writes into `folder` and returns the system.
+    """Yield a function for each number format of a peer, which writes to `folder` and returns the system.
 
-    It raises:
+    The function raises:
         UserError: the peer is not installed, or cannot run this model.
     """
     if name == "transformers":
@@ -57,8 +61,10 @@ def open_decoding_peers(
 
 
 class BareCTranslate2(DecodingSystem):
-    """`ctranslate2.Translator.translate_batch`: one worker for each thread, and for a single sentence one worker with
-    all threads."""
+    """The method `ctranslate2.Translator.translate_batch`, with one worker per thread.
+
+    A single sentence is translated by one worker with all threads.
+    """
 
     def __init__(self, model: LoadedModel, quantization: str, runtime: Runtime, batch_size: int, folder: Path):
         package = ctranslate2.package()
@@ -78,9 +84,9 @@ class BareCTranslate2(DecodingSystem):
         self._opened: dict[int, Any] = {}  # by number of workers
 
     def translate(self, lines: Sequence[str], search: SearchConfig) -> tuple[list[str], int]:
-        workers, each = (1, self._threads) if len(lines) == 1 else (self._threads, 1)
+        workers, threads = (1, self._threads) if len(lines) == 1 else (self._threads, 1)
         if workers not in self._opened:
-            self._opened = {workers: self._open(inter_threads=workers, intra_threads=each)}
+            self._opened = {workers: self._open(inter_threads=workers, intra_threads=threads)}
         source = self._tokenizers.source
         ids = source.encode_all(lines)
         answers = self._opened[workers].translate_batch(
@@ -101,7 +107,7 @@ class BareCTranslate2(DecodingSystem):
 
 
 class MarianGenerate(DecodingSystem):
-    """`MarianMTModel.generate` of transformers on sorted batches."""
+    """The method `MarianMTModel.generate` of transformers, on sorted batches."""
 
     def __init__(self, model: LoadedModel, runtime: Runtime, batch_size: int, folder: Path):
         self.name = f"transformers {_short(runtime.precision)}"
@@ -126,7 +132,7 @@ class MarianGenerate(DecodingSystem):
 
     @torch.inference_mode()
     def _generate(self, rows: Sequence[Sequence[int]], search: SearchConfig) -> list[list[int]]:
-        """Output ids, ends included, of one batch."""
+        """Return the output ids of one batch, ends included."""
         source, target = self._tokenizers.source, self._tokenizers.target
         tensors = [torch.tensor([*row, source.eos_id], device=self._device) for row in rows]
         ids = pad_sequence(tensors, batch_first=True, padding_value=source.pad_id)  # (B, S)
@@ -145,7 +151,7 @@ class MarianGenerate(DecodingSystem):
 
 
 def length_limit(ids: Sequence[int], search: SearchConfig) -> int:
-    """The length limit of our search for the translation of these ids."""
+    """Return the length limit of our search for the translation of these ids, in pieces."""
     return int(search.max_length_ratio * len(ids)) + search.max_length_offset
 
 

@@ -1,7 +1,7 @@
-"""What benchmarks share: alternating rounds, and measures of time, memory and matrix products.
+"""The measurement of benchmarks: alternating rounds, and functions for time, memory and matrix products.
 
-`training` and `decoding` give `compare` their entrants. It takes one round of every system after the other, again and
-again, so that a machine that becomes slower or faster does so for all of them. Ratios are of adjacent rounds.
+`training` and `decoding` give their entrants to `compare`. It repeats one round of every system after the other, so
+that changes in the speed of the machine affect all systems. Ratios are those of adjacent rounds.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from seq2seq.runtime import Runtime
 Progress = Callable[[str], object]
 
 OURS = "seq2seq"
-# Large enough that a matrix product is limited by arithmetic alone.
+# Large enough that only arithmetic limits a matrix product.
 MATMUL_SIZES = {"cpu": 2048, "cuda": 8192, "mps": 2048}
 MATMUL_TIMES = 3
 
@@ -37,11 +37,11 @@ class Entrant:
 
     name: str
     work: str
-    """Entrants are compared with the first one of the same work."""
+    """The kind of work; entrants are compared with the first one of the same work."""
     take_round: Callable[[], dict[str, float]]
-    """One round, timed: rates by name, the higher the faster; `flops_per_second` is compared with the machine's."""
+    """Times one round and returns rates by name (higher is faster), among them `flops_per_second`."""
     facts: dict[str, Any]
-    """What is the same in every round, for the report."""
+    """The figures that are the same in every round, for the report."""
     rates: dict[str, list[float]] = field(default_factory=dict)
 
 
@@ -55,11 +55,11 @@ def compare(
     """Open all systems, then take every round of every entrant.
 
     Returns:
-        The figures of each entrant, those of the same work together; the systems that cannot be measured, and why; and
-        what the rounds were, with the machine's FLOP/s before each.
+        The figures of each entrant, grouped by work; the systems that could not be measured, with the reason; and the
+        number of rounds, with the machine's FLOP/s before each round.
 
     Raises:
-        UserError: OURS cannot be measured.
+        UserError: our system cannot be measured.
     """
     entrants: list[Entrant] = []
     left_out: dict[str, str] = {}
@@ -86,9 +86,9 @@ def compare(
 
 
 def figures(entrants: Sequence[Entrant], peaks: Sequence[float]) -> Iterator[dict[str, Any]]:
-    """Each entrant's facts and rates, its share of the machine's rate, and the ratios of the first one to it."""
+    """Yield each entrant's facts and rates, its share of the machine's rate, and the ratios of the first to it."""
     for entrant in entrants:
-        first = next(one for one in entrants if one.work == entrant.work)
+        first = next(other for other in entrants if other.work == entrant.work)
         rates = dict(entrant.rates)
         flops = rates.pop("flops_per_second")
         ratios = {
@@ -105,18 +105,18 @@ def figures(entrants: Sequence[Entrant], peaks: Sequence[float]) -> Iterator[dic
 
 
 def spread(rounds: Sequence[float]) -> dict[str, Any]:
-    """One quantity over the rounds, for JSON."""
+    """Return median, lowest, highest and all values of the rounds, for JSON."""
     shown = {"median": statistics.median(rounds), "low": min(rounds), "high": max(rounds)}
     return {name: significant(value) for name, value in shown.items()} | {"rounds": list(map(significant, rounds))}
 
 
 def significant(value: float) -> float:
-    """`value` with four significant digits, more than a clock resolves."""
+    """Return `value` with four significant digits, which is more than a clock resolves."""
     return float(f"{value:.4g}")
 
 
 def seconds_of(work: Callable[[], object], device: torch.device) -> float:
-    """How long `work` takes, until the device has finished it."""
+    """Return the seconds that `work` takes until the device has finished it."""
 
     def synchronize() -> None:
         if device.type != "cpu":
@@ -130,7 +130,7 @@ def seconds_of(work: Callable[[], object], device: torch.device) -> float:
 
 
 def matmul_rate(runtime: Runtime, size: int) -> float:
-    """FLOP/s of a large square matrix product in the runtime's precision, the best of a few."""
+    """Return the FLOP/s of a large square matrix product in the runtime's precision, the best of a few."""
     left, right = (torch.randn(size, size, device=runtime.device).to(runtime.precision) for _ in range(2))
     product = left @ right
     seconds = min(seconds_of(lambda: torch.mm(left, right, out=product), runtime.device) for _ in range(MATMUL_TIMES))
@@ -138,8 +138,11 @@ def matmul_rate(runtime: Runtime, size: int) -> float:
 
 
 def forward_flops(model: Transformer, source_tokens: int, target_tokens: int) -> int:
-    """FLOPs of the products with weights, 2 for each weight and token (Kaplan et al. 2020, "Scaling Laws for Neural
-    Language Models", section 2.1). Padding and attention's own products are not counted."""
+    """Return the FLOPs of the products with weights, 2 for each weight and token.
+
+    The formula is that of Kaplan et al. 2020, "Scaling Laws for Neural Language Models", section 2.1. Padding and the
+    products of queries, keys and values are not counted.
+    """
     matrices = {name: weight.numel() for name, weight in model.named_parameters() if ".layers." in f".{name}"}
     matrices = {name: size for name, size in matrices.items() if name.endswith("weight") and "norm" not in name}
     source = sum(size for name, size in matrices.items() if "encoder." in name or "cross_attention.key_value" in name)
@@ -148,18 +151,18 @@ def forward_flops(model: Transformer, source_tokens: int, target_tokens: int) ->
 
 
 def sizes(config: ModelConfig) -> dict[str, int]:
-    """The sizes of a model, for the report."""
+    """Return the sizes of a model, for the report."""
     names = ("num_encoder_layers", "num_decoder_layers", "d_model", "num_heads", "d_ff")
     return {name.removeprefix("num_") if "layers" in name else name: getattr(config, name) for name in names}
 
 
 @contextlib.contextmanager
 def peak_memory(device: torch.device) -> Iterator[list[int]]:
-    """Measure the peak memory of what runs inside: the list then holds the most bytes in use, less those in use before,
-    or nothing where the system does not report them.
+    """Measure the growth of memory inside the context, at its peak.
 
-    It counts the GPU's allocations, or the pages of the process in memory. All systems live in one process: what
-    earlier ones freed is returned to the system first, so that it counts for the one that takes it again.
+    Afterwards the list contains the highest number of bytes in use, minus those in use before. It is empty if the
+    system does not report them. On a GPU, allocations are counted, and on a CPU the resident pages of the process. All
+    systems run in one process, so memory that earlier systems freed is first returned to the operating system.
     """
     peak: list[int] = []
     gc.collect()
@@ -169,10 +172,10 @@ def peak_memory(device: torch.device) -> Iterator[list[int]]:
         yield peak
         peak.append(torch.cuda.max_memory_allocated(device) - before)
         return
-    with contextlib.suppress(AttributeError, OSError):  # only glibc has it
+    with contextlib.suppress(AttributeError, OSError):  # only glibc has this function
         ctypes.CDLL(None).malloc_trim(0)
     try:
-        Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark to what is held now
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak to the current value
     except OSError:
         yield peak
         return

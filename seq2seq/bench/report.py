@@ -1,4 +1,7 @@
-"""The report of a benchmark, as a JSON document and as a table with the same figures."""
+"""The report of a benchmark, as a JSON document and as a table with the same figures.
+
+The benchmarks make it, and `cli.bench` prints it.
+"""
 
 import importlib.metadata
 import platform
@@ -13,13 +16,13 @@ from seq2seq import __version__
 from seq2seq.lines import aligned
 from seq2seq.runtime import Runtime
 
-# Other toolkits whose version is reported; the names of their systems begin with theirs.
+# Other toolkits whose version is reported; the name of a system begins with the name of its toolkit.
 PACKAGES = ("ctranslate2", "transformers")
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column of the table: a key of each system's figures, and the format of its numbers."""
+    """A column of the table: a key of each system's figures, and the format of its numbers."""
 
     title: str
     key: str
@@ -27,7 +30,7 @@ class Column:
     unit: int = 1
 
     def cell(self, system: Mapping[str, Any]) -> str:
-        """The number, or the median with the lowest and the highest round."""
+        """Return the number, or the median with the lowest and the highest round; `-` without a value."""
         value = system.get(self.key)
         if value is None:
             return "-"
@@ -39,25 +42,25 @@ class Column:
 
 @dataclass(frozen=True)
 class Report:
-    """Figures of one benchmark, all plain values."""
+    """The figures of one benchmark, all plain values."""
 
     bench: str
     machine: dict[str, Any]
     work: dict[str, Any]
-    """What was done, the same for every system."""
+    """The work, which was the same for every system."""
     systems: list[dict[str, Any]]
-    """Ours first."""
+    """The figures of each system, ours first."""
     left_out: dict[str, str]
-    """Systems that were not measured, and why."""
+    """The systems that were not measured, with the reason."""
     notes: list[str]
     columns: Sequence[Column]
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the report as plain values for JSON."""
         return {name: value for name, value in vars(self).items() if name != "columns"}
 
     def lines(self, most_columns: int | None = None) -> Iterator[str]:
-        """A table, or where that is wider than `most_columns`, a paragraph for each system."""
+        """Yield the lines of a table, or of a paragraph per system if the table is wider than `most_columns`."""
         yield f"machine: {_listed(self.machine)}"
         yield f"work: {_listed(self.work)}"
         yield ""
@@ -77,7 +80,7 @@ class Report:
 
 
 def machine(runtime: Runtime, systems: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Where a benchmark of these systems ran, and with which versions."""
+    """Return the machine and the versions with which a benchmark of these systems ran."""
     device = runtime.device
     described = {"cpu": _cpu_name(), "threads": torch.get_num_threads(), "device": str(device)}
     if device.type == "cuda":

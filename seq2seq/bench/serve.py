@@ -1,7 +1,8 @@
-"""`s2s bench serve`: a server under load, beside `s2s translate` on the same lines.
+"""The benchmark `s2s bench serve`: a server under load, next to the translator of `s2s translate` on the same lines.
 
-The server is a process of its own. Each client sends one request at a time and waits for the answer, for a given time;
-its answers are compared with what the translator gives for all lines at once. Clients and server share the machine.
+The server is a separate process. For a given time, each client sends a request and waits for the answer, again and
+again (closed loop). Answers are compared with those of the translator for all lines together. Clients and server share
+the machine.
 """
 
 import contextlib
@@ -43,38 +44,40 @@ COLUMNS = (
     Column("MiB after", "memory_after_bytes", "{:,.0f}", 2**20),
 )
 NOTES = [
-    "of translate: sentences/s as a share of the translator's on all lines at once, in adjacent rounds",
-    "wrong: answers that are not the translator's; lost: requests without an answer; refused: 429, tried again",
+    "of translate: sentences/s as a share of those of the translator on all lines together, in adjacent rounds",
+    "wrong: answers that differ from the translator's; lost: requests without an answer; refused: 429, then sent again",
 ]
 WARM_UP_LINES = 16
-LONGEST_SECONDS = 120.0  # that a client waits for an answer
+LONGEST_SECONDS = 120.0  # the time limit of a client for an answer
 ADDRESS = re.compile(r"listening on http://(\S+):(\d+)")
 
 
 @dataclass(frozen=True)
 class LoadRounds:
-    """How many rounds, and what clients ask in each."""
+    """The number of rounds, and the load of each round."""
 
     rounds: int = 1
     clients: tuple[int, ...] = (8, 64, 256)
-    """Numbers of clients that ask at the same time, in turn."""
+    """Numbers of concurrent clients, measured one after the other."""
     seconds: float = 10.0
-    """Of each number of clients."""
+    """Duration of the measurement of each number of clients."""
     texts: int = 1
-    """Lines of a request."""
+    """Lines per request."""
     sentences: int = 1000
-    """How many lines of the probe are sent, again and again."""
+    """The number of lines of the probe, which are sent in turn."""
 
 
 @dataclass
 class ClientTally:
-    """What clients saw in one round, and the bytes of the server before and after it."""
+    """The results of the clients in one round, and the memory of the server before and after it."""
 
     seconds: list[float] = field(default_factory=list)
-    """Of each answer."""
+    """The latency of each answer."""
     counts: Counter[str] = field(default_factory=Counter)
     rate: float = 0.0
-    """Lines a second, until the last answer."""
+    """Lines per second, until the last answer."""
+    memory: tuple[int | None, int | None] = (None, None)
+    """Resident bytes of the server before and after the round; None if unknown."""
     memory: tuple[int | None, int | None] = (None, None)
 
 
@@ -89,11 +92,11 @@ def bench_serve(
 
     Args:
         folder: a translation model.
-        probe: its lines are what clients send; the built-in one is the test set of the phrasebook that comes with the
-            toolkit, for models from English or German.
-        load: the rounds of translator and clients, one after the other.
-        options: of `Translator.load`, and of the server.
-        progress: called with a description of the next step.
+        probe: lines that clients send. The built-in probe is the test set of the phrasebook of the toolkit, for models
+            from English or German.
+        load: number of rounds, and the load of each.
+        options: options of `Translator.load` and of the server.
+        progress: function that is called with a description of the next step.
 
     Raises:
         ModelError: there is no such model.
@@ -120,14 +123,14 @@ def bench_serve(
                 tally.memory = before, resident_bytes(process.pid)
                 tallies[count].append(tally)
     systems = [{"name": "translate", "sentences_per_second": spread(rates), "answers": load.rounds * len(lines)}]
-    systems += [_figures(count, found, rates) for count, found in tallies.items()]
+    systems += [_figures(count, of_count, rates) for count, of_count in tallies.items()]
     work = {"model": str(folder), "engine": translator.engine_note, "lines": len(lines), "seconds": load.seconds}
     work["lines of a request"] = load.texts
     return Report("serve", machine(start("cpu", "float32"), systems), work, systems, {}, NOTES, COLUMNS)
 
 
 def _figures(count: int, tallies: Sequence[ClientTally], rates: Sequence[float]) -> dict[str, Any]:
-    """The figures of a number of clients, whose rounds are next to those of the translator with these rates."""
+    """Return the figures of a number of clients; `rates` are the lines per second of the translator in each round."""
     taken = sorted(itertools.chain.from_iterable(tally.seconds for tally in tallies))
     total = sum((tally.counts for tally in tallies), Counter())
     return {
@@ -146,7 +149,7 @@ def _figures(count: int, tallies: Sequence[ClientTally], rates: Sequence[float])
 def _round_of_clients(
     address: tuple[str, int], lines: Sequence[str], expected: Sequence[str], count: int, load: LoadRounds
 ) -> ClientTally:
-    """Let this number of clients ask for the seconds of a round."""
+    """Let this number of clients send requests for the seconds of a round, and return their results."""
     tally, lock, numbers = ClientTally(), threading.Lock(), itertools.count()
     begun = time.perf_counter()
 
@@ -156,12 +159,14 @@ def _round_of_clients(
             with lock:
                 first = next(numbers) * load.texts
             chosen = [number % len(lines) for number in range(first, first + load.texts)]
-            asked = time.perf_counter()
-            what, wait = _ask(connection, [lines[number] for number in chosen], [expected[number] for number in chosen])
+            sent = time.perf_counter()
+            result, wait = _ask(
+                connection, [lines[number] for number in chosen], [expected[number] for number in chosen]
+            )
             with lock:
-                if what in ("right", "wrong"):
-                    tally.seconds.append(time.perf_counter() - asked)
-                tally.counts[what] += 1
+                if result in ("right", "wrong"):
+                    tally.seconds.append(time.perf_counter() - sent)
+                tally.counts[result] += 1
             time.sleep(wait)
         connection.close()
 
@@ -175,7 +180,7 @@ def _round_of_clients(
 
 
 def _ask(connection: http.client.HTTPConnection, lines: Sequence[str], expected: Sequence[str]) -> tuple[str, float]:
-    """What came of a request: right, wrong, refused or lost; and the seconds to wait before the next."""
+    """Send a request, and return its result (right, wrong, refused or lost) and the seconds to wait before the next."""
     body = json.dumps({"text": lines}).encode()
     try:
         connection.request("POST", "/v1/translate", body, {"Content-Type": "application/json"})
@@ -194,21 +199,27 @@ def _ask(connection: http.client.HTTPConnection, lines: Sequence[str], expected:
 
 @contextlib.contextmanager
 def _server(folder: Path, options: Mapping[str, Any], sentences: int) -> Iterator[tuple[tuple[str, int], Any]]:
-    """A server's address and process, with room for more than so many sentences; it ends with the block."""
+    """Start a server whose queue has room for more than this many sentences; yield its address and process.
+
+    The server ends with the context.
+
+    Raises:
+        RunError: the server does not start.
+    """
     given = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
     queue = f"--max-queue={max(1000, 4 * sentences)}"
     command = [sys.executable, "-m", "seq2seq", "serve", str(folder), "--port=0", queue, "--no-page", *given]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
         try:
-            said: list[str] = []
+            log: list[str] = []
             for line in process.stderr:
-                said.append(line.strip())
-                if found := ADDRESS.search(line):
-                    threading.Thread(target=process.stderr.read, daemon=True).start()  # or it would wait for a reader
-                    yield (found.group(1), int(found.group(2))), process
+                log.append(line.strip())
+                if address := ADDRESS.search(line):
+                    threading.Thread(target=process.stderr.read, daemon=True).start()  # so that the pipe never fills
+                    yield (address.group(1), int(address.group(2))), process
                     break
             else:
-                raise RunError(f"the server did not start: {' '.join(said[-1:])}")
+                raise RunError(f"the server did not start: {' '.join(log[-1:])}")
         finally:
             process.terminate()
             process.wait(timeout=LONGEST_SECONDS)

@@ -1,7 +1,7 @@
-"""`s2s bench train`: the speed of training, beside other toolkits that are installed.
+"""The benchmark `s2s bench train`: the speed of training, next to other installed toolkits.
 
-Ours is what `s2s train` runs: its corpus, sampler and stream of batches, its gradient step, optimiser and moving
-average. Every system gets the same batches in the same order, so that text, ids, padding and budget are the same.
+Our system uses the code of `s2s train`: corpus, sampler, stream of batches, gradient step, optimiser and moving
+average. All systems get the same batches in the same order, so that text, ids, padding and budget are the same.
 """
 
 import contextlib
@@ -50,30 +50,30 @@ COLUMNS = (
 )
 NOTES = [
     "tokens/s: source and target tokens without padding, ends included; median of the rounds (lowest-highest)",
-    "speed ratio: tokens/s of seq2seq over those of the system, in adjacent rounds",
-    "matmul rate: FLOP/s of the products with weights, as a share of those of one large matrix product",
+    "speed ratio: tokens/s of seq2seq divided by those of the system, in adjacent rounds",
+    "matmul rate: FLOP/s of the products with weights, as a share of the FLOP/s of one large matrix product",
     "peak MiB: growth of the process while a system was built and trained on the largest batches",
-    "the allocator keeps large blocks in the whole process (glibc's mallopt, unless MALLOC_MMAP_THRESHOLD_ is set): "
-    "the other toolkits, which do not ask for it, are faster here than on their own",
+    "seq2seq lets the allocator keep large blocks (glibc's mallopt, unless MALLOC_MMAP_THRESHOLD_ is set), which holds "
+    "for the whole process: other toolkits, which do not set it, are faster here than alone",
 ]
 
 
 @dataclass(frozen=True)
 class TrainingRounds:
-    """How many rounds, and how long each is."""
+    """The number and length of the rounds."""
 
     rounds: int = 5
     steps: int | None = None
-    """Updates per round; None is as many as ours makes in about `seconds`."""
+    """Updates per round; None means as many as our system makes in about `seconds`."""
     seconds: float = 10.0
     matmul_size: int | None = None
 
 
 class OurTraining(TrainingSystem):
-    """The step of `s2s train`."""
+    """The training step of `s2s train`."""
 
     def __init__(self, task: Task, config: TrainingConfig, runtime: Runtime):
-        super().__init__(copy.deepcopy(task.model), config, runtime)  # a copy, which counts as its memory
+        super().__init__(copy.deepcopy(task.model), config, runtime)  # a copy, so that its memory is counted
         self._step = GradientStep(Weights(self.module, runtime), task.compute_loss, config)
         self._average = ExponentialMovingAverage(self.module, config.ema) if config.ema else None
 
@@ -85,26 +85,26 @@ class OurTraining(TrainingSystem):
 
 
 class _TrainingBench:
-    """What is the same for all systems: the batches, and how many updates make a round."""
+    """The batches and the number of updates of a round, which are the same for all systems."""
 
     def __init__(self, task: Task, rounds: TrainingRounds, here: Runtime, stack: contextlib.ExitStack):
         self.updates = rounds.steps or 0
         self.padding: list[float] = []
-        """Share of padding, by round."""
+        """The share of padding in each round."""
         self._task, self._device, self._stack, self._seconds = task, here.device, stack, rounds.seconds
 
     def entrants(self, name: str, make: Callable[[], TrainingSystem]) -> Iterator[Entrant]:
-        """A system, after updates on the batches that take the most memory and two updates of its stream."""
+        """Yield a system, after updates on the batches that need the most memory and two updates of its stream."""
         task = self._task
         largest = [task.make_batch(indices, 0) for indices in task.sampler.largest_batches()]
         stream = BatchStream(task.sampler, task.make_batch, pin_memory=self._device.type == "cuda")
         self._stack.callback(stream.close)
         with peak_memory(self._device) as peak:
             system = make()
-            for batch in [*largest, largest[0]]:  # the first update makes the optimiser's moments at its end
+            for batch in [*largest, largest[0]]:  # the first update creates the optimiser's moments
                 system.update([batch])
         seconds = [self._updates(system, stream, 1)[0] for _ in range(2)]
-        self.updates = self.updates or max(1, round(self._seconds / seconds[1]))  # ours comes first
+        self.updates = self.updates or max(1, round(self._seconds / seconds[1]))  # our system is the first
         parameters = sum(weight.numel() for weight in system.module.parameters() if weight.requires_grad)
         facts = {"parameters": parameters, "peak_memory_bytes": next(iter(peak), None)}
         yield Entrant(name, "training", partial(self._take_round, system, stream), facts)
@@ -112,7 +112,7 @@ class _TrainingBench:
     def _updates(
         self, system: TrainingSystem, stream: BatchStream, number: int
     ) -> tuple[float, list[TranslationBatch]]:
-        """The seconds and the batches of `number` updates."""
+        """Make `number` updates, and return their seconds and batches."""
         seen: list[TranslationBatch] = []
 
         def work() -> None:
@@ -145,14 +145,14 @@ def bench_training(
     """Train a little with every system, in alternating rounds.
 
     Args:
-        config: of a translation run.
-        cache: the folder of its tokenised corpora.
-        peers: of `PEERS`; those that are not installed are named in the report.
-        rounds: how many, and how long each is.
-        progress: called with a description of the next step.
+        config: configuration of a translation run.
+        cache: folder of its tokenised corpora.
+        peers: names from `PEERS`; the report names those that are not installed.
+        rounds: number and length of the rounds.
+        progress: function that is called with a description of the next step.
 
     Raises:
-        UserError: the configuration is of another task, or something is wrong with it or its data.
+        UserError: the configuration belongs to another task, or it or its data have a problem.
     """
     rounds = rounds or TrainingRounds()
     if config.task != "translation":

@@ -1,7 +1,7 @@
-"""Another way to train a model of the same sizes: MarianMTModel of transformers, in a plain training loop.
+"""Another system that trains a model of the same sizes: MarianMTModel of transformers, in a plain training loop.
 
-`training` opens it. It gets the batches that ours gets, the same precision, label smoothing, dropout, clipping and
-fused AdamW, and is built from the same configuration.
+`training` opens it. It is built from the same configuration, and has the same batches, precision, label smoothing,
+dropout, clipping and fused AdamW as our system.
 """
 
 from abc import ABC, abstractmethod
@@ -21,7 +21,7 @@ from seq2seq.text.tokenizer import TokenizerPair
 from seq2seq.training.optim import learning_rate
 from seq2seq.training.step import is_compiled
 
-# By the names of --peer.
+# Names of systems by the names of --peer.
 PEERS = {"transformers": "transformers MarianMTModel"}
 IGNORED = -100
 
@@ -32,7 +32,7 @@ def open_training_peer(
     """Return MarianMTModel in a training loop.
 
     Raises:
-        UserError: it is not installed, or cannot have these sizes; the message says which.
+        UserError: transformers is not installed, or the model cannot have these sizes.
     """
     if config.head_width * config.num_heads != config.d_model or config.activation == "swiglu":
         raise UserError("it has neither swiglu nor a head_dim other than d_model / num_heads")
@@ -40,14 +40,14 @@ def open_training_peer(
 
 
 class TrainingSystem(ABC):
-    """A module in training, at the learning rates of the schedule."""
+    """A module in training, with the learning rates of the schedule."""
 
     def __init__(self, module: nn.Module, config: TrainingConfig, runtime: Runtime):
         self.module = module.to(runtime.device).train()
         self._config, self._runtime, self._count = config, runtime, 0
 
     def update(self, batches: Sequence[TranslationBatch], progress: float = 0.0) -> None:
-        """One optimiser step over batches on the CPU; `progress` is the share of training that is done."""
+        """Make one optimiser step over batches on the CPU; `progress` is the share of training that is done."""
         self._count += 1
         self._update(batches, learning_rate(self._count, progress, self._config))
 
@@ -56,7 +56,7 @@ class TrainingSystem(ABC):
 
 
 class HandLoop(TrainingSystem):
-    """A training loop over a module from (source_ids, source_mask, target_input) to logits (B, T, V)."""
+    """A training loop of a module that maps (source_ids, source_mask, target_input) to logits (B, T, V)."""
 
     def __init__(self, module: nn.Module, config: TrainingConfig, runtime: Runtime):
         super().__init__(module, config, runtime)
@@ -92,7 +92,7 @@ class HandLoop(TrainingSystem):
 
 
 class MarianLogits(nn.Module):
-    """MarianMTModel of transformers."""
+    """The MarianMTModel of transformers, as a module that returns logits (B, T, V)."""
 
     def __init__(self, config: ModelConfig, tokenizers: TokenizerPair):
         super().__init__()
@@ -111,10 +111,10 @@ class MarianLogits(nn.Module):
 
 
 def transformers_package() -> Any:
-    """The package transformers, without warnings and progress bars.
+    """Return the package transformers, with warnings and progress bars turned off.
 
     Raises:
-        MissingDependency: it is not installed.
+        MissingDependency: the package is not installed.
     """
     try:
         import transformers

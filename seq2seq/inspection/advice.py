@@ -1,4 +1,7 @@
-"""What the findings of `check` mean: what would spoil a result, what is worth a look, and sizes that fit the corpus."""
+"""The judgement of the findings of `check`: errors, warnings, and sizes that fit the corpus.
+
+`check` calls `judge` and `advise`; `layout` prints their results.
+"""
 
 import math
 from collections import Counter
@@ -14,8 +17,8 @@ from seq2seq.inspection.overlap import Overlap
 from seq2seq.inspection.report import CorpusReport, Finding
 from seq2seq.languages import language_name
 
-# Running source words up to which a size fits: vocabulary, preset, epochs, tokens in a batch. A rule of thumb: the
-# configs that come with the toolkit follow it, and it keeps between 10 and 100 occurrences a piece.
+# The largest number of running source words for each size: vocabulary, preset, epochs, tokens in a batch. This is a
+# rule of thumb, which the configs of the toolkit follow, and which gives between 10 and 100 occurrences per piece.
 SIZES = (
     (150_000, 2_000, "tiny", 40, 1024),
     (1_000_000, 8_000, "small", 30, 2048),
@@ -24,23 +27,23 @@ SIZES = (
     (500_000_000, 32_000, "base", 5, 8192),
     (math.inf, 32_000, "big", 3, 16384),
 )
-# Warm-up and the time between validations, as shares of all steps, and what they are rounded to.
+# Warm-up and the interval of validations as shares of all steps, and the numbers that they are rounded to.
 WARMUP_SHARE, VALIDATION_SHARE = 0.05, 0.05
 ROUND_STEPS = (20, 50, 100, 200, 500, 1000, 2000, 4000)
-SPECIAL_PIECES = 260  # the bytes and the special ids
+SPECIAL_PIECES = 260  # bytes and special ids
 HEAVY_OVERLAP = 0.01
-# Share of the lines whose sides do not belong together from which on this is an error.
+# The share of lines whose sides do not belong together above which this is an error.
 UNRELATED_FAILS = 0.1
-# Shares of the characters that training never shows.
+# The shares of characters without occurrence in training above which there is a warning, or an error.
 UNSEEN_WARNS, UNSEEN_FAILS = 0.005, 0.05
 
 Found = Iterator[tuple[str, str]]
-"""Levels and messages."""
+"""Yields levels and messages."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing to act on: an `error` would spoil a result, a `warning` may."""
+    """A problem of a corpus: an `error` would spoil a result, a `warning` may."""
 
     level: str
     corpus: str
@@ -49,22 +52,23 @@ class Problem:
 
 @dataclass(frozen=True)
 class Advice:
-    """Sizes for a corpus."""
+    """The recommended sizes for a corpus."""
 
     examples: int
     source_words: int
     settings: dict[str, int | str]
-    """Keys of a config with values that fit."""
+    """Keys of a config with recommended values."""
     needed_characters: int
-    """Characters that tokenizer.character_coverage gives pieces of their own; the others are spelled as bytes."""
+    """The number of characters that get separate pieces by tokenizer.character_coverage."""
     rare_characters: int
+    """The number of the other characters, which are spelled as bytes."""
     notes: tuple[str, ...]
 
 
 def advise(
     train: CorpusTally, tokenizer: TokenizerConfig, preset: str | None, training: TrainingConfig | None
 ) -> Advice:
-    """Vocabulary, model and length of training for the training corpora; with notes on what is set otherwise."""
+    """Return sizes of vocabulary, model and training for the training corpora, with notes on settings that differ."""
     source, target = train.sides[0], train.sides[-1]
     counts = sum((side.kept_characters for side in train.sides), Counter())
     covered, needed = 0, 0
@@ -72,7 +76,7 @@ def advise(
         if covered >= tokenizer.character_coverage * counts.total():
             break
         covered, needed = covered + count, needed + 1
-    # Text without spaces between words counts by characters: about two make what a word is elsewhere.
+    # In text without spaces between words, each 8 characters count as a word.
     running = max(source.kept_words, source.kept_characters.total() // 8)
     _, vocab_size, chosen, epochs, batch_tokens = next(size for size in SIZES if running <= size[0])
     least = math.ceil((2 * needed + SPECIAL_PIECES) / 1000) * 1000
@@ -107,27 +111,29 @@ def _round(steps: float) -> int:
 def judge(
     train: Sequence[CorpusReport], held_out: Sequence[CorpusReport], overlaps: dict[str, dict[str, Overlap]]
 ) -> list[Problem]:
-    """Everything to act on: of each corpus, of the held-out sets against training, and of what they share."""
-    found = [
+    """Return the problems of each corpus, of the held-out sets compared with training, and of overlap."""
+    problems = [
         (report.name, problem)
         for report in [*train, *held_out]
         for judged in (_judge_lines(report), _judge_findings(report), _judge_labels(report))
         for problem in judged
     ]
-    found += [(report.name, problem) for report in train for problem in _judge_filters(report)]
+    problems += [(report.name, problem) for report in train for problem in _judge_filters(report)]
     if train:
-        found += [(report.name, problem) for report in [*train[1:], *held_out] for problem in _compare(train, report)]
-    found += [
+        problems += [
+            (report.name, problem) for report in [*train[1:], *held_out] for problem in _compare(train, report)
+        ]
+    problems += [
         (other, problem)
         for name, others in overlaps.items()
         for other, overlap in others.items()
         for problem in _judge_overlap(name, overlap)
     ]
-    return [Problem(level, name, message) for name, (level, message) in found]
+    return [Problem(level, name, message) for name, (level, message) in problems]
 
 
 def _judge_lines(report: CorpusReport) -> Found:
-    """Whether reading came to the end, and whether line i translates line i."""
+    """Yield problems of reading, and of lines that do not translate each other."""
     if report.failure:
         yield "error", f"{report.failure}; nothing after it was checked"
         return
@@ -154,7 +160,7 @@ def _judge_lines(report: CorpusReport) -> Found:
 
 
 def _judge_unrelated(report: CorpusReport) -> Found:
-    """Runs of lines whose sides do not belong together, and sides in a language that they should not have."""
+    """Yield problems of lines whose sides do not belong together, and of sides in an unexpected language."""
     unrelated = report.agreement.unrelated or []
     total = sum(run.last - run.first + 1 for run in unrelated)
     if unrelated:
@@ -169,14 +175,14 @@ def _judge_unrelated(report: CorpusReport) -> Found:
         )
     for side, language, share in report.agreement.unexpected_languages:
         name = ("source", "target")[side]
-        yield "error", f"{name}: {share:.0%} of the lines of clear language are {language_name(language)}"
+        yield "error", f"{name}: {share:.0%} of the lines with a clear language are {language_name(language)}"
     first, *others = report.agreement.languages or [None]
     if first is not None and others == [first]:
         yield "warning", f"both sides are in {language_name(first)}"
 
 
 def _judge_findings(report: CorpusReport) -> Found:
-    """The oddities of each side, and those of pairs."""
+    """Yield problems of the oddities of each side and of pairs."""
     for name, side in report.sides.items():
         for kind, finding in side.findings.items():
             yield from _judge_finding(ODDITIES[kind], finding, report.examples, f"{name}: ", "line")
@@ -208,7 +214,7 @@ def _judge_filters(report: CorpusReport) -> Found:
 
 
 def _compare(train: Sequence[CorpusReport], report: CorpusReport) -> Found:
-    """A corpus with the training corpora: the scripts of its sides, and its labels."""
+    """Yield differences from the training corpora: the scripts of the sides, and the labels."""
     for name in train[0].sides.keys() & report.sides.keys():
         expected, script = train[0].sides[name].script, report.sides[name].script
         if expected != script and "none" not in (expected, script):
@@ -219,7 +225,7 @@ def _compare(train: Sequence[CorpusReport], report: CorpusReport) -> Found:
 
 
 def _judge_overlap(name: str, overlap: Overlap) -> Found:
-    """Whether what corpus `name` shares with a held-out set spoils scores on that set."""
+    """Yield problems of the overlap of corpus `name` with a held-out set, whose scores it spoils."""
     size, shared = counted(overlap.size, "example"), overlap.pairs
     if shared:
         level = "error" if shared > HEAVY_OVERLAP * overlap.size and name.startswith("train") else "warning"

@@ -33,17 +33,17 @@ class Agreement:
     """Findings about the two sides of a corpus as translations of each other."""
 
     shifts: list[Shift] | None = None
-    """Blocks of lines that translate others; None where the words of both sides show nothing."""
+    """Runs of lines that translate lines at another offset; None if the words give too little evidence."""
     unrelated: list[Unrelated] | None = None
-    """Runs of lines whose sides do not belong together at any offset; None where their lengths show nothing."""
+    """Runs of lines whose sides do not belong together at any offset; None if the lengths give too little evidence."""
     languages: list[str | None] = field(default_factory=list)
     """The language of most lines of each side; None if it is unclear."""
     unexpected_languages: list[tuple[int, str, float]] = field(default_factory=list)
-    """Sides that are not in the language that is named: (side, language, its share)."""
+    """Sides that are not in their named language: (side, language of most lines, its share)."""
     num_identified: int = 0
     """Number of pairs in the sample of languages."""
     language_findings: dict[str, Finding] = field(default_factory=dict)
-    """Number of swapped pairs, and of pairs in another language, in the sample."""
+    """The swapped pairs, and the pairs with a side in another language, of the sample."""
     not_judged: list[str] = field(default_factory=list)
     """Properties of this corpus that cannot be judged, with the reason."""
 
@@ -54,11 +54,11 @@ def agreement_of(
     """Judge the sides of the corpus that `reader` has read.
 
     Args:
-        tally: of all its blocks.
-        reader: gives lines by number.
-        expected: what they are compared with.
-        is_train: it is a training corpus.
-        difference: how many lines more the target has.
+        tally: sum over all blocks of the corpus.
+        reader: reader that returns lines by number.
+        expected: expectations to compare with.
+        is_train: whether it is a training corpus.
+        difference: number of target lines minus number of source lines.
     """
     if len(tally.sides) != 2 or not tally.examples:
         return Agreement()
@@ -96,13 +96,13 @@ def _shifts(
     if not shifts and tally.examples <= MOST_LINES:
         lines = reader.examples_at(numbers.tolist())
         if lines and all(len(texts) == 2 for texts in lines.values()):
-            found = find_shift_by_shapes(*zip(*lines.values(), strict=True), difference)
-            shifts = [replace(one, first=numbers[one.first - 1], last=numbers[one.last - 1]) for one in found] or shifts
+            rows = find_shift_by_shapes(*zip(*lines.values(), strict=True), difference)
+            shifts = [replace(run, first=numbers[run.first - 1], last=numbers[run.last - 1]) for run in rows] or shifts
     return shifts
 
 
 def _is_explained(run: Unrelated, shifts: Sequence[Shift]) -> bool:
-    """Whether shifts cover at least half of the run; they do not overlap each other."""
+    """Whether shifts, which do not overlap, cover at least half of the run."""
     shared = sum(max(0, min(run.last, shift.last) - max(run.first, shift.first) + 1) for shift in shifts)
     return 2 * shared >= run.last - run.first + 1
 

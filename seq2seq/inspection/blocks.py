@@ -1,7 +1,7 @@
-"""A corpus in blocks of examples for `s2s check`, which reads on where training would stop.
+"""A corpus in blocks of examples, for `s2s check`, which continues at some errors that would stop training.
 
-Two text files of unequal length, or bytes that are not UTF-8, do not end the reading: `CorpusReader` counts them. Other
-formats are read through `sources`, up to the first line that training would stop at.
+Two text files of unequal length, or lines that are not UTF-8, do not end the reading: `CorpusReader` records them.
+Other formats are read through `sources`, up to the first line at which training would stop.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,13 +22,13 @@ LONGEST_EXAMPLE = 200
 
 @dataclass
 class Finding:
-    """How many lines are of a kind, and a few of them: line number and text (both sides where it concerns pairs)."""
+    """The number of lines with an oddity, and a few of them: line number and text (both sides, if pairs are meant)."""
 
     count: int = 0
     examples: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
 
     def add(self, other: "Finding") -> None:
-        """Add what later lines showed."""
+        """Add the finding of later lines."""
         self.count += other.count
         self.examples += other.examples[: EXAMPLES_KEPT - len(self.examples)]
 
@@ -38,19 +38,20 @@ class Block:
     """Consecutive examples of one corpus."""
 
     numbers: Sequence[int]
-    """Their line numbers."""
+    """The line numbers of the examples."""
     columns: Sequence[Sequence[str]]
-    """The sides; in classification the texts alone."""
+    """The lines of each side; in classification only the texts."""
     labelled: Sequence[LabelledText] | None
-    """None of pairs."""
+    """The examples of classification; None for pairs."""
     first_example: int
+    """The number of the first example, from 1."""
 
     def examples(self) -> Iterator[Example]:
-        """As a source gives them."""
+        """Return the examples in the form of `data.examples`."""
         return map(Pair, *self.columns) if self.labelled is None else iter(self.labelled)
 
     def finding(self, indices: Sequence[int], *columns: Sequence[str]) -> Finding:
-        """These lines of the block, shown by the columns given."""
+        """Return a finding of the lines of the block with these indices; `columns` are shown."""
         examples = [
             (self.numbers[index], tuple(shown(column[index]) for column in columns))
             for index in indices[:EXAMPLES_KEPT]
@@ -59,13 +60,13 @@ class Block:
 
 
 class CorpusReader:
-    """One corpus of a config; the attributes are filled while `blocks` is read to its end.
+    """A reader of one corpus of a config; reading `blocks` to the end fills the attributes.
 
     Args:
         name: train, valid, or the name of a test set.
-        config: where it is.
-        languages: of the two sides, by which columns may be named; None in classification.
-        label_names: what answers call the labels.
+        config: location and format of the corpus.
+        languages: languages of the two sides, which may be names of columns; None in classification.
+        label_names: displayed names of the labels.
     """
 
     def __init__(
@@ -74,14 +75,14 @@ class CorpusReader:
         self.name, self.config, self._languages, self._label_names = name, config, languages, label_names
         self.files = [str(path) for _, path in config.files()] or [f"{config.hub} ({config.split})"]
         self.line_counts: list[int] = []
-        """Of each file; one number where both sides are in one file."""
+        """The number of lines of each file; a single number if both sides are in one file."""
         self.invalid: Sequence[list[int]] = []
         """The numbers of the lines of each file that are not UTF-8."""
         self.failure: str | None = None
-        """Why reading ended before the end."""
+        """The error that ended the reading early; None without one."""
 
     def blocks(self) -> Iterator[Block]:
-        """The examples from the beginning; of files of unequal length those that have two sides."""
+        """Yield the examples from the beginning; of files of unequal length only those with two sides."""
         self.failure, self.invalid, self.line_counts = None, [[] for _ in self.files], [0 for _ in self.files]
         try:
             yield from self._text_blocks() if self.config.source is not None else self._source_blocks()
@@ -89,16 +90,16 @@ class CorpusReader:
             self.failure = str(error)
 
     def examples_at(self, numbers: Sequence[int]) -> dict[int, tuple[str, ...]]:
-        """The texts of a few lines."""
-        wanted, found = set(numbers), {}
+        """Return the texts of these lines, shortened as by `shown`; lines that are not examples are absent."""
+        wanted, texts_at = set(numbers), {}
         again = CorpusReader(self.name, self.config, self._languages, self._label_names)
         for block in again.blocks() if wanted else ():
             for number, *texts in zip(block.numbers, *block.columns, strict=True):
                 if number in wanted:
-                    found[number] = tuple(map(shown, texts))
-            if len(found) == len(wanted):
+                    texts_at[number] = tuple(map(shown, texts))
+            if len(texts_at) == len(wanted):
                 break
-        return found
+        return texts_at
 
     def _text_blocks(self) -> Iterator[Block]:
         paths = [path for _, path in self.config.files()]
@@ -128,5 +129,5 @@ class CorpusReader:
 
 
 def shown(text: str) -> str:
-    """`text` cut to what an example shows."""
+    """Return `text`, cut to `LONGEST_EXAMPLE` characters."""
     return text if len(text) <= LONGEST_EXAMPLE else text[: LONGEST_EXAMPLE - 1] + "…"

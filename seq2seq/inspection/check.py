@@ -1,7 +1,7 @@
-"""`s2s check`: one report on the corpora of a run before anything is trained.
+"""The report of `s2s check` on the corpora of a run, before training.
 
-`check_corpora` reads each corpus once, looks at its blocks in all worker processes, and adds up a
-`CheckReport`, which the command prints. Memory: about 43 bytes a training pair, and the held-out sets.
+`check_corpora` examines the blocks of each corpus in worker processes, and makes a `CheckReport` of their sums, which
+the command prints. It needs about 43 bytes of memory per training pair, in addition to the held-out sets.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,60 +28,60 @@ from seq2seq.text.tokenizer import Tokenizer
 
 SAMPLE_BLOCKS, SAMPLE_LINES = 16, 20_000
 SAMPLE_VOCABULARY = 8000
-# Processes take a second to start, as long as this many blocks.
+# The number of blocks that are examined without worker processes, whose start takes about as long (1 s).
 BLOCKS_ALONE = 4
 NEAR_SAMPLE = 16_000
 
 
 @dataclass(frozen=True)
 class Corpora:
-    """What is checked: corpora of one task, with how they are filtered and tokenised."""
+    """The corpora of one task to check, with the settings of filters, tokenizer and training."""
 
     train: Sequence[SourceConfig]
     held_out: dict[str, SourceConfig]
     languages: tuple[str, str] | None
-    """Of the two sides; None in classification."""
+    """The languages of the two sides; None in classification."""
     filters: FilterConfig = field(default_factory=FilterConfig)
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     preset: str | None = None
     training: TrainingConfig | None = None
     seed: int = 1
     label_names: Mapping[str, str] = field(default_factory=dict)
-    """In classification, what answers call the labels."""
+    """The displayed names of the labels, in classification."""
 
 
 @dataclass(frozen=True)
 class CheckReport:
-    """All corpora."""
+    """The report on all corpora."""
 
     corpora: list[CorpusReport]
     overlaps: dict[str, dict[str, Overlap]]
-    """What train, and then each held-out set, shares with the held-out sets after it."""
+    """The overlap of train, and then of each held-out set, with the held-out sets after it."""
     advice: Advice | None
     problems: list[Problem]
     lengths_are_exact: bool
-    """Whether the filters saw lengths by the tokenizer of training, or estimates by one of a sample."""
+    """Whether lengths are those of the tokenizer of training; else a tokenizer of a sample estimates them."""
 
     @property
     def ok(self) -> bool:
-        """Whether nothing would spoil a result."""
+        """Whether there are no errors."""
         return all(problem.level != "error" for problem in self.problems)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the report as plain values for JSON."""
         return {"ok": self.ok, **asdict(self)}
 
 
-@quiet("seq2seq")  # the report says more than warnings of reading, and those of the tokenizer are about a sample
+@quiet("seq2seq")  # the report covers warnings of reading, and warnings of the tokenizer concern only a sample
 def check_corpora(
     corpora: Corpora, num_workers: int = 0, progress: Callable[[int], None] = lambda _: None
 ) -> CheckReport:
-    """Check the training corpora and the sets that they are judged by.
+    """Check the training corpora and the held-out sets.
 
     Args:
-        corpora: what to check.
-        num_workers: processes; 0 is one per CPU.
-        progress: called with the number of further examples that are done.
+        corpora: corpora and settings.
+        num_workers: number of processes; 0 starts one per CPU.
+        progress: function that is called with the number of examples done since its last call.
     """
     kind = corpora.languages, corpora.label_names
     train = [
@@ -101,9 +101,9 @@ def check_corpora(
     reports, overlaps = [], {}
     for reader in train:
         tally = CorpusTally()
-        for found in in_processes(examiner, reader.blocks(), num_workers, BLOCKS_ALONE):
-            tally.add(found)
-            progress(found.examples)
+        for tally_of_block in in_processes(examiner, reader.blocks(), num_workers, BLOCKS_ALONE):
+            tally.add(tally_of_block)
+            progress(tally_of_block.examples)
         reports.append(report_on(tally, reader, corpora.filters, None, expected))
         total.add(tally)
     if held_out:
@@ -158,7 +158,7 @@ def _examiner(
 def _tokenizers(
     examples: Sequence[Example], num_sides: int, corpora: Corpora, is_exact: bool
 ) -> list[Tokenizer | None]:
-    """Of each side: if `is_exact` those that training will make of these examples, else smaller ones."""
+    """Return the tokenizer of each side: if `is_exact` those of training, else smaller ones of these examples."""
     config, rules = corpora.tokenizer, PairFilter(corpora.filters)
     if not is_exact:
         size = min(config.vocab_size, SAMPLE_VOCABULARY)
@@ -171,7 +171,7 @@ def _tokenizers(
 
 
 def _tokenizer(lines: Iterable[str], config: TokenizerConfig, seed: int) -> Tokenizer | None:
-    """None where there is too little text."""
+    """Return a tokenizer of these lines; None if there is too little text."""
     try:
         return Tokenizer.train(lines, config, seed)
     except UserError:

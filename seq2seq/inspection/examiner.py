@@ -1,7 +1,7 @@
-"""What each block of a corpus shows, and the sum over the blocks.
+"""The examination of one block of a corpus, and the sum of its results over all blocks.
 
-`check` has one `Examiner` in each process and gives it blocks; each `CorpusTally` is small, and `report`
-reads their sum over a corpus.
+`check` has one `Examiner` in each process and gives it blocks. Each `CorpusTally` is small, and `report` reads their
+sum over a corpus.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ PIECES_PER_CHARACTER = 0.3
 
 
 class Sums:
-    """Fields that are added up over blocks: numbers, lists, sets, counts, findings and sides."""
+    """A record whose fields are added up over blocks: numbers, lists, sets, counts, findings and sides."""
 
     def add(self, other: "Sums") -> None:
         """Add the fields of a later block, or of another corpus of the same kind."""
@@ -51,21 +51,21 @@ class Sums:
 
 @dataclass
 class SideTally(Sums):
-    """One side."""
+    """The sums of one side."""
 
     findings: dict[str, Finding] = field(default_factory=dict)
-    """By the name of the oddity."""
+    """The findings by the name of the oddity."""
     scripts: dict[str, Finding] = field(default_factory=dict)
-    """Lines by the script of most of their letters."""
+    """The lines by the script of most of their letters."""
     hashes: list[np.ndarray] = field(default_factory=list)
-    """uint64, one for each line."""
+    """The hash of each line, uint64."""
     longest: list[int] = field(default_factory=list)
-    """Characters of the longest line of each block."""
+    """The number of characters of the longest line of each block."""
     characters: Counter[str] = field(default_factory=Counter)
     num_words: int = 0
     num_pieces: float = 0.0
     kept_characters: Counter[str] = field(default_factory=Counter)
-    """Without the lines that the filters drop, as the following."""
+    """Counts without the lines that the filters drop; so are the next two fields."""
     kept_words: int = 0
     kept_pieces: float = 0.0
     held_out_words: set[str] = field(default_factory=set)
@@ -74,46 +74,46 @@ class SideTally(Sums):
 
 @dataclass
 class CorpusTally(Sums):
-    """Examples of one corpus."""
+    """The sums of one corpus."""
 
     sides: list[SideTally] = field(default_factory=list)
     examples: int = 0
     pairs: dict[str, Finding] = field(default_factory=dict)
-    """Oddities of pairs."""
+    """The oddities of pairs."""
     numbers: list[np.ndarray] = field(default_factory=list)
-    """int32, line numbers."""
+    """The line numbers, int32."""
     keys: list[np.ndarray] = field(default_factory=list)
-    """uint64, the identity of each example."""
+    """The identity of each example (`example_key`), uint64."""
     is_kept: list[np.ndarray] = field(default_factory=list)
-    """bool, whether the filters keep an example, repeated ones too."""
+    """Whether the filters keep each example, before duplicates are dropped, bool."""
     dropped: Counter[str] = field(default_factory=Counter)
-    """Examples by the filter rule that drops them."""
+    """The number of examples by the filter rule that drops them."""
     labels: Counter[str] = field(default_factory=Counter)
     misfits: list[np.ndarray] = field(default_factory=list)
-    """float32, log-odds that the sides of a pair do not translate each other, where word pairs were learned."""
+    """Log-odds that the sides of a pair do not translate each other, float32; only if word pairs were learned."""
     log_lengths: list[np.ndarray] = field(default_factory=list)
     """Logarithms of the lengths of the lines of both sides, (2, N) float32."""
     directions: dict[str, Finding] = field(default_factory=dict)
-    """Pairs of a sample by the languages of their sides."""
+    """The pairs of a sample by the languages of their sides."""
     matches: list[tuple[str, SharedExample]] = field(default_factory=list)
-    """Held-out examples that occur here."""
+    """The held-out examples that occur here."""
 
 
 @dataclass(frozen=True)
 class Examiner:
-    """Looks at blocks; it can be sent to another process."""
+    """A function that examines blocks; it can be sent to another process."""
 
     filters: FilterConfig
     tokenizers: Sequence[Tokenizer | None]
-    """Of each side; None where lengths in pieces can only be estimated by characters."""
+    """The tokenizer of each side; None if lengths in pieces can only be estimated from characters."""
     held_out: HeldOut
     near_duplicates: NearDuplicates
     held_out_words: Sequence[set[str]]
-    """For each side."""
+    """The words of all held-out sets, for each side."""
     word_pairs: WordPairs | None
 
     def __call__(self, block: Block, skip: str | None = None) -> CorpusTally:
-        """What `block` shows; if it is of the held-out set `skip`, overlap with that set is left out."""
+        """Return the sums of `block`; if it belongs to the held-out set `skip`, overlap with that set is left out."""
         examples = list(block.examples())
         tally = CorpusTally(
             examples=len(examples),
@@ -133,7 +133,7 @@ class Examiner:
         return tally
 
     def _lengths(self, side: int, lines: Sequence[str]) -> list[float]:
-        """In pieces."""
+        """Return the length of each line in pieces."""
         tokenizer = self.tokenizers[side]
         if tokenizer is None:
             return [PIECES_PER_CHARACTER * len(line) for line in lines]
@@ -168,22 +168,22 @@ class Examiner:
     def _examine_pairs(
         self, tally: CorpusTally, block: Block, examples: Sequence[Example], lengths: Sequence[Sequence[float]]
     ) -> None:
-        """Pairs that are odd, and the rule by which the filters drop an example."""
+        """Find odd pairs, and the rule by which the filters drop an example, and add them to `tally`."""
         rules = PairFilter(self.filters)
-        found = {"copy": [], "case_copy": [], "over_long": [], "ratio": [], "header": []}
+        odd = {"copy": [], "case_copy": [], "over_long": [], "ratio": [], "header": []}
         dropped: dict[int, str] = {}
         for index, (example, first, last) in enumerate(zip(examples, lengths[0], lengths[-1], strict=True)):
             if rule := rules.rejects_text(example) or rules.rejects_lengths(first, last):
                 dropped[index] = rule
                 if rule == "ratio":
-                    found["ratio"].append(index)
+                    odd["ratio"].append(index)
                 elif rule == "length" and max(first, last) > self.filters.max_length:
-                    found["over_long"].append(index)
+                    odd["over_long"].append(index)
             if isinstance(example, Pair) and (kind := _kind_of_copy(example)):
-                found[kind].append(index)
+                odd[kind].append(index)
         if len(block.columns) == 2 and block.numbers[0] == 1 and looks_like_header([c[0] for c in block.columns]):
-            found["header"] = [0]
-        tally.pairs = {kind: block.finding(indices, *block.columns) for kind, indices in found.items() if indices}
+            odd["header"] = [0]
+        tally.pairs = {kind: block.finding(indices, *block.columns) for kind, indices in odd.items() if indices}
         tally.dropped.update(dropped.values())
         is_kept = np.ones(len(examples), bool)
         is_kept[list(dropped)] = False
@@ -194,8 +194,8 @@ class Examiner:
         for number, example in enumerate(examples, start=block.first_example):
             texts, normalised = example.texts, tuple(map(normalise, example.texts))
             for finder in (self.held_out, self.near_duplicates):
-                found = finder.matches(number, texts, normalised)
-                matches.add((name, match) for name, match in found if name != skip)
+                shared = finder.matches(number, texts, normalised)
+                matches.add((name, match) for name, match in shared if name != skip)
         return matches
 
 
@@ -207,7 +207,10 @@ def _kind_of_copy(pair: Pair) -> str | None:
 
 
 def _counted_labels(texts: Sequence[LabelledText]) -> Counter[str]:
-    """Of the texts; a label that is nowhere the most likely counts 0, and blank lines that were classified nothing."""
+    """Return the number of texts by label.
+
+    Labels that are never the most likely have the count 0. Blank lines without a label are not counted.
+    """
     counts = Counter(text.label for text in texts if text.label or text.text.strip())
     for text in texts:
         counts.update(dict.fromkeys(text.probabilities or (), 0))

@@ -1,4 +1,4 @@
-"""The report of `s2s check` as text."""
+"""The text of the report of `s2s check`, which the command prints."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -14,12 +14,12 @@ from seq2seq.inspection.report import CorpusReport, SideReport
 
 
 def as_text(report: CheckReport, examples: int, config: Path | None) -> Iterator[str]:
-    """The lines of the report.
+    """Yield the lines of the report.
 
     Args:
-        report: what to show.
-        examples: lines shown of each kind.
-        config: the checked config, for the command that trains with the advised sizes.
+        report: report of `check_corpora`.
+        examples: number of lines shown of each kind.
+        config: path of the checked config, for a command that trains with the recommended sizes.
     """
     for corpus in report.corpora:
         yield from _corpus_lines(corpus, examples)
@@ -30,8 +30,8 @@ def as_text(report: CheckReport, examples: int, config: Path | None) -> Iterator
         yield "overlap"
         for first, others in report.overlaps.items():
             for second, overlap in others.items():
-                found = [f"{count:,} {kind.replace('_', ' ')}" for kind, count in overlap.counts().items()]
-                yield f"  {second} in {first}: {', '.join(found) or 'none'} of {overlap.size:,}"
+                counts = [f"{count:,} {kind.replace('_', ' ')}" for kind, count in overlap.counts().items()]
+                yield f"  {second} in {first}: {', '.join(counts) or 'none'} of {overlap.size:,}"
                 yield from _overlap_lines(overlap, first, second, examples)
         yield ""
     if report.advice:
@@ -43,7 +43,7 @@ def as_text(report: CheckReport, examples: int, config: Path | None) -> Iterator
 
 
 def wrapped(line: str, width: int | None) -> str:
-    """`line` broken between words where a terminal is narrower; what follows is indented below it."""
+    """Return `line`, broken between words at the width of a terminal; its further lines are indented."""
     if width is None or len(line) <= width or "\n" in line:
         return line
     indent = " " * (len(line) - len(line.lstrip()) + 2)
@@ -112,7 +112,7 @@ def _advice_lines(advice: Advice, config: Path | None) -> Iterator[str]:
     size = f"{counted(advice.examples, 'example')} with {counted(advice.source_words, 'source word')}"
     yield f"for {size}: {', '.join(settings)}"
     yield (
-        f"  {counted(advice.needed_characters, 'character')} with pieces of their own; "
+        f"  {counted(advice.needed_characters, 'character')} with separate pieces; "
         f"{counted(advice.rare_characters, 'rare one')} spelled as bytes (tokenizer.character_coverage)"
     )
     yield from (f"  {note}" for note in advice.notes)
@@ -123,7 +123,7 @@ def _advice_lines(advice: Advice, config: Path | None) -> Iterator[str]:
 
 
 def _joined(texts: Sequence[str]) -> str:
-    """One line that a terminal shows as it is: what is invisible or a control character is spelled out."""
+    """Return the texts in one line, with invisible and control characters as escape sequences."""
     return " ||| ".join(map(_visible, texts))
 
 

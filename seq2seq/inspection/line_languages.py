@@ -1,6 +1,6 @@
-"""Languages of the lines of a corpus: swapped pairs, and sides in another language than the rest or than the named one.
+"""The languages of the lines of a corpus: swapped pairs, lines in another language, sides in an unexpected language.
 
-The examiner counts `directions` in a sample of each block; `report` makes findings of their sum.
+The examiner counts `directions` in a sample of each block; `agreement` makes findings from their sum.
 """
 
 import random
@@ -11,14 +11,14 @@ from seq2seq.inspection.blocks import Block, Finding
 from seq2seq.languages import known_language
 from seq2seq.text.identification import identified, is_identifiable
 
-MOST_IDENTIFIED = 512  # lines of a block
+MOST_IDENTIFIED = 512  # sampled lines of a block
 UNCLEAR = "?"
-# Lines of clear language from which on a side has a usual language, and the share that it has of them. Lines of a
-# language that cannot be identified are given several others.
+# The least number of lines with a clear language for a usual language of a side, and its least share of them. Lines in
+# a language that cannot be identified are assigned to several others.
 FEWEST_CLEAR, LEAST_SHARE = 20, 0.4
-# Share of the clear lines that may be scattered over further languages than the most frequent two.
+# The largest share of clear lines in languages other than the most frequent two.
 MOST_SCATTERED = 0.03
-# Share of the clear lines from which on the language of a side is that which is named.
+# The least share of clear lines in the named language for which it counts as the language of the side.
 LEAST_NAMED = 0.05
 
 
@@ -36,10 +36,10 @@ def directions(block: Block) -> dict[str, Finding]:
 
 
 def usual_languages(counted: Mapping[str, Finding], names: Sequence[str | None]) -> list[str | None]:
-    """Return the language of each side from which other lines differ; None where that is unclear.
+    """Return the usual language of each side; None if it is unclear.
 
-    It is the one that is named, if the side has it at all, and otherwise that of the most frequent pair of languages:
-    where half of the pairs are swapped, both sides have both.
+    This is the named language, if the side has at least a few lines in it, and otherwise that of the most frequent pair
+    of languages. Sides are not judged separately, because with half of the pairs swapped, both have both languages.
     """
     pairs = {key: finding.count for key, finding in counted.items() if UNCLEAR not in key.split(">")}
     most = max(pairs, key=lambda key: pairs[key], default="").split(">")
@@ -61,7 +61,7 @@ def _usual_language(clear: Counter[str], named: str | None, in_most_pairs: str |
 
 
 def language_findings(counted: Mapping[str, Finding], usual: Sequence[str | None]) -> dict[str, Finding]:
-    """Find the pairs that are `swapped`, and those with a side in `other_language`; the counts are of the sample."""
+    """Return the `swapped` pairs and the pairs with a side in `other_language`; the counts are those of the sample."""
     found = {"swapped": Finding(), "other_language": Finding()}
     for key, finding in counted.items():
         codes = key.split(">")
@@ -75,7 +75,7 @@ def language_findings(counted: Mapping[str, Finding], usual: Sequence[str | None
 def unexpected_languages(
     counted: Mapping[str, Finding], names: Sequence[str | None]
 ) -> Iterator[tuple[int, str, float]]:
-    """Yield (side, language that most lines have, its share) where that is not the language that is named."""
+    """Yield (side, language of most lines, its share) for each side that is not in its named language."""
     for side, name in enumerate(names):
         clear, code = _clear(counted, side), known_language(name)
         if code is None or not is_identifiable(code) or clear.total() < FEWEST_CLEAR:
@@ -86,7 +86,7 @@ def unexpected_languages(
 
 
 def _clear(counted: Mapping[str, Finding], side: int) -> Counter[str]:
-    """Count the sampled lines of a side by language, without those that are unclear."""
+    """Return the number of sampled lines of a side by language, without unclear lines."""
     clear: Counter[str] = Counter()
     for key, finding in counted.items():
         if (code := key.split(">")[side]) != UNCLEAR:

@@ -1,6 +1,6 @@
-"""Held-out examples of which training has a near-duplicate: for `s2s check` alone.
+"""The search for near-duplicates of held-out examples in training corpora, for `s2s check`.
 
-Two examples are near-duplicates if their sets of character n-grams (each side has its own, of normalised text) have a
+Two examples are near-duplicates if their sets of character n-grams (one set for each side, of normalised text) have a
 Jaccard similarity of at least 0.7. Candidates share longer runs of characters: a held-out example is indexed by the
 rarer runs of its source, a training example is looked up by every third of its runs, and each candidate is compared.
 """
@@ -14,25 +14,25 @@ from seq2seq.inspection.oddities import UNSPACED_SCRIPTS, script_of
 from seq2seq.inspection.overlap import HeldOut, SharedExample, normalise
 
 NEAR_SIMILARITY = 0.7
-# Fewer n-grams say little: "Thank you." is near to much.
+# Examples with fewer n-grams are not compared, because short texts such as "Thank you." resemble many others.
 FEWEST_NGRAMS = 8
-# Characters of an n-gram and of a run; a word of ideographs is shorter.
+# Characters of an n-gram and of a run; ideographic words have fewer characters.
 NGRAM, RUN = 4, 10
 IDEOGRAPHIC_NGRAM, IDEOGRAPHIC_RUN = 2, 4
 STRIDE = 3
-# Frequent runs bring thousands of candidates that are not alike: how many indexed runs a training example contains on
-# average, and the part of its indexed runs that a held-out example shares with a candidate. With these values 110 of
-# the 111 near-duplicates that a full comparison finds in Tatoeba are found.
+# Frequent runs would give thousands of candidates that are not similar. So these limit the average number of indexed
+# runs in a training example, and the share of its indexed runs that a held-out example must share with a candidate.
+# With these values, 110 of the 111 near-duplicates that a full comparison finds in Tatoeba are found.
 MATCHES_PER_EXAMPLE = 2
 LEAST_SHARED = 1 / 5
 
 
 class NearDuplicates:
-    """The held-out sets, by their rarer runs of characters.
+    """An index of the held-out sets by their rarer runs of characters.
 
     Args:
-        held_out: the sets.
-        sample: training examples that show which runs are rare.
+        held_out: held-out sets.
+        sample: training examples from which the frequencies of runs are taken.
     """
 
     def __init__(self, held_out: HeldOut, sample: Sequence[Example]):
@@ -64,13 +64,13 @@ class NearDuplicates:
     def matches(
         self, number: int, texts: tuple[str, ...], normalised: tuple[str, ...]
     ) -> Iterator[tuple[str, SharedExample]]:
-        """The held-out examples, equal ones among them, that are near training example `number`."""
-        found = list(filter(None, map(self._owners.get, self._runs(normalised[0], STRIDE))))
-        if not found:
+        """Yield the held-out examples that are similar or equal to training example `number`, with their sets."""
+        owners_of_runs = list(filter(None, map(self._owners.get, self._runs(normalised[0], STRIDE))))
+        if not owners_of_runs:
             return
         length = len("".join(normalised))
         ngrams: list[frozenset[str]] = []
-        for owner, shared in Counter(chain.from_iterable(found)).items():
+        for owner, shared in Counter(chain.from_iterable(owners_of_runs)).items():
             if shared < self._least_shared[owner] or not 0.6 < length / self._lengths[owner] < 1 / 0.6:
                 continue
             ngrams = ngrams or self._ngrams(normalised)
@@ -91,6 +91,6 @@ class NearDuplicates:
 
 
 def _similarity(first: Sequence[frozenset[str]], second: Sequence[frozenset[str]]) -> float:
-    """The Jaccard similarity of the n-grams of both sides together."""
+    """Return the Jaccard similarity of the n-grams of both sides together."""
     shared = sum(len(a & b) for a, b in zip(first, second, strict=True))
     return shared / (sum(map(len, first)) + sum(map(len, second)) - shared)

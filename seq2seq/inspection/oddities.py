@@ -1,6 +1,6 @@
-"""The oddities that `s2s check` looks for: one row each, in the order of the report.
+"""The oddities that `s2s check` looks for, one row each, in the order of the report.
 
-The examiner calls `oddities_of` for each line; the other kinds it finds itself, and `advice` judges how many there are.
+The examiner calls `oddities_of` for each line and finds the other kinds itself; `advice` judges their numbers.
 """
 
 import re
@@ -20,16 +20,16 @@ class Oddity:
     name: str
     meaning: str
     find: Callable[[str], object] | None = None
-    """Whether a line has it; None where it does not depend on one line alone."""
+    """Whether a line has the oddity; None if it does not depend on one line alone."""
     advice: str = ""
-    """What is said of the lines (or pairs) if there are many: "5 of 100 lines are <advice>"."""
+    """The end of the message if there are many: "5 of 100 lines are <advice>"."""
     warn: float = 1.0
     """The share of lines above which there is a warning."""
     fail: float = 1.0
-    """The share above which there is an error."""
+    """The share of lines above which there is an error."""
 
 
-# By the first word of the Unicode names of their letters.
+# Scripts by the first word of the Unicode names of their letters.
 _SCRIPTS = dict.fromkeys(("CJK", "HIRAGANA", "KATAKANA"), "Han or kana") | {
     name.upper(): name
     for name in (
@@ -47,7 +47,10 @@ _MIXED_WORD = re.compile("|".join(
 
 
 class _ScriptCodes(dict):
-    """For `str.translate`: a character for the script of each letter, space for all else; filled as letters occur."""
+    """A table for `str.translate` that maps letters to a character for their script, and all else to space.
+
+    It is filled when characters occur.
+    """
 
     def __missing__(self, code: int) -> str:
         words = unicodedata.name(chr(code), "?").removeprefix("FULLWIDTH ").removeprefix("HALFWIDTH ").split(" ")
@@ -58,17 +61,17 @@ class _ScriptCodes(dict):
 
 _CODES = _ScriptCodes()
 
-# Line separators, marks of byte order and direction, and what takes no room; joiners are needed by some scripts.
+# Line separators, marks of byte order and direction, and zero-width characters except joiners, which some scripts need.
 _CONTROL = r"\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u200b\u2028\u2029\u202a-\u202e\u2060\u2066-\u2069\ufeff"
-# The wide space of Chinese and Japanese is not odd there.
+# Unusual spaces, without the wide space of Chinese and Japanese.
 _SPACES = r"\xa0\u1680\u2000-\u200a\u202f\u205f"
-# What the bytes 0x80 to 0xBF become where they are read as Latin-1 or Windows-1252.
+# The characters that the bytes 0x80 to 0xBF become if they are read as Latin-1 or Windows-1252.
 _TAILS = "".join(map(chr, range(0x80, 0xC0))) + bytes(
     byte for byte in range(0x80, 0xA0) if byte not in (0x81, 0x8D, 0x8F, 0x90, 0x9D)
 ).decode("cp1252")
 _MOJIBAKE = f"[ÂÃ][{_TAILS}]|â[€\x80][{_TAILS}]|ï[»¼][{_TAILS}]|(?:[Ä-ÅÎÏÐÑ][{_TAILS}]){{2,}}"
 _WORD = re.compile(r"[^\W_]")
-# Lines without any of these characters can only be empty, without words, or have spaces too many.
+# Lines without a match can only be empty, be without words, or have superfluous spaces.
 _SUSPICIOUS = re.compile(
     rf"[{_CONTROL}{_SPACES}\ufffd&\t<@\u2581\uffed"
     r"ÂÃâïÄÅÎÏÐÑ\u0370-\u052f\u1c80-\u1c8f\u1f00-\u1fff]| [.,'](?=\s|$|s\b)| n't| ##"
@@ -76,7 +79,7 @@ _SUSPICIOUS = re.compile(
 
 
 def oddities_of(line: str) -> list[str]:
-    """The names of the oddities of one line."""
+    """Return the names of the oddities of one line."""
     is_plain = _WORD.search(line) and line == line.strip() and "  " not in line
     if is_plain and not _SUSPICIOUS.search(line) and not _is_decomposed(line):
         return []
@@ -84,7 +87,7 @@ def oddities_of(line: str) -> list[str]:
 
 
 def script_of(line: str) -> str | None:
-    """The script of most letters; None without letters."""
+    """Return the script of most letters; None without letters of a known script."""
     if line.isascii():
         return "Latin" if any(map(str.isalpha, line)) else None
     codes = line.translate(_CODES).replace(" ", "")
@@ -102,7 +105,7 @@ def _matches(pattern: str) -> Callable[[str], object]:
 ODDITIES = {
     oddity.name: oddity
     for oddity in (
-        Oddity("invalid_utf8", "not UTF-8; what could not be read became U+FFFD", None,
+        Oddity("invalid_utf8", "not UTF-8; bytes that could not be decoded became U+FFFD", None,
                "not UTF-8; convert the file (iconv -f latin1 -t utf-8)", 0.0, 0.0),
         Oddity("empty", "nothing but space", lambda line: not line.strip(), "empty", 0.0, 0.1),
         Oddity("copy", "the target is the source", None, "copied: the target is the source", 0.05, 0.5),
@@ -114,9 +117,9 @@ ODDITIES = {
                "in another language than the rest", 0.01, 0.3),
         Oddity("over_long", "longer than data.filters.max_length pieces"),
         Oddity("ratio", "one side longer than data.filters.max_ratio times the other"),
-        Oddity("duplicate", "a pair that was there before", None, "repeated", 0.1),
+        Oddity("duplicate", "an earlier pair again", None, "repeated", 0.1),
         Oddity("header", "the names of columns or languages instead of text"),
-        Oddity("repeated", "a line that was there before"),
+        Oddity("repeated", "an earlier line again"),
         Oddity("no_words", "neither letter nor digit", lambda line: line.strip() and not _WORD.search(line)),
         Oddity("control", "control or invisible characters, line separators", _matches(f"[{_CONTROL}]"),
                "spoilt by control or invisible characters", 0.001),

@@ -1,7 +1,7 @@
-"""What a training corpus shares with its validation and test sets: examples that are equal, or equal once normalised.
+"""The overlap of a training corpus with its validation and test sets: equal examples, before or after normalisation.
 
-Training calls `find_overlap` when it starts, and the model card keeps the answer. `s2s check` asks the same `HeldOut`
-block by block. Only the held-out sets are kept in memory; training examples are streamed.
+Training calls `find_overlap` when it starts, and the model card reports the result. `s2s check` queries the same
+`HeldOut` block by block. Only the held-out sets are kept in memory; training examples are streamed.
 """
 
 import unicodedata
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from seq2seq.data.examples import Example
 from seq2seq.errors import counted
 
-# From the weakest to the strongest; of several matches the strongest counts.
+# Levels from the weakest to the strongest; of several matches the strongest counts.
 LEVELS = ("near", "normalised", "exact")
 EXAMPLES_KEPT = 3
 _NONE: set[tuple[str, int]] = set()
@@ -23,7 +23,7 @@ class SharedExample:
     """A training example that repeats a held-out example, or one side of it; both are numbered from 1."""
 
     kind: str
-    """`pair_`, `source_` or `target_`, and one of LEVELS. A text of classification is a pair, whatever its label."""
+    """`pair_`, `source_` or `target_` with one of LEVELS. A text of classification, with any label, is a pair."""
     held_out_number: int
     train_number: int
     similarity: float
@@ -32,14 +32,16 @@ class SharedExample:
 
     @property
     def strength(self) -> tuple[int, float]:
-        """By which matches of one held-out example are compared."""
+        """The sort key of the matches of one held-out example."""
         return LEVELS.index(self.kind.split("_")[1]), self.similarity
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """How many examples of one held-out set training holds; each pair, source and target counts once, as the strongest
-    kind that applies."""
+    """The numbers of examples of one held-out set that training contains.
+
+    Each pair, source and target counts once, for the strongest kind that applies.
+    """
 
     size: int
     pair_exact: int = 0
@@ -53,16 +55,19 @@ class Overlap:
 
     @property
     def pairs(self) -> int:
-        """Exact and normalised pairs."""
+        """The number of exact and normalised pairs."""
         return self.pair_exact + self.pair_normalised
 
     def counts(self) -> dict[str, int]:
-        """The kinds that occur."""
+        """Return the numbers of the kinds that occur."""
         return {kind: count for kind, count in vars(self).items() if "_" in kind and count}
 
 
 def find_overlap(train: Iterable[Example], held_out: Mapping[str, Iterable[Example]]) -> dict[str, Overlap]:
-    """What each held-out set shares with `train`, which is read once. All are `Pair`s, or all `LabelledText`s."""
+    """Return the overlap of each held-out set with `train`, which is read once.
+
+    The examples are all `Pair`s, or all `LabelledText`s.
+    """
     sets = HeldOut(held_out)
     matches = Matches()
     for number, example in enumerate(train, start=1):
@@ -72,7 +77,7 @@ def find_overlap(train: Iterable[Example], held_out: Mapping[str, Iterable[Examp
 
 
 def overlap_warning(overlaps: Mapping[str, Overlap]) -> str | None:
-    """One line for the sets of which training holds pairs, or None."""
+    """Return a line on the sets of which training contains pairs or texts, or None."""
     shared = [
         f"{overlap.pairs:,} of {counted(overlap.size, 'example')} of {name}"
         for name, overlap in overlaps.items()
@@ -81,13 +86,13 @@ def overlap_warning(overlaps: Mapping[str, Overlap]) -> str | None:
     if not shared:
         return None
     return (
-        f"training holds {' and '.join(shared)} (equal, or equal without case, punctuation and space), so scores on "
+        f"training contains {' and '.join(shared)} (equal, or equal without case, punctuation and space), so scores on "
         "them will be too high; s2s check lists them"
     )
 
 
 class HeldOut:
-    """The held-out sets, by the normalised text of each side."""
+    """An index of the held-out sets by the normalised text of each side."""
 
     def __init__(self, held_out: Mapping[str, Iterable[Example]]):
         self.sets = {name: [example.texts for example in examples] for name, examples in held_out.items()}
@@ -101,29 +106,29 @@ class HeldOut:
     def matches(
         self, number: int, texts: tuple[str, ...], normalised: tuple[str, ...]
     ) -> Iterator[tuple[str, SharedExample]]:
-        """The held-out examples that training example `number` repeats, each with the name of its set."""
+        """Yield the held-out examples that training example `number` repeats, each with the name of its set."""
         equal = [by_text.get(text, _NONE) for by_text, text in zip(self._by_text, normalised, strict=False)]
         if not any(equal):
             return
         kinds = {"pair": (set.intersection(*equal), slice(None))}
         if len(texts) == 2:
             kinds |= {"source": (equal[0], slice(0, 1)), "target": (equal[1], slice(1, 2))}
-        for kind, (found, sides) in kinds.items():
-            for name, index in found:
+        for kind, (places, sides) in kinds.items():
+            for name, index in places:
                 held_out = self.sets[name][index]
                 level = "exact" if held_out[sides] == texts[sides] else "normalised"
                 yield name, SharedExample(f"{kind}_{level}", index + 1, number, 1.0, held_out, texts)
 
 
 class Matches:
-    """The strongest match of each held-out example, and of equal ones the first."""
+    """The strongest match of each held-out example; of equally strong matches the first."""
 
     def __init__(self, matches: Iterable[tuple[str, SharedExample]] = ()) -> None:
         self._best: dict[tuple[str, str, int], SharedExample] = {}
         self.add(matches)
 
     def add(self, matches: Iterable[tuple[str, SharedExample]]) -> None:
-        """Take matches, each with the name of its set, in the order of the training corpus."""
+        """Add matches, each with the name of its set, in the order of the training corpus."""
         for name, match in matches:
             key = (name, match.kind.split("_")[0], match.held_out_number)
             if key not in self._best or match.strength > self._best[key].strength:
@@ -133,7 +138,7 @@ class Matches:
         return ((name, match) for (name, _, _), match in self._best.items())
 
     def overlaps(self, sets: HeldOut) -> dict[str, Overlap]:
-        """The overlap of each held-out set."""
+        """Return the overlap of each held-out set."""
         overlaps = {}
         for name, examples in sets.sets.items():
             matches = sorted((m for n, m in self if n == name), key=lambda match: match.held_out_number)
@@ -144,12 +149,12 @@ class Matches:
 
 
 def normalise(text: str) -> str:
-    """`text` without case, punctuation and space, and in ordinary width."""
+    """Return `text` in lower case and ordinary width, without punctuation and space."""
     return (text if text.isascii() else unicodedata.normalize("NFC", text)).translate(_NORMALISED)
 
 
 class _NormalisedCharacters(dict):
-    """For `str.translate`, filled as characters occur."""
+    """A table for `str.translate` that `normalise` uses; it is filled when characters occur."""
 
     def __missing__(self, code: int) -> str | None:
         character = chr(code)

@@ -1,4 +1,7 @@
-"""The `CorpusReport` of one corpus, from the `CorpusTally` of all its blocks: `check` makes it, `advice` judges it."""
+"""The `CorpusReport` of one corpus, made from the `CorpusTally` of all its blocks.
+
+`check` makes it, `advice` judges it, and `layout` prints it.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -18,47 +21,47 @@ UNSEEN_SHOWN = 20
 
 @dataclass(frozen=True)
 class SideReport:
-    """One side of a corpus."""
+    """The figures and findings of one side of a corpus."""
 
     words: int
     characters: int
     distinct_characters: int
     longest: int
-    """In characters."""
+    """The length of the longest line, in characters."""
     mean_pieces: float
-    """Estimated."""
+    """The estimated mean number of pieces per line."""
     script: str
-    """That of most letters of most lines."""
+    """The script of most letters of most lines."""
     findings: dict[str, Finding]
     unseen_characters: dict[str, int] = field(default_factory=dict)
-    """Held-out sets: the most frequent characters that training never shows, with their counts."""
+    """The most frequent characters of a held-out set that do not occur in training, with their counts."""
     unseen_character_share: float = 0.0
-    """Of the running characters."""
+    """The share of such characters in the running text."""
     unseen_word_share: float = 0.0
-    """Of the distinct words."""
+    """The share of the distinct words that do not occur in training."""
 
 
 @dataclass(frozen=True)
 class CorpusReport:
-    """One corpus."""
+    """The report on one corpus."""
 
     name: str
     files: list[str]
     lines: list[int]
-    """Of each file."""
+    """The number of lines of each file; a single number if both sides are in one file."""
     examples: int
     sides: dict[str, SideReport]
     findings: dict[str, Finding]
-    """What concerns pairs."""
+    """The findings on pairs."""
     agreement: Agreement
-    """Whether the sides belong together."""
+    """The findings on the sides as translations of each other."""
     shift_context: list[tuple[int, tuple[str, ...]]]
-    """The lines around the first one."""
+    """The lines around the beginning of the first shift."""
     filters: FilterCounts
-    """What training's filters drop."""
+    """The numbers of examples that the filters of training keep and drop."""
     labels: dict[str, int]
     contradictions: Finding
-    """Texts with two labels, or sources with two targets."""
+    """The texts with several labels, or sources with several targets."""
     failure: str | None
 
 
@@ -69,7 +72,7 @@ def report_on(
     train: CorpusTally | None,
     expected: Expected,
 ) -> CorpusReport:
-    """Report everything about the corpus that `reader` has read; compared with training if it is held out."""
+    """Return the report on the corpus that `reader` has read; `train` is the sum of training, for a held-out set."""
     numbers, keys = _joined(tally.numbers), _joined(tally.keys)
     difference = reader.line_counts[-1] - reader.line_counts[0]
     agreement = agreement_of(tally, reader, expected, train is None, difference)
@@ -78,9 +81,9 @@ def report_on(
     repeated_pairs = _repeats(keys)
     repeated_lines = [_repeats(_joined(side.hashes)) for side in tally.sides]
     contradictions = _contradictions(keys, _joined(tally.sides[0].hashes)) if tally.examples else (0, [])
-    found = [repeated_pairs, contradictions, *repeated_lines]
+    repeats = [repeated_pairs, contradictions, *repeated_lines]
     invalid = [number for lines in reader.invalid for number in lines[:EXAMPLES_KEPT]]
-    texts = reader.examples_at([*(int(numbers[i]) for _, indices in found for i in indices), *around, *invalid])
+    texts = reader.examples_at([*(int(numbers[i]) for _, indices in repeats for i in indices), *around, *invalid])
 
     def finding(count: int, indices: Sequence[int]) -> Finding:
         return Finding(count, [(n, texts[n]) for n in numbers[indices].tolist() if n in texts])
@@ -137,7 +140,7 @@ def _side_report(side: SideTally, findings: dict[str, Finding], examples: int, t
 
 
 def _repeats(hashes: np.ndarray) -> tuple[int, list[int]]:
-    """How many were there before, and the indices of the first ones that are equal."""
+    """Return the number of repetitions, and the indices of the first group of equal hashes."""
     _, first, inverse, counts = np.unique(hashes, return_index=True, return_inverse=True, return_counts=True)
     if not (counts > 1).any():
         return 0, []
@@ -146,7 +149,7 @@ def _repeats(hashes: np.ndarray) -> tuple[int, list[int]]:
 
 
 def _contradictions(keys: np.ndarray, source_hashes: np.ndarray) -> tuple[int, list[int]]:
-    """How many distinct first sides have several second sides, and the indices of the first such side."""
+    """Return how many distinct sources have several targets, and the indices of the first such source."""
     distinct = np.sort(np.unique(keys, return_index=True)[1])
     _, inverse, counts = np.unique(source_hashes[distinct], return_inverse=True, return_counts=True)
     several = counts > 1

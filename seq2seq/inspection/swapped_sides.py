@@ -1,4 +1,4 @@
-"""Whether source and target of a corpus were exchanged, by the letters of both sides.
+"""The detection of a corpus with swapped sides, by the letter trigrams of both sides.
 
 `s2s check` and the start of training compare every corpus with the first training corpus.
 """
@@ -7,12 +7,12 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-# Lines that are compared, and how much closer (cosine of trigram counts) the wrong side must be.
+# The number of lines compared, and by how much the wrong side must be closer (cosine of trigram counts).
 LINES, MARGIN = 2000, 0.2
 
 
 def sides_are_swapped(train: Sequence[Sequence[str]], other: Sequence[Sequence[str]]) -> bool:
-    """Whether each side of `other` resembles the other side of `train` more than its own; each (source, target)."""
+    """Whether each side of `other` resembles the opposite side of `train` more; both are (source, target)."""
     usual, counts = ([_trigrams(side) for side in sides] for sides in (train, other))
     return all(_cosine(usual[1 - side], counts[side]) > _cosine(usual[side], counts[side]) + MARGIN for side in (0, 1))
 

@@ -1,7 +1,7 @@
-"""How well line i translates line i, by which words of the two sides occur together in a sample.
+"""The fit of source and target lines, by the words of the two sides that occur together in a sample.
 
-`check` learns `WordPairs` from the first blocks of training, its processes ask `misfits` of every block, and
-`find_shifts` finds the runs of lines that fit other lines.
+`check` learns `WordPairs` from the first blocks of training, its processes compute the `misfits` of every block, and
+`find_shifts` finds the runs of lines that fit lines at another offset.
 """
 
 import re
@@ -19,29 +19,29 @@ from seq2seq.inspection.overlap import normalise
 HASH_FACTOR = 0xC2B2AE35  # of murmur3
 TABLE_SIZE = 1024  # words are counted by their hashes modulo this
 PAD = TABLE_SIZE
-MOST_WORDS = 12  # of a line
+MOST_WORDS = 12  # words of a line that are used
 LEAST_SAMPLE, LARGEST_SAMPLE, WINDOW = 200, 32_768, 2000
-# Pseudo-counts of a pair of words: a word that was seen rarely says little.
+# Pseudo-counts of a pair of words, because rare words are little evidence.
 PRIOR = 5.0
 LARGEST_GAIN = 3.0
-# How far the scores of pairs and of shifted lines must be apart, in standard deviations, to judge lines at all.
+# The least distance of the scores of pairs and of shifted lines, in standard deviations, for a judgement of lines.
 LEAST_DISTANCE = 1.0
-# A sample of this many lines or more, with a distance below the second number, is not of translations: 500 translations
-# have 0.8 and more, and any other lines less than 0.
+# A sample of at least this many lines with a distance below the second number does not consist of translations: 500
+# translations have a distance of 0.8 and more, and other lines one below 0.
 DENYING_SAMPLE, DENYING_DISTANCE = 500, 0.2
-# Log-odds against a run of lines, and at most against one line; chance reaches the first once in e^25 lines.
+# The least log-odds against a run of lines, which chance reaches once in e^25 lines, and the largest against one line.
 EVIDENCE, LARGEST_EVIDENCE = 25.0, 4.0
 FURTHEST = 20
 MOST_SHIFTS = 10
 LINES_COMPARED = 400
-_WORD, _ASCII_WORD = regex.compile(r"[^\W_]+"), re.compile(r"[^\W_]+")  # marks are in words by `regex` alone
+_WORD, _ASCII_WORD = regex.compile(r"[^\W_]+"), re.compile(r"[^\W_]+")  # only `regex` counts marks as parts of words
 
 Texts = Sequence[str]
 
 
 @dataclass(frozen=True)
 class Shift:
-    """Lines `first` to `last` (from 1): there target line i + offset translates source line i."""
+    """A run of lines, `first` to `last` (from 1), in which target line i + offset translates source line i."""
 
     first: int
     last: int
@@ -50,22 +50,24 @@ class Shift:
 
 @dataclass(frozen=True)
 class WordPairs:
-    """How much more often a target word occurs opposite a source word than elsewhere."""
+    """Ratios of how often a target word occurs opposite a source word and how often it occurs elsewhere."""
 
     ratios: np.ndarray
-    """(TABLE_SIZE + 1, TABLE_SIZE + 1) float32, source by target; the last ones are 0, for padding."""
+    """(TABLE_SIZE + 1, TABLE_SIZE + 1) float32, source by target; the last row is 0, for padding."""
     ratios_without: np.ndarray
-    """The same without the pair that is judged, for pairs that were learned from."""
+    """The same without the judged pair itself, for lines that were in the sample."""
     usual: float
-    """The mean score of pairs, and of lines that are none."""
+    """The mean score of pairs."""
     chance: float
+    """The mean score of lines that are not pairs."""
     spread: float
+    """The standard deviation of both kinds of scores."""
 
     @staticmethod
     def learn(source: Texts, target: Texts, difference: int = 0) -> "WordPairs | None":
-        """From a sample of lines; None where they are too few or show nothing.
+        """Return word pairs learned from a sample of lines; None if it is too small or its words match too little.
 
-        Where most of all lines do not translate each other, the first or the last ones may, or may by an offset.
+        If the whole sample matches too little, its first and its last lines are tried at several offsets.
         """
         source, target = (_table_indices(side[:LARGEST_SAMPLE]) for side in (source, target))
         size = len(source)
@@ -74,15 +76,15 @@ class WordPairs:
             half = min(size // 2, WINDOW)
             parts = product((0, size - half), (0, *_offsets(difference)))
             candidates = [_learn(source, target, first, first + half, offset) for first, offset in parts]
-            best = max(filter(None, candidates), key=lambda found: found._distance, default=best)
+            best = max(filter(None, candidates), key=lambda pairs: pairs._distance, default=best)
         return best if best is not None and best._distance > LEAST_DISTANCE else None
 
     @staticmethod
     def deny(source: Texts, target: Texts) -> bool:
-        """Whether a sample is large enough to learn from, and its words go together no better than by chance."""
+        """Whether a sample is large enough, and its words match no better than by chance."""
         source, target = (_table_indices(side[:LARGEST_SAMPLE]) for side in (source, target))
-        found = _learn(source, target, 0, len(source), 0) if len(source) >= DENYING_SAMPLE else None
-        return found is not None and found._distance < DENYING_DISTANCE
+        pairs = _learn(source, target, 0, len(source), 0) if len(source) >= DENYING_SAMPLE else None
+        return pairs is not None and pairs._distance < DENYING_DISTANCE
 
     @property
     def _distance(self) -> float:
@@ -93,9 +95,10 @@ class WordPairs:
         return (self.usual + self.chance) / 2
 
     def misfits(self, source: Texts, target: Texts, is_learned: bool) -> np.ndarray:
-        """(N,) float32: log-odds that a line and its counterpart are no translations, of two normal distributions.
+        """Return log-odds, (N,) float32, that a line and its counterpart are not translations of each other.
 
-        `is_learned` says that they may be among the pairs that were learned from.
+        The scores of pairs and of other lines are modelled as two normal distributions. `is_learned` means that the
+        lines may be in the sample.
         """
         ratios = self.ratios_without if is_learned else self.ratios
         scores = _scores(ratios, _table_indices(source), _table_indices(target))
@@ -103,7 +106,7 @@ class WordPairs:
         return np.clip(against, -LARGEST_EVIDENCE, LARGEST_EVIDENCE).astype(np.float32)
 
     def fit(self, source: Texts, target: Texts) -> float:
-        """How much better these lines fit than half way between pairs and lines that are none."""
+        """Return how much better these lines fit than half way between pairs and lines that are not pairs."""
         return float(_scores(self.ratios, _table_indices(source), _table_indices(target)).mean()) - self._middle
 
 
@@ -114,14 +117,14 @@ def find_shifts(
     read: Callable[[Sequence[int]], dict[int, Texts]],
     difference: int = 0,
 ) -> list[Shift]:
-    """The runs of lines that translate others near them, in their order.
+    """Return the runs of lines that translate lines at another offset, in order.
 
     Args:
-        pairs: of the corpus.
-        misfits: of all its lines.
-        numbers: of these lines in the file.
-        read: gives the two sides of lines by number.
-        difference: how many lines more the target has, which is another offset by which they may fit.
+        pairs: word pairs of the training corpora.
+        misfits: (N,) misfits of all lines.
+        numbers: (N,) line numbers in the file.
+        read: function that returns the two sides of lines by number.
+        difference: number of target lines minus number of source lines, an offset that is tried too.
     """
     runs = list(_runs(misfits))
     compared = [range(first, min(end, first + LINES_COMPARED)) for first, end in runs]
@@ -146,7 +149,7 @@ def _offsets(difference: int) -> list[int]:
 
 
 def _runs(misfits: np.ndarray) -> Iterator[tuple[int, int]]:
-    """The runs (first index, end) with the largest sums, those beyond EVIDENCE."""
+    """Yield the runs (first index, end) with the largest sums, from EVIDENCE up."""
     rest = misfits.astype(np.float64)
     for _ in range(MOST_SHIFTS if len(rest) else 0):
         sums = np.concatenate([[0.0], np.cumsum(rest)])
@@ -160,7 +163,10 @@ def _runs(misfits: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 def _learn(source: np.ndarray, target: np.ndarray, start: int, stop: int, offset: int) -> WordPairs | None:
-    """From source lines `start` to `stop` and target lines `offset` further, by table indices; None for too few."""
+    """Return word pairs learned from source lines `start` to `stop` and target lines `offset` further.
+
+    The lines are rows of table indices; None if there are fewer than LEAST_SAMPLE.
+    """
     start, stop = max(start, -offset), min(stop, len(target) - offset)
     size, is_whole = stop - start, stop - start == len(target)
     if size < LEAST_SAMPLE:
@@ -172,22 +178,23 @@ def _learn(source: np.ndarray, target: np.ndarray, start: int, stop: int, offset
     alone, expected = (np.bincount(side.ravel(), minlength=width).astype(np.float32) for side in (source, target))
     expected = (expected + 0.5) / size
     both = []
-    for own in (0, 1):
-        ratios = (np.maximum(together - own, 0) + PRIOR * expected) / (
-            (np.maximum(alone - own, 0)[:, None] + PRIOR) * expected
+    for left_out in (0, 1):
+        ratios = (np.maximum(together - left_out, 0) + PRIOR * expected) / (
+            (np.maximum(alone - left_out, 0)[:, None] + PRIOR) * expected
         )
         ratios[PAD] = 0
         both.append(ratios)
     scores = _scores(both[1], source, target)
     others = _scores(both[0], source, np.roll(target, -1, axis=0))
-    spread = float(np.sqrt((scores.var() + others.var()) / 2)) or 1.0  # no spread, no distance either
+    spread = float(np.sqrt((scores.var() + others.var()) / 2)) or 1.0  # without spread, the distance is 0 too
     return WordPairs(both[0], both[is_whole], float(scores.mean()), float(others.mean()), spread)
 
 
 def _table_indices(lines: Texts) -> np.ndarray:
-    """(N, MOST_WORDS) int32, the indices in the table of distinct words of each line, padded with PAD.
+    """Return the table indices of the distinct words of each line, (N, MOST_WORDS) int32, padded with PAD.
 
-    In scripts without spaces, each two characters that are adjacent are a word."""
+    In scripts without spaces, each two adjacent characters are a word.
+    """
     if script_of("".join(lines[:LINES_COMPARED])) in UNSPACED_SCRIPTS:
         texts = list(map(normalise, lines))
         words = [[text[first : first + 2] for first in range(len(text) - 1)] for text in texts]
@@ -205,7 +212,7 @@ def _table_indices(lines: Texts) -> np.ndarray:
 
 
 def _scores(ratios: np.ndarray, source: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """(N,) how well the words of each target line are explained by those of its source line."""
+    """Return how well the words of each source line explain those of its target line, (N,)."""
     counts = (source < PAD).sum(axis=1, keepdims=True)  # (N, 1)
     means = ratios[source[:, :, None], target[:, None, :]].sum(axis=1) / np.maximum(counts, 1)  # (N, MOST_WORDS)
     gains = np.clip(np.log(np.maximum(means, 1e-3)), -1.0, LARGEST_GAIN)

@@ -40,7 +40,7 @@ def test_overlap_is_warned_about_and_stands_in_the_model_card(folder, capfd):
             source.write(f"{line}\n")
             target.write(" ".join(WORDS[word] for word in line.split()) + "\n")
     assert main(["train", "toy.yaml"]) == 0
-    warnings = [line for line in capfd.readouterr().err.splitlines() if "training holds" in line]
+    warnings = [line for line in capfd.readouterr().err.splitlines() if "training contains" in line]
     assert len(warnings) == 1
     assert warnings[0].startswith("s2s: warning: ")
     assert "4 of 14 examples of valid" in warnings[0]
@@ -49,7 +49,7 @@ def test_overlap_is_warned_about_and_stands_in_the_model_card(folder, capfd):
 
 def test_corpora_that_share_nothing_are_mentioned_only_in_the_card(folder, capfd):
     assert main(["train", "toy.yaml"]) == 0
-    assert "training holds" not in capfd.readouterr().err
+    assert "training contains" not in capfd.readouterr().err
     assert "No training example equals" in card(folder)
 
 
