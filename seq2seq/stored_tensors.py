@@ -1,6 +1,6 @@
 """Stored tensors that are read block by block into a module: loading takes the memory of the weights once.
 
-`interop` opens the files of a foreign folder with `open_tensors`; `tensors` reads files of ours as a whole.
+`store` and `interop` open the weights of model folders; `tensors` reads the files of checkpoints as a whole.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,6 +29,10 @@ class HeldTensors:
                 raise DamagedFile(f"tensor {name} has the type {str(tensor.dtype).removeprefix('torch.')}, not a float")
             if tensor.untyped_storage().nbytes() < tensor.numel() * tensor.element_size():
                 raise DamagedFile(f"tensor {name} has fewer stored numbers than elements")
+
+    def outlines(self) -> dict[str, Tensor]:
+        """Return tensors of the same shapes, without memory."""
+        return {name: torch.empty(shape, device="meta") for name, shape in self.shapes.items()}
 
     def blocks(self, name: str) -> Iterator[tuple[int, Tensor]]:
         """Yield the rows of a tensor in float32 by blocks, each with the number of its first row."""

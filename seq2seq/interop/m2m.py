@@ -104,7 +104,7 @@ def _tokenizers(
         if given[key] not in (id_, [id_]):
             problems.append(f"{key}: {shown(given[key])} is not {id_}")
     tags = {pair.target.vocabulary[piece] for piece in languages.values()}
-    start, starts = given["decoder_start_token_id"], {pair.target.eos_id} if kind.target == "second" else {None, *tags}
+    start, starts = given["decoder_start_token_id"], [pair.target.eos_id] if kind.target == "second" else [None, *tags]
     if start not in starts:
         problems.append(f"decoder_start_token_id: {shown(start)} is not what this tokenizer has")
     return pair
@@ -144,7 +144,7 @@ def _add_languages(
     if languages:
         pieces |= {piece: added[piece] for piece in (*languages.values(), MASK) if piece in added}
         return languages
-    codes = LANGUAGE_CODES.get(named.get("language_codes", ""), kind.codes)
+    codes = LANGUAGE_CODES.get(str(named.get("language_codes")), kind.codes)
     languages = {code: kind.piece.format(code) for code in codes.split()}
     last = () if (folder / VOCABULARY_FILE).exists() else (MASK,)
     pieces |= {piece: len(pieces) + place for place, piece in enumerate([*languages.values(), *last])}
@@ -158,7 +158,7 @@ def _added_pieces(folder: Path, named: Mapping[str, Any]) -> dict[str, int]:
         listed = read_object(folder / FAST_TOKENIZER, LARGEST_FILE).get("added_tokens") or []
     elif isinstance(decoder := named.get("added_tokens_decoder"), dict):
         listed = [
-            {**entry, "id": int(id_)} for id_, entry in decoder.items() if isinstance(entry, dict) and id_.isdigit()
+            {**entry, "id": int(id_)} for id_, entry in decoder.items() if isinstance(entry, dict) and id_.isdecimal()
         ]
     if not isinstance(listed, list):
         raise DamagedFile(f"{FAST_TOKENIZER}: added_tokens is not a list")

@@ -5,8 +5,9 @@ run.
 """
 
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from seq2seq.files import DamagedFile, read_object
 from seq2seq.lines import DAMAGE
@@ -43,6 +44,11 @@ _WRITERS = (
     ((b"generator", b"vocab"), "a model of OpenNMT-py"),
 )
 _LARGEST_PICKLE = 1 << 24
+
+
+def is_foreign(info: Mapping[str, Any]) -> bool:
+    """Whether the content of a config.json is that of a model of transformers that is read."""
+    return info.get("model_type") in list(FOREIGN)
 
 
 def foreign_form(path: Path) -> str | None:

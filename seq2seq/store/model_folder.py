@@ -21,8 +21,9 @@ from seq2seq.files import DamagedFile, json_text, read_object, record, verify, w
 from seq2seq.model.transformer import Transformer
 from seq2seq.store.direction import directed
 from seq2seq.store.finding import CONFIG, find_model
-from seq2seq.store.foreign import FOREIGN
-from seq2seq.tensors import Uninitialized, as_weights, distinct, load_tied, misfit, read_tensors, write_tensors
+from seq2seq.store.foreign import FOREIGN, is_foreign
+from seq2seq.stored_tensors import FileTensors, copy_rows
+from seq2seq.tensors import Uninitialized, distinct, load_tied, misfit, write_tensors
 from seq2seq.text.direction import UNNAMED, Direction
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tokenizer import (
@@ -143,7 +144,7 @@ def load_model(folder: str | Path) -> LoadedModel:
     folder = find_model(folder)
     try:
         info = read_object(folder / CONFIG)
-        if info.get("model_type") in FOREIGN:
+        if is_foreign(info):
             return load_foreign(folder)
         _check_format(folder, info)
         generation = read_object(folder / GENERATION)
@@ -192,12 +193,12 @@ def _model_type(folder: Path) -> str:
         ModelError: it is not one that is read.
     """
     try:
-        kind = read_object(folder / CONFIG).get("model_type")
+        info = read_object(folder / CONFIG)
     except DamagedFile as error:
         raise ModelError(f"{folder}: {error}; copy the folder again") from error
-    if kind not in FOREIGN:
-        raise ModelError(f"{folder}: model_type {shown(kind)} (possible: {', '.join(FOREIGN)})")
-    return kind
+    if not is_foreign(info):
+        raise ModelError(f"{folder}: model_type {shown(info.get('model_type'))} (possible: {', '.join(FOREIGN)})")
+    return info["model_type"]
 
 
 def _check_format(folder: Path, info: Mapping[str, Any]) -> None:
@@ -258,14 +259,15 @@ def _load_tokenizers(folder: Path, info: Mapping[str, Any], generation: Mapping[
 
 def _build(folder: Path, description: ModelDescription, tokenizers: TokenizerPair) -> nn.Module:
     """Return the module with its weights; shapes are compared before memory is allocated."""
-    config, weights = description.model, as_weights(read_tensors(folder / WEIGHTS))
-    if config.num_encoder_layers + config.num_decoder_layers > len(weights):
+    config, stored = description.model, FileTensors([folder / WEIGHTS])
+    if config.num_encoder_layers + config.num_decoder_layers > len(stored.shapes):
         raise DamagedFile(f"{CONFIG} describes a model far larger than {WEIGHTS}")
-    if problem := misfit(lambda: _new_module(description, tokenizers), weights):
+    if problem := misfit(lambda: _new_module(description, tokenizers), stored.outlines()):
         raise DamagedFile(f"{WEIGHTS} does not fit the model that {CONFIG} describes: {problem}")
     with Uninitialized():
         model = _new_module(description, tokenizers)
-    load_tied(model, weights)
+    for name, tensor in distinct(model.state_dict()).items():
+        copy_rows(stored, name, tensor)
     return model
 
 

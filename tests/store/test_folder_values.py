@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from support import wrong_files
 from support.foreign_models import make_marian
+from support.multilingual_models import make_multilingual
 from support.our_models import make_ours
 from support.plain_words import python_words
 
@@ -26,7 +27,7 @@ from seq2seq.errors import UserError
 from seq2seq.files import record
 from seq2seq.inference.classifier import Classifier
 from seq2seq.inference.translator import Translator
-from seq2seq.store.model_folder import load_model
+from seq2seq.store.model_folder import load_model, save_model
 
 VALUES = [
     None, True, 0, -1, 1, 5, 2**24, 2**31, 2**62, 10**18, 10**30, 10**400, 0.5, 1e-308, 1e300, 1e308, float("nan"),
@@ -71,7 +72,8 @@ def is_used_or_told(folder: Path, kind: str) -> None:
             answers = Classifier.load(folder).classify(LINES)
             assert abs(sum(answers[0].probabilities.values()) - 1) < 1e-6
         else:
-            assert len(Translator.load(folder).translate(LINES)) == len(LINES)
+            languages = dict(source_language="en", target_language="de") if kind in MULTILINGUAL else {}
+            assert len(Translator.load(folder, **languages).translate(LINES)) == len(LINES)
     except UserError as error:
         told = str(error)
     assert "\n" not in told
@@ -86,13 +88,19 @@ def shelf(tmp_path_factory) -> Path:
     make_ours(folder / "translation", search=SearchConfig(beam_size=2, max_length_ratio=1.0, max_length_offset=3))
     shutil.copytree(wrong_files.fill(tmp_path_factory.mktemp("shelf")) / "classifier", folder / "classifier")
     make_marian(folder / "marian")
+    make_multilingual(folder / "mbart", "mbart50")
+    loaded = load_model(folder / "mbart")
+    save_model(folder / "languages", loaded.model.state_dict(keep_vars=True), loaded.description, loaded.tokenizers)
     return folder
 
 
+MULTILINGUAL = ("mbart", "languages")
 KINDS = {
     "translation": ("config.json", "generation_config.json"),
     "classifier": ("config.json", "generation_config.json"),
     "marian": ("config.json", "generation_config.json", "tokenizer_config.json", "vocab.json"),
+    "mbart": ("config.json", "generation_config.json", "tokenizer_config.json"),
+    "languages": ("languages.json", "vocab.json"),
 }
 
 
