@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import wrong_files
 from support.run_folders import make_run
 
 from seq2seq import atomic
 from seq2seq.cli import main
 from seq2seq.config import file as config_file
-from seq2seq.tasks.run_folder import open_run
+from seq2seq.errors import UserError
+from seq2seq.tasks.run_folder import open_run, read_note
 from seq2seq.workflows.runs import find_runs, removals, remove
 
 SCORES = {"small": (20.0, 0.1), "wide": (31.5, 0.2), "third": (25.0, 0.1)}
@@ -162,22 +162,18 @@ def test_clean_never_touches_what_a_process_holds(runs, capsys):
     assert late.folders[0].exists()
 
 
-def test_a_run_that_was_cleaned_is_not_trained_from_the_start_by_accident(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    text = "".join(f"{line} {number}\n" for number in range(30) for line in wrong_files.TEXTS)
-    Path("text").write_text(text)
-    Path("mine.yaml").write_text(wrong_files.CONFIG)
-    assert main(["train", "mine.yaml"]) == 0
+def test_a_run_that_was_cleaned_is_not_trained_from_the_start_by_accident(reversed_run, monkeypatch):
+    monkeypatch.chdir(reversed_run)
     (run,) = find_runs(Path("runs"))
-    assert (run.state, run.note, run.step) == ("finished", "max_steps 1 reached", 1)
+    assert (run.name, run.state, run.note, run.step) == ("toy", "finished", "max_steps 600 reached", 600)
     assert run.machine.endswith("cpu")
     assert main(["runs", "clean", "--keep", "best", "--yes"]) == 0
-    kept = (run.folder.best / "model.safetensors").read_bytes()
-    capsys.readouterr()
-    assert main(["train", "mine.yaml"]) == 2
-    assert "s2s runs clean deleted the checkpoints" in capsys.readouterr().err
-    assert (run.folder.best / "model.safetensors").read_bytes() == kept
-    open_run(run.folder, config_file.load(Path("mine.yaml")), overwrite=True, now={})
+    config, identity = config_file.load(run.folder.config, check_files=False), read_note(run.folder.identity)
+    with pytest.raises(UserError, match="s2s runs clean deleted the checkpoints"):
+        open_run(run.folder, config, overwrite=False, now=identity)
+    assert (run.folder.best / "model.safetensors").exists()
+    assert find_runs(Path("runs"))[0].state == "finished"
+    open_run(run.folder, config, overwrite=True, now=identity)
     assert not run.folder.cleaned.exists()
 
 
