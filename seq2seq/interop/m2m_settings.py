@@ -54,11 +54,6 @@ class TokenizerKind:
     source: Literal["first", "last"] = "first"
     target: Literal["second", "first"] = "second"
 
-    @property
-    def languages(self) -> dict[str, str]:
-        """The piece of each language."""
-        return {code: self.piece.format(code) for code in self.codes.split()}
-
 
 _M2M_CODES = """
 af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu hy id ig

@@ -1,12 +1,11 @@
 """The weights of M2M-100, NLLB-200 and mBART: Marian's names, and the norms and learned positions that Marian lacks.
 
-`interop.m2m` opens the files; a module is filled from them, tensor by tensor, and back.
+`interop.m2m` opens the files; a module is filled from them, tensor by tensor.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import torch
-from torch import Tensor
 
 from seq2seq.config.schema import ModelConfig
 from seq2seq.interop.m2m_settings import POSITION_OFFSET
@@ -75,19 +74,6 @@ def fill(model: Transformer, stored: HeldTensors, problems: list[str]) -> None:
         if name in left and _holds_sinusoids(stored, name, model.config):
             left.discard(name)
     problems += [f"tensor {name} is unexpected" for name in sorted(left)]
-
-
-def to_m2m(ours: Mapping[str, Tensor], config: ModelConfig) -> dict[str, Tensor]:
-    """Return their weights of ours, tied ones once."""
-    theirs = {SHARED: ours[OUR_SOURCE]}
-    for our_name, names in tensor_table(config):
-        parts = ours[our_name].chunk(len(names))
-        theirs.update(zip(names, parts, strict=True))
-    for name in set(POSITIONS) & theirs.keys():
-        theirs[name] = torch.cat([theirs[name].new_zeros(POSITION_OFFSET, config.d_model), theirs[name]])
-    if BIAS in theirs:
-        theirs[BIAS] = theirs[BIAS][None]  # (1, V)
-    return {name: tensor.detach().clone().contiguous() for name, tensor in theirs.items()}
 
 
 def _embeddings(stored: HeldTensors) -> str:

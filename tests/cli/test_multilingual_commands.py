@@ -111,6 +111,13 @@ def test_the_licence_goes_with_the_model(nllb, tmp_path, capfd):
     assert json.loads((tmp_path / "ct2" / "seq2seq.json").read_text())["license"] == "cc-by-nc-4.0"
 
 
+def test_a_package_of_argos_cannot_hold_it(nllb, tmp_path, capfd):
+    languages = ["--source-language", "en", "--target-language", "de"]
+    assert main(["convert", str(nllb), "--to", "argos", "-o", str(tmp_path / "x.argosmodel"), *languages]) == 2
+    assert "no tags of languages" in capfd.readouterr().err
+    assert not (tmp_path / "x.argosmodel").exists()
+
+
 def test_opus_models_of_several_targets(tmp_path):
     """`--to X` is the tag that a user types; a text with a tag of its own keeps it."""
     make_marian(tmp_path / "opus", languages=LANGUAGES)
