@@ -90,7 +90,7 @@ def test_the_tree_names_every_folder_and_file_of_the_top():
 
 def test_lines_of_the_tour_are_about_right():
     """The README states the files and lines of the two tables, each of which states the lines of its files."""
-    stated = re.findall(r"(\d+) files\s+of ([\d,]+) lines", (ROOT / "README.md").read_text(encoding="utf-8"))
+    stated = re.findall(r"(\d+)\s+files\s+of ([\d,]+) lines", (ROOT / "README.md").read_text(encoding="utf-8"))
     tables = [table for table in TOUR.split("\n\n") if table.startswith("|")]
     assert len(tables) == len(stated) == 2
     for (files, total), table in zip(stated, tables, strict=True):
