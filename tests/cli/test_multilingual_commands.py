@@ -181,6 +181,7 @@ print(high() - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux")
 def test_loading_takes_the_memory_of_the_weights_once(tmp_path):
     """At most 1.2 times the weights, beyond what a small model takes."""
