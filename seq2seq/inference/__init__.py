@@ -1,1 +1,1 @@
-"""Trained models at work on lines of text: translation, classification, and what they share."""
+"""Inference: trained models translate, classify, score and align lines of text."""

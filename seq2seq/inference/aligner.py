@@ -1,11 +1,11 @@
-"""Which words of a translation stand for which of its source, and how likely the model finds each of them.
+"""Word alignments of given translations, with the log-probability of each target word.
 
-One teacher-forced pass over given texts answers both, whatever engine searched for the translation. Alignments are read
-from the decoder's attention over the source (Chen et al. 2020, "Accurate Word Alignment Induction from Neural Machine
-Translation"), with the heads that `calibrating` found to be good at it.
+One teacher-forced pass over the texts gives both, for translations by any engine. Alignments are read from the
+decoder's attention over the source (Chen et al. 2020, "Accurate Word Alignment Induction from Neural Machine
+Translation"), with the heads that `calibrating` selected.
 
-Shapes: B pairs, C channels, K heads of all layers (first as they are, then one step later), T target length, S source
-length, J target words, I source words.
+Shapes: B pairs, C channels, K heads of all layers (first unchanged, then shifted by one step), T target length, S
+source length, J target words, I source words.
 """
 
 import math
@@ -40,18 +40,19 @@ from seq2seq.text.alignment import Alignment, Link, Word, copied
 from seq2seq.text.tokenizer import Tokenizer, encodable
 from seq2seq.text.words import owners, spaced_words, without_overlaps, word_spans
 
-# A source word that no target word has as its first choice is linked as well where it has this much of one.
+# A source word that is no target word's first choice is linked if it has at least this weight for a target word.
 LEAST_WEIGHT = 0.15
-# Attention rests on some words, such as the last mark, whatever is translated: a weight is divided by this power of the
-# mean weight of its source word. Two models of Multi30k, accuracy on anchors (%), alignment error rate against eflomal:
+# Some source words, such as the final full stop, get much attention from all target words. So a weight is divided by
+# this power of the mean weight of its source word. Two models of Multi30k, accuracy on anchors (%) and alignment error
+# rate against eflomal:
 # 0.5: 93.4 and 93.2, 0.30 and 0.35; 0.75: 94.0 and 92.8, 0.24 and 0.31; 1: 91.7 and 91.0, 0.23 and 0.29.
 SINK_POWER = 0.75
 
 
 class _Side:
-    """One text of a pair, as pieces and as words; words are those of the text as it was given.
+    """One text of a pair, as pieces and as words of the original text.
 
-    A source is read as translators read it, a target as it is.
+    A source is read as for translation, and a target unchanged.
     """
 
     def __init__(self, tokenizer: Tokenizer, text: str, spaced: bool, is_source: bool):
@@ -66,12 +67,13 @@ class _Side:
         self.words = spaced_words(text) if spaced else without_overlaps(words)
         self.owner = np.array(owners(spans, self.words), dtype=np.int64)  # the word of each piece; -1 for white space
         known = np.array([*np.where(self.owner < 0, len(self.words), self.owner), len(self.words)])
-        self._following = np.minimum.accumulate(known[::-1])[::-1]  # the first word at or behind each piece
+        self._following = np.minimum.accumulate(known[::-1])[::-1]  # the first word at or after each piece
 
     def share(self, pieces: range) -> tuple[int, np.ndarray]:
-        """The first word of consecutive pieces, and which of them belong to which word from there on, (words, pieces).
+        """Return the first word of consecutive pieces, and a matrix (words, pieces) of which piece is in which word.
 
-        Words without pieces are those of the part before, so that each word is in a part.
+        Rows of the matrix begin with the first word. Words without pieces belong to the part before them, so that each
+        word is in a part.
         """
         owner = self.owner[pieces.start : pieces.stop]
         first = 0 if pieces.start == 0 else int(self._following[pieces.start])
@@ -87,7 +89,7 @@ class _Side:
 
 @dataclass(frozen=True)
 class _Part:
-    """A pair, or a part of one that is too long."""
+    """A pair, or a part of a pair that is too long for the model."""
 
     pair: int
     source: range
@@ -95,10 +97,10 @@ class _Part:
 
 
 class Aligner(Scorer):
-    """A translation model that explains given translations.
+    """A translation model that aligns given translations.
 
-    A pair that is longer than the model's positions is cut into equal parts on both sides, as `Scorer` does. `channels`
-    (C, K) are mixtures of heads, by default the one of the model's calibration.
+    A pair that is longer than the model's positions is cut into equal parts on both sides, as in `Scorer`. `channels`
+    (C, K) are mixtures of heads, by default the single mixture of the model's calibration.
     """
 
     def __init__(
@@ -128,10 +130,16 @@ class Aligner(Scorer):
         *arguments: Any,
         **computing: Any,
     ) -> Self:
-        """As `OneModel.load`. Unless a precision is asked for, `align` multiplies in bfloat16 where the CPU does so
-        natively: 998 of 1,000 links stay the same, in three fifths of the time."""
+        """Load a model, with the arguments and errors of `OneModel.load`.
+
+        Without `precision`, `align` multiplies in bfloat16 if the CPU supports it natively: 998 of 1,000 links stay the
+        same, in three fifths of the time.
+
+        Raises:
+            ModelError: also if the calibration belongs to another model.
+        """
         aligner = super().load(path, device, precision, *arguments, **computing)
-        _ = aligner.channels  # a calibration of another model is found here, and not with the first text
+        _ = aligner.channels  # raises for the calibration of another model now, and not at the first text
         here = aligner._runtime.device
         is_open = precision is None and here.type == "cpu"
         aligner._has_fast_products = is_open and multiplies_bfloat16(here)
@@ -139,27 +147,27 @@ class Aligner(Scorer):
 
     @cached_property
     def channels(self) -> Tensor:
-        """One mixture, (1, K)."""
+        """The mixture of heads, (1, K)."""
         heads = self.calibration.heads
         if unknown := [name for name in heads if name not in self.heads]:
-            raise ModelError(f"{FILE}: no attention head {unknown[0]}; write it anew with s2s align --calibrate")
+            raise ModelError(f"{FILE}: no attention head {unknown[0]}; write the file again with s2s align --calibrate")
         weights = [heads.get(name, 0.0) if heads else float(not name.endswith("+")) for name in self.heads]
         return torch.tensor([weights]) / max(sum(weights), 1e-9)
 
     def align(
         self, pairs: Sequence[tuple[str, str]], spaced: bool = False, probabilities: bool = True
     ) -> list[Alignment]:
-        """Return the alignment of each (source, target), whatever the others are.
+        """Return the alignment of each (source, target), independently of the others.
 
         Args:
             pairs: texts of one line each.
-            spaced: words are what stands between white space; otherwise marks are words of their own, and scripts
-                without spaces are cut where the tokenizer does.
-            probabilities: without them, words have the log-probability NaN and there is no confidence, in two thirds
-                of the time.
+            spaced: split words only at white space; otherwise punctuation marks are separate words, and text in scripts
+                without spaces is split at the boundaries of its pieces.
+            probabilities: compute log-probabilities and confidence. Without them, log-probabilities are NaN and the
+                confidence is None, in two thirds of the time.
 
         Raises:
-            RuntimeError: there is no memory even for one pair.
+            RuntimeError: the memory is too small even for one pair.
         """
         pairs = checked_pairs(pairs, "align")
         sides = self._sides(pairs, spaced)
@@ -171,38 +179,41 @@ class Aligner(Scorer):
             for target_word, source_word, weight in _links(distributions(matrix[0], self.calibration.distance)):
                 place = target_word + row, source_word + column  # a word may be cut, and be in two parts
                 known[place] = max(weight, known.get(place, 0.0))
-        return [self._alignment(*both, *found) for both, *found in zip(sides, links, log_probs, strict=True)]
+        return [self._alignment(*both, *results) for both, *results in zip(sides, links, log_probs, strict=True)]
 
     def explain(self, translations: Sequence[Translation], probabilities: bool = True) -> list[Translation]:
-        """Return the translations with the details of each of their parts, as `align` makes them.
+        """Return the translations with `details`, the alignments of their parts.
 
-        Spans are those of the whole text. A part that was copied is linked to itself, without the model.
+        Spans refer to the whole text. A copied part is linked to itself, without the model.
         """
         texts = [
-            [(one.source[slice(*part.source)], one.text[slice(*part.target)]) for part in one.parts]
-            for one in translations
+            [(answer.source[slice(*part.source)], answer.text[slice(*part.target)]) for part in answer.parts]
+            for answer in translations
         ]
-        pairs = zip(chain.from_iterable(texts), chain.from_iterable(one.parts for one in translations), strict=True)
+        parts = chain.from_iterable(answer.parts for answer in translations)
+        pairs = zip(chain.from_iterable(texts), parts, strict=True)
         aligned = iter(self.align([pair for pair, part in pairs if not part.is_copied], probabilities=probabilities))
         return [
             replace(
-                one,
+                answer,
                 details=tuple(
                     (copied(source) if part.is_copied else next(aligned)).shifted(part.source[0], part.target[0])
-                    for part, (source, _) in zip(one.parts, own, strict=True)
+                    for part, (source, _) in zip(answer.parts, texts_of_parts, strict=True)
                 ),
             )
-            for one, own in zip(translations, texts, strict=True)
+            for answer, texts_of_parts in zip(translations, texts, strict=True)
         ]
 
     def fits(self, pair: tuple[str, str]) -> bool:
-        """Whether the model has room for a pair in one part."""
+        """Whether a pair fits the model's positions in one part."""
         sizes = [len(side.ids) for side in self._sides([pair], False)[0]]
         return max(sizes) <= self._part_length
 
     def word_matrices(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[_Side, _Side, np.ndarray, np.ndarray]]:
-        """Both sides of each pair that `fits`, how much of each target word's attention each source word has (C, J, I),
-        and the log-probability of each target piece."""
+        """Return both sides, the attention between words (C, J, I) and the target log-probabilities (T,) of each pair.
+
+        The pairs must fit the model (`fits`). The attention of a target word is its distribution over source words.
+        """
         sides = self._sides(pairs, False)
         matrices = [
             np.zeros((len(self.channels), len(target.words), len(source.words)), np.float32) for source, target in sides
@@ -210,19 +221,22 @@ class Aligner(Scorer):
         log_probs = [np.zeros(len(target.ids)) for _, target in sides]
         for part, scores, _, matrix in self._matched(sides, True):
             matrices[part.pair], log_probs[part.pair] = matrix, scores
-        return [(*both, matrix, found) for both, matrix, found in zip(sides, matrices, log_probs, strict=True)]
+        return [(*both, matrix, scores) for both, matrix, scores in zip(sides, matrices, log_probs, strict=True)]
 
     def _sides(self, pairs: Sequence[tuple[str, str]], spaced: bool) -> list[tuple[_Side, _Side]]:
-        source, target = self._tokenizers.source, self._tokenizers.target
-        return [(_Side(source, one, spaced, True), _Side(target, other, spaced, False)) for one, other in pairs]
+        tokenizers = self._tokenizers
+        return [
+            (_Side(tokenizers.source, source, spaced, True), _Side(tokenizers.target, target, spaced, False))
+            for source, target in pairs
+        ]
 
     def _matched(
         self, sides: Sequence[tuple[_Side, _Side]], probabilities: bool
     ) -> Iterator[tuple[_Part, np.ndarray, tuple[int, int], np.ndarray]]:
-        """Each part, as it comes: the log-probabilities of its target pieces, its first target and source word, and how
-        much of each target word's attention each source word has, (C, J, I).
+        """Yield each part with its target log-probabilities, its first (target, source) word, and its matrix (C, J, I).
 
-        So memory holds no matrix of a whole pair, which grows with the square of its length.
+        The matrix is the attention between words. As parts are yielded one by one, memory never contains the matrix of
+        a whole pair, which grows with the square of its length.
         """
         parts = list(chain.from_iterable(self._cut(index, *both) for index, both in enumerate(sides)))
         lengths = [max(len(part.source), len(part.target)) + 1 for part in parts]
@@ -247,7 +261,7 @@ class Aligner(Scorer):
     def _forced(
         self, parts: Sequence[_Part], sides: Sequence[tuple[_Side, _Side]], probabilities: bool
     ) -> tuple[Iterator, Iterator]:
-        """The log-probabilities (T,) and the attention (C, T, S) of each part."""
+        """Return iterators over the log-probabilities (T,) and the attention (C, T, S) of each part."""
         ids = [[sides[part.pair][0].ids[index] for index in part.source] for part in parts]
         targets = [[sides[part.pair][1].ids[index] for index in part.target] for part in parts]
         batch = collate_translation(ids, targets, self._tokenizers, range(len(parts)))
@@ -294,10 +308,12 @@ class Aligner(Scorer):
 
 
 def load_both(path: str | Path | None, **options: Any) -> tuple[Translator, Aligner]:
-    """A translator and the aligner of one model, from one state of its folder; options as of `Translator.load`.
+    """Return a translator and the aligner of one model, from one state of its folder.
+
+    The options are those of `Translator.load`.
 
     Raises:
-        ModelError, UserError: as `Translator.load`.
+        ModelError, UserError: as in `Translator.load`.
     """
     folder = find_model(path, "translation")
     aligning = computing(options)
@@ -305,9 +321,9 @@ def load_both(path: str | Path | None, **options: Any) -> tuple[Translator, Alig
 
 
 def distributions(matrix: np.ndarray, distance: float) -> np.ndarray:
-    """Attention between words, (J, I), as a distribution over source words for each target word.
+    """Return attention between words, (J, I), as a distribution over source words for each target word.
 
-    `distance` is how much less likely a partner at the other end of the sentence is, as a log ratio (the diagonal prior
+    `distance` is the log ratio by which a partner at the other end of the sentence is less likely (the diagonal prior
     of Dyer et al. 2013, "A Simple, Fast, and Effective Reparameterization of IBM Model 2").
     """
     places = [(np.arange(count) + 0.5) / max(count, 1) for count in matrix.shape]
@@ -316,13 +332,13 @@ def distributions(matrix: np.ndarray, distance: float) -> np.ndarray:
 
 
 def normalized(matrix: np.ndarray) -> np.ndarray:
-    """Rows that add up to 1; nothing is quite 0."""
+    """Return the matrix with rows that add up to 1, and no element 0."""
     matrix = matrix + 1e-6
     return matrix / matrix.sum(-1, keepdims=True)
 
 
 def _links(weights: np.ndarray) -> Iterator[tuple[int, int, float]]:
-    """Return target word, source word and weight of each link of distributions (J, I)."""
+    """Yield target word, source word and weight of each link of distributions (J, I)."""
     if not weights.size:
         return
     chosen = np.zeros(weights.shape, bool)

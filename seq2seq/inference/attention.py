@@ -1,6 +1,6 @@
-"""Attention weights of a model in one sentence, with the pieces that they belong to.
+"""The attention weights of a model for one sentence, with the pieces that they belong to.
 
-`s2s plot --attention` asks for a `SentenceAttention` and draws it.
+`s2s plot --attention` draws a `SentenceAttention`.
 """
 
 from collections.abc import Sequence
@@ -16,21 +16,21 @@ from seq2seq.inference.translator import Translator
 from seq2seq.model.attention import capture_attention
 from seq2seq.store.model_folder import load_model
 
-# At most a start and an end around a text.
+# The positions of a start and an end around a text.
 SPECIAL_IDS = 2
 
 
 @dataclass(frozen=True)
 class SentenceAttention:
-    """One layer's weights."""
+    """The attention weights of one layer."""
 
     weights: np.ndarray
     """(H, T, S); each row adds up to 1."""
     source_pieces: list[str]
     target_pieces: list[str]
-    """Of each row: the piece that the position predicts (a translation), or reads (a classifier)."""
+    """The piece of each row: the one that the position predicts (in a translation) or reads (in a classifier)."""
     layer: int
-    """From 1."""
+    """The layer, from 1."""
     num_layers: int
     is_translation: bool
 
@@ -38,14 +38,14 @@ class SentenceAttention:
 def sentence_attention(
     folder: Path, sentence: str, target: str | None = None, layer: int | None = None
 ) -> SentenceAttention:
-    """The attention of the model in `folder`.
+    """Return the attention of the model in `folder` for a sentence.
 
-    A translation model gives the cross-attention of each piece of the translation (`target`, or else its own);
-    a classifier that of its encoder. `layer` counts from 1; None is the last.
+    For a translation model this is the cross-attention of each piece of the translation (`target`, or the model's own);
+    for a classifier it is the self-attention of the encoder. `layer` counts from 1; None is the last layer.
 
     Raises:
         ModelError: there is no model in `folder`.
-        DataError: the model has no such layer, or no positions for so long a sentence or translation.
+        DataError: the model has no such layer, or the sentence or translation is too long for it.
     """
     loaded = load_model(folder).directed()
     config, tokenizers = loaded.model.config, loaded.tokenizers

@@ -1,4 +1,4 @@
-"""The protocol of engines, and how inference groups texts into batches. Nothing here imports torch."""
+"""The protocol of engines, and the grouping of texts into batches. This module does not import torch."""
 
 from collections.abc import Iterator, Sequence
 from typing import Protocol
@@ -6,33 +6,33 @@ from typing import Protocol
 from seq2seq.config.schema import SearchConfig
 from seq2seq.search.base import Hypothesis, Sentence
 
-# Tokens of a batch where none are given: of a search on a CPU, of other work on a CPU, and of either on a GPU, which
-# computes with this many nearly as fast as with a tenth of them.
+# Default tokens of a batch: of a search on a CPU, of other work on a CPU, and of both on a GPU, which needs hardly more
+# time for this many than for a tenth of them.
 SEARCH_TOKENS, BATCH_TOKENS, GPU_TOKENS = 8192, 4096, 65536
 
 
 class Engine(Protocol):
-    """Translates ids to ids: any number of sentences, in any order, each as if alone."""
+    """A translator of ids to ids, which treats each sentence independently."""
 
     max_length: int
-    """Most positions of a source or a target, special ids included."""
+    """The maximum length of a source or a target, special ids included."""
 
     def translate(self, sentences: Sequence[Sentence], config: SearchConfig) -> list[list[Hypothesis]]:
-        """The hypotheses of each sentence, best first, in the order of the sentences."""
+        """Return the hypotheses of each sentence, best first, in the order of the sentences."""
 
 
 def token_budget(given: int | None, on_cpu: int, device: str) -> int:
-    """Tokens of a batch on a device of this type: those that are given, or else `on_cpu` or `GPU_TOKENS`.
+    """Return the tokens of a batch on a device of this type: `given`, or else `on_cpu` or `GPU_TOKENS`.
 
-    Where they do not fit in memory, the batch is halved (`memory.in_parts`).
+    A batch that does not fit in memory is halved later (`memory.in_parts`).
     """
     return given or (GPU_TOKENS if device == "cuda" else on_cpu)
 
 
 def token_groups(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Indices of texts of similar lengths, the longest first, so that memory runs out at the start or never.
+    """Yield groups of indices of texts with similar lengths, the longest first, so that memory runs out early or never.
 
-    A group holds as many texts as fit `budget` tokens, padding counted, and at least one.
+    A group has as many texts as fit in `budget` tokens, padding included, and at least one.
     """
     order = sorted(range(len(lengths)), key=lambda index: -lengths[index])
     start = 0
@@ -43,5 +43,5 @@ def token_groups(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
 
 
 def equal_parts(ids: Sequence[int], count: int) -> list[Sequence[int]]:
-    """`ids` in `count` consecutive parts of nearly equal length, none longer than ceil(len / count)."""
+    """Return `ids` in `count` consecutive parts of nearly equal length, at most ceil(len(ids) / count) each."""
     return [ids[len(ids) * part // count : len(ids) * (part + 1) // count] for part in range(count)]

@@ -1,7 +1,7 @@
-"""Lines of text to labels with probabilities.
+"""The classification of lines of text: labels with probabilities.
 
-`Classifier` is loaded from model folders by `s2s classify` and by library users. It returns a `Classification` for each
-line, in order.
+`s2s classify`, the server and library users load a `Classifier` from model folders. It returns a `Classification` for
+each line, in order.
 
 Shapes: P parts of lines, B parts in a batch, C labels.
 """
@@ -25,17 +25,17 @@ from seq2seq.memory import in_parts
 from seq2seq.runtime import Runtime
 from seq2seq.store.model_folder import LoadedModel
 
-SPECIAL_IDS = 2  # the tokenizer's start in front of a text and its end behind it
+SPECIAL_IDS = 2  # the tokenizer's start before a text and its end after it
 
 
 @dataclass(frozen=True)
 class Classification:
-    """The answer for one line; a blank line has no label, probability 0 and no classes."""
+    """The answer for one line; a blank line has the label "", probability 0 and no probabilities of labels."""
 
     label: str
     probability: float
     probabilities: dict[str, float]
-    """Of every label, in the model's order; they add up to 1."""
+    """The probability of every label, in the model's order; they add up to 1."""
 
 
 NO_TEXT = Classification(label="", probability=0.0, probabilities={})
@@ -55,22 +55,22 @@ class ClassifierModel(OneModel):
         self._part_length = self._model.config.max_length - SPECIAL_IDS
 
     def probabilities(self, lines: Sequence[str]) -> list[Tensor | None]:
-        """(C,) in float64 of each line, in the model's order of labels; None of a line without text.
+        """Return the probabilities of labels, (C,) float64, in the model's order, of each line; None for a blank line.
 
-        A line longer than the model's positions is read in parts, and its probabilities are the mean over the parts by
-        length: nothing is dropped.
+        A line longer than the model's positions is read in parts, and its probabilities are the mean over the parts,
+        weighted by length. Nothing is dropped.
         """
         cuts = [equal_parts(ids, math.ceil(len(ids) / self._part_length)) for ids in self._tokenizer.read_all(lines)]
         parts = self._of_parts([part for cut in cuts for part in cut])
-        found = []
+        means = []
         for cut, rows in zip(cuts, parts.split(list(map(len, cuts))), strict=True):
             weights = torch.tensor([len(part) for part in cut], dtype=torch.float64)
-            found.append(weights @ rows / weights.sum() if cut else None)  # (P,) @ (P, C) -> (C,)
-        return found
+            means.append(weights @ rows / weights.sum() if cut else None)  # (P,) @ (P, C) -> (C,)
+        return means
 
     @torch.inference_mode()
     def _of_parts(self, parts: Sequence[Sequence[int]]) -> Tensor:
-        """(P, C) in float64, in the order of `parts`."""
+        """Return the probabilities of labels, (P, C) float64, in the order of `parts`."""
         answers = torch.zeros(len(parts), self._num_labels, dtype=torch.float64)
 
         def compute(batch: ClassificationBatch) -> Tensor:
@@ -87,10 +87,10 @@ class ClassifierModel(OneModel):
 
 
 class Classifier:
-    """Labels text by a classification model, or by an ensemble: the mean of the probabilities of several models.
+    """A classification model, or an ensemble of several, whose probabilities are averaged.
 
-    The models may have different tokenizers and sizes. Their labels are the same as answers show them, in any order;
-    `labels` and `description` are those of the first.
+    The models may have different tokenizers and sizes. Their displayed labels must be the same, in any order; `labels`
+    and `description` are those of the first model.
 
     Raises:
         ModelError: a model has other labels than the first.
@@ -119,31 +119,30 @@ class Classifier:
         threads: int | None = None,
         batch_tokens: int | None = None,
     ) -> Self:
-        """Load a model folder or a run folder (then its best model); several are an ensemble; none is the
-        newest classification run.
+        """Load model folders or run folders (then their best models); without a path, the newest classification run.
 
-        The options are those of `OneModel.load`.
+        Several models form an ensemble. The options are those of `OneModel.load`.
 
         Raises:
-            ModelError: there is no model, it is damaged, is no classifier, or has other labels than the first.
-            UserError: a device or precision that does not exist here.
+            ModelError: there is no model, it is damaged or not a classifier, or its labels differ from the first's.
+            UserError: the device or precision does not exist on this machine.
         """
         return cls(*(ClassifierModel.load(path, device, precision, threads, batch_tokens) for path in paths or (None,)))
 
     def name_of(self, label: str) -> str:
-        """What a label of the training data is called in the answers (`data.label_names` of its config)."""
+        """Return the displayed name of a label of the training data (`data.label_names` of its config)."""
         return self._names.get(label, label)
 
     def classify(self, lines: Iterable[str]) -> list[Classification]:
-        """Label each line; a blank line never reaches a model."""
+        """Return the classification of each line; blank lines do not reach a model."""
         lines = [line.strip() for line in checked_texts(lines, "classify")]
         return list(map(self._answer, *(member.probabilities(lines) for member in self._members)))
 
     def _answer(self, *rows: Tensor | None) -> Classification:
-        """Of one line, for which each member has a row (C,)."""
-        found = [row[order] for row, order in zip(rows, self._orders, strict=True) if row is not None]
-        if not found:
+        """Return the classification of a line from the probabilities (C,) by each member; None for a blank line."""
+        ordered = [row[order] for row, order in zip(rows, self._orders, strict=True) if row is not None]
+        if not ordered:
             return NO_TEXT
-        shares = dict(zip(self.labels, torch.stack(found).mean(dim=0).tolist(), strict=True))
+        shares = dict(zip(self.labels, torch.stack(ordered).mean(dim=0).tolist(), strict=True))
         best = max(shares, key=shares.__getitem__)
         return Classification(best, shares[best], shares)

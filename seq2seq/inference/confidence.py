@@ -1,7 +1,7 @@
-"""How likely a translation is good, by logistic regression on what the model says of it (Platt 1999).
+"""The probability that a translation is good, by logistic regression on figures of the model (Platt 1999).
 
-`calibrating` fits the map on validation sentences; `aligner` applies it. A translation is good where its chrF is at
-least `GOOD`. Nothing here imports torch.
+`calibrating` fits the map on validation sentences; `aligner` applies it. A translation is good if its chrF is at least
+`GOOD`. This module does not import torch.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from seq2seq.text.alignment import Link, Word
 GOOD = 60.0
 LEAST_SENTENCES, LEAST_OF_A_KIND = 100, 10
 FOLDS, BINS = 5, 5
-PENALTY = 1.0  # on the squares of the weights
+PENALTY = 1.0  # of the squares of the weights
 STEPS = 25
 
 
@@ -29,7 +29,11 @@ class _Weights(NamedTuple):
 
 
 def features(words: Sequence[Word], links: Sequence[Link], num_source_words: int) -> list[float]:
-    """Mean and lowest log-probability of a word, log ratio of lengths, and share of source words without a partner."""
+    """Return the features of a translation, on which its confidence depends.
+
+    They are the mean and the lowest log-probability of a word, the log ratio of lengths in words (target to source),
+    and the share of source words without a partner.
+    """
     log_probs = [word.log_prob for word in words] or [0.0]
     linked = len({link.source for link in links})
     return [
@@ -43,16 +47,16 @@ def features(words: Sequence[Word], links: Sequence[Link], num_source_words: int
 def confidence(
     map_: ConfidenceMap | None, words: Sequence[Word], links: Sequence[Link], num_source_words: int
 ) -> float | None:
-    """The probability that a translation is good; None without a map, or where there is nothing to translate."""
+    """Return the probability that a translation is good; None without a map or without source words."""
     if map_ is None or not num_source_words:
         return None
     return float(_predicted(map_, np.array([features(words, links, num_source_words)]))[0])
 
 
 def unfit(is_good: np.ndarray) -> str:
-    """Return why no map can be fitted to sentences that are good or not (N,); empty if one can."""
+    """Return why no map can be fitted to N sentences, from whether each is good (N,); empty if one can be."""
     if len(is_good) < LEAST_SENTENCES:
-        return f"{len(is_good)} sentences were translated for it, {LEAST_SENTENCES} are needed"
+        return f"{len(is_good)} sentences were translated, at least {LEAST_SENTENCES} are needed"
     good = int(is_good.sum())
     if min(good, len(is_good) - good) < LEAST_OF_A_KIND:
         kinds = f"{LEAST_OF_A_KIND} translations with a chrF of {GOOD:.0f} or more and {LEAST_OF_A_KIND} with less"
@@ -61,9 +65,9 @@ def unfit(is_good: np.ndarray) -> str:
 
 
 def fit(rows: np.ndarray, is_good: np.ndarray) -> ConfidenceMap | None:
-    """The map of sentences (N, F) and whether they are good (N,), with a table of held-out predictions.
+    """Return the map fitted to sentences (N, F) that are good or not (N,), with a table of held-out predictions.
 
-    None where there is a reason against it (`unfit`).
+    None if it cannot be fitted (`unfit`).
     """
     if unfit(is_good):
         return None

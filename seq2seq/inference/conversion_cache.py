@@ -1,8 +1,8 @@
-"""CTranslate2 folders of the model folders that users translate with, kept in the user's cache.
+"""The cache of CTranslate2 folders, converted from the model folders that users translate with.
 
-`inference.loading` asks for one; `s2s info` lists and removes them. An entry is named by the path of its model folder,
-by what the folder holds, and by the number format. Folders are the same if their resolved paths are the same; they hold
-the same if their settings, and the sizes and times of all files, are unchanged.
+`inference.loading` reads entries; `s2s info` lists and removes them. The name of an entry depends on the resolved path
+of its model folder, on the folder's content, and on the number format. The content counts as unchanged if its settings
+and the sizes and times of all files are unchanged.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from seq2seq.text.tokenizer import TokenizerPair
 
 SETTINGS = ("config.json", "generation_config.json")
 KEPT_SECONDS = 30 * 24 * 3600  # since the last use
-ORIGIN = "converted_from"  # file of an entry: the path of its model folder
+ORIGIN = "converted_from"  # a file of an entry that contains the path of its model folder
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class CachedModel:
 
     path: Path
     model: Path | None
-    """Model folder that was converted; None if the entry does not name it."""
+    """The model folder that was converted; None if the entry does not name it."""
     quantization: str
     bytes: int
     used: float
@@ -40,13 +40,14 @@ class CachedModel:
 
 @contextlib.contextmanager
 def converted(folder: Path, quantization: str) -> Iterator[tuple[Path, ModelDescription, TokenizerPair]]:
-    """The CTranslate2 folder of a model folder, converted at the first use, and what it says of the model.
+    """Yield the CTranslate2 folder of a model folder, converted at the first use, with its description and tokenizers.
 
-    It is locked within the block: of several processes one converts, and none removes what another is opening.
+    It is locked inside the context, so that only one of several processes converts, and none removes an entry that
+    another is opening.
 
     Raises:
         ModelError: `folder` has no translation model, or a damaged one, or (`Obstacles`) one CTranslate2 cannot run.
-        RunError: the cache cannot be written, or there is nowhere to put it.
+        RunError: the cache cannot be written, or there is no place for it.
     """
     root = _root()
     model = _name(folder)
@@ -56,7 +57,7 @@ def converted(folder: Path, quantization: str) -> Iterator[tuple[Path, ModelDesc
     with atomic.locked(root / f"{model}.lock"):
         try:
             description, tokenizers, _ = ctranslate2.read_description(target)
-        except ModelError:  # it is not there, or damaged
+        except ModelError:  # the entry is missing or damaged
             try:
                 _convert(folder, content, target, quantization)
                 _remove_others(root, model, version)
@@ -65,13 +66,13 @@ def converted(folder: Path, quantization: str) -> Iterator[tuple[Path, ModelDesc
                 reason = error.strerror or error
                 raise RunError(f"{root}: cannot be written ({reason}); set XDG_CACHE_HOME to another folder") from error
             description, tokenizers, _ = ctranslate2.read_description(target)
-        with contextlib.suppress(OSError):  # a cache that may only be read
+        with contextlib.suppress(OSError):  # the cache may be read-only
             os.utime(target)
         yield target, description, tokenizers
 
 
 def forget(folders: Iterable[Path]) -> None:
-    """Remove the conversions of folders that are about to be removed themselves."""
+    """Remove the conversions of folders that are about to be removed."""
     for folder in folders:
         with contextlib.suppress(RunError):  # without a cache there are none
             for entry in _root().glob(f"{_name(folder)}-*"):
@@ -101,9 +102,9 @@ def cached_models() -> list[CachedModel]:
 
 
 def clear() -> None:
-    """Remove all entries but those that a process is converting or opening, and what killed processes left.
+    """Remove all entries except those that a process is converting or opening, and leftovers of killed processes.
 
-    A process that has loaded a model keeps it. The next process that needs the model converts it again.
+    A process that has loaded a model can still use it. The next process that needs the model converts it again.
 
     Raises:
         RunError: an entry cannot be removed, or there is no place for a cache.
@@ -139,7 +140,7 @@ def _remove_others(root: Path, model: str, version: str) -> None:
 
 
 def _remove_unused(root: Path) -> None:
-    """Remove the conversions that no one has opened for `KEPT_SECONDS`, such as those of models that are gone."""
+    """Remove the conversions that were not opened for `KEPT_SECONDS`, such as those of deleted models."""
     for entry in _entries(root):
         with contextlib.suppress(OSError):  # another process may be faster
             if entry.stat().st_mtime <= time.time() - KEPT_SECONDS:
@@ -167,7 +168,7 @@ def _name(folder: Path) -> str:
 
 
 def _content(folder: Path) -> str:
-    """Changes when what a folder holds does, or a version of the programs that convert it; reads no weights."""
+    """Return a digest of a folder's content and of the versions of seq2seq and CTranslate2; reads no weights."""
     known = hashlib.sha256(f"{__version__} {ctranslate2.package().__version__}".encode())
     for path in sorted(path for path in folder.iterdir() if path.is_file()):
         status = path.stat()
@@ -182,5 +183,7 @@ def _root() -> Path:
     except RuntimeError as error:
         raise RunError("there is no home folder for the cache of converted models; set XDG_CACHE_HOME") from error
     if shown_name(str(cache)) != str(cache):
-        raise RunError(f"{cache}: CTranslate2 opens no folder whose name is not UTF-8; set XDG_CACHE_HOME to another")
+        raise RunError(
+            f"{cache}: CTranslate2 cannot open a folder whose name is not UTF-8; set XDG_CACHE_HOME to another"
+        )
     return Path(cache) / "seq2seq" / "ctranslate2"

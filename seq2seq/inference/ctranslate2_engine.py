@@ -1,6 +1,6 @@
-"""The engine that searches in CTranslate2: on a CPU the usual one.
+"""The engine that searches with CTranslate2, which is the default on CPUs.
 
-`inference.loading` opens it over a folder that `s2s convert --to ctranslate2` wrote, or over the cached conversion of a
+`inference.loading` opens it with a folder that `s2s convert --to ctranslate2` wrote, or with the cached conversion of a
 model folder.
 """
 
@@ -26,36 +26,38 @@ from seq2seq.text.tokenizer import TokenizerPair
 
 Item = TypeVar("Item")
 
-# With these settings CTranslate2 finds something else than our own search: it draws samples with one generator for all
-# sentences, and it divides the probability of what a rule forbids among the other tokens.
+# Settings with which CTranslate2 gives other results than our search: it samples all sentences with one generator, and
+# it divides the probability of suppressed tokens among the other tokens.
 DIFFERENT = ("sample", "min_length", "no_repeat_ngram")
-# Source tokens of a group on a CPU: of smaller groups the products are slower, and larger ones do not fit its caches.
-# Each worker gets several groups, so that all are busy to the end.
+# Source tokens of a group on a CPU: the products of smaller groups are slower, and larger groups do not fit its caches.
+# Each worker gets several groups, so that all workers are busy until the end.
 LARGEST_GROUP, SMALLEST_GROUP, GROUPS_PER_WORKER = 1024, 256, 4
-# Searches end at multiples of this; nearly all translations have at most FIRST_RATIO pieces for each source piece.
+# Length limits of searches are multiples of LIMIT_STEP; nearly all translations have at most FIRST_RATIO pieces per
+# source piece.
 LIMIT_STEP, FIRST_RATIO = 16, 1.25
-# Hypotheses beyond beam_size that must finish before a search ends without `early_stopping`.
+# Hypotheses, in addition to beam_size, that must finish before a search without `early_stopping` ends.
 MORE_ENDED = 7
-# Groups of each worker that wait in CTranslate2's queue, which is finished before the program ends.
+# Groups per worker in CTranslate2's queue, which must be finished before the program can end.
 GROUPS_AHEAD = 3
 
 
 class CTranslate2Engine:
-    """Searches with CTranslate2 in groups of sentences of similar lengths.
+    """An `Engine` that searches with CTranslate2, in groups of sentences with similar lengths.
 
-    Its beam search ends once a number of hypotheses have: `beam_size` with `early_stopping`, as ours; else `MORE_ENDED`
-    more. It does not tell what is still live, so that a better translation may rarely be missed, and `max_extra_steps`
-    has no effect. Without a length penalty it ends when the best candidate of a step ends, as ours.
+    Its beam search ends after a number of finished hypotheses: `beam_size` with `early_stopping`, as in our search, and
+    otherwise `MORE_ENDED` more. It does not report live hypotheses, so a better translation may rarely be missed, and
+    `max_extra_steps` has no effect. Without a length penalty it ends when the best candidate of a step is finished, as
+    in our search.
 
     Args:
-        folder: a CTranslate2 folder.
-        tokenizers: whose pieces the folder's vocabularies are.
-        max_length: most positions of a source or a target, special ids included.
+        folder: CTranslate2 folder.
+        tokenizers: tokenizers whose pieces are the vocabularies of the folder.
+        max_length: maximum length of a source or a target, special ids included.
         device: cpu, cuda or cuda:1.
-        threads: groups that are searched at the same time, each on one CPU thread.
+        threads: number of groups that are searched at the same time, each on one CPU thread.
 
     Raises:
-        UserError: CTranslate2 cannot open the folder, or not on this device.
+        UserError: CTranslate2 cannot open the folder on this device.
     """
 
     def __init__(self, folder: Path, tokenizers: TokenizerPair, max_length: int, device: str = "cpu", threads: int = 1):
@@ -64,7 +66,7 @@ class CTranslate2Engine:
         self._target_pieces = tokenizers.target.pieces(range(tokenizers.target.vocab_size))
         self._target_ids = {piece: id_ for id_, piece in enumerate(self._target_pieces)}
         self._end = self._target_pieces[tokenizers.target.eos_id]
-        # What CTranslate2 does not put in itself.
+        # The end ids that CTranslate2 does not add.
         end_ids = tokenizers.source.end_ids if tokenizers.needs_direction else ()
         self._source_end = [self._source_pieces[id_] for id_ in end_ids]
         self._num_own_starts = 0 if ctranslate2.starts_with_tag(tokenizers) else 1
@@ -72,19 +74,19 @@ class CTranslate2Engine:
 
     @property
     def compute_type(self) -> str:
-        """The number format that it computes in: of those that the device has, the one nearest to the folder's."""
+        """The number format of computation: the one nearest to the folder's among those that the device supports."""
         return self._translator.compute_type
 
     def translate(self, sentences: Sequence[Sentence], config: SearchConfig) -> list[list[Hypothesis]]:
-        """As `Engine.translate`; but random draws depend on the other sentences.
+        """Translate sentences (see `Engine.translate`), except that samples depend on the other sentences.
 
-        A group has one length limit, so its sentences are searched to the same one, a multiple of `LIMIT_STEP`. In
-        greedy search and samples, whose rows are independent, a translation is cut at its own limit. A beam search is
-        first a short one; a sentence whose hypotheses did not all end in it is searched again with its own limit,
-        unless it repeats itself by then: that goes on to any limit, and the translation is cut where it was seen.
+        The sentences of a group share a length limit, a multiple of `LIMIT_STEP`. In greedy search and sampling, whose
+        rows are independent, a translation is then cut at its own limit. A beam search first has a short limit. A
+        sentence is searched again with its own limit if a hypothesis that was cut off could still be the best, unless
+        the best one repeats itself: it would continue to any limit, so the translation of the short search is kept.
 
         Raises:
-            RunError: there is no memory for a group of sentences.
+            RunError: the memory is too small for a group of sentences.
         """
         if any(sentence.opening for sentence in sentences):
             return self._translate_opened(sentences, config)
@@ -92,43 +94,45 @@ class CTranslate2Engine:
         if config.sample or config.beam_size == 1:
             shared = [min(_rounded_up(limit), self.max_length - 1) for limit in limits]
             results = self._search(sentences, range(len(sentences)), shared, config)
-            cut = {index for index, found in results.items() if any(len(one.ids) >= limits[index] for one in found)}
-            results |= {index: [_cut(one, limits[index]) for one in results[index]] for index in cut}
+            cut = {
+                index
+                for index, hypotheses in results.items()
+                if any(len(hypothesis.ids) >= limits[index] for hypothesis in hypotheses)
+            }
+            results |= {index: [_cut(hypothesis, limits[index]) for hypothesis in results[index]] for index in cut}
         else:
             first = [_first_limit(*pair, config) for pair in zip(sentences, limits, strict=True)]
             results = self._search(sentences, range(len(sentences)), first, config)
             late = [
                 index
-                for index, found in results.items()
+                for index, hypotheses in results.items()
                 if first[index] < limits[index]
-                and _may_improve(found, limits[index], config)
-                and not has_loop(max(found, key=lambda one: one.score).ids[len(sentences[index].prefix) :])
+                and _may_improve(hypotheses, limits[index], config)
+                and not has_loop(max(hypotheses, key=_score).ids[len(sentences[index].prefix) :])
             ]
             results |= self._search(sentences, late, limits, config)
             cut = set()
-        ruled = difference(vars(config))  # its scores are not the model's
+        ruled = difference(vars(config))  # with such settings, scores are not those of the model
         unscored = [
             index
             for index, sentence in enumerate(sentences)
             if ruled or sentence.prefix or sentence.forbidden or index in cut
         ]
-        for index, found in zip(unscored, self._scored(sentences, results, unscored, config), strict=True):
-            results[index] = found
-        return [
-            sorted(results[index], key=lambda one: (not one.finished, -one.score))[: config.n_best]
-            for index in range(len(sentences))
-        ]
+        for index, hypotheses in zip(unscored, self._scored(sentences, results, unscored, config), strict=True):
+            results[index] = hypotheses
+        return [_best(results[index], config) for index in range(len(sentences))]
 
     def _translate_opened(self, sentences: Sequence[Sentence], config: SearchConfig) -> list[list[Hypothesis]]:
-        """Translate sentences with openings, which CTranslate2 has no option for.
+        """Translate sentences with openings, for which CTranslate2 has no option.
 
-        A search without the opening often finds what begins with it. Elsewhere the likeliest ways to spell the opening
-        are found step by step, each of them is a prefix of one search, and the best hypotheses of all are taken.
+        A search without the opening often gives hypotheses that begin with it. For the other sentences, the likeliest
+        spellings of the opening are determined step by step, each spelling is the prefix of a search, and the best
+        hypotheses of all these searches are returned.
         """
-        free = self.translate([replace(one, opening=None) for one in sentences], config)
-        for index, (sentence, found) in enumerate(zip(sentences, free, strict=True)):
-            free[index] = [one for one in found if self._keeps_opening(sentence, one)]
-        missing = [index for index, found in enumerate(free) if len(found) < config.n_best]
+        results = self.translate([replace(sentence, opening=None) for sentence in sentences], config)
+        for index, (sentence, hypotheses) in enumerate(zip(sentences, results, strict=True)):
+            results[index] = [hypothesis for hypothesis in hypotheses if self._keeps_opening(sentence, hypothesis)]
+        missing = [index for index, hypotheses in enumerate(results) if len(hypotheses) < config.n_best]
         spelled = [
             (index, ids) for index in missing for ids in self._spell(sentences[index], rows_per_sentence(config))
         ]
@@ -136,19 +140,20 @@ class CTranslate2Engine:
             replace(sentences[index], prefix=(*sentences[index].prefix, *ids), opening=None) for index, ids in spelled
         ]
         for index in missing:
-            free[index] = []
-        for (index, _), found in zip(spelled, self.translate(begun, config) if begun else (), strict=True):
-            free[index] += found
-        return [sorted(found, key=lambda one: (not one.finished, -one.score))[: config.n_best] for found in free]
+            results[index] = []
+        for (index, _), hypotheses in zip(spelled, self.translate(begun, config) if begun else (), strict=True):
+            results[index] += hypotheses
+        return [_best(hypotheses, config) for hypotheses in results]
 
-    def _keeps_opening(self, sentence: Sentence, one: Hypothesis) -> bool:
+    def _keeps_opening(self, sentence: Sentence, hypothesis: Hypothesis) -> bool:
         if sentence.opening is None:
             return True
-        ends = [self._target_ids[self._end]] if one.finished else []
-        return sentence.opening.state([*one.ids[len(sentence.prefix) :], *ends]) == len(sentence.opening.steps)
+        ends = [self._target_ids[self._end]] if hypothesis.finished else []
+        ids = [*hypothesis.ids[len(sentence.prefix) :], *ends]
+        return sentence.opening.state(ids) == len(sentence.opening.steps)
 
     def _spell(self, sentence: Sentence, most: int) -> list[tuple[int, ...]]:
-        """Return the `most` likeliest ways to spell the opening of a sentence, by a beam search of that width."""
+        """Return the `most` likeliest spellings of the opening of a sentence, by a beam search of that width."""
         opening, beams, spelled = sentence.opening, [(0.0, ())], []
         end = self._target_ids[self._end]
         assert opening is not None
@@ -169,14 +174,14 @@ class CTranslate2Engine:
                 allowed = opening.allowed(ids) or {}
                 longer += [(log_prob + float(log_probs[id_]), (*ids, id_)) for id_ in allowed if id_ != end]
             best = sorted([*spelled, *longer], reverse=True)[:most]
-            spelled = [one for one in best if opening.allowed(one[1]) is None]
-            beams = [one for one in best if opening.allowed(one[1]) is not None]
+            spelled = [beam for beam in best if opening.allowed(beam[1]) is None]
+            beams = [beam for beam in best if opening.allowed(beam[1]) is not None]
         return [ids for _, ids in spelled]
 
     def _search(
         self, sentences: Sequence[Sentence], indices: Sequence[int], limits: Sequence[int], config: SearchConfig
     ) -> dict[int, list[Hypothesis]]:
-        """Search sentences of these indices, with their limits; what was found, by index."""
+        """Search the sentences with these indices, with their limits; return the hypotheses by index."""
         options = _options(config)
         submitted = (
             (group, self._submit([sentences[index] for index in group], limits[group[0]], options))
@@ -186,19 +191,21 @@ class CTranslate2Engine:
         for group, answers in _delayed(submitted, GROUPS_AHEAD * self._translator.num_translators):
             try:
                 num_tags = _num_tags(sentences[group[0]])
-                found = [self._hypotheses(answer.result(), num_tags, config) for answer in answers]
+                hypotheses = [self._hypotheses(answer.result(), num_tags, config) for answer in answers]
             except RuntimeError as error:
                 if "out of memory" in str(error):
                     raise RunError("out of memory; use a smaller batch_tokens or beam_size") from error
                 raise
-            results |= zip(group, found, strict=True)
+            results |= zip(group, hypotheses, strict=True)
         return results
 
     def _groups(
         self, sentences: Sequence[Sentence], indices: Sequence[int], limits: Sequence[int], config: SearchConfig
     ) -> Iterator[list[int]]:
-        """Groups of indices, each of one limit, one length of starts, the same forbidden sequences and similar lengths,
-        the longest first."""
+        """Yield groups of indices with equal limits, lengths of starts and forbidden sequences, and similar lengths.
+
+        The longest come first.
+        """
         budget = (config.batch_tokens or SEARCH_TOKENS) // rows_per_sentence(config)
         if self._translator.device == "cpu":
             num_tokens = sum(len(sentences[index].source_ids) + 1 for index in indices)
@@ -215,7 +222,9 @@ class CTranslate2Engine:
 
     def _submit(self, sentences: Sequence[Sentence], limit: int, options: dict[str, Any]) -> list[Any]:
         tags = [self._tags(sentence) for sentence in sentences]
-        prefixes = [self._to_target((*tag, *one.prefix)) or None for tag, one in zip(tags, sentences, strict=True)]
+        prefixes = [
+            self._to_target((*tag, *sentence.prefix)) or None for tag, sentence in zip(tags, sentences, strict=True)
+        ]
         return self._translator.translate_batch(
             [self._to_source(sentence) for sentence in sentences],
             prefixes if any(prefixes) else None,
@@ -226,14 +235,14 @@ class CTranslate2Engine:
         )
 
     def _hypotheses(self, answer: Any, num_tags: int, config: SearchConfig) -> list[Hypothesis]:
-        found = []
+        hypotheses = []
         for whole, score in zip(answer.hypotheses, answer.scores, strict=True):
             pieces = whole[num_tags:]
             finished = bool(pieces) and pieces[-1] == self._end
             ids = tuple([self._target_ids[piece] for piece in (pieces[:-1] if finished else pieces)])
             log_prob = score * max(len(whole), 1) ** _length_penalty(config)
-            found.append(_hypothesis(ids, finished, log_prob, config))
-        return found
+            hypotheses.append(_hypothesis(ids, finished, log_prob, config))
+        return hypotheses
 
     def _scored(
         self,
@@ -242,12 +251,12 @@ class CTranslate2Engine:
         indices: Sequence[int],
         config: SearchConfig,
     ) -> Iterator[list[Hypothesis]]:
-        """The hypotheses of these sentences, with the log-probabilities that the model gives them."""
-        pairs = [(sentences[index], one) for index in indices for one in results[index]]
+        """Yield the hypotheses of these sentences, with the log-probabilities of the model."""
+        pairs = [(sentences[index], hypothesis) for index in indices for hypothesis in results[index]]
         scored = iter(
             self._translator.score_batch(
                 [self._to_source(sentence) for sentence, _ in pairs],
-                [self._to_target((*self._tags(sentence), *one.ids)) for sentence, one in pairs],
+                [self._to_target((*self._tags(sentence), *hypothesis.ids)) for sentence, hypothesis in pairs],
                 max_batch_size=SMALLEST_GROUP,
                 batch_type="tokens",
                 max_input_length=0,
@@ -255,15 +264,14 @@ class CTranslate2Engine:
         )
         for index in indices:
             first = _num_tags(sentences[index])
+            for_each = ((each, next(scored).log_probs[first:]) for each in results[index])
             yield [
-                _hypothesis(
-                    one.ids, one.finished, sum(next(scored).log_probs[first:][: len(one.ids) + one.finished]), config
-                )
-                for one in results[index]
+                _hypothesis(each.ids, each.finished, sum(log_probs[: len(each.ids) + each.finished]), config)
+                for each, log_probs in for_each
             ]
 
     def _tags(self, sentence: Sentence) -> tuple[int, ...]:
-        """Return what the decoder reads first and CTranslate2 has to be given."""
+        """Return the first ids of the decoder that CTranslate2 does not add."""
         return sentence.start[self._num_own_starts :]
 
     def _to_source(self, sentence: Sentence) -> list[str]:
@@ -274,7 +282,7 @@ class CTranslate2Engine:
 
 
 def _num_tags(sentence: Sentence) -> int:
-    """The number of tags that CTranslate2 counts as a part of the translation."""
+    """Return the number of tags that CTranslate2 counts as part of the translation."""
     return max(len(sentence.start) - 1, 0)
 
 
@@ -283,29 +291,39 @@ def _rounded_up(limit: float) -> int:
 
 
 def _first_limit(sentence: Sentence, limit: int, config: SearchConfig) -> int:
-    """Where the first beam search of a sentence ends."""
+    """Return the length limit of the first beam search of a sentence."""
     usual = max(FIRST_RATIO * len(sentence.source_ids), len(sentence.prefix), config.min_length)
     return min(limit, _rounded_up(usual + config.max_length_offset))
 
 
-def _may_improve(found: Sequence[Hypothesis], limit: int, config: SearchConfig) -> bool:
-    """Whether a hypothesis that a length limit cut off could still beat an n best finished one (bound of `beam`)."""
-    live = max((one.log_prob for one in found if not one.finished), default=-math.inf)
-    ended = sorted((one.score for one in found if one.finished), reverse=True)[: config.n_best]
+def _may_improve(hypotheses: Sequence[Hypothesis], limit: int, config: SearchConfig) -> bool:
+    """Whether a hypothesis that was cut off could still become one of the n best finished ones (bound of `beam`)."""
+    live = max((each.log_prob for each in hypotheses if not each.finished), default=-math.inf)
+    ended = sorted((each.score for each in hypotheses if each.finished), reverse=True)[: config.n_best]
     return live > -math.inf and (len(ended) < config.n_best or ended[-1] < live / limit**config.length_penalty)
 
 
-def _cut(one: Hypothesis, limit: int) -> Hypothesis:
-    return replace(one, ids=one.ids[:limit], finished=len(one.ids) < limit and one.finished)
+def _best(hypotheses: Sequence[Hypothesis], config: SearchConfig) -> list[Hypothesis]:
+    """Return the n best hypotheses, finished ones first."""
+    return sorted(hypotheses, key=lambda each: (not each.finished, -each.score))[: config.n_best]
+
+
+def _score(hypothesis: Hypothesis) -> float:
+    return hypothesis.score
+
+
+def _cut(hypothesis: Hypothesis, limit: int) -> Hypothesis:
+    is_finished = len(hypothesis.ids) < limit and hypothesis.finished
+    return replace(hypothesis, ids=hypothesis.ids[:limit], finished=is_finished)
 
 
 def difference(settings: Mapping[str, Any]) -> str:
-    """The first setting with which CTranslate2 finds something else, or nothing."""
+    """Return the first setting with which CTranslate2 gives other results than our search, or ""."""
     return next((f"search.{name}" for name in DIFFERENT if settings.get(name)), "")
 
 
 def _delayed(items: Iterable[Item], count: int) -> Iterator[Item]:
-    """The items, each when `count` more have been made."""
+    """Yield the items, each after `count` more have been made."""
     waiting: deque[Item] = deque()
     for item in items:
         waiting.append(item)
@@ -321,9 +339,9 @@ def _hypothesis(ids: tuple[int, ...], finished: bool, log_prob: float, config: S
 def _open(folder: Path, device: str, threads: int) -> Any:
     kind, _, index = device.partition(":")
     if shown_name(str(folder)) != str(folder):
-        raise UserError(f"{folder}: CTranslate2 opens no folder whose name is not UTF-8; rename it")
+        raise UserError(f"{folder}: CTranslate2 cannot open a folder whose name is not UTF-8; rename it")
     try:
-        # It sets OpenMP's number of threads for the thread that opens it; that of torch's stays.
+        # CTranslate2 sets OpenMP's number of threads for the thread that opens it, so that torch's stays unchanged.
         with ThreadPoolExecutor(1) as other:
             return other.submit(
                 ctranslate2.package().Translator,
@@ -338,14 +356,14 @@ def _open(folder: Path, device: str, threads: int) -> Any:
 
 
 def _options(config: SearchConfig) -> dict[str, Any]:
-    # With a length penalty, CTranslate2 stops once enough hypotheses have ended, however unlikely they are. Without one
-    # it also waits until the best candidate of a step has ended. The ranking is ours in either case.
+    # With a length penalty, CTranslate2 stops after enough finished hypotheses, however unlikely they are. Without a
+    # penalty, it also waits until the best candidate of a step is finished. Our code ranks them in either case.
     penalty = _length_penalty(config)
     enough = config.beam_size + (MORE_ENDED if penalty and not config.early_stopping else 0)
     options: dict[str, Any] = dict(
         beam_size=config.beam_size,
         patience=enough / config.beam_size,
-        num_hypotheses=enough,  # all of them: those that ended come before those that a limit cut off
+        num_hypotheses=enough,  # all: finished hypotheses come before those that were cut off
         length_penalty=penalty,
         min_decoding_length=config.min_length,
         no_repeat_ngram_size=config.no_repeat_ngram,

@@ -1,6 +1,6 @@
-"""Degenerate translations: how `Translator` detects them, and the settings of the one second search.
+"""The symptoms of degenerate translations, and the search settings with which `Translator` decodes them again, once.
 
-The thresholds are such that a good translation of ordinary text has no symptom.
+The thresholds are chosen so that good translations of ordinary text have no symptom.
 """
 
 import re
@@ -14,8 +14,8 @@ from seq2seq.text.words import word_spans
 
 LOOP, LONG, EMPTY, SHORT, COPY = "loop", "long", "empty", "short", "copy"
 SYMPTOMS = {LOOP, LONG, EMPTY, SHORT, COPY}
-# Other flags, with VERBATIM: a second search cured the symptoms; the line was translated in parts; words or signs that
-# the vocabulary lacks are missing.
+# Other flags, next to VERBATIM: a second search removed the symptoms; the line was translated in parts; words or
+# characters that the vocabulary lacks are missing.
 REPAIRED, SPLIT, LOST = "repaired", "split", "lost"
 
 LONGEST_PERIOD = 8
@@ -26,44 +26,44 @@ SHORT_SHARE = 0.2
 MIN_COPIED_WORDS = 4
 REMEDY_NGRAM = 3
 _RUN = re.compile(r"([^\s\d]{1,8}?)\1{3}")
-LONG_SOURCE, REMEDY_RATIO = 50, 1.25  # pieces; target pieces for each
+LONG_SOURCE, REMEDY_RATIO = 50, 1.25  # source pieces; target pieces per source piece
 
 
 def symptoms(source: str, source_ids: Sequence[int], target: str, hypothesis: Hypothesis) -> tuple[str, ...]:
     """Return the symptoms of a degenerate translation of a text that is not blank.
 
-    - `empty`: nothing came out.
-    - `short`: fewer than a fifth as many pieces as a source of at least 12.
+    - `empty`: the translation is blank.
+    - `short`: it has fewer than a fifth of the pieces of a source with at least 12 pieces.
     - `long`: it was cut off at the length limit.
-    - `loop`: words, letters or pieces come at least 4 times in a row (`repeats`, `has_loop`), and the source has
-      nothing of the kind.
-    - `copy`: the source itself, of at least 4 words.
+    - `loop`: words, letters or pieces repeat at least 4 times in a row (`repeats`, `has_loop`), and those of the source
+      do not.
+    - `copy`: it equals a source of at least 4 words.
     """
     if not target.strip():
         return (EMPTY,)
     judged, words = len(source_ids) >= MIN_JUDGED_PIECES, source.split()
-    found = {
+    present = {
         SHORT: judged and len(hypothesis.ids) < SHORT_SHARE * len(source_ids),
         LONG: not hypothesis.finished,
         LOOP: (has_loop(hypothesis.ids) or repeats(target)) and not (has_loop(source_ids) or repeats(source)),
         COPY: len(words) >= MIN_COPIED_WORDS and target.split() == words,
     }
-    return tuple(symptom for symptom, is_there in found.items() if is_there)
+    return tuple(symptom for symptom, is_present in present.items() if is_present)
 
 
 def remedy(found: Sequence[str], source_length: int, config: SearchConfig) -> SearchConfig | None:
-    """Return the settings of a second search against these symptoms; None if searching again does not help.
+    """Return the settings of a second search against these symptoms; None if a second search would not help.
 
-    Loops and translations without an end: no 3 pieces twice, and of a long source a translation that is not far longer.
-    Empty and short ones: at least a third as many pieces as the source. A copy may be right (names, numbers, code), and
-    a sample is what was asked for: they stay.
+    Against loops and translations without an end, no n-gram of 3 pieces may repeat, and the length limit is lower for a
+    long source. Against empty and short translations, at least a third of the number of source pieces is required. A
+    copy may be right (names, numbers, code), and samples are kept unchanged.
     """
     if config.sample:
         return None
     changes: dict[str, float] = {}
     if (LOOP in found or LONG in found) and not 1 <= config.no_repeat_ngram <= REMEDY_NGRAM:
         changes["no_repeat_ngram"] = REMEDY_NGRAM
-        if source_length >= LONG_SOURCE:  # such searches are slow, and seldom of use
+        if source_length >= LONG_SOURCE:  # longer searches are slow and rarely useful
             changes["max_length_ratio"] = min(config.max_length_ratio, REMEDY_RATIO)
     if EMPTY in found or SHORT in found:
         changes["min_length"] = max(config.min_length, source_length // 3, 1)
@@ -76,7 +76,7 @@ def line_flags(parts: Sequence[Sequence[str]]) -> tuple[str, ...]:
 
 
 def text_flags(lines: Sequence[Sequence[str]]) -> tuple[str, ...]:
-    """Return the flags of a text from those of its lines: `repaired` if each line that had a symptom is."""
+    """Return the flags of a text from those of its lines: `repaired` only if each line that had a symptom is."""
     flags = dict.fromkeys(chain.from_iterable(lines))
     if any(SYMPTOMS.intersection(line) and REPAIRED not in line for line in lines):
         flags.pop(REPAIRED, None)
@@ -84,22 +84,22 @@ def text_flags(lines: Sequence[Sequence[str]]) -> tuple[str, ...]:
 
 
 def symptom_counts(flags: Iterable[Sequence[str]]) -> tuple[int, dict[str, int]]:
-    """(translations that still have a symptom, how many have each), the most frequent symptom first."""
+    """Return how many translations still have a symptom, and how many have each, the most frequent symptom first."""
     remaining = [sorted(SYMPTOMS.intersection(names)) for names in flags if REPAIRED not in names]
     return sum(map(bool, remaining)), dict(Counter(chain.from_iterable(remaining)).most_common())
 
 
 def summary(flags: Counter[tuple[str, ...]], unit: str = "line") -> str:
-    """How many lines came out degenerate and were repaired, from how many lines have which flags."""
+    """Return a sentence on the degenerate and repaired lines, from the number of lines by their flags."""
     total = flags.total()
     degenerate = [names for names in flags.elements() if SYMPTOMS.intersection(names)]
-    found, repaired = len(degenerate), sum(REPAIRED in names for names in degenerate)
-    text = f"{found:,} of {total:,} {unit}{'s' * (total != 1)} came out degenerate"
-    if not found:
+    count, repaired = len(degenerate), sum(REPAIRED in names for names in degenerate)
+    text = f"{count:,} of {total:,} {unit}{'s' * (total != 1)} came out degenerate"
+    if not count:
         return text
     kinds = Counter(kind for names in degenerate for kind in sorted(SYMPTOMS.intersection(names)))
     named = ", ".join(f"{kind} {count:,}" for kind, count in kinds.most_common())
-    return f"{text} ({named}); a second search repaired {repaired:,}, so {found - repaired:,} remain degenerate"
+    return f"{text} ({named}); a second search repaired {repaired:,}, so {count - repaired:,} remain degenerate"
 
 
 def repeats(text: str) -> bool:
@@ -110,8 +110,8 @@ def repeats(text: str) -> bool:
     words = [text[begin:end] for begin, end in word_spans(text, ())]
     for period in range(1, min(LONGEST_PERIOD, len(words) // MIN_REPETITIONS) + 1):
         run = 0
-        for place, (one, other) in enumerate(zip(words, words[period:], strict=False)):
-            run = run + 1 if one == other else 0
+        for place, (word, later) in enumerate(zip(words, words[period:], strict=False)):
+            run = run + 1 if word == later else 0
             if run >= (MIN_REPETITIONS - 1) * period and any(map(str.isalnum, "".join(words[place : place + period]))):
                 return True
     return False
@@ -122,8 +122,8 @@ def has_loop(ids: Sequence[int]) -> bool:
     for period in range(1, min(LONGEST_PERIOD, len(ids) // MIN_REPETITIONS) + 1):
         wanted = max(MIN_REPETITIONS * period, MIN_LOOP_PIECES) - period
         run = 0
-        for one, other in zip(ids, ids[period:], strict=False):
-            run = run + 1 if one == other else 0
+        for id_, later in zip(ids, ids[period:], strict=False):
+            run = run + 1 if id_ == later else 0
             if run >= wanted:
                 return True
     return False

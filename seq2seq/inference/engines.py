@@ -1,4 +1,4 @@
-"""The engine that searches in torch: `Translator` hands it sentences, `search` gets them in batches."""
+"""The engine that searches in torch: `Translator` gives it sentences, and it gives batches to `search`."""
 
 import functools
 import itertools
@@ -14,17 +14,20 @@ from seq2seq.memory import in_parts
 from seq2seq.search.base import Hypothesis, Sentence, StepModel, rows_per_sentence
 from seq2seq.search.search import search
 
-# Batches that each worker gets at least, unless they would have fewer tokens than this.
+# The least number of batches per worker, unless batches would have fewer tokens than the second number.
 BATCHES_PER_WORKER, SMALLEST_BATCH = 4, 4096
 
 
 class TorchEngine:
-    """Searches with a `StepModel` in batches of similar lengths; a batch that does not fit in memory is halved.
+    """An `Engine` that searches with a `StepModel`, in batches of sentences with similar lengths.
+
+    A batch that does not fit in memory is halved.
 
     Args:
-        steps: the model.
-        workers: batches that are searched at the same time, each on one CPU thread; 1 leaves torch its threads. The
-            default on a CPU is one for each of torch's threads, because small products gain little from several.
+        steps: model.
+        workers: number of batches that are searched at the same time, each on one CPU thread; with 1, torch uses all
+            its threads. None means one worker per thread of torch on a CPU, because small products gain little from
+            several threads, and 1 on a GPU.
     """
 
     def __init__(self, steps: StepModel, workers: int | None = None):
@@ -33,7 +36,7 @@ class TorchEngine:
         self._workers = workers or (torch.get_num_threads() if steps.device.type == "cpu" else 1)
 
     def translate(self, sentences: Sequence[Sentence], config: SearchConfig) -> list[list[Hypothesis]]:
-        """As `Engine.translate`."""
+        """Return the hypotheses of each sentence (see `Engine.translate`)."""
         lengths = [(len(sentence.source_ids) + 1) * rows_per_sentence(config) for sentence in sentences]
         budget = self._budget(sum(lengths), config)
         groups = [_Group(part) for group in token_groups(lengths, budget) for part in _same_starts(group, sentences)]
@@ -49,7 +52,7 @@ class TorchEngine:
         return results
 
     def _budget(self, num_tokens: int, config: SearchConfig) -> int:
-        """Tokens of a batch: with several workers few enough to keep all of them busy to the end."""
+        """Return the tokens of a batch, which with several workers are few enough to keep all of them busy."""
         most = token_budget(config.batch_tokens, SEARCH_TOKENS, self._steps.device.type)
         if self._workers == 1:
             return most
@@ -57,11 +60,11 @@ class TorchEngine:
 
     @contextmanager
     def _mapping(self, num_groups: int) -> Iterator[Callable]:
-        """`map`, by the workers where they have something to share."""
+        """Yield a function like `map`, which uses the workers if there are several groups."""
         if self._workers == 1 or num_groups <= 1:
             yield map
             return
-        # torch releases the interpreter while it computes; the number of threads is set for each worker.
+        # torch releases the GIL while it computes; the number of threads is set for each worker.
         pool = ThreadPoolExecutor(self._workers, "s2s-search", torch.set_num_threads, (1,))
         try:
             yield pool.map
@@ -70,7 +73,7 @@ class TorchEngine:
 
 
 def _same_starts(group: Sequence[int], sentences: Sequence[Sentence]) -> Iterator[list[int]]:
-    """The indices of a group in parts whose sentences have starts of one length."""
+    """Yield the indices of a group in parts whose sentences have starts of equal length."""
 
     def length(index: int) -> int:
         return len(sentences[index].start)
@@ -80,7 +83,7 @@ def _same_starts(group: Sequence[int], sentences: Sequence[Sentence]) -> Iterato
 
 
 class _Group(list[int]):
-    """Indices of sentences that are searched together."""
+    """The indices of sentences that are searched together."""
 
     def split(self) -> tuple["_Group", "_Group"]:
         middle = len(self) // 2

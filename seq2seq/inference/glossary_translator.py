@@ -1,10 +1,10 @@
-"""Translations that keep to a glossary.
+"""Translations with a glossary, by forced decoding.
 
-A line is translated freely first, and most terms come out right: nothing is touched then. Where a term is missing, the
-words that stand for it are found by alignment, the translation is cut there, and the rest is searched again behind the
-term, as a forced prefix (Hokamp and Liu 2017 constrain the search itself; a second search behind a prefix needs no
-other search, and batches). One word, such as an article or a preposition, may come between: the model says which.
-`Pipeline` calls `GlossaryTranslator` where there is a glossary.
+A line is first translated without constraints, and a translation that already contains its terms is kept. If a term is
+missing, the words in its place are found by alignment, the translation is cut there, and the rest is decoded again
+with the term as a forced prefix (Hokamp and Liu 2017 constrain the beam search itself; a second search with a prefix
+needs no special search, and can be batched). One word that the model chooses, such as an article or a preposition, may
+precede the term. `Pipeline` uses `GlossaryTranslator` if there is a glossary.
 """
 
 import logging
@@ -27,14 +27,15 @@ from seq2seq.text.words import Span, word_spans
 
 logger = logging.getLogger(__name__)
 
-# So many words before the place of a term are also left out: articles and adjectives agree with what follows.
+# The number of words before the place of a term that are also translated again, because articles and adjectives agree
+# with the words after them.
 WORDS_BEFORE = 1
 MOST_FORMS = 8
-# So many words are tried between a cut and the term.
+# The number of candidate words between the kept text and the term.
 LEADING_WORDS = 5
-# Missing terms of a sentence are put in one after another.
+# The largest number of second searches of a sentence; each forces one missing term.
 MOST_ROUNDS = 4
-HARMLESS = {LOST}  # flags of a translation that may be used
+HARMLESS = {LOST}  # flags that a usable translation may have
 
 
 @dataclass
@@ -45,22 +46,25 @@ class _Draft:
     text: str
     matches: list[Match]
     forced: set[Span]
-    """Sources of terms that a second search put in."""
+    """The source spans of terms that were forced."""
     given_up: set[Span]
     avoided: set[Forbidden]
-    """What a search was told not to say."""
+    """The forbidden words that were suppressed in a search."""
     known: str
-    """The free translation and all forms of the terms; their words evade nothing."""
+    """The free translation and all forms of the terms; their words do not count as evasions."""
     prefix: str = ""
     """The required beginning of the translation."""
 
     @property
     def words_avoided(self) -> list[str]:
-        """The words of `avoided`."""
-        return sorted(one.words for one in self.avoided)
+        """The words of `avoided`, sorted."""
+        return sorted(forbidden.words for forbidden in self.avoided)
 
     def missing(self) -> list[Match]:
-        """The terms that the translation lacks and that can still be tried; a form counts once for each match."""
+        """Return the terms that the translation lacks and that can still be tried.
+
+        Each occurrence of a form counts for one match only.
+        """
         return [
             match
             for match, place in zip(self.matches, places(self.matches, self.text), strict=True)
@@ -69,7 +73,7 @@ class _Draft:
 
 
 class GlossaryTranslator:
-    """A translator, the aligner of the same model, and a glossary."""
+    """A translator with a glossary, and the aligner of the same model."""
 
     def __init__(self, translator: Translator, aligner: Aligner, glossary: Glossary):
         self.translator, self.aligner, self.glossary = translator, aligner, glossary
@@ -77,27 +81,27 @@ class GlossaryTranslator:
     def translate(
         self, lines: Sequence[str], prefixes: Sequence[str] | None = None, first_line: int = 0
     ) -> list[Translation]:
-        """Translate each line, whatever the others are; arguments as in `Translator.translate`.
+        """Translate each line independently; arguments and errors as in `Translator.translate`.
 
-        A prefix stays as it is, with or without the terms that belong there.
+        A prefix is kept unchanged, even if terms are missing from it.
         """
         translations = self.translator.translate(lines, prefixes, first_line=first_line)
-        parts = [[self._draft(one, spans) for spans in one.parts] for one in translations]
-        for own, prefix in zip(parts, prefixes or (), strict=prefixes is not None):
-            if own:
-                own[0].prefix = prefix.rstrip()
+        parts = [[self._draft(answer, spans) for spans in answer.parts] for answer in translations]
+        for of_line, prefix in zip(parts, prefixes or (), strict=prefixes is not None):
+            if of_line:
+                of_line[0].prefix = prefix.rstrip()
         flat = [part for line in parts for part in line]
         for _ in range(MOST_ROUNDS):
-            if not (saying := [part for part in flat if self._said(part.text).keys() - part.avoided]):
+            if not (offending := [part for part in flat if self._forbidden_in(part.text).keys() - part.avoided]):
                 break
-            self._avoid(saying)
+            self._avoid(offending)
         for _ in range(MOST_ROUNDS):
             waiting = [part for part in flat if part.missing()]
             if not waiting:
                 break
             self._force(waiting)
-        joined = [self._joined(one, own) for one, own in zip(translations, parts, strict=True)]
-        changed = [index for index, one in enumerate(joined) if one.text != translations[index].text]
+        joined = [self._joined(answer, of_line) for answer, of_line in zip(translations, parts, strict=True)]
+        changed = [index for index, answer in enumerate(joined) if answer.text != translations[index].text]
         scores = self._scores([(joined[index].source, joined[index].text) for index in changed])
         for index, (log_prob, score, tokens) in zip(changed, scores, strict=True):
             joined[index] = replace(joined[index], log_prob=log_prob, score=score, tokens=tokens)
@@ -115,33 +119,36 @@ class GlossaryTranslator:
     def _scores(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[float, float, int]]:
         """Yield the log-probability, score and tokens of each (source, translation)."""
         penalty = self.translator.config.length_penalty
-        for one in self.aligner.score(pairs):
-            yield one.log_prob, normalized_score(one.log_prob, one.tokens, penalty), one.tokens
+        for score in self.aligner.score(pairs):
+            yield score.log_prob, normalized_score(score.log_prob, score.tokens, penalty), score.tokens
 
-    def _said(self, text: str) -> dict[Forbidden, list[Span]]:
-        """Return the forbidden words of a translation, and their places."""
+    def _forbidden_in(self, text: str) -> dict[Forbidden, list[Span]]:
+        """Return the forbidden words in a translation, with their places."""
         return self.glossary.said(text)
 
     def _avoid(self, parts: Sequence[_Draft]) -> None:
-        """Search these parts again without what they may not say; one that says no less of it stays as it was."""
+        """Decode these parts again with their forbidden words suppressed, and keep usable translations.
+
+        A translation with more forbidden words than before is not used.
+        """
         for part in parts:
-            part.avoided.update(self._said(part.text))
-        found = self.translator.translate(
+            part.avoided.update(self._forbidden_in(part.text))
+        answers = self.translator.translate(
             [part.source for part in parts],
             [part.prefix for part in parts],
             forbidden=[part.words_avoided for part in parts],
         )
-        for part, one in zip(parts, found, strict=True):
-            is_usable = HARMLESS.issuperset(one.flags) and not self.glossary.evades(one.text, part.known)
-            if is_usable and len(self._said(one.text)) <= len(self._said(part.text)):
-                part.text = one.text
+        for part, answer in zip(parts, answers, strict=True):
+            is_usable = HARMLESS.issuperset(answer.flags) and not self.glossary.evades(answer.text, part.known)
+            if is_usable and len(self._forbidden_in(answer.text)) <= len(self._forbidden_in(part.text)):
+                part.text = answer.text
 
     def _force(self, parts: Sequence[_Draft]) -> None:
-        """Put the first missing term of each part in, all of them in one search.
+        """Force the first missing term of each part, in one search for all parts.
 
-        A part has a candidate for each cut of its translation, searched behind the term, another one where the term is
-        likelier behind a leading word, and one where the term simply replaces the words that stand for it; the model
-        says which is best.
+        A part has several candidates, of which the one with the best score of the model is used. For each cut of its
+        translation, one is decoded after the term, and another after a leading word and the term if that is likelier.
+        In one more, the term replaces the words in its place.
         """
         details = self.aligner.align([(part.source, part.text) for part in parts])
         tries = [(part, part.missing()[0]) for part in parts]
@@ -157,30 +164,33 @@ class GlossaryTranslator:
             (index, _prefixes(before, match, parts[index].text[:1].isupper()), _led_prefixes(before, match, words))
             for (index, match, before), words in zip(cuts, leading, strict=True)
         ]
-        asked = [one for one in self._likeliest(parts, choices) if self.translator.takes_prefix(one[1])]
-        found = self.translator.translate(
-            [parts[index].source for index, _ in asked],
-            [prefix for _, prefix in asked],
-            forbidden=[parts[index].words_avoided for index, _ in asked],
+        requests = [choice for choice in self._likeliest(parts, choices) if self.translator.takes_prefix(choice[1])]
+        answers = self.translator.translate(
+            [parts[index].source for index, _ in requests],
+            [prefix for _, prefix in requests],
+            forbidden=[parts[index].words_avoided for index, _ in requests],
             has_whole_prefixes=True,
         )
-        usable = ((index, one) for (index, _), one in zip(asked, found, strict=True) if HARMLESS.issuperset(one.flags))
-        candidates = [(index, one.text) for index, one in usable]
+        candidates = [
+            (index, answer.text)
+            for (index, _), answer in zip(requests, answers, strict=True)
+            if HARMLESS.issuperset(answer.flags)
+        ]
         candidates += [
-            (index, prefix + _behind(parts[index].text, runs[index]))
-            for index, prefix in dict(reversed(asked)).items()  # the first cut of each part
+            (index, prefix + _after(parts[index].text, runs[index]))
+            for index, prefix in dict(reversed(requests)).items()  # the first cut of each part
             if runs[index]
         ]
         scores = self._scores([(parts[index].source, text) for index, text in candidates])
         values: list[dict[str, float]] = [{} for _ in parts]
         for (index, text), (_, score, _) in zip(candidates, scores, strict=True):
             part, match = tries[index]
-            is_allowed = self._said(text).keys() <= self._said(part.text).keys()
+            is_allowed = self._forbidden_in(text).keys() <= self._forbidden_in(part.text).keys()
             if is_allowed and not self.glossary.evades(text, part.known) and _is_better(part, match, text, runs[index]):
                 values[index][text] = score
-        for (part, match), own in zip(tries, values, strict=True):
-            if own:
-                part.text = max(own, key=own.__getitem__)
+        for (part, match), score_of in zip(tries, values, strict=True):
+            if score_of:
+                part.text = max(score_of, key=score_of.__getitem__)
                 part.forced.add(match.span)
             else:
                 part.given_up.add(match.span)
@@ -188,53 +198,54 @@ class GlossaryTranslator:
     def _likeliest(
         self, parts: Sequence[_Draft], choices: Sequence[tuple[int, Sequence[str], Sequence[str]]]
     ) -> list[tuple[int, str]]:
-        """The likeliest prefix with a term of each choice for a part, and the likeliest led one if it is likelier."""
+        """Return for each choice the likeliest prefix without a leading word, and with one if that is likelier."""
         pairs = [(parts[index].source, prefix) for index, *both in choices for prefix in chain(*both)]
         values = (score.log_prob for score in self.aligner.score(pairs, ended=False))
         likeliest = []
         for index, plain, led in choices:
-            scored = [[(next(values), prefix) for prefix in own] for own in (plain, led)]
-            best, best_led = (max(own, default=(-math.inf, "")) for own in scored)
+            scored = [[(next(values), prefix) for prefix in prefixes] for prefixes in (plain, led)]
+            best, best_led = (max(of_kind, default=(-math.inf, "")) for of_kind in scored)
             likeliest += [(index, best[1]), *[(index, best_led[1])] * (best_led[0] > best[0])]
         return likeliest
 
     def _joined(self, translation: Translation, parts: Sequence[_Draft]) -> Translation:
-        """The line again, with the parts that changed, and the terms in it."""
+        """Return the translation of a line with its changed parts, and with its terms."""
         text, terms, spans, end = "", [], [], 0
-        for part, own in zip(parts, translation.parts, strict=True):
-            text += translation.text[end : own.target[0]]
-            begin, end = len(text), own.target[1]
+        for part, before in zip(parts, translation.parts, strict=True):
+            text += translation.text[end : before.target[0]]
+            begin, end = len(text), before.target[1]
             text += part.text
-            is_same = part.text == translation.text[slice(*own.target)]
-            flags = own.flags if is_same else self.translator.flags([(part.source, part.text)])[0]
-            is_copied = own.is_copied and part.text == part.source
-            spans.append(PartSpans(own.source, (begin, len(text)), is_copied, flags))
+            is_same = part.text == translation.text[slice(*before.target)]
+            flags = before.flags if is_same else self.translator.flags([(part.source, part.text)])[0]
+            is_copied = before.is_copied and part.text == part.source
+            spans.append(PartSpans(before.source, (begin, len(text)), is_copied, flags))
             for match, place in zip(part.matches, places(part.matches, part.text), strict=True):
                 status: Status = "missing" if place is None else "forced" if match.span in part.forced else "kept"
                 target = place and (place[0] + begin, place[1] + begin)
-                source = match.span[0] + own.source[0], match.span[1] + own.source[0]
+                source = match.span[0] + before.source[0], match.span[1] + before.source[0]
                 terms.append(Term(source, target, status, match.entry.source))
-            said = self._said(part.text)
-            for one in sorted({*part.avoided, *said}, key=lambda one: one.words):
-                if left := said.get(one):
-                    terms += [Term(None, (first + begin, last + begin), "present", one.words) for first, last in left]
+            present = self._forbidden_in(part.text)
+            for words in sorted({*part.avoided, *present}, key=lambda forbidden: forbidden.words):
+                if left := present.get(words):
+                    terms += [Term(None, (first + begin, last + begin), "present", words.words) for first, last in left]
                 else:
-                    terms.append(Term(None, None, "avoided", one.words))
+                    terms.append(Term(None, None, "avoided", words.words))
         text += translation.text[end:]
         others = tuple(other for other in translation.alternatives if self._keeps(parts, text, other.text))
-        flags = translation.flags if text == translation.text else line_flags([one.flags for one in spans])
+        flags = translation.flags if text == translation.text else line_flags([part.flags for part in spans])
         return replace(translation, text=text, flags=flags, parts=tuple(spans), alternatives=others, terms=tuple(terms))
 
     def _keeps(self, parts: Sequence[_Draft], best: str, other: str) -> bool:
-        """Whether another translation of a line has all the terms that the best one has, and no forbidden word more."""
+        """Whether another translation of a line has all terms of the best one, and no additional forbidden words."""
         matches = [match for part in parts for match in part.matches]
         pairs = zip(places(matches, best), places(matches, other), strict=True)
-        keeps_terms = all(there is not None for here, there in pairs if here is not None)
-        return keeps_terms and other != best and self._said(other).keys() <= self._said(best).keys()
+        keeps_terms = all(in_other is not None for in_best, in_other in pairs if in_best is not None)
+        is_allowed = self._forbidden_in(other).keys() <= self._forbidden_in(best).keys()
+        return keeps_terms and other != best and is_allowed
 
 
 def _replaced(source: str, matches: Sequence[Match]) -> str:
-    """A copied text with its terms."""
+    """Return a copied text in which the first form of each term replaces its source words."""
     text, end = "", 0
     for match in sorted(matches, key=lambda match: match.span):
         begin, stop = match.span
@@ -243,7 +254,11 @@ def _replaced(source: str, matches: Sequence[Match]) -> str:
 
 
 def read_glossary(path: Path, translator: Translator) -> Glossary:
-    """The glossary of a file, with a warning for each line that is left out or doubtful."""
+    """Return the glossary of a file, and log a warning for each line that is left out or doubtful.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
     about = translator.description
     glossary = Glossary.read(path, about and about.target_language, about and about.source_language)
     for problem in glossary.problems:
@@ -252,26 +267,26 @@ def read_glossary(path: Path, translator: Translator) -> Glossary:
 
 
 def _is_better(part: _Draft, match: Match, text: str, run: Sequence[Span]) -> bool:
-    """Whether a translation has the term, not twice in a row, all the terms that were there, and no longer what stood
-    for the term."""
-    before, after = (places(part.matches, one) for one in (part.text, text))
-    had = [place is not None for place in before]
-    has = [place is not None for place in after]
+    """Whether a translation contains the term, not twice in a row, keeps all terms found before, and drops the words
+    that the term replaces."""
+    old_places, new_places = (places(part.matches, each) for each in (part.text, text))
+    had = [place is not None for place in old_places]
+    has = [place is not None for place in new_places]
     if not has[part.matches.index(match)] or not all(now for was, now in zip(had, has, strict=True) if was):
         return False
     old = part.text[run[0][0] : run[-1][1]] if run else ""
     language = match.language
-    own, now, stood = (Searchable(one, language) for one in (part.text, text, old))
-    if any(now.occurrences(f"{form} {form}") for form in match.forms):
+    before, after, replaced = (Searchable(each, language) for each in (part.text, text, old))
+    if any(after.occurrences(f"{form} {form}") for form in match.forms):
         return False
-    is_form = any(stood.occurrences(form) for form in match.forms)
-    return not old or is_form or len(now.occurrences(old)) < len(own.occurrences(old))
+    is_form = any(replaced.occurrences(form) for form in match.forms)
+    return not old or is_form or len(after.occurrences(old)) < len(before.occurrences(old))
 
 
 def _run(match: Match, details: Alignment) -> list[Span]:
-    """The target words that stand for a term: those without a gap around its most certain partner.
+    """Return the target words in the place of a term: consecutive partners around its most certain partner.
 
-    Where it has no partner, none, and the empty span before which the term belongs.
+    Without a partner, this is an empty span at which the term should be inserted.
     """
     begin, end = match.span
     words = [word.span for word in details.words]
@@ -289,14 +304,14 @@ def _run(match: Match, details: Alignment) -> list[Span]:
     return words[first : last + 1]
 
 
-def _behind(text: str, run: Sequence[Span]) -> str:
-    """What follows a run of words; a term that is put before a word is followed by white space."""
+def _after(text: str, run: Sequence[Span]) -> str:
+    """Return the text after a run of words; it begins with a space if a term is inserted before a word."""
     begin, end = run[0][0], run[-1][1]
     return (" " if begin == end and text[end : end + 1].isalnum() and " " in text else "") + text[end:]
 
 
 def _cuts(text: str, run: Sequence[Span]) -> list[str]:
-    """What a translation may keep before a term: all that stands before the run, and less."""
+    """Return the beginnings of a translation that may precede a term: the text before the run, and a shorter one."""
     cuts = [text[: run[0][0]]]
     for _ in range(WORDS_BEFORE):
         cuts += [cuts[-1][:begin] for begin, _ in word_spans(cuts[-1], ())[-1:]]
@@ -306,13 +321,13 @@ def _cuts(text: str, run: Sequence[Span]) -> list[str]:
 
 
 def _prefixes(before: str, match: Match, begins_upper: bool) -> list[str]:
-    """What a translation with the term may begin with: the words before it, and each form of the term."""
+    """Return forced prefixes: the text before the term, followed by each form of the term."""
     begins = begins_upper and not before.strip() and not match.entry.as_written
     return [before + (title(form, match.language) if begins else form) for form in match.forms[:MOST_FORMS]]
 
 
 def _led_prefixes(before: str, match: Match, leading: Sequence[str]) -> list[str]:
-    """`_prefixes` with one of these words before the term; none where the term follows a mark without white space."""
+    """Return prefixes with a leading word before each form; none if the term follows a mark without white space."""
     if before and not before[-1].isspace():
         return []
     return [f"{before}{word} {form}" for word in leading for form in match.forms[:MOST_FORMS]]

@@ -1,7 +1,7 @@
-"""Load models and open the engine that runs them, for `Translator.load`.
+"""The loading of models and of the engine that runs them, for `Translator.load`.
 
 A MODEL is a model folder, a run folder, a Marian folder, a CTranslate2 folder that `s2s convert` wrote, or a name on
-the Hugging Face hub; several are an ensemble.
+the Hugging Face hub. Several MODELs form an ensemble.
 """
 
 import contextlib
@@ -31,24 +31,24 @@ logger = logging.getLogger(__name__)
 
 EngineName = Literal["auto", "torch", "ctranslate2"]
 
-# Without one of these, Linux has no GPU that torch could use: NVIDIA's (also on Jetson and in WSL), AMD's.
+# Linux has one of these files if torch can use a GPU of NVIDIA (also on Jetson and in WSL) or AMD.
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/nvhost-gpu", "/dev/dxg", "/dev/kfd")
-# Blocks above it are the caches of searches, made once for a batch. In 16 bits the code that oneDNN compiles lies
-# between kept ones, so that they cannot be joined and used again.
+# Larger blocks are the caches of searches, which are allocated once for a batch. In 16 bits, code that oneDNN compiles
+# is allocated between kept blocks, so that they cannot be merged and reused, which fragments the heap.
 CACHE_BYTES = 2**25
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """An open engine, and what a translator needs beside it."""
+    """An open engine, with the tokenizers and settings that a translator needs."""
 
     engine: Engine
     tokenizers: TokenizerPair
     search: SearchConfig
     note: str
-    """The engine and, where that is PyTorch, the reason; for people."""
+    """The name of the engine and, if it is PyTorch, the reason; for people."""
     description: ModelDescription
-    """Of an ensemble, that of its first model."""
+    """The description of the model; for an ensemble, that of the first model."""
 
 
 def load_engine(
@@ -64,18 +64,18 @@ def load_engine(
     """Load models and open the engine that runs them.
 
     Args:
-        paths: the models; None is the newest translation run.
-        engine: `auto` is ctranslate2 on a CPU where it can run the model and the search, else torch.
-        quantization: number format of the weights in ctranslate2; None is that of `precision`.
+        paths: MODELs; None means the newest translation run.
+        engine: `auto` means ctranslate2 on a CPU if it can run the model and the search, else torch.
+        quantization: number format of the weights in ctranslate2; None means that of `precision`.
         device: auto, cpu, cuda, cuda:1 or mps.
-        precision: number format of matrix products; None is float32 on a CPU, and `auto` on a GPU.
-        threads: CPU threads; None is all.
-        search: keys that override the model's own search settings.
-        direction: the languages, of a multilingual model.
+        precision: number format of matrix products; None means float32 on a CPU, and `auto` on a GPU.
+        threads: CPU threads; None means all.
+        search: keys that override search settings of the model.
+        direction: languages, for a multilingual model.
 
     Raises:
-        ModelError: there is no model, it is damaged, is no translation model, or does not fit the others.
-        UserError: a device, precision, engine, language or search setting that does not exist or is not possible.
+        ModelError: there is no model, it is damaged or not a translation model, or it does not fit the others.
+        UserError: a device, precision, engine, language or search setting does not exist or is not possible.
         RunError: `engine` is ctranslate2, and the cache of converted models cannot be written.
     """
     folders, search = [find_model(path, "translation") for path in paths], search or {}
@@ -104,14 +104,16 @@ def load_engine(
             return opened
         reason = opened
     if quantization:
-        raise UserError(f"--quantization {quantization}: CTranslate2 alone has it, and here PyTorch is used ({reason})")
+        raise UserError(
+            f"--quantization {quantization}: only CTranslate2 has this option, but PyTorch is used ({reason})"
+        )
     return _open_torch(folders, device, precision, threads, search, reason, direction)
 
 
 def _check_options(
     folders: Sequence[Path], engine: EngineName, quantization: str | None, precision: str | None
 ) -> bool:
-    """Refuse options that exclude each other; returns whether a folder is one of CTranslate2."""
+    """Refuse options that exclude each other, and return whether a folder is a CTranslate2 folder."""
     exports = [folder for folder in folders if is_ctranslate2(folder)]
     if exports and (quantization or precision):
         raise UserError(
@@ -120,16 +122,18 @@ def _check_options(
         )
     if exports and (engine == "torch" or len(folders) > 1):
         reason = "an ensemble" if len(folders) > 1 else "--engine torch"
-        raise UserError(f"{exports[0]}: a CTranslate2 folder, not for {reason}; name the model that it was made from")
+        raise UserError(
+            f"{exports[0]}: a CTranslate2 folder, not possible with {reason}; name the model that it was converted from"
+        )
     if engine == "ctranslate2" and len(folders) > 1:
-        raise UserError("an ensemble runs in torch alone; leave out --engine ctranslate2, or name one model")
+        raise UserError("an ensemble runs only in torch; leave out --engine ctranslate2, or name one model")
     if engine != "torch" and quantization and precision:
         raise UserError("--quantization and --precision both name a number format; leave one out")
     return bool(exports)
 
 
 def _resolved(device: str, precision: str | None, threads: int | None) -> tuple[str, str]:
-    """The device and the number format; torch, which takes a second to import, is asked where the answer needs it."""
+    """Return the device and the number format; torch, whose import takes a second, is imported only if necessary."""
     has_no_gpu = sys.platform == "linux" and not any(map(os.path.exists, GPU_DEVICES))
     if precision in (None, "float32") and (device == "cpu" or (device == "auto" and has_no_gpu)):
         return "cpu", "float32"
@@ -148,7 +152,7 @@ def _open_ctranslate2(
     search: Mapping[str, Any],
     direction: Direction,
 ) -> Loaded | str:
-    """The engine, or where there `has_choice` why PyTorch has to be it."""
+    """Return the engine or, if there `has_choice`, the reason why PyTorch has to be used."""
     from seq2seq.inference.conversion_cache import converted
     from seq2seq.interop.ctranslate2 import read_description
 
@@ -204,10 +208,10 @@ def _open_torch(
 
 
 def override_search(config: SearchConfig, changes: Mapping[str, Any]) -> SearchConfig:
-    """`config` with `changes`.
+    """Return `config` with `changes`.
 
     Raises:
-        UserError: a key that does not exist, or a value that is not possible.
+        UserError: a key does not exist, or a value is not possible.
     """
     known = SearchConfig.model_fields
     if unknown := [key for key in changes if key not in known]:

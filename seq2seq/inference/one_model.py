@@ -1,4 +1,4 @@
-"""Base of `ClassifierModel` and `Scorer`: load one model folder, and refuse a model of the other task."""
+"""The base class of `ClassifierModel` and `Scorer`, which loads a model folder and refuses a model of another task."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,12 +11,12 @@ from seq2seq.store.finding import find_model
 from seq2seq.store.model_folder import LoadedModel, load_model
 from seq2seq.text.direction import Direction
 
-# Options of `Translator.load` that choose where a second model of the same folder runs, and its languages.
+# Options of `Translator.load` for the device and languages of a second model of the same folder.
 COMPUTING = ("device", "precision", "threads", "source_language", "target_language")
 
 
 def computing(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of `Translator.load` that choose device, precision and threads, for a second model."""
+    """Return the options of `Translator.load` that apply to a second model: device, precision, threads, languages."""
     return {key: options[key] for key in COMPUTING if key in options}
 
 
@@ -47,13 +47,19 @@ class OneModel:
     ) -> Self:
         """Load a model folder or a run folder (then its best model); None is the newest run of the task.
 
-        `precision` None is float32 on a CPU and `auto` on a GPU; `batch_tokens` bounds the tokens of either side of a
-        batch with padding; None is 4,096 on a CPU and 65,536 on a GPU. `source_language` and
-        `target_language` are for models of several languages.
+        Args:
+            path: the model folder or run folder.
+            device: auto, cpu, cuda, cuda:1 or mps.
+            precision: number format of matrix products; None means float32 on a CPU, and `auto` on a GPU.
+            threads: CPU threads; None means all.
+            batch_tokens: maximum tokens of one side of a batch, padding included; None means 4,096 on a CPU and 65,536
+                on a GPU.
+            source_language: language of the source, for a multilingual model.
+            target_language: language of the target, for a multilingual model.
 
         Raises:
-            ModelError: there is no model, it is damaged, or it is one of another task.
-            UserError: a device or precision that does not exist here, or languages that the model does not have.
+            ModelError: there is no model, it is damaged, or it belongs to another task.
+            UserError: the device or precision does not exist on this machine, or the model does not have the languages.
         """
         keep_few_kernels()
         loaded = load_model(find_model(path, cls.task)).directed(Direction(source_language, target_language))

@@ -1,7 +1,7 @@
-"""From texts to finished translations: the one way that `s2s translate`, `bleu --model`, `tune` and the server take.
+"""The pipeline from texts to finished translations, which `s2s translate`, `bleu --model`, `tune` and the server share.
 
-A `Pipeline` is a translator and, where they are requested, the aligner of the same model, a glossary, and the formats
-of documents. An ability of translations is added here once. Without them, nothing here imports torch.
+A `Pipeline` has a translator and, on request, the aligner of the same model, a glossary, and formats of documents. A
+new feature of translations is added here once. Without an aligner, this module does not import torch.
 """
 
 from collections import Counter
@@ -28,15 +28,15 @@ class Pipeline:
     """A translator with a glossary, the details of its translations, and documents.
 
     Args:
-        translator: translates lines.
-        aligner: that of the same model; a glossary, details and documents need it.
-        glossary: terms that translations must contain.
+        translator: translator of lines.
+        aligner: aligner of the same model; a glossary, details and documents need it.
+        glossary: terms that translations must contain, and forbidden words.
     """
 
     def __init__(self, translator: Translator, aligner: "Aligner | None" = None, glossary: Glossary | None = None):
         self.translator, self.aligner, self.glossary = translator, aligner, glossary
         self.statuses: Counter[str] = Counter()
-        """The number of terms of each status in the lines so far, those of documents too."""
+        """The number of terms of each status in all lines so far, including those of documents."""
 
     @classmethod
     def load(
@@ -46,18 +46,17 @@ class Pipeline:
         with_aligner: bool = False,
         **options: Any,
     ) -> Self:
-        """Load a model folder or a run folder (then its best model); several are an ensemble; none is the newest
-        translation run.
+        """Load the pipeline of a model, or of an ensemble of several models.
 
         Args:
-            paths: the MODELs.
-            glossary: a file, as `Glossary.read` takes it, or a glossary.
-            with_aligner: load what details and documents need; a glossary needs it too.
-            options: those of `Translator.load`.
+            paths: model folders or run folders (then their best models); without one, the newest translation run.
+            glossary: path of a file for `Glossary.read`, or a glossary.
+            with_aligner: load the aligner, for details and documents; a glossary always loads it.
+            options: options of `Translator.load`.
 
         Raises:
             DataError: the glossary cannot be read.
-            ModelError, UserError: as `Translator.load`; or an ensemble, which has no aligner.
+            ModelError, UserError: as in `Translator.load`; or an ensemble needs an aligner, which it cannot have.
         """
         if glossary is None and not with_aligner:
             return cls(Translator.load(*(path for path in paths if path is not None), **options))
@@ -72,7 +71,7 @@ class Pipeline:
         return cls(translator, aligner, glossary)
 
     def is_untranslatable(self, text: str) -> bool:
-        """Whether a text is copied: it cannot be translated and contains no term."""
+        """Whether a text is copied, because it is not language (`text.untranslatable`) and contains no term."""
         return self.translator.is_untranslatable(text) and not (self.glossary and self.glossary.matches(text))
 
     def translate(
@@ -83,47 +82,47 @@ class Pipeline:
         details: Collection[str] = (),
         form: str = TEXT,
     ) -> list[Translation]:
-        """Translate each text, whatever the others are.
+        """Translate each text independently.
 
         Args:
             texts: lines, or documents of a format.
-            prefixes: as of `Translator.translate`; documents have none.
-            first_line: as of `Translator.translate`.
-            details: any of `alignment.KINDS`; translations have `details` then.
+            prefixes: as in `Translator.translate`; not used for documents.
+            first_line: as in `Translator.translate`.
+            details: any of `alignment.KINDS`; with one, translations have `details`.
             form: `text`, or a format of `markup.translation.FORMATS`.
 
         Raises:
-            DataError: as `Translator.translate`; or a document is not of the format.
-            UserError: there is no such format, or the pipeline has no aligner, which the request needs.
+            DataError: as in `Translator.translate`; or a document is not in the format.
+            UserError: there is no such format, or the request needs an aligner that the pipeline does not have.
         """
         if self.aligner is None and (self.glossary or details or form != TEXT):
             raise UserError("this pipeline has no aligner; load it with_aligner=True")
         if form != TEXT:
             return translate_documents(texts, form, self._aligned, self.aligner, self.is_untranslatable)
         if self.glossary is None:
-            found = self.translator.translate(texts, prefixes, first_line)
+            answers = self.translator.translate(texts, prefixes, first_line)
         else:
             from seq2seq.inference.glossary_translator import GlossaryTranslator
 
             keeper = GlossaryTranslator(self.translator, self.aligner, self.glossary)
-            found = keeper.translate(texts, prefixes, first_line)
-            self.statuses.update(term.status for one in found for term in one.terms)
-        return self.aligner.explain(found, set(details) != {"alignment"}) if details else found
+            answers = keeper.translate(texts, prefixes, first_line)
+            self.statuses.update(term.status for answer in answers for term in answer.terms)
+        return self.aligner.explain(answers, set(details) != {"alignment"}) if details else answers
 
     def translate_stream(
         self, batches: Iterable[Sequence[str]], prefixes: Iterator[str] | None = None, details: Collection[str] = ()
     ) -> Iterator[list[Translation]]:
-        """`translate` for each batch of a stream of lines as it comes; memory does not grow with the stream.
+        """Yield the translations of each batch of a stream of lines; memory does not grow with the stream.
 
         Raises:
-            DataError: `prefixes`, an iterator beside the lines, has fewer or more lines than the batches.
+            DataError: the iterator `prefixes` has fewer or more lines than the batches together.
         """
         count = 0
         for lines in batches:
-            own = None if prefixes is None else list(islice(prefixes, len(lines)))
-            if own is not None and len(own) < len(lines):
-                raise unequal(count + len(own), f"more than {count + len(own):,}")
-            yield self.translate(lines, own, count, details)
+            begins = None if prefixes is None else list(islice(prefixes, len(lines)))
+            if begins is not None and len(begins) < len(lines):
+                raise unequal(count + len(begins), f"more than {count + len(begins):,}")
+            yield self.translate(lines, begins, count, details)
             count += len(lines)
         if prefixes is not None and (extra := sum(1 for _ in prefixes)):
             raise unequal(count + extra, f"{count:,}")
@@ -139,17 +138,17 @@ def translate_documents(
     aligner: "Aligner",
     is_untranslatable: Callable[[str], bool],
 ) -> list[Translation]:
-    """Translate each document of a format, whatever the others are.
+    """Translate each document of a format independently.
 
     Args:
-        texts: the documents.
-        form: a format of `markup.translation.FORMATS`.
-        translate: translates lines, with their alignments as `details`.
-        aligner: whose calibration and description are those of the model.
-        is_untranslatable: whether a line is copied.
+        texts: documents.
+        form: format of `markup.translation.FORMATS`.
+        translate: function that translates lines, with their alignments as `details`.
+        aligner: aligner of the model, for its calibration and description.
+        is_untranslatable: function that returns whether a line is copied.
 
     Raises:
-        DataError: a document is not of the format.
+        DataError: a document is not in the format.
         UserError: there is no such format.
     """
     from seq2seq.markup import translation as markup
@@ -159,19 +158,19 @@ def translate_documents(
 
     if form not in markup.FORMATS:
         raise UserError(f"format {form!r}: not one of {', '.join(markup.FORMATS)}{did_you_mean(form, markup.FORMATS)}")
-    known = [PlaceholderClass(one.name, one.words, one.answers) for one in aligner.calibration.stand_ins] or CLASSES
-    # Where one word of the best class was lost, another one may not be.
+    known = [PlaceholderClass(each.name, each.words, each.answers) for each in aligner.calibration.stand_ins] or CLASSES
+    # If a word of the best class was lost, another word of it may be kept.
     classes = [known[0], known[0].turned(), *known[1:]]
     about = aligner.description
     languages = about.source_language, about.target_language
 
     def plain(lines: Sequence[str]) -> list[Answer]:
-        return [Answer(one.text, Alignment.joined(one.details), frozenset(one.flags)) for one in translate(lines)]
+        return [Answer(each.text, Alignment.joined(each.details), frozenset(each.flags)) for each in translate(lines)]
 
     texts = checked_texts(texts, "translate")
     named = (languages[0], languages[1]) if languages[0] and languages[1] else None
-    found = markup.translate_documents(texts, form, plain, classes, is_untranslatable, named)
+    answers = markup.translate_documents(texts, form, plain, classes, is_untranslatable, named)
     return [
-        Translation(one.text, nan, nan, 0, text_flags(one.sentences), source=text, sentences=one.sentences)
-        for text, one in zip(texts, found, strict=True)
+        Translation(answer.text, nan, nan, 0, text_flags(answer.sentences), source=text, sentences=answer.sentences)
+        for text, answer in zip(texts, answers, strict=True)
     ]

@@ -1,6 +1,6 @@
-"""Prefixes of translations, as ids for a search and as text for its result.
+"""The prefixes of translations, as ids for a search and as text for its result.
 
-`Translator` makes them from the texts of its caller. A prefix may end inside a word, as a text does while it is typed.
+`Translator` makes them from the texts of its caller. A prefix may end inside a word, for example while a user types.
 """
 
 import functools
@@ -13,9 +13,9 @@ from seq2seq.text.scripts import lower, title
 from seq2seq.text.spellings import SPACE, Spellings, begin_of_last_word
 from seq2seq.text.tokenizer import TokenizerPair, encodable
 
-# Most bytes of the last word that are spelled anew: scripts without spaces have long words.
+# The maximum number of bytes of the last word that are spelled again, because scripts without spaces have long words.
 LONGEST_LAST_WORD = 48
-# Spellings of a forbidden word: more than its own number of pieces are unlikely.
+# The number of spellings of a forbidden word, and of pieces that they may have in addition to those of the tokenizer.
 MOST_SPELLINGS, MORE_PIECES = 64, 1
 
 
@@ -38,17 +38,17 @@ class Prefix(NamedTuple):
 
 
 class Prefixes:
-    """Makes prefixes for the target side of a tokenizer pair."""
+    """The prefixes and forbidden words of one target tokenizer."""
 
     def __init__(self, tokenizers: TokenizerPair, language: str | None = None):
         self._tokenizers, self._target, self._language = tokenizers, tokenizers.target, language
 
     @functools.cached_property
-    def _spellings(self) -> Spellings:  # takes some 60 ms, which most translations do not need
+    def _spellings(self) -> Spellings:  # takes about 60 ms, and most translations do not need it
         return Spellings(self._tokenizers)
 
     def prefix(self, text: str, is_whole: bool = False) -> Prefix:
-        """Return the prefix of a text; with `is_whole` it ends with a whole word. White space alone gives no prefix."""
+        """Return the prefix of a text; with `is_whole` it ends with a whole word. Blank text gives an empty prefix."""
         text = encodable(as_one_line(text))
         ids = self._target.encode(text.strip())
         if not ids or is_whole:
@@ -67,12 +67,12 @@ class Prefixes:
         return Prefix(text, tuple(ids[:first]), Opening(steps), begun + (last if begun else last.removeprefix(" ")))
 
     def forbidden(self, words: Collection[str]) -> tuple[tuple[int, ...], ...]:
-        """Return the usual spellings of words, in either case of the first letter, and of longer words."""
+        """Return the usual spellings of words as ids, with the first letter in either case."""
         language = self._language
-        cases = {one for word in words for one in (word, lower(word[:1], language) + word[1:], title(word, language))}
-        found: set[tuple[int, ...]] = set()
-        for one in cases:
-            own = self._target.encode(one)
-            spelled = b"".join(self._spellings.bytes[id_] for id_ in own)
-            found |= {tuple(own), *self._spellings.sequences(spelled, MOST_SPELLINGS, len(own) + MORE_PIECES)}
-        return tuple(sorted(found))
+        cases = {form for word in words for form in (word, lower(word[:1], language) + word[1:], title(word, language))}
+        sequences: set[tuple[int, ...]] = set()
+        for form in cases:
+            ids = self._target.encode(form)
+            spelled = b"".join(self._spellings.bytes[id_] for id_ in ids)
+            sequences |= {tuple(ids), *self._spellings.sequences(spelled, MOST_SPELLINGS, len(ids) + MORE_PIECES)}
+        return tuple(sorted(sequences))

@@ -1,7 +1,8 @@
-"""How likely a model finds given translations: a log-probability for each pair of lines.
+"""The scores of given translations: a log-probability for each pair of lines.
 
-`Scorer` is loaded from a model folder by `s2s score` and by library users. It returns a `PairScore` for each pair, in
-order. Shapes: B pairs, T target length, N tokens, V vocabulary.
+`s2s score` and library users load a `Scorer` from a model folder. It returns a `PairScore` for each pair, in order.
+
+Shapes: B pairs, T target length, N tokens, V vocabulary.
 """
 
 import math
@@ -37,20 +38,20 @@ _WORD = regex.compile(rf"{META_SYMBOL}[^\W\d_{UNSPACED}]+")
 
 @dataclass(frozen=True)
 class PairScore:
-    """The answer for one pair."""
+    """The score of one pair."""
 
     log_prob: float
-    """Sum of the log-probabilities of the tokens: never positive."""
+    """The sum of the log-probabilities of the tokens, which is never positive."""
     score: float
-    """log_prob / tokens^length_penalty, with the penalty of the model's own search."""
+    """log_prob / tokens^length_penalty, with the penalty of the model's search settings."""
     tokens: int
-    """Target tokens, the end included if it counts; 1 for an empty target, which is its end alone."""
+    """The number of target tokens, including the end if it counts; an empty target consists only of its end."""
     parts: int
-    """1, or more for a pair that is too long for the model."""
+    """The number of parts of the pair, more than 1 if it is too long for the model."""
 
 
 class _Part(NamedTuple):
-    """A pair, or a part of one that is too long."""
+    """A pair, or a part of a pair that is too long for the model."""
 
     pair: int
     source: Sequence[int]
@@ -62,9 +63,9 @@ class _Part(NamedTuple):
 class Scorer(OneModel):
     """A translation model that scores given translations.
 
-    No pair is skipped and nothing is cut off. An empty side is scored as its end alone. A pair with a side longer than
-    the model's positions is cut into the fewest parts that fit, both sides into the same number of equal parts: each
-    part of the target is scored with the corresponding part of the source, and the log-probabilities are added.
+    No pair is skipped and nothing is cut off. An empty side consists only of its end. If a side of a pair is longer
+    than the model's positions, both sides are cut into the same, smallest possible number of equal parts. Each part of
+    the target is scored with the corresponding part of the source, and the log-probabilities are added.
     """
 
     task = "translation"
@@ -82,13 +83,13 @@ class Scorer(OneModel):
         )
 
     def score(self, pairs: Sequence[Pair | tuple[str, str]], ended: bool = True) -> list[PairScore]:
-        """Score each pair, whatever the others are.
+        """Return the score of each pair, independently of the others.
 
-        White space around a source is left out, as translation does; a target is scored as it stands. Unless it is
-        `ended`, it is the beginning of one, and its end does not count.
+        White space around a source is removed, as in translation; a target is scored unchanged. Unless `ended`, targets
+        are beginnings of translations, and their ends do not count.
 
         Raises:
-            RuntimeError: there is no memory even for one pair.
+            RuntimeError: the memory is too small even for one pair.
         """
         given = [(pair.source, pair.target) if isinstance(pair, Pair) else pair for pair in pairs]
         sides = checked_pairs(given, "score")
@@ -111,15 +112,15 @@ class Scorer(OneModel):
         ]
 
     def _parts(self, pair: int, text: str, source: list[int], target: list[int]) -> Iterator[_Part]:
-        """The pair, or equal parts of both sides that fit; each source begins with the language tag of `text`."""
-        read, own = self._tokenizers.source.read, self._tokenizers.source.tag_ids
+        """Yield the pair, or equal parts of both sides that fit; each source begins with the language tag of `text`."""
+        read, tag_ids = self._tokenizers.source.read, self._tokenizers.source.tag_ids
         tag: Sequence[int] = ()
         if max(len(source), len(target)) > self._part_length:
             begin, rest = language_tag(text, lambda begin: len(read(begin)) <= self._part_length // 2)
             if begin:
-                tag, source = read(begin), read(rest)[len(own) :]
-            elif own:
-                tag, source = own, source[len(own) :]
+                tag, source = read(begin), read(rest)[len(tag_ids) :]
+            elif tag_ids:
+                tag, source = tag_ids, source[len(tag_ids) :]
         most = self._part_length
         num_parts = max(1, math.ceil(len(source) / (most - len(tag))), math.ceil(len(target) / most))
         cut = zip(equal_parts(source, num_parts), equal_parts(target, num_parts), strict=True)
@@ -128,7 +129,7 @@ class Scorer(OneModel):
 
     @torch.inference_mode()
     def _score_parts(self, parts: Sequence[_Part]) -> Tensor:
-        """(B,) in float64."""
+        """Return the log-probability of each part, (B,) float64."""
         _, sources, targets, _ = zip(*parts, strict=True)
         batch = collate_translation(sources, targets, self._tokenizers, range(len(parts)))
         for row, part in enumerate(parts):
@@ -138,9 +139,9 @@ class Scorer(OneModel):
 
     @torch.inference_mode()
     def next_words(self, pairs: Sequence[tuple[str, str]], most: int) -> list[list[str]]:
-        """The `most` likeliest words of one piece behind each (source, beginning of its translation), the best first.
+        """Return the `most` likeliest words after each (source, beginning of its translation), the best first.
 
-        Words are of letters, in scripts with spaces. A pair that is too long for the model has none.
+        Words consist of one piece of letters, in scripts with spaces. A pair that is too long for the model has none.
         """
         target = self._tokenizers.target
         sources = self._tokenizers.source.read_all([encodable(as_one_line(source)) for source, _ in pairs])
@@ -167,12 +168,12 @@ class Scorer(OneModel):
 
     @cached_property
     def _word_ids(self) -> Tensor:
-        """The target pieces that are whole words."""
+        """The ids of the target pieces that are whole words."""
         vocabulary = self._tokenizers.target.vocabulary
         return torch.tensor([id_ for piece, id_ in vocabulary.items() if _WORD.fullmatch(piece)], dtype=torch.long)
 
     def token_scores(self, batch: TranslationBatch) -> Tensor:
-        """(B, T) in float64 on the CPU: the log-probability of each target token, 0 where `target_mask` is False."""
+        """Return the log-probabilities of target tokens, (B, T) float64 on the CPU, 0 where `target_mask` is False."""
         batch = batch.to(self._runtime.device)
         hidden = self._model(batch.source_ids, batch.source_mask, batch.target_input)  # (B, T, D)
         hidden, targets = hidden[batch.target_mask], batch.target_output[batch.target_mask]  # (N, D), (N,)

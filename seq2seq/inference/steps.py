@@ -1,7 +1,8 @@
-"""A Transformer, or several, as the `StepModel` that search steps through.
+"""The `StepModel` of a Transformer, or of an ensemble of several, which a search steps through.
 
-`Translator.load` and validation make them, `TorchEngine` hands them to `search`. Shapes: B sentences, S source length,
-R rows, D d_model, V vocabulary.
+`Translator.load` and validation make them, and `TorchEngine` gives them to `search`.
+
+Shapes: B sentences, S source length, R rows, D d_model, V vocabulary.
 """
 
 import math
@@ -19,12 +20,12 @@ from seq2seq.runtime import on_cpu
 from seq2seq.search.base import StepModel
 from seq2seq.text.tokenizer import TokenizerPair
 
-# Sentences that a CPU encodes at a time: more are slower, by their padding and by what a cache holds.
+# Sentences that a CPU encodes at a time: more are slower, because of padding and the size of caches.
 ENCODED_TOGETHER = 64
 
 
 class TransformerSteps:
-    """One Transformer, in evaluation mode, where and in the number format that its weights are."""
+    """A Transformer in evaluation mode, on the device and in the number format of its weights."""
 
     def __init__(self, model: Transformer, tokenizers: TokenizerPair, device: torch.device):
         self.device = device
@@ -37,14 +38,14 @@ class TransformerSteps:
 
     @torch.inference_mode()
     def start(self, source_ids: Sequence[Sequence[int]], beam_size: int, max_length: int) -> DecoderCache:
-        """Encode the sources, without special ids as they come, and open a cache over them."""
+        """Encode the sources, which have no special ids, and return a cache over them."""
         arrays = padded(source_ids, self._source_pad_id, after=self._source_end)
         source, mask = (torch.from_numpy(array).to(self.device) for array in arrays)  # (B, S) each
         lengths = [len(ids) + len(self._source_end) for ids in source_ids]
         return DecoderCache(self._model, self._encode(source, mask, lengths), mask, beam_size, max_length)
 
     def _encode(self, source: Tensor, mask: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Memory (B, S, D); a CPU takes a few sentences at a time, with no more padding than these need."""
+        """Return memory (B, S, D); a CPU encodes a few sentences at a time, with only the padding that these need."""
         count = ENCODED_TOGETHER if on_cpu(source) else len(source)
         widths = [max(lengths[start : start + count]) for start in range(0, len(lengths), count)]
         parts = zip(source.split(count), mask.split(count), widths, strict=True)
@@ -53,9 +54,9 @@ class TransformerSteps:
 
     @torch.inference_mode()
     def step(self, token_ids: Tensor, state: DecoderCache) -> Tensor:
-        """Log-probabilities (R, V) in float32 of what follows `token_ids` (R,).
+        """Return log-probabilities (R, V) in float32 of the tokens after `token_ids` (R,).
 
-        The rows of a sentence begin alike, with the start id: the first step computes one of them.
+        The rows of a sentence all begin with the start id, so the first step computes only one of them.
         """
         if state.length or state.beam_size == 1:
             return self._log_probs(token_ids, state)
@@ -67,27 +68,27 @@ class TransformerSteps:
         return float32_logits(self._model, decode_step(self._model, token_ids, state)).log_softmax(-1)
 
     def reorder(self, state: DecoderCache, rows: Tensor, sentences: Tensor | None = None) -> None:
-        """As `StepModel.reorder`."""
+        """Reorder the rows of the cache (see `StepModel.reorder`)."""
         state.reorder(rows, sentences)
 
 
 def float32_logits(model: Transformer, hidden: Tensor) -> Tensor:
-    """Logits (N, V) in float32 of hidden states (N, D).
+    """Return logits (N, V) in float32 of hidden states (N, D).
 
-    The products of 16-bit weights are sums in float32. A GPU can hand these out; where they are rounded to 16 bits
-    first, logits near 16 are multiples of 0.06 or 0.12, and many of them equal.
+    The products of 16-bit weights are sums in float32, which a GPU can return. If they were rounded to 16 bits first,
+    logits near 16 would be multiples of 0.06 or 0.12, and many of them equal.
     """
     if on_cpu(hidden) or hidden.dtype == torch.float32:
         return model.project(hidden).float()
-    logits = torch.mm(hidden, model.output.weight.t(), out_dtype=torch.float32)  # of CUDA alone
+    logits = torch.mm(hidden, model.output.weight.t(), out_dtype=torch.float32)  # only on CUDA
     return logits if model.output.bias is None else logits + model.output.bias
 
 
 class EnsembleSteps:
-    """Several models of one vocabulary as one: the mean of their probabilities.
+    """An ensemble of models with one vocabulary, whose probabilities are averaged.
 
     Raises:
-        ModelError: their vocabularies cannot be the same.
+        ModelError: the sizes or special ids of the vocabularies differ.
     """
 
     def __init__(self, members: Sequence[StepModel]):
@@ -102,16 +103,16 @@ class EnsembleSteps:
         self.max_length = min(member.max_length for member in members)
 
     def start(self, source_ids: Sequence[Sequence[int]], beam_size: int, max_length: int) -> list:
-        """The states of all members."""
+        """Return the states of all members."""
         return [member.start(source_ids, beam_size, max_length) for member in self.members]
 
     @torch.inference_mode()
     def step(self, token_ids: Tensor, state: list) -> Tensor:
-        """log(mean of the members' probabilities), (R, V)."""
+        """Return log(mean of the members' probabilities), (R, V)."""
         logs = [member.step(token_ids, member_state) for member, member_state in zip(self.members, state, strict=True)]
         return torch.stack(logs).logsumexp(0) - math.log(len(logs))
 
     def reorder(self, state: list, rows: Tensor, sentences: Tensor | None = None) -> None:
-        """`reorder` in every member."""
+        """Reorder the rows of every member's state (see `StepModel.reorder`)."""
         for member, member_state in zip(self.members, state, strict=True):
             member.reorder(member_state, rows, sentences)

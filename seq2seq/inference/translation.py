@@ -1,6 +1,7 @@
-"""The translation of a text, as every command and the server have it, and how translations of parts are joined.
+"""The translation of a text, which all commands and the server use, and the function that joins those of its parts.
 
-`Translator` makes translations; `Aligner` adds details, `GlossaryTranslator` terms. Nothing here imports torch.
+`Translator` makes translations; `Aligner` adds details, and `GlossaryTranslator` terms. This module does not import
+torch.
 """
 
 import math
@@ -19,20 +20,20 @@ from seq2seq.text.words import Span
 
 @dataclass(frozen=True)
 class Alternative:
-    """A translation of a text, and how likely the model finds it."""
+    """A translation of a text, with its log-probability and score."""
 
     text: str
     log_prob: float
-    """Log-probability of the model."""
+    """The log-probability by the model."""
     score: float
     """log_prob / tokens^length_penalty, by which alternatives are ranked."""
     tokens: int
-    """Target pieces, ends included."""
+    """The number of target pieces, ends included."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the JSON form; infinities and NaN, which JSON lacks, are null.
 
-        `translation` and `normalized_score` are older names of `text` and `score`, for one version.
+        `translation` and `normalized_score` are older names of `text` and `score`, which will be removed.
         """
         log_prob, score = (round(value, 6) if math.isfinite(value) else None for value in (self.log_prob, self.score))
         old = {"translation": self.text, "normalized_score": score}
@@ -40,60 +41,61 @@ class Alternative:
 
 
 class PartSpans(NamedTuple):
-    """The place of a part of a text, or of all of it, and of its translation; in code points."""
+    """The spans of a part of a text, or of the whole text, and of its translation; in code points."""
 
     source: Span
     target: Span
     is_copied: bool = False
     flags: tuple[str, ...] = ()
-    """Flags of the part."""
+    """The flags of the part."""
 
 
 @dataclass(frozen=True)
 class Translation(Alternative):
-    """The best translation of a text; that of a blank line is empty, with score 0.
+    """The best translation of a text; a blank line has an empty translation with score 0.
 
-    Spans are those of `source` and `text`, in code points.
+    Spans refer to `source` and `text`, in code points.
     """
 
     flags: tuple[str, ...] = ()
-    """`degeneration.symptoms` of the first search; `repaired` if a second search cured them; `split` for a line
-    translated in parts; `verbatim` where a part was copied, because it cannot be translated (`text.untranslatable`);
-    `lost` where words or signs that the vocabulary lacks are missing. For a document, those of its sentences, and those
-    of `markup.translation.Marked`."""
+    """The `degeneration.symptoms` of the first search, and further flags: `repaired` if a second search removed them,
+    `split` for a line translated in parts, `verbatim` if a part was copied because it is not language
+    (`text.untranslatable`), `lost` if words or characters that the vocabulary lacks are missing. A document has the
+    flags of its sentences, and those of `markup.translation.Marked`."""
     alternatives: tuple[Alternative, ...] = ()
-    """The next best, with `n_best` above 1; for a line in parts, each joins the parts' hypotheses of one rank."""
+    """The next best translations, with `n_best` above 1; for a line in parts, each joins hypotheses of one rank."""
     source: str = ""
     parts: tuple[PartSpans, ...] = ()
-    """Of the best translation."""
+    """The parts of the best translation."""
     details: tuple[Alignment, ...] = ()
-    """The alignment of each part, where it was requested."""
+    """The alignment of each part, if requested."""
     terms: tuple[Term, ...] = ()
-    """The terms of a glossary."""
+    """The terms of a glossary, with their status."""
     sentences: tuple[tuple[str, ...], ...] = ()
     """The flags of each sentence of a document; lines have none."""
 
     def shifted(self, source: int, target: int = 0) -> "Translation":
-        """Return the same as a part of larger texts, where it begins at these code points."""
+        """Return the translation as a part of larger texts, in which it begins at these code points."""
         return replace(
             self,
             parts=tuple(
-                one._replace(source=moved(one.source, source), target=moved(one.target, target)) for one in self.parts
+                part._replace(source=moved(part.source, source), target=moved(part.target, target))
+                for part in self.parts
             ),
-            details=tuple(one.shifted(source, target) for one in self.details),
-            terms=tuple(one.shifted(source, target) for one in self.terms),
+            details=tuple(alignment.shifted(source, target) for alignment in self.details),
+            terms=tuple(term.shifted(source, target) for term in self.terms),
         )
 
     def without_tag(self, length: int) -> "Translation":
-        """Return the same without the tag that the source begins with, of this number of code points."""
+        """Return the translation without the tag at the beginning of the source, `length` code points long."""
         if not length:
             return self
         rest = self.shifted(-length)
         return replace(
             rest,
             source=self.source[length:],
-            parts=tuple(one._replace(source=(max(one.source[0], 0), one.source[1])) for one in rest.parts),
-            details=tuple(one.without_begin(length) for one in self.details),
+            parts=tuple(part._replace(source=(max(part.source[0], 0), part.source[1])) for part in rest.parts),
+            details=tuple(alignment.without_begin(length) for alignment in self.details),
             terms=tuple(term for term in rest.terms if term.source is None or term.source[0] >= 0),
         )
 
@@ -101,15 +103,15 @@ class Translation(Alternative):
         """Return the JSON form, the same on the command line and in `/v1`.
 
         Args:
-            kinds: what else is shown: any of `alignment.KINDS` as `details`, and `terms`.
+            kinds: further fields: any of `alignment.KINDS` (as `details`), and `terms`.
         """
         shown = super().as_json()
         shown["flags"] = list(dict.fromkeys(self.flags))
-        shown["alternatives"] = [one.as_json() for one in self.alternatives]
+        shown["alternatives"] = [alternative.as_json() for alternative in self.alternatives]
         if {"sentences", *KINDS}.intersection(kinds):
-            shown["details"] = [one.as_json(kinds) for one in self.details]
+            shown["details"] = [alignment.as_json(kinds) for alignment in self.details]
         if "terms" in kinds:
-            shown["terms"] = [one.as_json() for one in self.terms]
+            shown["terms"] = [term.as_json() for term in self.terms]
         return shown
 
 
@@ -125,36 +127,36 @@ def join(
     """Return the translation of a text from those of its parts.
 
     Args:
-        source: the text.
-        parts: of the text, in order.
-        answers: the translation of each. Each alternative of the text joins their hypotheses of one rank; where a part
-            has fewer, its last.
-        length_penalty: the a of `score`.
-        flags: of the text.
-        ends: what the translation begins and ends with.
-        is_sampled: alternatives are samples, which may be equal.
+        source: text.
+        parts: parts of the text, in order.
+        answers: translation of each part. Each alternative of the text joins hypotheses of one rank; a part with fewer
+            hypotheses contributes its last.
+        length_penalty: exponent of `score`.
+        flags: flags of the text.
+        ends: strings before and after the translation, such as white space.
+        is_sampled: whether alternatives are samples, which may be equal.
     """
-    rows = [(one, *one.alternatives) for one in answers]
+    rows = [(answer, *answer.alternatives) for answer in answers]
 
     def rank(number: int) -> Alternative:
         chosen = [row[min(number, len(row) - 1)] for row in rows]
-        text, _ = join_texts(parts, [one.text for one in chosen], ends)
-        log_prob, tokens = sum(one.log_prob for one in chosen), sum(one.tokens for one in chosen)
+        text, _ = join_texts(parts, [each.text for each in chosen], ends)
+        log_prob, tokens = sum(each.log_prob for each in chosen), sum(each.tokens for each in chosen)
         return Alternative(text, log_prob, normalized_score(log_prob, tokens, length_penalty), tokens)
 
     ranks = [rank(number) for number in range(max(map(len, rows)))]
-    kept = range(len(ranks)) if is_sampled else first_of_each([one.text for one in ranks])
+    kept = range(len(ranks)) if is_sampled else first_of_each([each.text for each in ranks])
     best, *others = (ranks[index] for index in kept)
-    # The best translations of the parts make the best one of the text, even if another rank scores higher.
-    others.sort(key=lambda one: -one.score)
-    _, places = join_texts(parts, [one.text for one in answers], ends)
-    there = [one.shifted(part.begin, place) for one, part, place in zip(answers, parts, places, strict=True)]
+    # The best translations of the parts form the best translation of the text, even if another rank scores higher.
+    others.sort(key=lambda alternative: -alternative.score)
+    _, places = join_texts(parts, [answer.text for answer in answers], ends)
+    placed = [answer.shifted(part.begin, place) for answer, part, place in zip(answers, parts, places, strict=True)]
     return Translation(
         **vars(best),
         flags=flags,
         alternatives=tuple(others),
         source=source,
-        parts=tuple(chain.from_iterable(one.parts for one in there)),
-        details=tuple(chain.from_iterable(one.details for one in there)),
-        terms=tuple(chain.from_iterable(one.terms for one in there)),
+        parts=tuple(chain.from_iterable(answer.parts for answer in placed)),
+        details=tuple(chain.from_iterable(answer.details for answer in placed)),
+        terms=tuple(chain.from_iterable(answer.terms for answer in placed)),
     )

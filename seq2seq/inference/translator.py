@@ -1,6 +1,6 @@
-"""Lines of text to translations, one for each line, in order.
+"""The translation of lines of text, one translation for each line, in order.
 
-Commands, library users and validation in training share `Translator`, so all see the same translations.
+Commands, library users and validation in training share `Translator`, so all get the same translations.
 """
 
 import re
@@ -28,7 +28,7 @@ from seq2seq.text.untranslatable import VERBATIM, Untranslatable
 
 MOST_PARTS, MANY_PARTS = 2**20, 8
 LINE_ENDS = re.compile("[\n-\r\x1c-\x1e\x85\u2028\u2029]")
-# Options of `s2s translate` that `Translator.load` does not have, and where the library has them.
+# Options of `s2s translate` that `Translator.load` does not have, with their place in the library.
 ELSEWHERE = {
     "glossary": "Pipeline.load",
     "input_format": "Pipeline.load, whose `translate` takes a `form`",
@@ -39,8 +39,8 @@ ELSEWHERE = {
 }
 
 
-class _Asked(NamedTuple):
-    """A part of a line, and what is searched for it."""
+class _Request(NamedTuple):
+    """A part of a line, with the sentence to search and its prefix."""
 
     line: int
     part: Part
@@ -49,11 +49,11 @@ class _Asked(NamedTuple):
 
 
 class Translator:
-    """An engine, the tokenizers of both sides, and search settings.
+    """A translator of lines: an engine, the tokenizers of both sides, and search settings.
 
-    With `repair`, a degenerate translation is searched once more where there is a remedy (`degeneration.remedy`).
-    `engine_note` (`note`) names the engine and, where that is PyTorch, gives the reason. `description` is that of the
-    model, where it was loaded from a folder.
+    With `repair`, a degenerate translation is decoded once more if there is a remedy (`degeneration.remedy`).
+    `engine_note` (`note`) names the engine and, if it is PyTorch, gives the reason. `description` is that of the model
+    if it was loaded from a folder.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Translator:
         self._repair = repair
         self.is_untranslatable = Untranslatable(tokenizers.source)
         self._prefixes = Prefixes(tokenizers, description.target_language if description else None)
-        # The translation of the longest part has to fit as well: half the positions, with the default ratio of 2.
+        # The translation of the longest part must fit too, so a part gets half the positions with the default ratio 2.
         room = int((engine.max_length - config.max_length_offset) / max(config.max_length_ratio, 1.0))
         specials = max(len(tokenizers.source.end_ids), len(tokenizers.target.start_ids))
         self._part_length = min(max(room, engine.max_length // 4, 1), engine.max_length - specials)
@@ -91,15 +91,14 @@ class Translator:
         target_language: str | None = None,
         **search: Any,
     ) -> "Translator":
-        """Load a model folder or a run folder (then its best model); several are an ensemble; none is the
-        newest translation run.
+        """Load model folders or run folders (then their best models); without a path, the newest translation run.
 
-        `search` overrides keys of the model's own search settings; `engine`, `quantization` and `precision` are those
-        of `load_engine`. `source_language` and `target_language` are for models of several languages.
+        Several models form an ensemble. `search` overrides search settings of the model; the other options are those
+        of `load_engine`. `source_language` and `target_language` are for multilingual models.
 
         Raises:
-            ModelError: there is no model, it is damaged, is no translation model, or does not fit the others.
-            UserError: an engine, device, precision or search setting that does not exist or is not possible.
+            ModelError: there is no model, it is damaged or not a translation model, or it does not fit the others.
+            UserError: an engine, device, precision, language or search setting does not exist or is not possible.
         """
         if given := [key for key in search if key in ELSEWHERE]:
             raise UserError(f"{given[0]}: not an option of Translator.load; use {ELSEWHERE[given[0]]}")
@@ -108,10 +107,10 @@ class Translator:
         return cls(loaded.engine, loaded.tokenizers, loaded.search, note=loaded.note, description=loaded.description)
 
     def with_search(self, **changes: Any) -> "Translator":
-        """A translator of the same engine with other search settings.
+        """Return a translator with the same engine and other search settings.
 
         Raises:
-            UserError: a setting that does not exist or is not possible.
+            UserError: a setting does not exist or is not possible.
         """
         config = override_search(self.config, changes)
         return Translator(self._engine, self._tokenizers, config, self._repair, self.engine_note, self.description)
@@ -124,24 +123,24 @@ class Translator:
         forbidden: Sequence[Collection[str]] = (),
         has_whole_prefixes: bool = False,
     ) -> list[Translation]:
-        """Translate each line, whatever the others are.
+        """Translate each line independently.
 
-        A blank line gives an empty translation and never reaches the model. White space at the ends of a line stays,
-        unless there is a prefix. A line over the length limit is translated in parts, cut at sentence ends where
-        possible, and joined with the white space that was between them. What cannot be translated is copied
-        (`text.untranslatable`), unless there is a prefix.
+        A blank line has an empty translation and does not reach the model. White space at the ends of a line is kept,
+        except at its beginning if there is a prefix. A line longer than the model's limit is split, if possible at
+        sentence ends, translated in parts, and joined with the original white space. Text that is not language is
+        copied (`text.untranslatable`), unless there is a prefix.
 
         Args:
-            lines: texts; a line feed within one becomes a space.
-            prefixes: the text each translation begins with, empty for none; in a line in parts, the first part. It
-                may end inside a word.
-            first_line: number of the first line, from 0; the random draws of a sample are keyed by line number.
-            forbidden: for each line words that its translation does not have, unless its prefix does or the model
-                spells them in unusual pieces.
-            has_whole_prefixes: the prefixes end with whole words.
+            lines: texts; a line feed in a text becomes a space.
+            prefixes: required beginning of each translation, empty for none; in a line in parts, that of the first
+                part. It may end inside a word.
+            first_line: number of the first line, from 0; the random numbers of a sample depend on the line number.
+            forbidden: words for each line that are suppressed in its translation, except in its prefix. The model may
+                still spell them with unusual pieces.
+            has_whole_prefixes: whether the prefixes end with whole words.
 
         Raises:
-            DataError: there is not one prefix for each line, or one is too long for the model.
+            DataError: the numbers of prefixes and lines differ, or a prefix is too long for the model.
         """
         lines = checked_texts(lines, "translate")
         prefixes = prefixes if prefixes is None else checked_texts(prefixes, "prefixes")
@@ -150,21 +149,21 @@ class Translator:
         begun = [
             self._prefix(text, first_line + number, has_whole_prefixes) for number, text in enumerate(prefixes or ())
         ]
-        asked = list(self._asked(lines, begun, first_line, forbidden))
+        requests = list(self._requests(lines, begun, first_line, forbidden))
         translations = [Translation("", 0.0, 0.0, 0, (EMPTY,) if line.strip() else (), source=line) for line in lines]
-        answered = zip(asked, self._answers(asked), strict=True)
+        answered = zip(requests, self._answers(requests), strict=True)
         for number, group in groupby(answered, key=lambda pair: pair[0].line):
             translations[number] = self._joined(lines[number], list(group))
         return translations
 
-    def _asked(
+    def _requests(
         self,
         lines: Sequence[str],
         prefixes: Sequence[Prefix],
         first_line: int,
         forbidden: Sequence[Collection[str]],
-    ) -> Iterator[_Asked]:
-        """The parts of all lines; a prefix is that of the first part of its line."""
+    ) -> Iterator[_Request]:
+        """Yield the requests of the parts of all lines; a prefix belongs to the first part of its line."""
         source = self._tokenizers.source
         stripped = [encodable(as_one_line(line)).strip() for line in lines]
         for number, (text, ids) in enumerate(zip(stripped, source.read_all(stripped), strict=True)):
@@ -174,79 +173,82 @@ class Translator:
             never = self._prefixes.forbidden(forbidden[number]) if forbidden else ()
             known = {text: ids}
 
-            def read(one: str, known: dict[str, list[int]] = known) -> list[int]:
-                return known[one] if one in known else source.read(one)
+            def read(words: str, known: dict[str, list[int]] = known) -> list[int]:
+                return known[words] if words in known else source.read(words)
 
             copied = None if prefix.text else self.is_untranslatable
-            parts = fitting(text, lambda one, read=read: len(read(one)), self._part_length, copied)
+            parts = fitting(text, lambda words, read=read: len(read(words)), self._part_length, copied)
             begin = len(lines[number]) - len(lines[number].lstrip())
             for index, part in enumerate(parts):
                 key = (first_line + number) * MOST_PARTS + index
-                own = Prefix() if index else prefix
-                ids_of_part = tuple(read(part.tag + part.text))
-                sentence = Sentence(ids_of_part, own.ids, key, never, own.opening, self._tokenizers.target.start_ids)
-                yield _Asked(number, part._replace(begin=part.begin + begin), sentence, own)
+                first = Prefix() if index else prefix
+                ids_of_part, starts = tuple(read(part.tag + part.text)), self._tokenizers.target.start_ids
+                sentence = Sentence(ids_of_part, first.ids, key, never, first.opening, starts)
+                yield _Request(number, part._replace(begin=part.begin + begin), sentence, first)
 
     def takes_prefix(self, text: str) -> bool:
-        """Whether the model has room for a translation that begins with this text."""
+        """Whether a translation that begins with this text fits the model."""
         return len(self._tokenizers.target.encode(as_one_line(text).strip())) < self._engine.max_length
 
     def _prefix(self, text: str, number: int, is_whole: bool) -> Prefix:
         prefix = self._prefixes.prefix(text, is_whole)
         if prefix.text and not self.takes_prefix(text):
             count, most = len(self._tokenizers.target.encode(as_one_line(text).strip())), self._engine.max_length - 1
-            raise DataError(f"prefix of line {number + 1}: {count} pieces, the model takes {most}; shorten it")
+            raise DataError(
+                f"prefix of line {number + 1}: {count} pieces, but the model has room for {most}; shorten it"
+            )
         return prefix
 
-    def _answers(self, asked: Sequence[_Asked]) -> list[Translation]:
-        """The translation of each part: searched again where it is degenerate and there is a remedy."""
-        answers = self._search(asked, self.config)
-        hopeless = _hopeless_lines(asked, answers)
+    def _answers(self, requests: Sequence[_Request]) -> list[Translation]:
+        """Return the translation of each part; a degenerate one is decoded again if there is a remedy."""
+        answers = self._search(requests, self.config)
+        hopeless = _hopeless_lines(requests, answers)
         again: dict[SearchConfig, list[int]] = defaultdict(list)
-        for index, (one, answer) in enumerate(zip(asked, answers, strict=True)):
-            if one.line in hopeless or not self._repair:
+        for index, (request, answer) in enumerate(zip(requests, answers, strict=True)):
+            if request.line in hopeless or not self._repair:
                 continue
-            if other := remedy(answer.flags, len(one.sentence.source_ids), self.config):
+            if other := remedy(answer.flags, len(request.sentence.source_ids), self.config):
                 again[other].append(index)
         for other, indices in again.items():
-            second = self._search([asked[index] for index in indices], other)
+            second = self._search([requests[index] for index in indices], other)
             for index, answer in zip(indices, second, strict=True):
                 if SYMPTOMS.isdisjoint(answer.flags):
                     symptoms_before = (flag for flag in answers[index].flags if flag in SYMPTOMS)
                     answers[index] = replace(answer, flags=(*symptoms_before, REPAIRED, *answer.flags))
         return answers
 
-    def _search(self, asked: Sequence[_Asked], config: SearchConfig) -> list[Translation]:
-        """One search; equal parts are searched once, unless they are sampled, and some are copied.
+    def _search(self, requests: Sequence[_Request], config: SearchConfig) -> list[Translation]:
+        """Search once; equal parts are searched only once, unless they are sampled, and copied parts are not.
 
-        So a line of 20,000 equal words, whose parts never end, takes no longer than two parts.
+        Thus a line of 20,000 equal words, whose translations never end, takes no longer than two parts.
         """
         keys: list[Hashable] = [
-            one.sentence.key
+            request.sentence.key
             if config.sample
-            else (one.part.text, one.sentence.source_ids, one.prefix.text, one.sentence.forbidden)
-            for one in asked
+            else (request.part.text, request.sentence.source_ids, request.prefix.text, request.sentence.forbidden)
+            for request in requests
         ]
-        distinct = {key: one for key, one in zip(keys, asked, strict=True) if not one.part.is_copied}
-        # Of several spellings of one text the best counts, so a list of n texts may need more than n hypotheses.
+        distinct = {key: each for key, each in zip(keys, requests, strict=True) if not each.part.is_copied}
+        # Of several spellings of a text only the best counts, so n distinct texts may need more than n hypotheses.
         every = config.model_copy(update={} if config.sample or config.n_best == 1 else {"n_best": config.beam_size})
-        found = self._engine.translate([one.sentence for one in distinct.values()], every)
+        results = self._engine.translate([request.sentence for request in distinct.values()], every)
         answers = {
-            key: self._answer(one, hypotheses) for (key, one), hypotheses in zip(distinct.items(), found, strict=True)
+            key: self._answer(request, hypotheses)
+            for (key, request), hypotheses in zip(distinct.items(), results, strict=True)
         }
         return [
-            Translation(one.part.text, 0.0, 0.0, 0, (VERBATIM,)) if one.part.is_copied else answers[key]
-            for key, one in zip(keys, asked, strict=True)
+            Translation(request.part.text, 0.0, 0.0, 0, (VERBATIM,)) if request.part.is_copied else answers[key]
+            for key, request in zip(keys, requests, strict=True)
         ]
 
-    def _answer(self, asked: _Asked, hypotheses: Sequence[Hypothesis]) -> Translation:
-        texts = [asked.prefix.restored(self._tokenizers.target.decode(one.ids)) for one in hypotheses]
+    def _answer(self, request: _Request, hypotheses: Sequence[Hypothesis]) -> Translation:
+        texts = [request.prefix.restored(self._tokenizers.target.decode(each.ids)) for each in hypotheses]
         kept = range(len(texts)) if self.config.sample else list(first_of_each(texts))[: self.config.n_best]
         best, *others = (
-            Alternative(texts[index], one.log_prob, one.score, len(one.ids) + one.finished)
-            for index, one in ((index, hypotheses[index]) for index in kept)
+            Alternative(texts[index], each.log_prob, each.score, len(each.ids) + each.finished)
+            for index, each in ((index, hypotheses[index]) for index in kept)
         )
-        flags = self._flags(asked.part.text, asked.sentence.source_ids, texts[0], hypotheses[0])
+        flags = self._flags(request.part.text, request.sentence.source_ids, texts[0], hypotheses[0])
         return Translation(**vars(best), flags=flags, alternatives=tuple(others))
 
     def _flags(self, source: str, source_ids: Sequence[int], text: str, hypothesis: Hypothesis) -> tuple[str, ...]:
@@ -258,22 +260,22 @@ class Translator:
         sources = self._tokenizers.source.read_all([source for source, _ in pairs])
         targets = self._tokenizers.target.encode_all([text for _, text in pairs])
         return [
-            self._flags(source, ids, text, Hypothesis(tuple(own), 0.0, 0.0, True))
-            for (source, text), ids, own in zip(pairs, sources, targets, strict=True)
+            self._flags(source, ids, text, Hypothesis(tuple(target_ids), 0.0, 0.0, True))
+            for (source, text), ids, target_ids in zip(pairs, sources, targets, strict=True)
         ]
 
-    def _joined(self, line: str, answered: Sequence[tuple[_Asked, Translation]]) -> Translation:
-        """The translation of a line, with the white space at its ends; a prefix decides on the beginning."""
-        parts = [one.part for one, _ in answered]
+    def _joined(self, line: str, answered: Sequence[tuple[_Request, Translation]]) -> Translation:
+        """Return the translation of a line with its white space; a prefix replaces that at the beginning."""
+        parts = [request.part for request, _ in answered]
         before, after = line[: len(line) - len(line.lstrip())], line[len(line.rstrip()) :]
         begin = "" if answered[0][0].prefix.text else LINE_ENDS.sub("", before)
-        answers = [replace(one, parts=(_whole(part, one),)) for part, (_, one) in zip(parts, answered, strict=True)]
+        answers = [replace(answer, parts=(_whole(request.part, answer),)) for request, answer in answered]
         return join(
             line,
             parts,
             answers,
             self.config.length_penalty,
-            line_flags([one.flags for one in answers]),
+            line_flags([answer.flags for answer in answers]),
             (begin, LINE_ENDS.sub("", after)),
             self.config.sample,
         )
@@ -283,17 +285,17 @@ def _whole(part: Part, answer: Translation) -> PartSpans:
     return PartSpans((0, len(part.text)), (0, len(answer.text)), part.is_copied, answer.flags)
 
 
-def _hopeless_lines(asked: Sequence[_Asked], answers: Sequence[Translation]) -> set[int]:
-    """Lines in many different parts most of which are degenerate: no text that a second search could mend."""
-    pairs = zip(asked, answers, strict=True)
-    flags = {(one.line, one.part.text): answer.flags for one, answer in pairs if not one.part.is_copied}
+def _hopeless_lines(requests: Sequence[_Request], answers: Sequence[Translation]) -> set[int]:
+    """Return the lines with many different parts that are mostly degenerate: a second search would not help."""
+    pairs = zip(requests, answers, strict=True)
+    flags = {(request.line, request.part.text): answer.flags for request, answer in pairs if not request.part.is_copied}
     flagged, num_parts = (
-        Counter(line for (line, _), found in flags.items() if found),
+        Counter(line for (line, _), names in flags.items() if names),
         Counter(line for line, _ in flags),
     )
     return {line for line, count in flagged.items() if 2 * count > num_parts[line] >= MANY_PARTS}
 
 
 def unequal(prefixes: int, lines: str) -> DataError:
-    """Return the error that there is not one prefix for each line."""
+    """Return the error that the numbers of prefixes and lines differ."""
     return DataError(f"prefixes: {prefixes:,}, lines: {lines}; give one prefix for each line, empty for none")

@@ -271,7 +271,7 @@ def test_a_marian_folder_is_calibrated(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("good", "bad", "reason"),
     [
-        (3, 0, "3 sentences were translated for it, 100 are needed"),
+        (3, 0, "3 sentences were translated, at least 100 are needed"),
         (300, 0, "there are 300 and 0"),
         (9, 291, "there are 9 and 291"),
         (150, 150, ""),

@@ -172,7 +172,7 @@ def test_prefixes_that_do_not_fit_are_said(tokenizers, transformer):
     translator = make_translator(transformer, tokenizers)
     with pytest.raises(DataError, match="prefixes: 1, lines: 2;"):
         translator.translate(["a", "b"], ["c"])
-    with pytest.raises(DataError, match=r"prefix of line 2: \d+ pieces, the model takes 63"):
+    with pytest.raises(DataError, match=r"prefix of line 2: \d+ pieces, but the model has room for 63"):
         translator.translate(["a", "b"], ["", "x" * 300])
     with pytest.raises(DataError, match="prefixes: 3, lines: more than 3;"):
         list(Pipeline(translator).translate_stream([["a", "b"], ["c", "d"]], iter(["", "", ""])))

@@ -493,7 +493,7 @@ def test_wrong_uses_are_one_line(ours, tmp_path):
         (lambda: Translator.load(ours.folder, ours.folder, engine="ctranslate2"), "ensemble"),
         (lambda: Translator.load(tmp_path / "export", ours.folder), "ensemble"),
         (lambda: Translator.load(tmp_path / "export", engine="torch"), "--engine torch"),
-        (lambda: Translator.load(ours.folder, engine="torch", quantization="int16"), "CTranslate2 alone has it"),
+        (lambda: Translator.load(ours.folder, engine="torch", quantization="int16"), "only CTranslate2 has this option"),
         (
             lambda: Translator.load(tmp_path / "export", quantization="int8"),
             "--quantization: .* convert the model again",

@@ -321,4 +321,4 @@ def test_quantization_without_ctranslate2_is_one_line(marian, capsys, monkeypatc
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\n")))
     code, _, err = s2s("translate", marian, "--engine", "torch", "--quantization", "int16", capsys=capsys)
     assert code == 2
-    assert "CTranslate2 alone has it" in err
+    assert "only CTranslate2 has this option" in err
