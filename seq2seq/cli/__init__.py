@@ -1,7 +1,7 @@
-"""The command `s2s`: its verbs, and how errors are reported.
+"""The command `s2s`: its verbs, and the reporting of errors.
 
-Each verb has a file with a click `command`, imported when the verb is called or its help is asked for, so that help
-never waits for torch. `main` turns every exception into one line on standard error and an exit code.
+Each verb has a file with a click `command`, which is imported only for this verb and its help, so that help never waits
+for torch. `main` turns exceptions into lines on standard error and an exit code.
 """
 
 import contextlib
@@ -21,26 +21,26 @@ import click
 from seq2seq import __version__
 from seq2seq.errors import UserError, did_you_mean
 
-# Listed by `s2s --help`, which imports no verb.
+# The lines of `s2s --help`, which imports no verb.
 VERBS = {
     "train": "Train a model, or continue a run.",
     "translate": "Translate lines of text.",
     "bleu": "Score translations with BLEU, chrF and TER.",
     "classify": "Label lines of text, or score a classifier.",
     "serve": "Translate and classify over HTTP.",
-    "score": "Print how likely a model finds given translations.",
+    "score": "Print the log-probabilities of given translations.",
     "align": "Print word alignments of translations.",
     "glossary": "Check a glossary, and count its terms.",
     "check": "Report problems of corpora before training.",
     "fetch": "Download a public corpus as plain files.",
-    "tune": "Choose how a model searches, on a validation set.",
+    "tune": "Choose search settings of a model on a validation set.",
     "average": "Average the weights of models or checkpoints.",
     "convert": "Convert models from and to other toolkits.",
     "bench": "Measure the speed of training and decoding.",
     "compare": "Compare runs, models or translations on one test set.",
     "runs": "List runs, show how two differ, or delete checkpoints.",
     "plot": "Draw learning curves or attention.",
-    "info": "Show what a model is.",
+    "info": "Describe a model, or list converted models.",
 }
 
 INTERRUPTED = 130
@@ -53,7 +53,7 @@ REMEDIES = {
 
 
 class _Verbs(click.Group):
-    """Subcommands that are imported on use."""
+    """A group whose subcommands are imported on use."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         return list(VERBS)
@@ -80,16 +80,18 @@ class _Verbs(click.Group):
     epilog="Example: s2s train && echo 'Where is the station?' | s2s translate",
 )
 @click.version_option(__version__, prog_name="s2s", message="%(prog)s %(version)s")
-@click.option("--debug", is_flag=True, expose_value=False, help="Show tracebacks; works before and after the command.")
+@click.option(
+    "--debug", is_flag=True, expose_value=False, help="Show tracebacks of errors; allowed before and after the command."
+)
 @click.pass_context
 def group(context: click.Context) -> None:
-    """Train, run and score Transformers that turn one text into another."""
+    """Train, run, score and serve Transformers for translation and classification."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `s2s` and return its exit code: 0 success, 1 the run failed, 2 usage, configuration or input is wrong."""
+    """Run `s2s` and return its exit code: 0 success, 1 the run failed, 2 wrong usage, configuration or input."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     end = arguments.index("--") if "--" in arguments else len(arguments)
     debug = "--debug" in arguments[:end]
@@ -122,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _explain(error: BaseException) -> tuple[str, int]:
-    """What went wrong, one line for each problem, and the exit code."""
+    """Return the message of an error, one line for each problem, and the exit code."""
     match error:
         case KeyboardInterrupt() | click.Abort():
             return "", INTERRUPTED
@@ -137,7 +139,7 @@ def _explain(error: BaseException) -> tuple[str, int]:
             return "", 0
         case OSError() if error.errno is not None:
             if error.filename is None:
-                _abandon(sys.stdout)  # what is left in its buffer cannot be written either
+                _abandon(sys.stdout)  # the rest of its buffer cannot be written either
             name = "" if error.filename is None else f"{error.filename}: "
             remedy = f"; {REMEDIES[error.errno]}" if error.errno in REMEDIES else ""
             return f"{name}{(error.strerror or str(error)).lower()}{remedy}", 1
@@ -148,7 +150,7 @@ def _explain(error: BaseException) -> tuple[str, int]:
 
 
 def _print_error(text: str) -> None:
-    """Print above a progress bar, not through it; a standard error that cannot be written is ignored."""
+    """Print a line on standard error, above a progress bar; a failure to write is ignored."""
     try:
         if "tqdm" in sys.modules:
             sys.modules["tqdm"].tqdm.write(text, file=sys.stderr)
@@ -168,7 +170,7 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 
 def _reader_is_gone() -> bool:
-    """Whether the reader of standard output has gone; a broken pipe may also be one between our own processes."""
+    """Whether the reader of standard output has ended; a broken pipe may also be one between our own processes."""
     if not hasattr(select, "poll"):
         return True
     poll = select.poll()
@@ -180,7 +182,7 @@ def _reader_is_gone() -> bool:
 
 
 def _abandon(stream: TextIO) -> None:
-    """Redirect a stream to nothing, where what is left in its buffer can be flushed."""
+    """Redirect a stream to the null device, so that the rest of its buffer can be flushed."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         nothing = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nothing, stream.fileno())
@@ -188,10 +190,10 @@ def _abandon(stream: TextIO) -> None:
 
 
 def _fill_closed_streams() -> None:
-    """Open the null device in place of standard streams that are closed.
+    """Open the null device in place of closed standard streams.
 
-    Otherwise the next file that is opened gets the descriptor, and what a library prints is written to that file; and
-    `print` to a standard error that is None goes to standard output.
+    Otherwise the next opened file gets the descriptor, and output of libraries is written to that file. Also, `print`
+    to a standard error that is None writes to standard output.
     """
     for descriptor in range(3):
         try:
@@ -204,29 +206,29 @@ def _fill_closed_streams() -> None:
 
 
 def _set_up_streams(debug: bool) -> None:
-    # A file name may have bytes that are no UTF-8: they are printed unchanged.
+    # A file name may have bytes that are not UTF-8, which are printed unchanged.
     for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(encoding="utf-8", errors=errors, newline="\n")
     logging.basicConfig(handlers=[_StderrHandler()], level=logging.WARNING, force=True)
     logging.getLogger("seq2seq").setLevel(logging.INFO)
     if not debug and not sys.warnoptions:
-        warnings.simplefilter("ignore")  # of libraries; ours go through logging
+        warnings.simplefilter("ignore")  # warnings of libraries; ours go through logging
 
 
 def _wait_briefly() -> None:
-    """Have torch's threads sleep after a short wait for the next operation; call it before torch is imported.
+    """Let torch's threads sleep after a short wait for the next operation; must be called before torch is imported.
 
-    By default they spin for milliseconds (GNU OpenMP, Linux), and hold CPUs that other processes could use: a training
-    beside a translation loses two thirds of its share. A wait of about 0.1 ms is as fast alone: the next operation is
-    there sooner. Values that the user set stay.
+    By default they busy-wait for milliseconds (GNU OpenMP, Linux) on CPUs that other processes could use: a training
+    next to a translation loses two thirds of its share. A wait of about 0.1 ms is as fast if the process runs alone,
+    because the next operation comes sooner. Values that the user set are kept.
     """
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", "5000")
 
 
 class _StderrHandler(logging.Handler):
-    """Prints `s2s: message` or `s2s: warning: message` on the current standard error."""
+    """A handler that prints `s2s: message` or `s2s: warning: message` on the current standard error."""
 
     def emit(self, record: logging.LogRecord) -> None:
         level = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""

@@ -1,4 +1,4 @@
-"""`s2s align`: which words of given translations stand for which, by a model's attention."""
+"""The command `s2s align`: word alignments of given translations, from a model's attention."""
 
 import contextlib
 import json
@@ -24,20 +24,20 @@ BATCH_LINES = 1024
 @click.argument("model", type=options.ANY_PATH)
 @click.argument("source", type=options.FILE)
 @click.argument("target", type=options.FILE)
-@click.option("-o", "--output", type=options.FILE, help="Where the alignments go [default: standard output].")
+@click.option("-o", "--output", type=options.FILE, help="File to write the alignments to [default: standard output].")
 @click.option(
     "--format",
     "form",
     type=click.Choice(["pharaoh", "jsonl"]),
     default="pharaoh",
-    help="pharaoh: links as 'source-target', words counted from 0 and separated by white space; jsonl: spans of words "
-    "and marks, weights, probabilities and confidence.",
+    help="pharaoh: links 'source-target' between words separated by white space, counted from 0. jsonl: spans of words "
+    "and punctuation marks, weights, log-probabilities and confidence.",
 )
 @click.option(
     "--calibrate",
     is_flag=True,
-    help="Find the attention heads of MODEL that align best on these pairs, fit its confidence, and write both into "
-    "MODEL.",
+    help="Find the attention heads of MODEL that align these pairs best, fit its confidence, and write both to the "
+    "folder of MODEL.",
 )
 @options.direction_options
 @options.batch_tokens_option
@@ -45,10 +45,10 @@ BATCH_LINES = 1024
 def command(
     model: Path, source: Path, target: Path, output: Path | None, form: str, calibrate: bool, **loading: Any
 ) -> None:
-    """Print the word alignment of each line of SOURCE with the same line of TARGET, from the model's attention.
+    """Print the word alignment of each line of SOURCE with the same line of TARGET, from the attention of MODEL.
 
-    A model is calibrated at the end of its training, on the validation set. Calibrate a model of another toolkit with
-    --calibrate and a few hundred pairs. Without calibration all attention heads count equally: alignments are rough.
+    Training ends with a calibration on the validation set. Calibrate a model of another toolkit with --calibrate and a
+    few hundred pairs. Without calibration, all attention heads count equally, and alignments are rough.
     """
     if calibrate:
         options.only_for("alignments; leave out --calibrate", "output", "form", "batch_tokens")
@@ -68,7 +68,9 @@ def command(
 
         aligner = Aligner.load(folder, **loading)
         if not aligner.calibration.heads:
-            logger.warning("%s is not calibrated, so alignments are rough; s2s align --calibrate does it", folder)
+            logger.warning(
+                "%s is not calibrated, so alignments are rough; calibrate it with s2s align --calibrate", folder
+            )
         sink, is_plain = stack.enter_context(options.open_output(output)), form == "pharaoh"
         while batch := list(islice(pairs, BATCH_LINES)):
             for details in aligner.align(batch, spaced=is_plain, probabilities=not is_plain):
@@ -94,11 +96,11 @@ def _calibrate(folder: Path, pairs: list[tuple[str, str]], source: Path, loading
     here, loaded = runtime.start(**computing), load_model(folder).directed(Direction(*languages.values()))
     Scorer(loaded, here)  # refuses a classifier
     translator = Translator.load(folder, **computing, **languages)
-    found = calibrate(loaded, here, pairs, lambda texts: [one.text for one in translator.translate(texts)])
-    if found.accuracy is None:
-        needed = f"{found.anchors} words have a partner that is certain, {LEAST_ANCHORS} are needed"
+    calibration = calibrate(loaded, here, pairs, lambda texts: [each.text for each in translator.translate(texts)])
+    if calibration.accuracy is None:
+        needed = f"{calibration.anchors} words have a certain partner, at least {LEAST_ANCHORS} are needed"
         raise DataError(f"{source}: {needed}; give more pairs")
-    write_calibration(folder, found)
-    for line in summary(found):
+    write_calibration(folder, calibration)
+    for line in summary(calibration):
         logger.info("%s", line)
-    logger.info("kept in %s", folder / FILE)
+    logger.info("written to %s", folder / FILE)

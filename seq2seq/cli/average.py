@@ -1,4 +1,4 @@
-"""`s2s average`: one model whose weights are the mean of several."""
+"""The command `s2s average`: a model whose weights are the mean of several models or checkpoints."""
 
 from pathlib import Path
 
@@ -13,14 +13,14 @@ from seq2seq.cli.commands import Command
 @click.option(
     "-o", "--output", required=True, type=options.NAMED_PLACE, help="Model folder to write; it must be new or empty."
 )
-@click.option("--weights", metavar="W,W,...", help="How much of each, in proportion, such as 0.3,0.7 [default: equal].")
+@click.option("--weights", metavar="W,W,...", help="Relative weight of each model, such as 0.3,0.7 [default: equal].")
 def command(models: tuple[Path, ...], output: Path, weights: str | None) -> None:
-    """Average the weights of models or checkpoints of one shape and one vocabulary.
+    """Average the weights of models or checkpoints with the same architecture and vocabulary.
 
-    Each is a model folder, a run folder (its best model), or a checkpoint (runs/NAME/checkpoints/step_...).
+    Each is a model folder, a run folder (then its best model), or a checkpoint (runs/NAME/checkpoints/step_...).
 
-    Between a model and what it was fine-tuned to, --weights chooses how much of the old one is kept; s2s bleu shows
-    the effect on each domain."""
+    For a model and its fine-tuned version, --weights chooses how much of each is kept. s2s bleu shows the effect on
+    each domain."""
     shares = None if weights is None else _numbers(weights)
     from seq2seq.store.averaging import average_models
 

@@ -1,4 +1,4 @@
-"""`s2s bench`: the speed of training, decoding and serving on this machine, next to other toolkits."""
+"""The command `s2s bench`: the speed of training, decoding and serving on this machine, next to other toolkits."""
 
 import contextlib
 import json
@@ -19,16 +19,16 @@ from seq2seq.config.ranges import QUANTIZATIONS, Range
 if TYPE_CHECKING:
     from seq2seq.bench.report import Report
 
-# Without CONFIG: the corpus that comes with the toolkit, with the sizes and batches of a real small model.
+# The settings without CONFIG: the corpus of the toolkit, with the sizes and batches of a real small model.
 DEFAULTS = ("model.preset=small", "tokenizer.vocab_size=3000", "training.batch_tokens=4096", "training.ema=")
 NO_PEERS = "none"
 
 
 def peer_option(*names: str) -> Callable:
-    """`--peer`, repeatable."""
+    """Return the repeatable option `--peer` with these names."""
     return click.option(
         "--peer", "peers", multiple=True, type=click.Choice([*names, NO_PEERS]),
-        help="Other toolkit to measure; repeatable [default: all that are installed].",
+        help="Other toolkit to measure; repeatable. none: no other toolkit [default: all installed ones].",
     )  # fmt: skip
 
 
@@ -39,10 +39,10 @@ def peer_option(*names: str) -> Callable:
 )
 @click.pass_context
 def command(context: click.Context) -> None:
-    """Measure the speed of training and decoding on this machine, and of other toolkits that are installed.
+    """Measure the speed of training, decoding and serving on this machine, next to other installed toolkits.
 
-    All do the same work in one process, in alternating rounds; ratios are of adjacent rounds. pip install
-    'seq2seq-toolkit[bench]' installs the others."""
+    All systems do the same work in one process, in alternating rounds. Ratios are those of adjacent rounds. Install the
+    other toolkits with pip install 'seq2seq-toolkit[bench]'."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
@@ -51,19 +51,23 @@ def command(context: click.Context) -> None:
 @click.argument("config", type=options.FILE, required=False)
 @options.set_option
 @click.option(
-    "--batch-tokens", type=options.Number(ranges.COUNT), help="Target tokens per batch [default: CONFIG's, or 4096]."
+    "--batch-tokens",
+    type=options.Number(ranges.COUNT),
+    help="Target tokens per batch [default: as in CONFIG, or 4096].",
 )
 @click.option("--seconds", type=options.Number(Range(0.001, 1e6)), default=10.0, help="Seconds per round.")
 @click.option("--steps", type=options.Number(ranges.COUNT), help="Updates per round, instead of --seconds.")
-@click.option("--rounds", type=options.Number(ranges.COUNT), default=5, help="Rounds of each system.")
+@click.option("--rounds", type=options.Number(ranges.COUNT), default=5, help="Number of rounds of each system.")
 @peer_option("transformers")
-@click.option("--device", help="auto, cpu, cuda, cuda:1 or mps [default: CONFIG's, or auto].")
+@click.option("--device", help="Device: auto, cpu, cuda, cuda:1 or mps [default: as in CONFIG, or auto].")
 @click.option(
     "--precision",
     type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
-    help="Number format of matrix products [default: CONFIG's, or auto].",
+    help="Number format of matrix products [default: as in CONFIG, or auto].",
 )
-@click.option("--threads", type=options.Number(ranges.THREADS), help="CPU threads.")
+@click.option(
+    "--threads", type=options.Number(ranges.THREADS), help="Number of CPU threads [default: as in CONFIG, or all]."
+)
 @options.format_option
 def train(
     config: Path | None,
@@ -77,9 +81,8 @@ def train(
 ) -> None:
     """Measure the speed of training.
 
-    CONFIG gives the data, tokenizer, sizes and batches; without it, a small model on the phrasebook that comes with the
-    toolkit. MarianMTModel of transformers trains on the same batches.
-    Only the tokenised corpus is kept."""
+    CONFIG defines data, tokenizer, model and batches [default: a small model on the phrasebook of the toolkit].
+    MarianMTModel of transformers trains on the same batches. Of all files, only the tokenised corpus is kept."""
     if steps is not None:
         options.only_for("rounds without --steps; give one of the two", "seconds")
     from seq2seq.config import file as config_file
@@ -103,28 +106,38 @@ def train(
 
 @command.command(epilog="Example: s2s bench decode runs/demo --input test.en --reference test.de --threads 2")
 @click.argument("model", type=options.ANY_PATH, required=False)
-@click.option("-i", "--input", "input_path", type=options.FILE, help="Sentences [default: the phrasebook's test set].")
-@click.option("--reference", type=options.FILE, help="Their translations, line by line, for BLEU.")
-@click.option("--sentences", type=options.Number(ranges.COUNT), default=1000, help="How many lines are translated.")
+@click.option(
+    "-i",
+    "--input",
+    "input_path",
+    type=options.FILE,
+    help="Text to translate [default: the test set of the phrasebook].",
+)
+@click.option("--reference", type=options.FILE, help="Reference translation of --input, line by line, for BLEU.")
+@click.option("--sentences", type=options.Number(ranges.COUNT), default=1000, help="Number of lines to translate.")
 @click.option(
     "--beam-size",
     type=options.Number(Range(2, ranges.BEAM_SIZE.most)),
     default=5,
     help="Beam size, measured in addition to greedy search.",
 )
-@click.option("--greedy", is_flag=True, help="Greedy search alone.")
-@click.option("--single", type=options.Number(ranges.COUNT), default=50, help="Sentences translated one at a time.")
+@click.option("--greedy", is_flag=True, help="Measure only greedy search.")
+@click.option(
+    "--single", type=options.Number(ranges.COUNT), default=50, help="Number of sentences translated one at a time."
+)
 @click.option(
     "--batch-size", type=options.Number(ranges.COUNT), default=64, help="Sentences per batch of the other toolkits."
 )
-@click.option("--rounds", type=options.Number(ranges.COUNT), default=3, help="Rounds of each system.")
+@click.option("--rounds", type=options.Number(ranges.COUNT), default=3, help="Number of rounds of each system.")
 @peer_option("ctranslate2", "transformers")
 @click.option(
     "--engine", "engines", multiple=True, type=click.Choice(["auto", "torch", "ctranslate2"]), default=["auto"],
     help="Engine of seq2seq; repeatable.",
 )  # fmt: skip
 @click.option(
-    "--quantization", type=click.Choice(QUANTIZATIONS), help="Measure ctranslate2 with weights of this format too."
+    "--quantization",
+    type=click.Choice(QUANTIZATIONS),
+    help="Measure CTranslate2 also with weights in this number format.",
 )
 @options.computing_options
 @options.format_option
@@ -146,10 +159,10 @@ def decode(
 ) -> None:
     """Measure the speed of translation.
 
-    From text to text, greedily and with a beam, in batches and one sentence at a time.
+    The time is measured from text to text, with greedy search and beam search, in batches and one sentence at a time.
 
-    MODEL is a model folder, a run folder or a Marian folder [default: the newest translation run]. Beside it:
-    CTranslate2 alone, and, where the model can be written as a Marian folder, MarianMTModel.generate of transformers.
+    MODEL is a model folder, a run folder or a Marian folder [default: the newest translation run]. The other systems
+    are CTranslate2 alone and, if the model can be exported to a Marian folder, MarianMTModel.generate of transformers.
     """
     if input_path is None:
         options.only_for("the lines of --input; give both", "reference")
@@ -174,18 +187,28 @@ def decode(
 
 @command.command(epilog="Example: s2s bench serve runs/demo --input test.en --clients 64 --seconds 30")
 @click.argument("model", type=options.ANY_PATH, required=False)
-@click.option("-i", "--input", "input_path", type=options.FILE, help="Lines [default: the phrasebook's test set].")
-@click.option("--sentences", type=options.Number(ranges.COUNT), default=1000, help="How many lines are sent in turn.")
+@click.option(
+    "-i",
+    "--input",
+    "input_path",
+    type=options.FILE,
+    help="Lines that clients send [default: the test set of the phrasebook].",
+)
+@click.option(
+    "--sentences", type=options.Number(ranges.COUNT), default=1000, help="Number of lines, which are sent in turn."
+)
 @click.option(
     "--clients",
     type=options.Number(Range(1, 500)),
     multiple=True,
     default=[8, 64, 256],
-    help="Clients that ask at the same time; repeatable.",
+    help="Number of concurrent clients; repeatable.",
 )
 @click.option("--seconds", type=options.Number(Range(0.1, 1e6)), default=10.0, help="Seconds per round.")
-@click.option("--rounds", type=options.Number(ranges.COUNT), default=1, help="Rounds of each number of clients.")
-@click.option("--texts", type=options.Number(Range(1, 100)), default=1, help="Lines of a request.")
+@click.option(
+    "--rounds", type=options.Number(ranges.COUNT), default=1, help="Number of rounds for each number of clients."
+)
+@click.option("--texts", type=options.Number(Range(1, 100)), default=1, help="Lines per request.")
 @options.search_options
 @options.engine_options
 @options.computing_options
@@ -201,10 +224,10 @@ def serve(
     form: str,
     **loading: Any,
 ) -> None:
-    """Measure `s2s serve` under load, beside `s2s translate` on the same lines.
+    """Measure `s2s serve` under load, next to `s2s translate` on the same lines.
 
-    Each client sends one request at a time. The answers are compared with the translator's: wrong and lost ones are
-    counted.
+    Each client sends one request at a time. The answers are compared with those of s2s translate; wrong and lost
+    answers are counted.
 
     MODEL is a model folder or a run folder [default: the newest translation run]."""
     from seq2seq.bench.serve import LoadRounds, bench_serve
@@ -225,7 +248,7 @@ def _chosen(peers: tuple[str, ...], known: Iterable[str]) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def _progress() -> Iterator[Callable[[str], object]]:
-    """On a terminal, shows what is being measured."""
+    """Yield a function that shows on a terminal what is being measured."""
     from tqdm import tqdm
 
     with tqdm(bar_format="{desc} [{elapsed}]", disable=None, leave=False) as bar:

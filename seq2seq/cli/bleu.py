@@ -1,7 +1,7 @@
-"""`s2s bleu`: scores of translations, from files or by models.
+"""The command `s2s bleu`: scores of translations, from files or by models.
 
-The figures are sacrebleu's (`evaluation.text`); `cli.test_sets` reads the lines or lets models translate them, and this
-module prints.
+`evaluation.text` computes scores with sacrebleu; `cli.test_sets` reads the lines or lets models translate them, and
+this module prints.
 """
 
 import json
@@ -31,7 +31,7 @@ DEFAULT_METRICS = ("bleu", "chrf")
     "models",
     type=options.ANY_PATH,
     multiple=True,
-    help="Translate with this model or run, then score. Repeatable: several are compared.",
+    help="Translate with this model or run, then score. Repeatable: several models are compared.",
 )
 @click.option("--source", type=options.FILE, help="With --model: text to translate [default: the run's test sets].")
 @click.option(
@@ -43,17 +43,19 @@ DEFAULT_METRICS = ("bleu", "chrf")
     help="With --model: reference translation of --source. Without --model: a further reference. Repeatable.",
 )
 @click.option("--test-set", "names", multiple=True, help="With --model: only this test set of the run; repeatable.")
-@click.option("-m", "--metrics", help="Any of bleu,chrf,chrf++,ter [default: bleu,chrf].")
+@click.option("-m", "--metrics", help="Metrics, separated by commas: bleu, chrf, chrf++, ter [default: bleu,chrf].")
 @click.option(
-    "--tokenize", help="sacrebleu's tokenizer for BLEU: 13a, intl, zh, char, flores200, ... [default: by language]."
+    "--tokenize", help="Tokenizer of sacrebleu for BLEU: 13a, intl, zh, char, flores200, ... [default: by language]."
 )
-@click.option("--lowercase", is_flag=True, help="Ignore case in BLEU and chrF; TER always does.")
-@click.option("--confidence", is_flag=True, help="Add 95 % bootstrap intervals; several systems always have them.")
+@click.option("--lowercase", is_flag=True, help="Ignore case in BLEU and chrF; TER always ignores it.")
+@click.option(
+    "--confidence", is_flag=True, help="Print 95 % bootstrap intervals; for several systems they are always printed."
+)
 @click.option("--sentence-level", "by_line", is_flag=True, help="Print the scores of each line, separated by tabs.")
 @options.format_option
-@click.option("-w", "--width", type=options.Number(Range(0, 10)), default=1, help="Decimals.")
-@click.option("-b", "--score-only", is_flag=True, help="Print the figures alone.")
-@click.option("-o", "--output", type=options.NAMED_FILE, help="Write the translations to this file.")
+@click.option("-w", "--width", type=options.Number(Range(0, 10)), default=1, help="Number of decimals.")
+@click.option("-b", "--score-only", is_flag=True, help="Print only the figures.")
+@click.option("-o", "--output", type=options.NAMED_FILE, help="With --model: file to write the translations to.")
 @options.direction_options
 @options.search_options
 @options.engine_options
@@ -73,17 +75,17 @@ def command(
     score_only: bool,
     **modelling: Any,
 ) -> None:
-    """Score translations.
+    """Score translations with BLEU, chrF and TER, computed by sacrebleu.
 
     \b
-    s2s bleu REFERENCE < HYPOTHESIS        one system
-    s2s bleu REFERENCE HYP [HYP...]        several: a table, each tested against the first
+    s2s bleu REFERENCE < HYPOTHESIS        score one system
+    s2s bleu REFERENCE HYP [HYP...]        compare several systems with the first, in a table
     s2s bleu REFERENCE -r REFERENCE2 < HYPOTHESIS
-    s2s bleu --model MODEL                 translate the run's test sets, then score
+    s2s bleu --model MODEL                 translate the test sets of the run, then score
     s2s bleu --model MODEL --source FILE --reference FILE
-    s2s bleu --model A --model B           both translate A's test sets, each model tested against the first
+    s2s bleu --model A --model B           translate A's test sets with both, compare them with the first
 
-    The options from -o on are for --model.
+    -o and the options after it apply only to --model.
     """
     from seq2seq.evaluation.text import check_settings
 
@@ -96,19 +98,19 @@ def command(
             raise click.UsageError("--metrics names none of bleu,chrf,chrf++,ter")
         check_settings(scoring["metrics"], tokenize)
     if models:
-        found = TranslatingModels.find(models)
-        own = found.scoring
+        translating = TranslatingModels.find(models)
+        defaults = translating.scoring
         if (language := modelling["target_language"]) is not None:
-            own["target_language"] = language
-        scoring = own | scoring
+            defaults["target_language"] = language
+        scoring = defaults | scoring
         _check_scoring(scoring)
         source, names, output = (modelling.pop(key) for key in ("source", "names", "output"))
-        test_sets = found.test_sets(source, references, names)
+        test_sets = translating.test_sets(source, references, names)
         if by_line and len(test_sets) > 1:
             raise click.UsageError("--sentence-level scores the lines of one test set; choose it with --test-set")
-        outputs = found.outputs(test_sets, output)
+        outputs = translating.outputs(test_sets, output)
         options.name_unread_input("--model translates files", *filter(None, [source]))
-        found.translate(test_sets, outputs, modelling)
+        translating.translate(test_sets, outputs, modelling)
     else:
         _check_scoring(scoring)
         if hypotheses:
@@ -128,7 +130,7 @@ def _check_usage(
         options.only_for("--model MODEL", *modelling)
         return
     if reference is not None:
-        raise click.UsageError("with --model the reference is given as --reference FILE, next to --source FILE")
+        raise click.UsageError("with --model, give the reference as --reference FILE, together with --source FILE")
     if (modelling["source"] is None) != (not references):
         raise click.UsageError(
             "--source and --reference belong together; give both, or neither for the run's test sets"
@@ -136,14 +138,14 @@ def _check_usage(
     if modelling["source"] is not None and modelling["names"]:
         raise click.UsageError("--test-set names a test set of the run; leave out --source and --reference")
     if len(models) > 1 and modelling["output"] is not None:
-        raise click.UsageError("-o keeps the translations of one model; give one --model")
+        raise click.UsageError("-o writes the translations of one model; give one --model")
     options.check_output(modelling["output"])
 
 
 def _check_form(is_table: bool, form: str) -> None:
     """Refuse options of the output format that exclude each other."""
     if is_table:
-        options.only_for("one system; several are a table, or --format json", "score_only", "by_line")
+        options.only_for("one system; several are printed as a table, or with --format json", "score_only", "by_line")
         if form == "json":
             options.only_for("text; the JSON of several systems has all decimals", "width")
     if form == "json":
@@ -153,7 +155,7 @@ def _check_form(is_table: bool, form: str) -> None:
 
 
 def _check_scoring(scoring: Mapping[str, Any]) -> None:
-    """Refuse settings that none of the metrics has, and tokenizers that cannot be used, before any work is done."""
+    """Refuse settings that no metric uses, and tokenizers that cannot be used, before any work is done."""
     from seq2seq.evaluation.text import check_settings
 
     metrics = scoring.get("metrics", DEFAULT_METRICS)
@@ -175,16 +177,16 @@ def _print(
         _hint(test_set, scoring)
         named = {} if test_set.name is None else {"test_set": test_set.name}
         if by_line:
-            found, rows = _score_lines(test_set, scoring, width)
+            scored, rows = _score_lines(test_set, scoring, width)
             lines += rows
         elif len(test_set.translations) > 1:
-            found, table = _compare(test_set, scoring, width)
+            scored, table = _compare(test_set, scoring, width)
             title = [test_set.name] if test_set.name else []
             lines += ["", *title, *table] if lines else [*title, *table]
         else:
-            found, plain = _score(test_set, scoring, confidence, width, score_only)
+            scored, plain = _score(test_set, scoring, confidence, width, score_only)
             lines += [f"{test_set.name}: {line}" if test_set.name else line for line in plain]
-        records += [named | record for record in found]
+        records += [named | record for record in scored]
     if form == "json":
         is_one = len(records) == 1 and test_sets[0].name is None and not by_line
         lines = [json.dumps(records[0] if is_one else records, indent=1, ensure_ascii=False, default=float)]
@@ -208,7 +210,7 @@ def _hint(test_set: TestSet, scoring: Mapping[str, Any]) -> None:
 def _score(
     test_set: TestSet, scoring: Mapping[str, Any], confidence: bool, width: int, score_only: bool
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """The scores of one system: as sacrebleu's JSON, and as its lines."""
+    """Return the scores of one system, as sacrebleu's JSON and as its lines."""
     from seq2seq.evaluation.text import score_texts
 
     (translations,) = test_set.translations.values()
@@ -234,7 +236,7 @@ def _score_lines(test_set: TestSet, scoring: Mapping[str, Any], width: int) -> t
 
 
 def _compare(test_set: TestSet, scoring: Mapping[str, Any], width: int) -> tuple[list[dict[str, Any]], list[str]]:
-    """Several systems: as sacrebleu's JSON, and as a table."""
+    """Return the comparison of several systems, as sacrebleu's JSON and as a table."""
     from seq2seq.evaluation.text import compare_systems
 
     first, *others = test_set.references
@@ -244,9 +246,9 @@ def _compare(test_set: TestSet, scoring: Mapping[str, Any], width: int) -> tuple
     rows = [["system", *(f"{metric} (mean ± 95 %)" for metric in results)]]
     records = []
     for system, *row in zip(systems, *results.values(), strict=True):
-        cells = [f"{one.score:.{width}f} ({one.mean:.{width}f} ± {one.ci:.{width}f})" for one in row]
+        cells = [f"{each.score:.{width}f} ({each.mean:.{width}f} ± {each.ci:.{width}f})" for each in row]
         if system is not systems[0]:
-            p_values = (f"p = {one.p_value:.4f}{'*' if one.p_value < 0.05 else ' '}" for one in row)
+            p_values = (f"p = {each.p_value:.4f}{'*' if each.p_value < 0.05 else ' '}" for each in row)
             cells = [f"{cell} {p_value}" for cell, p_value in zip(cells, p_values, strict=True)]
         rows.append([system, *cells])
         records.append({"system": system, **dict(zip(results, map(vars, row), strict=True))})

@@ -1,4 +1,4 @@
-"""`s2s check`: a report on corpora before training; exit code 1 for an error that would spoil a result."""
+"""The command `s2s check`: a report on corpora before training; exit code 1 for an error that would spoil a result."""
 
 import contextlib
 import json
@@ -27,11 +27,13 @@ SPOILED = 1
 @click.command(cls=Command, epilog="Example: s2s check train.en train.de")
 @click.argument("files", nargs=-1, required=True, type=options.FILE)
 @options.set_option
-@click.option("--source-language", help="With FILE: column of the source in a JSONL or a table with header.")
+@click.option("--source-language", help="With FILE: column of the source in JSON Lines or a table with a header.")
 @click.option("--target-language", help="With FILE: column of the target.")
 @options.format_option
-@click.option("--examples", type=options.Number(Range(0, 3)), default=2, help="Lines shown of each kind, 0 to 3.")
-@click.option("--workers", type=options.Number(ranges.WORKERS), help="Processes [default: one per CPU].")
+@click.option(
+    "--examples", type=options.Number(Range(0, 3)), default=2, help="Number of lines shown of each kind, 0 to 3."
+)
+@click.option("--workers", type=options.Number(ranges.WORKERS), help="Number of processes [default: one per CPU].")
 @click.pass_context
 def command(
     context: click.Context,
@@ -43,10 +45,10 @@ def command(
     examples: int,
     workers: int | None,
 ) -> None:
-    """Report on corpora before anything is trained.
+    """Report problems of corpora before training.
 
     \b
-    s2s check CONFIG          train, valid and test of a config, and what they share
+    s2s check CONFIG          train, valid and test sets of a config, and their overlap
     s2s check SOURCE TARGET   two text files, line by line
     s2s check FILE            one .tsv, .csv, .jsonl or .tmx of pairs, or of texts with labels
 
@@ -106,7 +108,7 @@ def _from_files(files: Sequence[Path], source_language: str | None, target_langu
     from seq2seq.inspection.check import Corpora
 
     for path in files:
-        open_bytes(path).close()  # raises where it cannot be read
+        open_bytes(path).close()  # raises if it cannot be read
     languages: tuple[str, str] | None = (source_language or "", target_language or "")
     kind = files[0].name.removesuffix(".gz").rpartition(".")[2]
     if len(files) == 2:
@@ -125,7 +127,11 @@ def _from_files(files: Sequence[Path], source_language: str | None, target_langu
 
 
 def _columns_of(path: Path, is_jsonl: bool) -> dict[str, str]:
-    """The columns of a file that names them: text and label if it has both, else the first two."""
+    """Return the settings for the columns of a file that names them: text and label if it has both, else the first two.
+
+    Raises:
+        DataError: the first line is not an object, or has fewer than two columns.
+    """
     from seq2seq.data.columns import (
         LABEL_COLUMN,
         LABEL_WORDS,

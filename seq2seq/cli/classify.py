@@ -1,4 +1,4 @@
-"""`s2s classify`: a label with its probability for each line, or the scores of a classifier on labelled text."""
+"""The command `s2s classify`: a label with its probability for each line, or the scores on labelled text."""
 
 import json
 from pathlib import Path
@@ -19,19 +19,20 @@ if TYPE_CHECKING:
 @click.command(cls=Command, reads_input=True, epilog="Example: s2s classify runs/sst2 < reviews.txt > labels.tsv")
 @click.argument("models", nargs=-1, type=options.ANY_PATH, metavar="[MODEL]...")
 @click.option("-i", "--input", "input_path", type=options.FILE, help="Text to label [default: standard input].")
-@click.option("-o", "--output", type=options.FILE, help="Where the answers go [default: standard output].")
+@click.option("-o", "--output", type=options.FILE, help="File to write the answers to [default: standard output].")
 @click.option(
     "--format",
     "form",
     type=click.Choice(["text", "jsonl", "json"]),
     default="text",
-    help="text: label, tab, probability; jsonl: all classes, one object per line; json: the scores of --gold.",
+    help="text: label, tab, probability. jsonl: one object per line, with the probabilities of all labels. json: the "
+    "scores of --gold.",
 )
 @click.option(
     "--gold",
     type=options.FILE,
-    help="Score on this file instead: TSV or CSV with the columns sentence (or text) and label; without a header the "
-    "text is first.",
+    help="Score on this file instead: TSV or CSV with the columns sentence (or text) and label. Without a header, the "
+    "first column is the text.",
 )
 @options.batch_tokens_option
 @options.computing_options
@@ -40,15 +41,15 @@ def command(
 ) -> None:
     """Label each line of the input: `label<TAB>probability`. A blank line gives an empty line.
 
-    MODEL is a model folder or a run folder [default: the newest classification run]; several MODELs with the same
-    labels are an ensemble: the mean of their probabilities. To distil the ensemble into
-    one model, train on the output of --format jsonl."""
+    MODEL is a model folder or a run folder [default: the newest classification run]. Several MODELs with the same
+    labels form an ensemble, whose probabilities are averaged. To distil an ensemble into one model, train on its output
+    with --format jsonl."""
     if gold and form == "jsonl":
         raise click.UsageError("--format jsonl is for labelling; with --gold use text or json")
     if not gold and form == "json":
         raise click.UsageError("--format json is for the scores of --gold; use text or jsonl")
     if gold and input_path:
-        raise click.UsageError("--gold FILE has the text to label; leave out -i")
+        raise click.UsageError("--gold FILE contains the text to label; leave out -i")
     options.check_output(output)
     if gold or input_path:
         options.name_unread_input(f"{'--gold' if gold else '-i'} names a file", gold or input_path)

@@ -1,8 +1,7 @@
-"""The class of every command: an option that is not repeatable is refused the second time, and text on standard input
-is named where the command does not read it.
+"""The class of every command, which names input that click would drop silently.
 
-Otherwise click takes the last value and drops the others, and the text is lost, without a word. A `Group` has commands
-of this class.
+An option that is not repeatable is refused the second time; click would take the last value. A warning is logged if
+there is text on standard input that the command does not read. A `Group` has commands of this class.
 """
 
 from collections import Counter
@@ -16,9 +15,9 @@ from seq2seq.errors import did_you_mean
 
 
 class Command(click.Command):
-    """A command whose options are given once, unless they are repeatable.
+    """A command whose options may be given only once, unless they are repeatable.
 
-    Those with `reads_input` may read text from standard input, and judge alone what is on it.
+    A command with `reads_input` may read text from standard input, and checks it itself.
     """
 
     def __init__(self, *arguments: Any, reads_input: bool = False, **settings: Any):
@@ -26,7 +25,7 @@ class Command(click.Command):
         self.reads_input = reads_input
 
     def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
-        """Check the typed arguments; click calls it."""
+        """Refuse options that are given several times; click calls this method."""
         if not context.resilient_parsing:
             _, _, given = self.make_parser(context).parse_args(list(arguments))
             for parameter, count in Counter(given).items():
@@ -35,7 +34,7 @@ class Command(click.Command):
         return super().parse_args(context, arguments)
 
     def invoke(self, context: click.Context) -> Any:
-        """Run the command; click calls it."""
+        """Run the command, and warn of unread standard input; click calls this method."""
         if not self.reads_input:
             options.name_unread_input(f"{context.command_path} reads files", *options.paths_given())
         return super().invoke(context)
@@ -48,10 +47,10 @@ class Group(click.Group):
 
 
 class GroupWithDefault(Group):
-    """A group whose first command is meant where none is named."""
+    """A group whose first command runs if no command is named."""
 
     def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
-        """Put the name of the first command in front of arguments that begin with none; click calls it."""
+        """Put the name of the first command before arguments that begin with no command; click calls this method."""
         first = arguments[0] if arguments else ""
         is_other = first not in self.commands and first not in self.get_help_option_names(context)
         is_misspelt = bool(did_you_mean(first, self.commands)) and not Path(first).exists()

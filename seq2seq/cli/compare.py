@@ -1,6 +1,7 @@
-"""`s2s compare`: several runs, models or files of translations on one test set, as a table, JSON or a page.
+"""The command `s2s compare`: several runs, models or files of translations on one test set.
 
-`cli.test_sets` lets models translate, as for `s2s bleu --model`; `workflows.compare` compares, and this module prints.
+`cli.test_sets` lets models translate, as for `s2s bleu --model`; `workflows.compare` compares, and this module prints a
+table or JSON, and writes a page.
 """
 
 import json
@@ -39,13 +40,19 @@ DEFAULT_METRICS = ("bleu", "chrf", "ter")
 )
 @click.option("--source", type=options.FILE, help="Source text of --reference.")
 @click.option("--test-set", "name", help="Test set of the first run [default: its first].")
-@click.option("--training", type=options.FILE, help="Source side of training data, for views by rare words.")
-@click.option("-m", "--metrics", help="Any of bleu,chrf,chrf++,ter [default: bleu,chrf,ter].")
-@click.option("--tokenize", help="sacrebleu's tokenizer for BLEU [default: by language].")
-@click.option("--lowercase", is_flag=True, help="Ignore case in BLEU and chrF; TER always does.")
-@click.option("--each-seed", "apart", is_flag=True, help="Do not join runs that differ only in their seed.")
-@click.option("-o", "--html", "output", type=options.NAMED_FILE, help="Write a page with views and sentences.")
-@click.option("-f", "--format", "form", type=click.Choice(["table", "json"]), default="table")
+@click.option("--training", type=options.FILE, help="Source side of training data, to group results by rare words.")
+@click.option("-m", "--metrics", help="Metrics, separated by commas: bleu, chrf, chrf++, ter [default: bleu,chrf,ter].")
+@click.option("--tokenize", help="Tokenizer of sacrebleu for BLEU [default: by language].")
+@click.option("--lowercase", is_flag=True, help="Ignore case in BLEU and chrF; TER always ignores it.")
+@click.option("--each-seed", "apart", is_flag=True, help="Show runs that differ only in their seed as separate rows.")
+@click.option(
+    "-o",
+    "--html",
+    "output",
+    type=options.NAMED_FILE,
+    help="HTML page to write, with groups of sentences and single sentences.",
+)
+@click.option("-f", "--format", "form", type=click.Choice(["table", "json"]), default="table", help="Output format.")
 @options.search_options
 @options.engine_options
 @options.computing_options
@@ -65,9 +72,9 @@ def command(
 ) -> None:
     """Compare SYSTEMS, each a run, a model or a file of translations, on one test set.
 
-    Every score has a 95 % interval, and all pairs are tested by paired bootstrap with Holm's correction; systems that
-    share a letter are not different. Runs that differ only in their seed are one row. Files are lines of text, or JSON
-    Lines of s2s translate (.jsonl).
+    Every score has a 95 % interval, and all pairs are tested by paired bootstrap with Holm's correction. Systems that
+    share a letter do not differ significantly. Runs that differ only in their seed form one row. A file has a
+    translation on each line, or is JSON Lines of s2s translate (.jsonl).
     """
     from seq2seq.workflows.compare.comparison import TestLines, compare
     from seq2seq.workflows.compare.page import page
@@ -80,8 +87,8 @@ def command(
     _check_scoring(wanted, scoring)
     models = TranslatingModels.find(folders) if folders else None
     if models is not None:
-        own = {key: models.scoring[key] for key in ("tokenize", "target_language") if models.scoring.get(key)}
-        scoring = own | {key: value for key, value in scoring.items() if value is not None}
+        defaults = {key: models.scoring[key] for key in ("tokenize", "target_language") if models.scoring.get(key)}
+        scoring = defaults | {key: value for key, value in scoring.items() if value is not None}
     test_set = _test_set(models, references, source, name)
     counts = _training_counts(models, training, test_set.sources)
     found = {path: _file(path, test_set) for path in systems if path not in folders}
@@ -110,7 +117,7 @@ def _check_usage(
     source: Path | None,
     name: str | None,
 ) -> None:
-    """Refuse a command line that lacks something, or has an option without effect."""
+    """Refuse a command line that lacks an argument, or has an option without effect."""
     if len({path.resolve() for path in systems}) < len(systems):
         raise click.UsageError("a system is given twice; name each once")
     if len(systems) < 2:
@@ -121,8 +128,8 @@ def _check_usage(
         raise click.UsageError("--test-set names a test set of the first run; leave out --reference")
     for path in folders:
         if not path.exists() and not is_hub_name(path):
-            beside = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-            raise DataError(f"{path}: no such file or folder{did_you_mean(path.name, beside)}")
+            others = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+            raise DataError(f"{path}: no such file or folder{did_you_mean(path.name, others)}")
     if not folders:
         if not references:
             raise click.UsageError("files of translations need --reference FILE")
@@ -150,21 +157,22 @@ def _test_set(
     models: TranslatingModels | None, references: Sequence[Path], source: Path | None, name: str | None
 ) -> TestSet:
     if models is None or references:
-        found = TestSet(None, given_references(references))
+        test_set = TestSet(None, given_references(references))
         if source is not None:
-            found.sources = list(read_lines(source, options.warn_invalid(source)))
-            check_counts(source, len(found.sources), references[0], len(found.references[0]))
+            test_set.sources = list(read_lines(source, options.warn_invalid(source)))
+            check_counts(source, len(test_set.sources), references[0], len(test_set.references[0]))
     else:
-        found, *others = models.test_sets(None, (), [name] if name else ())
+        test_set, *others = models.test_sets(None, (), [name] if name else ())
         if others:
-            logger.info("comparing on %s; --test-set chooses %s", found.name, " or ".join(str(t.name) for t in others))
-    if not found.references[0]:
-        raise DataError(f"{found.name or references[0]} has no lines; there is nothing to compare")
-    return found
+            names = " or ".join(str(other.name) for other in others)
+            logger.info("comparing on %s; --test-set chooses %s", test_set.name, names)
+    if not test_set.references[0]:
+        raise DataError(f"{test_set.name or references[0]} has no lines; there is nothing to compare")
+    return test_set
 
 
 def _file(path: Path, test_set: TestSet) -> "System":
-    """Return the translations in a file; another number of lines is refused before models translate for minutes."""
+    """Return the translations in a file, whose number of lines is checked before models translate for minutes."""
     from seq2seq.workflows.compare.systems import file_system
 
     system = file_system(path, given_lines(path))
@@ -184,7 +192,7 @@ def _translated(path: Path, test_set: TestSet) -> "System":
 def _training_counts(
     models: TranslatingModels | None, training: Path | None, sources: Sequence[str]
 ) -> Mapping[str, int] | None:
-    """How often the words of the sources occur in training data; None, with the reason in the log, if it is gone."""
+    """Return how often source words occur in training data; None, with a log line, if it is not available."""
     from seq2seq.workflows.compare.systems import training_texts
     from seq2seq.workflows.compare.views import count_words
 
@@ -202,7 +210,7 @@ def _training_counts(
 
 
 def _table(compared: "SystemComparison") -> Iterator[str]:
-    """Return the comparison as lines for people."""
+    """Yield the comparison as lines for people."""
     from seq2seq.workflows.compare.wording import cell, described
 
     yield f"{compared.test_set}: {counted(compared.num_lines, 'line')}"
@@ -212,7 +220,7 @@ def _table(compared: "SystemComparison") -> Iterator[str]:
     yield from aligned([["system", *titles], *rows])
     yield ""
     if len(compared.rows) > 1:
-        yield "Systems that share a letter are not different (p < 0.05, two-sided, corrected for all pairs by Holm)."
+        yield "Systems that share a letter do not differ significantly (p < 0.05, two-sided, corrected by Holm)."
         yield ""
         yield from aligned([_pair(compared, pair) for pair in compared.pairs])
         yield ""

@@ -1,4 +1,4 @@
-"""`s2s convert`: folders of transformers in, and Marian, CTranslate2 and Argos Translate out."""
+"""The command `s2s convert`: import from folders of transformers, export to Marian, CTranslate2 and Argos Translate."""
 
 import logging
 from pathlib import Path
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("seq2seq.cli")
 
-# What these exports translate is compared with what the model translates.
+# Exports whose translations are compared with those of the model.
 VERIFIED = ("ctranslate2", "argos")
 
 
@@ -27,27 +27,37 @@ VERIFIED = ("ctranslate2", "argos")
     "--from",
     "from_",
     type=click.Choice(["marian", "m2m100", "nllb", "mbart"]),
-    help="MODEL is such a folder of transformers, or owner/name on the hub.",
+    help="Format of MODEL, a folder of transformers or owner/name on the hub, to import.",
 )
 @click.option(
-    "--to", type=click.Choice(["marian", "ctranslate2", "argos"]), help="Format to convert MODEL, one of ours, to."
+    "--to",
+    type=click.Choice(["marian", "ctranslate2", "argos"]),
+    help="Format to export MODEL to, a model of this toolkit.",
 )
 @click.option(
-    "-o", "--output", required=True, type=options.NAMED_PLACE, help="New folder or .argosmodel file to write."
+    "-o",
+    "--output",
+    required=True,
+    type=options.NAMED_PLACE,
+    help="Folder or .argosmodel file to write; it must be new.",
 )
 @click.option(
     "--quantization",
     type=click.Choice(QUANTIZATIONS),
     help="Number format of weights [default: ctranslate2 float32, argos int8].",
 )
-@click.option("--probe", type=options.FILE, help="Sentences to compare by, one per line [default: a few built in].")
-@click.option("--reference", type=options.FILE, help="Their reference translations, one per line.")
-@click.option("--force", is_flag=True, help="Keep an export even if it translates too differently.")
 @click.option(
-    "--pickle", is_flag=True, help="With --from: read pytorch_model.bin, a pickle; only its tensors are loaded."
+    "--probe",
+    type=options.FILE,
+    help="Probe sentences for the comparison, one per line [default: a few built-in ones].",
 )
-@click.option("--source-language", help="Two-letter code for argos [default: the model's].")
-@click.option("--target-language", help="Two-letter code for argos [default: the model's].")
+@click.option("--reference", type=options.FILE, help="Reference translations of --probe, one per line.")
+@click.option("--force", is_flag=True, help="Keep an export even if its translations differ too much.")
+@click.option(
+    "--pickle", is_flag=True, help="With --from: allow pytorch_model.bin, a pickle, of which only tensors are loaded."
+)
+@click.option("--source-language", help="With --to argos: two-letter code of the source [default: as in MODEL].")
+@click.option("--target-language", help="With --to argos: two-letter code of the target [default: as in MODEL].")
 def command(
     model: Path,
     from_: str | None,
@@ -61,11 +71,12 @@ def command(
     source_language: str | None,
     target_language: str | None,
 ) -> None:
-    """Convert MODEL, and check the result: an export to CTranslate2 or Argos translates probe sentences beside the
-    original, and is kept only if its translations are close enough.
+    """Convert MODEL from or to another format, and check the result.
 
-    In float32 the two differ in a few lines in a hundred, because CTranslate2's beam search stops by another rule; with
-    fewer bits in more. With 100 probe sentences or more the speed of both is measured too.
+    An export to CTranslate2 or Argos is compared with the original on probe sentences, and is kept only if its
+    translations are similar enough. In float32 they differ in a few percent of the lines, because CTranslate2 ends beam
+    searches by another rule; with fewer bits in more lines. With 100 or more probe sentences, the speed of both is
+    measured too.
 
     MODEL is a model folder, a run folder, a folder of transformers (Marian, M2M-100, NLLB, mBART), or the name of one
     on the hub."""
@@ -102,4 +113,6 @@ def _report(comparison: "Comparison") -> None:
         if line is not None:
             logger.info("%s", line)
     if not comparison.is_good:
-        logger.warning("the export translates too differently from the original; kept because of --force")
+        logger.warning(
+            "the translations of the export differ too much from those of the original; kept because of --force"
+        )

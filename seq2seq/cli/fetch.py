@@ -1,4 +1,4 @@
-"""`s2s fetch`: a named public corpus, as plain files where the configs look for it."""
+"""The command `s2s fetch`: a public corpus as plain files, in the place from which the configs read it."""
 
 import os
 from pathlib import Path
@@ -15,15 +15,13 @@ from seq2seq.cli.commands import Command
     "-o",
     "--output",
     type=options.NAMED_PLACE,
-    help="Folder to write to [default: $S2S_DATA/NAME, or data/NAME where it is unset].",
+    help="Folder to write to [default: $S2S_DATA/NAME, or data/NAME if S2S_DATA is not set].",
 )
-@click.option(
-    "--from", "dataset_path", help="Dataset to read instead: another name on the hub, or a folder on this machine."
-)
+@click.option("--from", "dataset_path", help="Dataset to read instead: a name on the hub, or a local folder.")
 def command(name: str, output: Path | None, dataset_path: str | None) -> None:
     """Download the public corpus NAME (multi30k, sst2, wmt14-en-de, ...) as plain files.
 
-    It comes from the hub of the package datasets; the files have the names that the configs read."""
+    The package datasets downloads it from the Hugging Face hub. The files have the names that the configs read."""
     from seq2seq.data.fetch import fetch
 
     folder = output or Path(os.environ.get("S2S_DATA") or "data").expanduser() / name

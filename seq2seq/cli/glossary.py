@@ -1,4 +1,4 @@
-"""`s2s glossary check`: what is odd in a glossary, and what a corpus and a model make of it."""
+"""The command `s2s glossary check`: problems of a glossary, and counts of its terms in a corpus and in translations."""
 
 import json
 from collections import Counter
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Count:
-    """How often a term occurs, and how often a translation that knows nothing of the glossary has it."""
+    """The number of occurrences of a term, and of translations without the glossary that contain it."""
 
     entry: str
     forms: tuple[str, ...]
@@ -31,16 +31,16 @@ class Count:
 
 @click.group(cls=Group, epilog="Example: s2s glossary check terms.tsv --model runs/demo --corpus test.en")
 def command() -> None:
-    """Check glossaries for s2s translate --glossary."""
+    """Check a glossary for s2s translate --glossary."""
 
 
 @command.command(epilog="Example: s2s glossary check terms.tsv --model runs/demo --corpus test.en")
 @click.argument("glossary", type=options.FILE)
-@click.option("--corpus", type=options.FILE, help="Source text in which the terms are counted.")
+@click.option("--corpus", type=options.FILE, help="Source text in which to count the terms.")
 @click.option(
     "--model",
     type=options.ANY_PATH,
-    help="Count the terms in this model's translations of --corpus, made without the glossary.",
+    help="Model whose translations of --corpus, made without the glossary, are searched for the terms.",
 )
 @click.option("--target-language", help="Language of the targets [default: that of --model].")
 @options.format_option
@@ -48,12 +48,12 @@ def command() -> None:
 def check(
     glossary: Path, corpus: Path | None, model: Path | None, target_language: str | None, form: str, **loading: Any
 ) -> None:
-    """Check GLOSSARY, and count its terms in a corpus and in a model's own translations of it.
+    """Check GLOSSARY, and count its terms in a corpus and in translations of it by a model.
 
-    A line of a glossary is source, tab, target. A target may have several forms with | between them, the preferred one
+    A line of a glossary is source, tab, target. A target may have several forms separated by |, the preferred one
     first; = copies the source. A source that ends in * also matches longer words (invoice*). If the source is -, the
     target is forbidden in translations. The third column 'case' makes a term case-sensitive. A file whose name ends in
-    .csv is read as DeepL exports it.
+    .csv is read in the format of DeepL.
     """
     from seq2seq.text.glossary import Glossary
 
@@ -77,8 +77,8 @@ def check(
             lines = [line for line in lines if entries.matches(line)]
         translations = translator.translate(lines) if translator is not None else None
         report["terms"] = [asdict(count) for count in _counts(entries, lines, translations)]
-        told = [entries.said(translation.text) for translation in translations or ()]
-        report["forbidden"] = {one.words: sum(one in said for said in told) for one in entries.forbidden}
+        present = [entries.said(translation.text) for translation in translations or ()]
+        report["forbidden"] = {entry.words: sum(entry in words for words in present) for entry in entries.forbidden}
     if form == "json":
         click.echo(json.dumps(report, ensure_ascii=False, indent=1))
         return
@@ -86,7 +86,7 @@ def check(
     for line in (*report["problems"], *_table(report.get("terms", ()))):
         click.echo(line)
     for words, times in report.get("forbidden", {}).items() if model is not None else ():
-        click.echo(f"{shown(words)} is forbidden, and said in {counted(times, 'translation')}")
+        click.echo(f"{shown(words)} is forbidden, and occurs in {counted(times, 'translation')}")
 
 
 def _counts(glossary: "Glossary", lines: Sequence[str], translations: Sequence["Translation"] | None) -> list[Count]:
@@ -98,8 +98,8 @@ def _counts(glossary: "Glossary", lines: Sequence[str], translations: Sequence["
         matches = glossary.matches(line)
         occurs.update(match.entry.source for match in matches)
         if translations is not None:
-            found = zip(matches, places(matches, translations[index].text), strict=True)
-            translated.update(match.entry.source for match, place in found if place is not None)
+            placed = zip(matches, places(matches, translations[index].text), strict=True)
+            translated.update(match.entry.source for match, place in placed if place is not None)
     return [
         Count(
             entry.source,

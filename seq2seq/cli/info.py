@@ -1,4 +1,4 @@
-"""`s2s info`: what a model is, from its folder; and the cache of models that were converted for CTranslate2."""
+"""The command `s2s info`: a description of a model, and the cache of models that were converted for CTranslate2."""
 
 import hashlib
 import json
@@ -26,10 +26,10 @@ NOT_RECORDED = "not recorded"
 @click.option("--clear-cache", "clears_cache", is_flag=True, help="Delete the converted models in the cache.")
 @options.format_option
 def command(model: Path | None, of_cache: bool, clears_cache: bool, form: str) -> None:
-    """Show what MODEL is: architecture, parameters, vocabulary, languages, scores [default: the newest run].
+    """Describe MODEL: architecture, parameters, vocabulary, languages, scores [default: the newest run].
 
-    On CPUs, models are converted for CTranslate2 at first use, into ~/.cache/seq2seq. A deleted conversion is made
-    again when its model is used. Conversions that are not used for 30 days are deleted automatically.
+    On CPUs, models are converted for CTranslate2 at their first use, into ~/.cache/seq2seq. A deleted conversion is
+    made again when its model is used. Conversions that are not used for 30 days are deleted automatically.
     """
     if of_cache or clears_cache:
         _show_cache(model, of_cache, clears_cache, form)
@@ -89,7 +89,7 @@ def _list_cache(entries: Sequence["CachedModel"], form: str) -> None:
 
 
 def _describe(folder: Path) -> dict[str, Any]:
-    """All facts, as plain values."""
+    """Return the description of the model in a folder, as plain values."""
     from seq2seq.files import record
     from seq2seq.interop.ctranslate2 import WEIGHTS, is_ctranslate2, read_description
     from seq2seq.store.model_folder import load_model

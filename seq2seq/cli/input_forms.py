@@ -1,4 +1,7 @@
-"""Refusal of structured text that `s2s translate` gets as plain text: whole files, and the first lines of streams."""
+"""The detection of structured text, such as JSON or HTML, that `s2s translate` would read as plain text.
+
+It checks the beginning of files and the first lines of streams.
+"""
 
 import logging
 from collections.abc import Iterator
@@ -14,21 +17,23 @@ FORCED = "--force translates it line by line"
 
 
 def refuse_structured(stream: BinaryIO, name: object) -> None:
-    """Refuse a file that is not text of one sentence per line; a pipe or terminal is not read ahead.
+    """Refuse a file that is structured text; pipes and terminals are not read ahead.
 
     Raises:
-        DataError: its form, and what to do with it.
+        DataError: the file is structured text; the message contains its form and the remedy.
     """
     if (head := head_ahead(stream, HEAD_BYTES)) and (form := form_of(head)):
         raise _refusal(name, form)
 
 
 def watched(batches: Iterator[list[str]], name: object, is_typed: bool) -> Iterator[list[str]]:
-    """Yield the batches of a stream, and check the first: a form that one line shows is refused, unless it is typed;
-    a form that several lines show causes a warning.
+    """Yield the batches of a stream, after a check of the first.
+
+    A form that a single line shows is refused, unless lines are typed. A form that only several lines show causes a
+    warning.
 
     Raises:
-        DataError: the form, and what to do with it.
+        DataError: the stream is structured text; the message contains its form and the remedy.
     """
     for batch in batches:
         if form := form_of("\n".join(batch)[:HEAD_BYTES]):

@@ -1,4 +1,4 @@
-"""Options, inputs and outputs that several commands share, so that they read and behave alike everywhere."""
+"""The options, inputs and outputs that several commands share, with the same help and behaviour."""
 
 import contextlib
 import functools
@@ -27,15 +27,15 @@ logger = logging.getLogger("seq2seq.cli")
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path, file_okay=False)
 ANY_PATH = click.Path(path_type=Path)
-WAIT_MILLISECONDS = 100  # for the first line of a pipe
+WAIT_MILLISECONDS = 100  # time to wait for the first line of a pipe
 
 
 class _Named(click.Path):
-    """A path to write to, which cannot be standard output."""
+    """The type of a path to write to that cannot be standard output."""
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
         if str(value) == "-":
-            self.fail("standard output cannot take this; give a name", parameter, context)
+            self.fail("this cannot be written to standard output; give a name", parameter, context)
         return super().convert(value, parameter, context)
 
 
@@ -44,14 +44,14 @@ NAMED_PLACE = _Named(path_type=Path)
 
 
 class Number(click.ParamType):
-    """A number within the bounds that the configuration has for it, with the same error messages."""
+    """The type of a number within bounds, with the bounds and error messages of the configuration."""
 
     def __init__(self, bounds: Range):
         self.bounds = bounds
         self.name = "integer" if bounds.is_whole else "float"
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
-        """Called by click with what was typed or the default."""
+        """Convert the typed value or the default; click calls this method."""
         try:
             return self.bounds.check(float(value))
         except ValueError:
@@ -59,17 +59,19 @@ class Number(click.ParamType):
 
 
 def _all(*options: Callable) -> Callable:
-    """One decorator that adds several options."""
+    """Return a decorator that adds several options."""
     return lambda command: functools.reduce(lambda command, option: option(command), reversed(options), command)
 
 
-format_option = click.option("-f", "--format", "form", type=click.Choice(["text", "json"]), default="text")
+format_option = click.option(
+    "-f", "--format", "form", type=click.Choice(["text", "json"]), default="text", help="Output format."
+)
 
 
 def _name_lost_values(
     context: click.Context, parameter: click.Parameter, overrides: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """Warn of a key that is set several times: the last value counts."""
+    """Warn of a key that is set several times, whose last value counts."""
     for key, count in Counter(override.partition("=")[0].strip() for override in overrides).items():
         if count > 1:
             logger.warning("--set %s is given %d times; the last value counts", key, count)
@@ -82,33 +84,33 @@ set_option = click.option(
     metavar="KEY=VALUE",
     multiple=True,
     callback=_name_lost_values,
-    help="Override one key of CONFIG; repeatable.",
+    help="Override a key of CONFIG; repeatable.",
 )
 batch_tokens_option = click.option(
-    "--batch-tokens", type=Number(ranges.COUNT), help="Tokens per batch [default: 4096; 65536 on a GPU]."
+    "--batch-tokens", type=Number(ranges.COUNT), help="Tokens per batch [default: 4096, or 65536 on a GPU]."
 )
 computing_options = _all(
-    click.option("--device", default="auto", help="auto, cpu, cuda, cuda:1 or mps."),
+    click.option("--device", default="auto", help="Device: auto, cpu, cuda, cuda:1 or mps."),
     click.option(
         "--precision",
         type=click.Choice(["float32", "bfloat16", "float16"]),
-        help="Number format of matrix products [default: float32; bfloat16 on a GPU that multiplies it natively].",
+        help="Number format of matrix products [default: float32, or bfloat16 on a GPU that supports it natively].",
     ),
-    click.option("--threads", type=Number(ranges.THREADS), help="CPU threads [default: all]."),
+    click.option("--threads", type=Number(ranges.THREADS), help="Number of CPU threads [default: all]."),
 )
 engine_options = _all(
     click.option(
         "--engine",
         type=click.Choice(["auto", "torch", "ctranslate2"]),
         default="auto",
-        help="auto: CTranslate2 on a CPU where it can run MODEL and the search, else PyTorch. A few lines in a hundred "
-        "may differ, because their beam searches stop by different rules.",
+        help="Engine that runs MODEL. auto: CTranslate2 on a CPU if it supports MODEL and the search, else PyTorch. A "
+        "few percent of the translations may differ, because the engines end beam searches by different rules.",
     ),
     click.option(
         "--quantization",
         type=click.Choice(QUANTIZATIONS),
-        help="Number format of weights in CTranslate2 [default: that of --precision]. A CTranslate2 folder has its "
-        "own.",
+        help="Number format of weights in CTranslate2 [default: that of --precision]. The format of a CTranslate2 "
+        "folder is fixed.",
     ),
 )
 direction_options = _all(
@@ -116,30 +118,34 @@ direction_options = _all(
         "--from",
         "source_language",
         metavar="LANGUAGE",
-        help="Language of the source, for a model of many languages (M2M-100, NLLB, mBART).",
+        help="Language of the source, for a multilingual model (M2M-100, NLLB, mBART).",
     ),
     click.option(
         "--to",
         "target_language",
         metavar="LANGUAGE",
-        help="Language to translate into, for a model of several. s2s info lists the languages.",
+        help="Language of the translation, for a multilingual model. s2s info lists the languages.",
     ),
 )
 search_options = _all(
-    click.option("--beam-size", type=Number(ranges.BEAM_SIZE), help="Hypotheses kept; 1 is greedy."),
     click.option(
-        "--length-penalty", type=Number(ranges.LENGTH_PENALTY), help="a in score = log-probability / length^a."
+        "--beam-size", type=Number(ranges.BEAM_SIZE), help="Beam size; 1 is greedy search [default: that of MODEL]."
+    ),
+    click.option(
+        "--length-penalty",
+        type=Number(ranges.LENGTH_PENALTY),
+        help="Exponent a of score = log-probability / length^a [default: that of MODEL].",
     ),
     click.option(
         "--batch-tokens",
         type=Number(ranges.COUNT),
-        help="Source tokens decoded together [default: 8192; 65536 on a GPU].",
+        help="Source tokens decoded together [default: 8192, or 65536 on a GPU].",
     ),
 )
 
 
 def only_for(purpose: str, *names: str) -> None:
-    """Refuse parameters of the running command, by name, that were given: they would do nothing."""
+    """Refuse these parameters of the running command if they were given, because they would have no effect."""
     context = click.get_current_context()
     for option in context.command.params:
         if option.name in names and context.get_parameter_source(option.name) != ParameterSource.DEFAULT:
@@ -155,7 +161,7 @@ def refuse_standard_input(reason: str) -> None:
 def name_unread_input(reason: str, *read: Path | None) -> None:
     """Warn of text on standard input if the running command does not read it.
 
-    `read` are the files that are read, of which one may be `-` or `/dev/stdin`.
+    `read` contains the files that it reads, one of which may be `-` or `/dev/stdin`.
     """
     for path in read:
         with contextlib.suppress(OSError, ValueError, AttributeError):
@@ -166,21 +172,23 @@ def name_unread_input(reason: str, *read: Path | None) -> None:
 
 
 def warn_invalid(path: Path | None) -> OnInvalid:
-    """A function that warns of line n, which is not UTF-8, of a file or of standard input (None or `-`)."""
+    """Return a function that warns of a line by number, which is not UTF-8, in a file or standard input (None, `-`)."""
     name = "standard input" if _is_standard(path) else str(path)
-    return lambda number: logger.warning("%s: line %d is not UTF-8; what could not be read is replaced", name, number)
+    return lambda number: logger.warning(
+        "%s: line %d is not UTF-8; bytes that cannot be decoded are replaced", name, number
+    )
 
 
 def check_output(output: Path | None, also: Mapping[str, Path | None] | None = None) -> None:
-    """Refuse an output that is one of the inputs, or has no folder to be written to.
+    """Refuse an output that is one of the inputs, or whose folder does not exist.
 
-    The inputs are every path that the running command was given, standard input, and what is named in `also`.
+    The inputs are all paths given to the running command, standard input, and the paths in `also`.
     """
     written, shown = _status(sys.stdout if _is_standard(output) else output), "standard output"
     if not _is_standard(output):
         shown = f"-o {output}"
         if not output.resolve().parent.is_dir():
-            raise DataError(f"{output}: there is no folder {output.parent}; make it first")
+            raise DataError(f"{output}: there is no folder {output.parent}; create it first")
     if written is None:
         return
     for name, path in [*_paths_given(), *(also or {}).items()]:
@@ -193,15 +201,15 @@ def check_output(output: Path | None, also: Mapping[str, Path | None] | None = N
 
 @contextlib.contextmanager
 def open_output(path: Path | None) -> Iterator[BinaryIO]:
-    """Standard output (None or `-`), or a file that appears once it is complete, compressed where its name ends in .gz.
+    """Open standard output (None or `-`), or a file that appears when it is complete.
 
-    Pipes and devices are written directly.
+    A file whose name ends in .gz is compressed. Pipes and devices are written directly.
 
     Raises:
         DataError: standard output is closed.
     """
     if _is_standard(path):
-        if sys.stdout is None or getattr(sys.stdout, "name", None) == os.devnull:  # as `cli.main` opens it
+        if sys.stdout is None or getattr(sys.stdout, "name", None) == os.devnull:  # `cli.main` opens it so
             raise DataError("standard output is closed; give a file with -o")
         yield sys.stdout.buffer
         return
@@ -228,20 +236,20 @@ def newest_models() -> list[Path]:
     """Return the newest translation model and the newest classifier, if they exist; the server logs their names."""
     from seq2seq.store.finding import find_model
 
-    found = []
+    newest = []
     for task in ("translation", "classification"):
         with contextlib.suppress(ModelError):
-            found.append(find_model(None, task))
-    return found or [find_model(None)]
+            newest.append(find_model(None, task))
+    return newest or [find_model(None)]
 
 
 def paths_given() -> list[Path]:
-    """Return every path among the options and arguments of the running command, without its output."""
+    """Return all paths among the options and arguments of the running command, except its output."""
     return [path for _, path in _paths_given() if path is not None]
 
 
 def _paths_given() -> Iterator[tuple[str, Path | None]]:
-    """Every path among the options and arguments of the running command, without its output."""
+    """Yield (name of the parameter, path) of all paths given to the running command, except its output."""
     context = click.get_current_context(silent=True)
     for parameter in context.command.params if context else ():
         if isinstance(parameter.type, click.Path) and "-o" not in parameter.opts:
@@ -271,7 +279,7 @@ def _is_waiting(stream: TextIO | None) -> bool:
 
 
 def _status(file: Path | TextIO | None) -> os.stat_result | None:
-    """The status of a regular file, which identifies it under any name; None for anything else."""
+    """Return the status of a regular file, which identifies it under any name; None for anything else."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         status = os.stat(file if isinstance(file, Path) else file.fileno())
         return status if stat.S_ISREG(status.st_mode) else None

@@ -1,4 +1,4 @@
-"""`s2s plot`: the learning curves of a run, or the attention of its model in one sentence."""
+"""The command `s2s plot`: the learning curves of a run, or the attention of its model for a sentence."""
 
 import logging
 from pathlib import Path
@@ -16,17 +16,19 @@ logger = logging.getLogger(__name__)
 
 @click.command(cls=Command, epilog="Example: s2s plot runs/demo --attention 'Where is the station?' -o attention.png")
 @click.argument("run", required=False, type=options.ANY_PATH)
-@click.option("--attention", "sentence", metavar="SENTENCE", help="Draw the attention of the model in this sentence.")
-@click.option("--target", help="With --attention: this translation instead of the model's own.")
-@click.option("--layer", type=options.Number(ranges.LAYERS), help="With --attention: which layer [default: the last].")
+@click.option("--attention", "sentence", metavar="SENTENCE", help="Draw the attention of the model for this sentence.")
+@click.option("--target", help="With --attention: translation of SENTENCE [default: that of the model].")
+@click.option(
+    "--layer", type=options.Number(ranges.LAYERS), help="With --attention: layer, from 1 [default: the last]."
+)
 @click.option(
     "-o",
     "--output",
     type=options.NAMED_FILE,
-    help="The picture [default: curves.png or attention.png in the run; without a run, in this folder].",
+    help="Picture to write [default: curves.png or attention.png in the run, or without a run in the current folder].",
 )
 def command(run: Path | None, sentence: str | None, target: str | None, layer: int | None, output: Path | None) -> None:
-    """Draw the learning curves of RUN [default: the newest run] from its metrics.jsonl, or attention."""
+    """Draw the learning curves of RUN, or the attention of its model [default: the newest run]."""
     from seq2seq import plots
 
     if sentence is None:
@@ -36,7 +38,7 @@ def command(run: Path | None, sentence: str | None, target: str | None, layer: i
         click.echo(plots.learning_curves(records, path, folder.name))
         return
     if not sentence.strip():
-        raise click.UsageError("--attention needs a sentence with words in it")
+        raise click.UsageError("--attention needs a sentence that is not blank")
     from seq2seq.inference.attention import sentence_attention
 
     folder = options.chosen_model(run)
@@ -48,24 +50,28 @@ def command(run: Path | None, sentence: str | None, target: str | None, layer: i
 
 
 def _run_of(model: Path) -> Path:
-    """The run whose best model the folder is; the current folder for a model without a run."""
+    """Return the run whose best model the folder is; the current folder for a model without a run."""
     run = model.resolve().parent
     return run if model.name == "best" and (run / "metrics.jsonl").is_file() else Path()
 
 
 def _run_folder(run: Path | None) -> Path:
-    """The folder with metrics.jsonl: RUN, or the run whose best model RUN is."""
+    """Return the folder with metrics.jsonl: RUN, or the run whose best model RUN is."""
     folder = Path("runs/latest").resolve() if run is None else run
     if run is None:
         logger.info("using %s", folder)
     for candidate in (folder, folder.resolve().parent):
         if (candidate / "metrics.jsonl").is_file():
             return candidate
-    raise ModelError(f"{folder}: no run folder (it has no metrics.jsonl); name one, such as runs/demo")
+    raise ModelError(f"{folder}: not a run folder (metrics.jsonl is missing); name one, such as runs/demo")
 
 
 def _records(path: Path) -> list[dict[str, Any]]:
-    """The objects of metrics.jsonl; a last line that was cut off by a crash is left out."""
+    """Return the objects of metrics.jsonl, without a last line that was cut off by a crash.
+
+    Raises:
+        DataError: another line is not an object.
+    """
     from seq2seq.tasks.run_folder import read_metrics
 
     records, broken = read_metrics(path)

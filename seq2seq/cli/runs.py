@@ -1,4 +1,4 @@
-"""`s2s runs`: the runs of a folder as a table, how two of them differ, and the deletion of checkpoints.
+"""The command `s2s runs`: the runs of a folder as a table, the differences of two, and the deletion of checkpoints.
 
 `workflows.runs` reads the run folders; this module selects, sorts and prints.
 """
@@ -43,18 +43,25 @@ def command() -> None:
     "conditions",
     metavar="KEY=VALUE",
     multiple=True,
-    help="Only runs with this setting or state; repeatable.",
+    help="List only runs with this setting or state; repeatable.",
 )
-@click.option("--sort", "order", metavar="COLUMN", help="Best first: a score, or any other column [default: name].")
-@click.option("--columns", metavar="NAMES", help="These columns, with commas between them [default: all that differ].")
-@click.option("-f", "--format", "form", type=click.Choice(["table", "tsv", "jsonl"]), default="table")
+@click.option(
+    "--sort",
+    "order",
+    metavar="COLUMN",
+    help="Sort by this column: scores from the best, other columns from the lowest [default: name].",
+)
+@click.option("--columns", metavar="NAMES", help="Columns to show, separated by commas [default: all that differ].")
+@click.option(
+    "-f", "--format", "form", type=click.Choice(["table", "tsv", "jsonl"]), default="table", help="Output format."
+)
 def list_runs(
     folder: Path | None, conditions: tuple[str, ...], order: str | None, columns: str | None, form: str
 ) -> None:
-    """List the runs in FOLDER, one line each [default: runs].
+    """List the runs in FOLDER, one line for each run [default: runs].
 
     Columns are the state, the settings in which the runs differ, the step, the validation and test scores of the best
-    model, hours, machine and size. With jsonl each run is one object with all its settings.
+    model, hours, machine and size. With --format jsonl, each run is an object with all its settings.
     """
     from seq2seq.workflows.runs import find_runs, varying
 
@@ -90,14 +97,13 @@ def diff(first: Path, second: Path, form: str) -> None:
     """Show how the runs FIRST and SECOND differ: settings, data, code, packages and machine."""
     from seq2seq.workflows.runs import differences
 
-    one, other = map(_one_run, (first, second))
-    found = differences(one, other)
+    changes = differences(*map(_one_run, (first, second)))
     if form == "json":
-        click.echo(json.dumps(found, indent=1, ensure_ascii=False))
+        click.echo(json.dumps(changes, indent=1, ensure_ascii=False))
         return
     rows = [
         (key if subject == "config" else f"{subject}: {key}", *(_side(value) for value in sides))
-        for subject, changed in found.items()
+        for subject, changed in changes.items()
         for key, sides in changed.items()
     ]
     for line in aligned([("", str(first), str(second)), *rows]) if rows else ["no difference"]:
@@ -110,13 +116,13 @@ def diff(first: Path, second: Path, form: str) -> None:
     "--keep",
     type=click.Choice(["best"]),
     required=True,
-    help="best: delete the checkpoints of finished runs; best models, metrics and settings stay.",
+    help="What to keep. best: best models, metrics and settings; the checkpoints of finished runs are deleted.",
 )
 @click.option("--yes", "is_agreed", is_flag=True, help="Delete; otherwise only show what would be deleted.")
 def clean(folder: Path | None, keep: str, is_agreed: bool) -> None:
     """Delete checkpoints of the runs in FOLDER [default: runs].
 
-    A run without its checkpoints cannot continue, so those of runs that are not finished stay.
+    A run cannot continue without its checkpoints, so those of unfinished runs are kept.
     """
     from seq2seq.workflows.runs import find_runs, removals, remove
 
@@ -164,15 +170,15 @@ def _selected(runs: Sequence["RunRecord"], condition: str) -> list["RunRecord"]:
     names = list(dict.fromkeys(name for run in runs for name in _row(run)))
     key = _known(key, names, "--where")
     values = [(run, _row(run).get(key)) for run in runs]
-    found = [run for run, value in values if _equals(value, wanted)]
-    if not found:
+    selected = [run for run, value in values if _equals(value, wanted)]
+    if not selected:
         others = list(dict.fromkeys(_cell(value, key) for _, value in values))
         raise DataError(f"--where {condition}: no run; {key} is {some_of(others)}")
-    return found
+    return selected
 
 
 def _known(name: str, names: Sequence[str], option: str) -> str:
-    """Return the column that is meant; the last parts of a key are enough where they are unique."""
+    """Return the column with this name; the last parts of a key are enough if they are unique."""
     if name in names:
         return name
     ends = [other for other in names if other.endswith(f".{name}")]
@@ -193,7 +199,7 @@ def _equals(value: Any, wanted: str) -> bool:
 
 
 def _sorted(runs: Sequence["RunRecord"], rows: Mapping[str, Mapping[str, Any]], column: str) -> list["RunRecord"]:
-    """Return runs in order: the best first by a score, the lowest by another column; those without a value last."""
+    """Return the runs sorted by a column: scores from the best, others from the lowest; runs without a value last."""
     from seq2seq.workflows.runs import LOWER_IS_BETTER
 
     is_score = any(column in run.figures for run in runs)
@@ -218,7 +224,7 @@ def _plain(value: Any) -> str:
 
 
 def _cell(value: Any, column: str, form: str = "table") -> str:
-    """Return a value in a table: short for people, whole in TSV."""
+    """Return the text of a value: shortened in a table, complete in TSV."""
     formats: dict[str, Callable[[Any], str]] = {"hours": "{:.2f}".format, "size": _mebibytes}
     if value is not None and form == "table" and column in formats:
         return formats[column](value)

@@ -1,4 +1,4 @@
-"""`s2s score`: the log-probability that a model gives to each translation of a file."""
+"""The command `s2s score`: the log-probability by a model of each translation in a file."""
 
 import contextlib
 import logging
@@ -21,16 +21,16 @@ BATCH_LINES = 4096
 @click.argument("model", type=options.ANY_PATH)
 @click.argument("source", type=options.FILE)
 @click.argument("target", type=options.FILE)
-@click.option("-o", "--output", type=options.FILE, help="Where the scores go [default: standard output].")
+@click.option("-o", "--output", type=options.FILE, help="File to write the scores to [default: standard output].")
 @options.direction_options
 @options.batch_tokens_option
 @options.computing_options
 def command(model: Path, source: Path, target: Path, output: Path | None, **loading: Any) -> None:
     """Print the log-probability of each line of TARGET given the same line of SOURCE, a tab, and its number of tokens.
 
-    The tokens are the model's pieces and the end of the sentence. No pair is skipped: empty sides are scored too, and a
-    pair too long for the model is split into equal parts, with a warning. Files with different line counts are an
-    error."""
+    The tokens are the model's pieces and the end of the sentence. No pair is skipped. Empty sides are scored too, and a
+    pair too long for the model is split into equal parts, with a warning. The files must have the same number of
+    lines."""
     options.check_output(output)
     with contextlib.ExitStack() as stack:
         paths = [stack.enter_context(readable_again(path)) for path in (source, target)]

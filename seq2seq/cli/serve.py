@@ -1,4 +1,4 @@
-"""`s2s serve`: translation and classification over HTTP."""
+"""The command `s2s serve`: translation and classification over HTTP."""
 
 import dataclasses
 import logging
@@ -14,7 +14,7 @@ from seq2seq.config.ranges import Range
 
 logger = logging.getLogger("seq2seq.cli")
 
-# Ports that browsers connect to for no page (https://fetch.spec.whatwg.org/#port-blocking).
+# Ports from which browsers load no page (https://fetch.spec.whatwg.org/#port-blocking).
 REFUSED_PORTS = frozenset(
     (1, 7, 9, 11, 13, 15, 17, 19, 20, 21, 22, 23, 25, 37, 42, 43, 53, 69, 77, 79, 87, 95, 101, 102, 103, 104, 109,
      110, 111, 113, 115, 117, 119, 123, 135, 137, 139, 143, 161, 179, 389, 427, 465, 512, 513, 514, 515, 526, 530, 531,
@@ -26,10 +26,14 @@ REFUSED_PORTS = frozenset(
 @click.command(cls=Command, epilog="Example: s2s serve runs/demo --port 5000")
 @click.argument("models", nargs=-1, type=options.ANY_PATH, metavar="[MODEL]...")
 @click.option(
-    "--host", default="127.0.0.1", help="Address to listen on; others than localhost need --key-file or --open."
+    "--host",
+    default="127.0.0.1",
+    help="Address to listen on; an address other than localhost needs --key-file or --open.",
 )
-@click.option("--port", type=options.Number(Range(0, 65535)), default=5000, help="0 takes one that is free.")
-@click.option("--key-file", type=options.FILE, help="API keys, one per line. Clients must send one of them.")
+@click.option(
+    "--port", type=options.Number(Range(0, 65535)), default=5000, help="Port to listen on; 0 chooses a free port."
+)
+@click.option("--key-file", type=options.FILE, help="File of API keys, one per line. Clients must send one of them.")
 @click.option(
     "--open", "is_open", is_flag=True, help="Accept requests without a key from everyone who can reach --host."
 )
@@ -45,7 +49,7 @@ REFUSED_PORTS = frozenset(
     multiple=True,
     help="Origin of web pages that may send requests, such as https://example.org; repeatable.",
 )
-@click.option("--no-page", is_flag=True, help="Leave out the page at /.")
+@click.option("--no-page", is_flag=True, help="Do not serve the page at /.")
 @click.option(
     "--max-queue",
     type=options.Number(Range(1, 10**6)),
@@ -83,7 +87,7 @@ REFUSED_PORTS = frozenset(
     "glossaries",
     metavar="[NAME=]FILE",
     multiple=True,
-    help="Glossary of all requests that name no glossary. With NAME=: only of requests that name it. Repeatable "
+    help="Glossary for all requests that name no glossary; with NAME=, only for requests that name it. Repeatable "
     "(format: s2s glossary check --help).",
 )
 @options.search_options
@@ -107,7 +111,7 @@ def command(
     glossaries: tuple[str, ...],
     **loading: Any,
 ) -> None:
-    """Translate and classify over HTTP: the API /v1, that of LibreTranslate, and a page.
+    """Translate and classify over HTTP, with the API /v1, the API of LibreTranslate, and a page.
 
     MODEL is a model folder or a run folder [default: the newest translation run and the newest classification run].
     Several MODELs serve several language pairs or classifiers. If several translate the same pair, requests choose one
@@ -115,13 +119,17 @@ def command(
     requests that it has accepted, then exits.
     """
     if is_open and key_file:
-        raise click.UsageError("--open lets everyone send requests, --key-file those with a key; leave out one of them")
+        raise click.UsageError(
+            "--open accepts requests from everyone, --key-file only those with a key; leave out one of them"
+        )
     from seq2seq.errors import UserError
     from seq2seq.serve.guard import Keys, is_loopback
     from seq2seq.serve.limits import Limits, body_of
 
     if not is_loopback(host) and not is_open and not key_file:
-        raise UserError(f"--host {host}: others could use this server; give --key-file FILE, or --open to let them")
+        raise UserError(
+            f"--host {host}: other machines could use this server; give --key-file FILE, or --open to allow it"
+        )
     keys = Keys.read(key_file) if key_file else Keys()
     from seq2seq.serve import models as served
     from seq2seq.serve.glossaries import Glossaries

@@ -1,7 +1,7 @@
-"""Lines from a stream in batches.
+"""The lines of a stream in batches, for `s2s translate` and `s2s classify`.
 
-A batch ends when the input falls idle. So a program at the other end of a pipe, or a person at a terminal, gets an
-answer line by line, and a file still fills every batch.
+A batch ends when no further input arrives for a moment. So a program at the other end of a pipe, or a person at a
+terminal, gets answers line by line, and a file still fills every batch.
 """
 
 import io
@@ -18,12 +18,12 @@ from typing import BinaryIO
 from seq2seq.errors import DataError, reason
 from seq2seq.lines import DAMAGE, OnInvalid, decode_line, open_bytes, text_bytes
 
-# More than any sentence has. Beyond it SentencePiece can abort the process where memory is short.
+# Longer than any sentence. With longer lines, SentencePiece can abort the process if memory is short.
 MAX_LINE_BYTES = 1 << 24
 
 
 def open_input(path: Path | None, keeps_bom: bool = False) -> BinaryIO:
-    """The bytes of a file (plain or gzip), or of standard input for None and `-`.
+    """Return a stream of the bytes of a file (plain or gzip), or of standard input for None and `-`.
 
     Raises:
         DataError: the file cannot be read, or standard input is closed.
@@ -33,14 +33,14 @@ def open_input(path: Path | None, keeps_bom: bool = False) -> BinaryIO:
     if sys.stdin is None:
         raise DataError("standard input is closed; name a file to read")
     try:
-        # A stream of its own: an interpreter that ends cannot close sys.stdin while a thread still waits in it.
+        # A separate stream, because an interpreter that ends cannot close sys.stdin while a thread waits in it.
         return open(sys.stdin.buffer.fileno(), "rb", closefd=False)
     except io.UnsupportedOperation:
         return sys.stdin.buffer
 
 
 def count_ahead(stream: BinaryIO) -> int | None:
-    """The number of lines left in a file, whose position is kept; None for a pipe, or a damaged file."""
+    """Return the number of lines left in a file, whose position is kept; None for a pipe or a damaged file."""
     try:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             return None
@@ -49,12 +49,12 @@ def count_ahead(stream: BinaryIO) -> int | None:
             return sum(1 for _ in text_bytes(stream, ""))
         finally:
             stream.seek(start)
-    except (*DAMAGE, DataError):  # raised where the lines are read
+    except (*DAMAGE, DataError):  # raised when the lines are read
         return None
 
 
 def head_ahead(stream: BinaryIO, size: int) -> str | None:
-    """The first `size` bytes of a file as text, whose position is kept; None for a pipe, or what cannot be read."""
+    """Return the next `size` bytes of a file as text, and keep its position; None for a pipe or a damaged file."""
     try:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             return None
@@ -63,7 +63,7 @@ def head_ahead(stream: BinaryIO, size: int) -> str | None:
             return text_bytes(stream, "").read(size).decode("utf-8", errors="replace")
         finally:
             stream.seek(start)
-    except (*DAMAGE, DataError):  # raised where the lines are read
+    except (*DAMAGE, DataError):  # raised when the lines are read
         return None
 
 
@@ -74,15 +74,16 @@ def read_idle_batches(
     on_invalid: OnInvalid | None = None,
     keeps_bom: bool = False,
 ) -> Iterator[list[str]]:
-    """The lines of a pipe, terminal or file as non-empty lists, in order, each line once.
+    """Yield the lines of a pipe, terminal or file as non-empty lists, in order, each line once.
 
-    A list ends at `max_lines`, at the end of the stream, or when no further line came for `idle_seconds`.
+    A list ends at `max_lines`, at the end of the stream, or if no further line arrives for `idle_seconds`.
     `on_invalid(number)` is called for a line that is not UTF-8; lines are numbered from 1 over the whole stream.
 
     Raises:
-        DataError: the stream broke, or a line has no end (the lines before have been yielded); or it is no UTF-8 text.
+        DataError: the stream is broken, a line is longer than `MAX_LINE_BYTES` (earlier lines have been yielded), or
+            the stream is not UTF-8 text.
     """
-    arrived: queue.Queue[bytes | Exception | None] = queue.Queue(maxsize=max_lines)  # lines; last None or the error
+    arrived: queue.Queue[bytes | Exception | None] = queue.Queue(max_lines)  # lines, and at the end None or the error
     stop = threading.Event()
     name = getattr(binary_stream, "name", "input")
     name = "standard input" if name in (0, "<stdin>") else str(name)
@@ -114,7 +115,7 @@ def read_idle_batches(
     finally:
         stop.set()
         while not arrived.empty():
-            arrived.get_nowait()  # a reader that waits for room in the queue finds it, sees `stop` and ends
+            arrived.get_nowait()  # makes room, so that a waiting reader sees `stop` and ends
 
 
 def _read(
@@ -124,7 +125,7 @@ def _read(
     arrived: "queue.Queue[bytes | Exception | None]",
     stop: threading.Event,
 ) -> None:
-    """Put each line into the queue, and at last None or what went wrong."""
+    """Put each line into the queue, and at the end None or the error."""
     failure, number = None, 1
     try:
         lines = text_bytes(stream, name, keeps_bom)

@@ -1,6 +1,6 @@
-"""Test sets of `s2s bleu`, from files or of a run, with the translations of each system.
+"""The test sets of `s2s bleu` and `s2s compare`, from files or of a run, with the translations of each system.
 
-`cli.bleu` opens them, has models translate them, and scores them.
+The commands open them, let models translate them, and score them.
 """
 
 import logging
@@ -25,33 +25,33 @@ logger = logging.getLogger("seq2seq.cli")
 
 @dataclass
 class TestSet:
-    """References, and the translations of each system."""
+    """A test set: references, and the translations of each system."""
 
     name: str | None
-    """None for files given on the command line."""
+    """The name in the config; None for files given on the command line."""
     references: list[list[str]]
     """Lists of reference lines, one or several for the same sources."""
     sources: list[str] = field(default_factory=list)
     translations: dict[str, list[str]] = field(default_factory=dict)
-    """By system."""
+    """The translations by system."""
     flags: dict[str, list[tuple[str, ...]]] = field(default_factory=dict)
-    """Of each line, by system that is a model."""
+    """The flags of each line, by system, for models."""
     degenerate: dict[str, Any] = field(default_factory=dict)
-    """How many lines a model translated into something degenerate."""
+    """The number and rate of degenerate translations of the last model, and the number by symptom."""
 
 
 def given_files(references: Sequence[Path], hypotheses: Sequence[Path]) -> TestSet:
-    """References and translations from files; without hypotheses, from standard input."""
+    """Return the test set of references and translations from files; without hypotheses, from standard input."""
     if len(set(hypotheses)) < len(hypotheses):
         raise click.UsageError("a system is given twice; name each file once")
-    found = TestSet(None, given_references(references))
-    found.translations = {str(path): given_lines(path) for path in hypotheses or (None,)}
-    return found
+    test_set = TestSet(None, given_references(references))
+    test_set.translations = {str(path): given_lines(path) for path in hypotheses or (None,)}
+    return test_set
 
 
 @dataclass(frozen=True)
 class TranslatingModels:
-    """Models that translate test sets before these are scored."""
+    """The models that translate test sets before scoring."""
 
     folders: Mapping[str, Path]
     """The model folders, by the name that the user gave."""
@@ -60,7 +60,11 @@ class TranslatingModels:
 
     @classmethod
     def find(cls, names: Sequence[Path]) -> "TranslatingModels":
-        """Find the model folders of MODELs, each a translation model."""
+        """Find the folders of MODELs.
+
+        Raises:
+            ModelError: there is no model, or it is a classification model.
+        """
         from seq2seq.config.file import load
         from seq2seq.store.finding import find_model, task_of
 
@@ -86,7 +90,11 @@ class TranslatingModels:
         }
 
     def test_sets(self, source: Path | None, references: Sequence[Path], names: Sequence[str]) -> list[TestSet]:
-        """Return the given files, or the test sets of the run, all or the named ones."""
+        """Return the test set of the given files, or the test sets of the run with these names (all without names).
+
+        Raises:
+            DataError: the files differ in their number of lines, are empty, or the run has no such test set.
+        """
         if source is None:
             test_sets = self._of_the_run(names)
         else:
@@ -130,7 +138,7 @@ class TranslatingModels:
     def translate(
         self, test_sets: Sequence[TestSet], outputs: Sequence[Path | None], loading: Mapping[str, Any]
     ) -> None:
-        """Let each model translate all test sets, and keep the translations in `outputs`."""
+        """Let each model translate all test sets, and write the translations to `outputs`."""
         from seq2seq.inference.degeneration import summary, symptom_counts
         from seq2seq.inference.pipeline import Pipeline
 
@@ -151,7 +159,7 @@ class TranslatingModels:
 
 
 def given_references(paths: Sequence[Path]) -> list[list[str]]:
-    """The lines of reference files, which are parallel."""
+    """Return the lines of reference files, which must be parallel."""
     if len(set(paths)) < len(paths):
         raise click.UsageError("a reference is given twice; name each file once")
     references = [given_lines(path) for path in paths]
@@ -161,7 +169,7 @@ def given_references(paths: Sequence[Path]) -> list[list[str]]:
 
 
 def given_lines(path: Path | None) -> list[str]:
-    """The lines of a file, or of standard input; a byte order mark stays, because sacrebleu counts it as text."""
+    """Return the lines of a file or of standard input, with a byte order mark, which sacrebleu counts as text."""
     if path is None:
         from seq2seq.cli.streaming import open_input, read_idle_batches
 

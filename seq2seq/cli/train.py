@@ -1,4 +1,4 @@
-"""`s2s train`: train a model, or continue a run."""
+"""The command `s2s train`, which trains a model or continues a run."""
 
 import logging
 import shlex
@@ -21,20 +21,22 @@ logger = logging.getLogger("seq2seq.cli")
 @click.command(cls=Command, epilog="Example: s2s train configs/multi30k-en-de.yaml --set training.max_minutes=13")
 @click.argument("config", type=options.FILE, required=False)
 @options.set_option
-@click.option("--run-dir", type=options.FOLDER, metavar="DIR", help="Run folder [default: runs/NAME OF CONFIG].")
-@click.option("--overwrite", is_flag=True, help="Start over: delete the run in the folder first.")
+@click.option(
+    "--run-dir", type=options.FOLDER, metavar="DIR", help="Run folder [default: runs/NAME, the name of CONFIG]."
+)
+@click.option("--overwrite", is_flag=True, help="Start over: first delete the run in the folder.")
 @click.option(
     "--dry-run",
     is_flag=True,
-    help="Show the configuration, figures and an estimate of the time; prepares the corpora, trains nothing.",
+    help="Show the configuration, figures and an estimate of the time. Prepares the corpora, trains nothing.",
 )
 def command(
     config: Path | None, overrides: tuple[str, ...], run_dir: Path | None, overwrite: bool, dry_run: bool
 ) -> None:
     """Train a model, or continue a run.
 
-    Without CONFIG, train the demonstration on the phrasebook that comes with the toolkit. The same command again
-    continues where it stopped. Under torchrun it trains on several devices.
+    Without CONFIG, the demonstration is trained, on the phrasebook of the toolkit. If the training stops, the same
+    command continues it. With torchrun, the command trains on several devices.
     """
     if dry_run:
         options.only_for("training; leave out --dry-run", "overwrite")

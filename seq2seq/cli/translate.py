@@ -1,6 +1,6 @@
-"""`s2s translate`: a translation for each line, as text, n-best lists or JSON lines, or of a document.
+"""The command `s2s translate`: a translation for each line, as text, n-best lists or JSON Lines, or of a document.
 
-`inference.pipeline` translates; this module checks the options, reads, prints, and reports what came of it.
+`inference.pipeline` translates; this module checks the options, reads, prints, and reports flags.
 """
 
 import json
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("seq2seq.cli")
 
-# What the log reports of flags, of lines or of the sentences of documents.
+# The descriptions of flags in the log, for lines or for the sentences of documents.
 FLAGS = {
     "split": "translated in parts",
-    "placeholder": "split at variables or addresses, because the model lost what stood for them",
-    "markup": "written without their emphasis, or left as they were, because Markdown would have read them otherwise",
-    "verbatim": "copied, completely or in part, because the text cannot be translated",
-    "lost": "translated without some words or signs, because the model does not know them",
+    "placeholder": "split at variables or addresses, because the model dropped their placeholders",
+    "markup": "written without emphasis, or left unchanged, because Markdown would have read them differently",
+    "verbatim": "copied, in full or in part, because the text is not language",
+    "lost": "translated without some words or characters, which the model does not know",
     "unchanged": "left unchanged, because their translation was empty",
 }
 
@@ -43,64 +43,77 @@ FLAGS = {
 @click.argument("models", nargs=-1, type=options.ANY_PATH, metavar="[MODEL]...")
 @click.option("-i", "--input", "input_path", type=options.FILE, help="Text to translate [default: standard input].")
 @click.option(
-    "-o", "--output", "output_path", type=options.FILE, help="Where translations go [default: standard output]."
+    "-o", "--output", "output_path", type=options.FILE, help="File to write translations to [default: standard output]."
 )
 @click.option(
     "--prefix-file",
     type=options.FILE,
-    help="Text that each translation must begin with: one line for each line of the input.",
+    help="File with the required beginning of each translation, one line for each line of the input.",
 )
 @click.option(
     "--format",
     "form",
     type=click.Choice(["text", "jsonl"]),
     default="text",
-    help="text: one translation per line, or with --n-best 'index ||| translation ||| score', which is log-probability "
-    "/ length^a; jsonl: one object per line.",
+    help="text: one translation per line, or with --n-best 'index ||| translation ||| score' (score: log-probability / "
+    "length^a). jsonl: one object per line.",
 )
 @click.option(
     "--details",
     metavar="KINDS",
-    help="With --format jsonl: any of alignment,words,confidence, as 'details' with spans in code points (see README).",
+    help="With --format jsonl: further fields, separated by commas: alignment, words, confidence (see README). Spans "
+    "are in code points.",
 )
 @click.option(
     "--glossary",
     type=options.FILE,
-    help="Glossary: one source, tab, target per line (s2s glossary check --help). If a translation lacks a term, it is "
-    "decoded again with the term forced.",
+    help="Glossary, with source, tab, target on each line (s2s glossary check --help). If a translation lacks a term, "
+    "it is decoded again with the term forced.",
 )
 @click.option(
     "--input-format",
     "kind",
     type=click.Choice(["text", "plain", "html", "xml", "markdown"]),
     default="text",
-    help="text: each line is translated alone. plain: the same, and variables, addresses and code stay unchanged. "
-    "Others: the whole input is one document, because a sentence may continue on the next line. Tags stay with their "
-    "words; variables, addresses and code stay unchanged.",
+    help="text: each line is translated independently. plain: the same, but variables, addresses and code are kept "
+    "unchanged. Others: the whole input is one document, whose sentences may continue on the next line; tags are kept "
+    "with their words, and variables, addresses and code are kept unchanged.",
 )
 @click.option(
     "--force", is_flag=True, help="Translate subtitles, tables, JSON or markup line by line, as if it were plain text."
 )
-@click.option("--each-line", is_flag=True, help="With --input-format html, xml or markdown: each line is a document.")
+@click.option(
+    "--each-line", is_flag=True, help="With --input-format html, xml or markdown: treat each line as a document."
+)
 @options.direction_options
 @options.search_options
 @click.option(
-    "--max-length-ratio", type=options.Number(ranges.MAX_LENGTH_RATIO), help="Target pieces per source piece, at most."
-)
-@click.option("--n-best", type=options.Number(ranges.N_BEST), help="Number of translations for each line.")
-@click.option("--sample", is_flag=True, default=None, help="Draw translations at random instead of searching.")
-@click.option(
-    "--temperature", type=options.Number(ranges.TEMPERATURE), help="With --sample: below 1 favours likely pieces."
+    "--max-length-ratio",
+    type=options.Number(ranges.MAX_LENGTH_RATIO),
+    help="Maximum number of target pieces per source piece [default: that of MODEL].",
 )
 @click.option(
-    "--top-k", type=options.Number(ranges.TOP_K), help="With --sample: draw from the K likeliest pieces; 0 is all."
+    "--n-best",
+    type=options.Number(ranges.N_BEST),
+    help="Number of translations for each line [default: that of MODEL, usually 1].",
+)
+@click.option(
+    "--sample", is_flag=True, default=None, help="Sample translations at random instead of searching for the best."
+)
+@click.option(
+    "--temperature",
+    type=options.Number(ranges.TEMPERATURE),
+    help="With --sample: temperature; values below 1 favour likely pieces.",
+)
+@click.option(
+    "--top-k", type=options.Number(ranges.TOP_K), help="With --sample: sample from the K likeliest pieces; 0 means all."
 )
 @click.option(
     "--top-p",
     type=options.Number(ranges.TOP_P),
-    help="With --sample: draw from the likeliest pieces that add up to this probability.",
+    help="With --sample: sample from the likeliest pieces whose probabilities add up to this value.",
 )
-@click.option("--seed", type=options.Number(ranges.SEED), help="With --sample in PyTorch: seed of the draws.")
+@click.option("--seed", type=options.Number(ranges.SEED), help="With --sample in PyTorch: seed of the random numbers.")
 @options.engine_options
 @options.computing_options
 def command(
@@ -119,8 +132,8 @@ def command(
     """Translate each line of the input: N lines in, N lines out, in order. A blank line gives an empty line.
     Lines that are not language, such as URLs or numbers, are copied unchanged.
 
-    MODEL is a model folder or a run folder [default: the newest translation run]; several with one vocabulary are an
-    ensemble.
+    MODEL is a model folder or a run folder [default: the newest translation run]. Several MODELs with the same
+    vocabulary form an ensemble.
     """
     given = {key: value for key, value in loading.items() if value is not None}
     kinds = _kinds(details)
@@ -138,8 +151,8 @@ def command(
         for translations in _translations(pipeline, source, prefixes, kinds):
             if not tally.count:
                 logger.info("engine: %s", pipeline.translator.engine_note)
-            for index, one in enumerate(translations, start=tally.count):
-                line = _as_json(one, fields) if form == "jsonl" else _as_text(one, index, n_best)
+            for index, answer in enumerate(translations, start=tally.count):
+                line = _as_json(answer, fields) if form == "jsonl" else _as_text(answer, index, n_best)
                 sink.write(line.encode("utf-8", errors="replace") + source.end)
             sink.flush()
             tally.add(translations)
@@ -148,7 +161,7 @@ def command(
 
 
 def _check_usage(models: tuple[Path, ...], kind: str, loading: dict[str, Any]) -> None:
-    """Refuse options that do not go together."""
+    """Refuse options that exclude each other."""
     given = click.get_current_context().params
     if loading["sample"]:
         options.only_for("a search; leave out --sample", "beam_size")
@@ -158,10 +171,10 @@ def _check_usage(models: tuple[Path, ...], kind: str, loading: dict[str, Any]) -
         raise click.UsageError("--details needs --format jsonl; text has no place for them")
     needs = ("details", given["details"] is not None), ("glossary", given["glossary"]), ("input-format", kind != "text")
     for name in (name for name, is_given in needs if is_given and len(models) > 1):
-        raise click.UsageError(f"--{name} needs one MODEL, whose attention is read; an ensemble has several")
+        raise click.UsageError(f"--{name} needs the attention of one MODEL; an ensemble has several")
     has_several = loading["sample"] or (loading["n_best"] or 1) > 1
     if given["glossary"] is not None and given["prefix_file"] is not None:
-        raise click.UsageError("--glossary puts terms in by prefixes of its own; leave out --prefix-file")
+        raise click.UsageError("--glossary forces terms by prefixes; leave out --prefix-file")
     if given["glossary"] is not None and has_several:
         raise click.UsageError("--glossary is for the best translation; leave out --sample and --n-best")
     if kind == "text":
@@ -178,19 +191,19 @@ def _check_usage(models: tuple[Path, ...], kind: str, loading: dict[str, Any]) -
 
 
 def _kinds(details: str | None) -> list[str]:
-    """What --details requests."""
+    """Return the kinds that --details requests."""
     from seq2seq.text.alignment import KINDS
 
     kinds = [kind.strip() for kind in details.split(",")] if details is not None else []
     if unknown := [kind for kind in kinds if kind not in KINDS]:
         raise click.UsageError(
-            f"--details: {shown(unknown[0])} is none of {', '.join(KINDS)}{did_you_mean(unknown[0], KINDS)}"
+            f"--details: {shown(unknown[0])} is not one of {', '.join(KINDS)}{did_you_mean(unknown[0], KINDS)}"
         )
     return kinds
 
 
 class _Input:
-    """The lines or documents to translate, refused if they are of another form."""
+    """The lines or documents to translate; input of another form is refused."""
 
     def __init__(self, path: Path | None, kind: str, each_line: bool, force: bool):
         from seq2seq.cli.input_forms import refuse_structured, watched
@@ -201,7 +214,7 @@ class _Input:
         self._source = open_input(path, keeps_bom=is_document)
         self.end = b"" if is_document else b"\n"
         self.total: int | None = None
-        """The number of lines, if it is known."""
+        """The number of lines; None if it is unknown."""
         if kind == "text" and not force:
             refuse_structured(self._source, self.name)
         if is_document:
@@ -214,18 +227,22 @@ class _Input:
             self.batches = watched(self.batches, self.name, self._source.isatty())
 
     def progress_bar(self, output_path: Path | None) -> "tqdm":
-        """A bar of translated lines on a terminal, unless lines are typed or printed there."""
+        """Return a progress bar of translated lines on a terminal, unless lines are typed or printed there."""
         from tqdm import tqdm
 
         typed, shown = self._source.isatty(), _is_terminal(sys.stderr)
         if typed and shown and self.kind == "text":
-            logger.info("type text; each line is translated when you press Enter; Ctrl-D ends")
+            logger.info("type text; each line is translated when you press Enter; end with Ctrl-D")
         shown = shown and not typed and not (output_path is None and _is_terminal(sys.stdout))
         return tqdm(total=self.total, unit=" lines", dynamic_ncols=True, disable=not shown or self.kind != "text")
 
 
 def _prefixes(path: Path | None, lines: _Input) -> "Iterator[str] | None":
-    """The lines of --prefix-file; as many as the input has."""
+    """Return the lines of --prefix-file; None without it.
+
+    Raises:
+        DataError: its number of lines is not that of the input, if both are known.
+    """
     from seq2seq.lines import check_counts, read_lines
 
     if path is None:
@@ -241,11 +258,11 @@ def _pipeline(
     from seq2seq.inference.pipeline import Pipeline
 
     chosen = models or (options.chosen_model(None, "translation"),)
-    found = Pipeline.load(*chosen, glossary=glossary, with_aligner=bool(kinds) or kind != "text", **given)
-    if "confidence" in kinds and found.aligner is not None and found.aligner.calibration.confidence is None:
-        why = found.aligner.calibration.no_confidence or "the model is not calibrated; run s2s align --calibrate"
+    pipeline = Pipeline.load(*chosen, glossary=glossary, with_aligner=bool(kinds) or kind != "text", **given)
+    if "confidence" in kinds and pipeline.aligner is not None and pipeline.aligner.calibration.confidence is None:
+        why = pipeline.aligner.calibration.no_confidence or "the model is not calibrated; run s2s align --calibrate"
         logger.warning("confidence is null: %s", why)
-    return found
+    return pipeline
 
 
 def _translations(
@@ -256,10 +273,10 @@ def _translations(
         return
     for batch in lines.batches:
         try:
-            found = pipeline.translate(batch, form=lines.kind)
+            documents = pipeline.translate(batch, form=lines.kind)
         except DataError as error:
             raise DataError(f"{lines.name}: {error}") from error
-        yield found
+        yield documents
 
 
 def _document(source: BinaryIO, name: object) -> str:
@@ -279,11 +296,11 @@ def _as_text(translation: "Translation", index: int, n_best: int) -> str:
     if n_best == 1:
         return translation.text
     best = [translation, *translation.alternatives]
-    return "\n".join(f"{index} ||| {one.text} ||| {one.score:.4f}" for one in best)
+    return "\n".join(f"{index} ||| {each.text} ||| {each.score:.4f}" for each in best)
 
 
 class _Tally:
-    """What came of the lines, or of the sentences of documents, as the log reports it at the end."""
+    """The counts of flags of lines, or of the sentences of documents, which the log reports at the end."""
 
     def __init__(self, form: str, kind: str):
         self._flags: Counter[tuple[str, ...]] = Counter()
@@ -293,11 +310,11 @@ class _Tally:
     def add(self, translations: "Sequence[Translation]") -> None:
         """Count translations."""
         self.count += len(translations)
-        for one in translations:
-            self._flags.update([one.flags] if self._is_text else one.sentences)
+        for translation in translations:
+            self._flags.update([translation.flags] if self._is_text else translation.sentences)
 
     def tell(self, statuses: Counter[str]) -> None:
-        """Log how many have which flag, and how many terms have which status."""
+        """Log the number of lines or sentences by flag, and the number of terms by status."""
         from seq2seq.inference.degeneration import SYMPTOMS, summary
 
         if statuses:

@@ -1,4 +1,4 @@
-"""`s2s tune`: length penalty, beam and mean of checkpoints of a model, chosen on a validation set."""
+"""The command `s2s tune`: length penalty, beam size and mean of checkpoints, chosen on a validation set."""
 
 import contextlib
 import json
@@ -29,7 +29,7 @@ logger = logging.getLogger("seq2seq.cli")
 @click.command(cls=Command, epilog="Example: s2s tune runs/my -o models/my")
 @click.argument("model", required=False, type=options.ANY_PATH)
 @click.option("--source", type=options.FILE, help="Text to tune on [default: the validation set of the run].")
-@click.option("--reference", type=options.FILE, help="Its reference translation.")
+@click.option("--reference", type=options.FILE, help="Reference translation of --source.")
 @click.option(
     "-m", "--metric", type=click.Choice(["bleu", "chrf", "chrf++"]), default="bleu", help="Metric to maximise."
 )
@@ -37,7 +37,7 @@ logger = logging.getLogger("seq2seq.cli")
     "-o",
     "--output",
     type=options.NAMED_PLACE,
-    help="Write the tuned model to this new folder, and try means of the run's checkpoints too [default: change the "
+    help="New folder to write the tuned model to; means of the run's checkpoints are tried too [default: change the "
     "search settings of MODEL].",
 )
 @options.format_option
@@ -52,13 +52,13 @@ def command(
     form: str,
     **loading: Any,
 ) -> None:
-    """Choose the length penalty and the beam of MODEL on a validation set [default: the newest translation run].
+    """Choose length penalty and beam size of MODEL on a validation set [default: the newest translation run].
 
-    The choice is kept in generation_config.json, which every command reads, with the scores before and after: on the
-    validation set, and on the test sets of the run. About twelve translations of the validation set are made.
+    The settings are written to generation_config.json, which every command reads, with the scores before and after on
+    the validation set and on the test sets of the run. The validation set is translated about twelve times.
 
-    If the run is trained further, the search settings of its configuration replace the tuned ones; a folder of -o keeps
-    them.
+    If the run is trained further, the search settings of its configuration replace the tuned ones. A folder written
+    with -o keeps them.
     """
     from seq2seq.evaluation.text import check_settings
     from seq2seq.inference.conversion_cache import forget
@@ -82,30 +82,34 @@ def command(
         models = {"the model": folder} | means
         tuner = Tuner(pairs, scoring, loading, lambda trial: logger.info("%s", _shown(trial)))
         start, best = tuner.tune(models)
-        found: dict[str, Any] = {"metric": metric, "weights": best.weights, **best.search}
-        found["scores"] = {"validation": _change(start.scores, best.scores)}
+        result: dict[str, Any] = {"metric": metric, "weights": best.weights, **best.search}
+        result["scores"] = {"validation": _change(start.scores, best.scores)}
         for name, examples in tests.items():
             texts = [translated(models[trial.weights], examples, loading, **trial.search) for trial in (start, best)]
             references = [pair.target for pair in examples]
-            found["scores"][name] = _change(*(scoring.scores(side, references) for side in texts))
-        found["signatures"] = scoring.signatures()
+            result["scores"][name] = _change(*(scoring.scores(side, references) for side in texts))
+        result["signatures"] = scoring.signatures()
         place = _written(models[best.weights], output) if output is not None else folder
-    _keep(place, best, found)
+    _keep(place, best, result)
     if form == "json":
         trials = [{**vars(trial), "scores": dict(trial.scores)} for trial in tuner.trials.values()]
-        click.echo(json.dumps({"model": str(place), **found, "trials": trials}, indent=1, ensure_ascii=False))
+        click.echo(json.dumps({"model": str(place), **result, "trials": trials}, indent=1, ensure_ascii=False))
         return
-    for line in _table(place, start, best, found, scoring):
+    for line in _table(place, start, best, result, scoring):
         click.echo(line)
 
 
 def _writable(model: Path | None, output: Path | None) -> Path:
-    """Return the folder of the model, once it is clear that the result can be written."""
+    """Return the folder of the model.
+
+    Raises:
+        ModelError: there is no such model, or the result cannot be written.
+    """
     if output is not None and output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise ModelError(f"{output}: exists already; name a new folder with -o")
     folder = options.chosen_model(model, "translation")
     if output is None and model is not None and not model.exists():
-        raise ModelError(f"{model}: it lies in the hub's cache; write the tuned model to a folder of yours with -o")
+        raise ModelError(f"{model}: a model in the cache of the hub; write the tuned model to another folder with -o")
     changed = folder if output is None else next(path for path in output.resolve().parents if path.exists())
     if not changed.is_dir():
         raise ModelError(f"{output}: {changed} is a file; name another folder with -o")
@@ -115,15 +119,17 @@ def _writable(model: Path | None, output: Path | None) -> Path:
 
 
 def _check_tunable(folder: Path) -> str | None:
-    """Refuse what has no search settings of its own; the target language of the model."""
+    """Refuse a folder without search settings that can be changed, and return the target language of the model."""
     from seq2seq.interop.ctranslate2 import is_ctranslate2
     from seq2seq.store.model_folder import GENERATION, load_model
 
     if is_ctranslate2(folder):
-        raise ModelError(f"{folder}: a CTranslate2 folder; tune the model it was made from, then convert it again")
+        raise ModelError(
+            f"{folder}: a CTranslate2 folder; tune the model that it was converted from, then convert it again"
+        )
     description = load_model(folder).description
     if description.task != "translation":
-        raise ModelError(f"{folder}: a classifier searches for nothing; name a translation model")
+        raise ModelError(f"{folder}: a classifier has no search settings; name a translation model")
     if "search" not in json.loads((folder / GENERATION).read_text(encoding="utf-8")):
         raise ModelError(f"{folder}: a Marian folder; import it first: s2s convert --from marian {folder} -o MODEL")
     return description.target_language
@@ -163,7 +169,7 @@ def _test_sets(config: "Config | None") -> "dict[str, list[Pair]]":
 
 
 def _means(folder: Path, temporary: Path) -> dict[str, Path]:
-    """The mean of the last two checkpoints of the run, of the last three, ..., as models."""
+    """Return models that are the mean of the last two checkpoints of the run, of the last three, and so on, by name."""
     from seq2seq.store.averaging import average_models
     from seq2seq.store.checkpoint import saved_steps, step_folder
 
@@ -182,10 +188,10 @@ def _written(folder: Path, output: Path) -> Path:
     return output
 
 
-def _keep(folder: Path, best: "Trial", found: Mapping[str, Any]) -> None:
+def _keep(folder: Path, best: "Trial", result: Mapping[str, Any]) -> None:
     from seq2seq.store.model_folder import update_search
 
-    update_search(folder, best.search, found)
+    update_search(folder, best.search, result)
 
 
 def _change(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str, Any]:
@@ -198,13 +204,13 @@ def _shown(trial: "Trial") -> str:
     return f"{trial.weights}, {settings}: {scores}  ({trial.seconds:.1f} s)"
 
 
-def _table(place: Path, start: "Trial", best: "Trial", found: Mapping[str, Any], scoring: "Scoring") -> Sequence[str]:
+def _table(place: Path, start: "Trial", best: "Trial", result: Mapping[str, Any], scoring: "Scoring") -> Sequence[str]:
     rows = [["", "before", "after"], ["weights", start.weights, best.weights]]
     rows += [["beam size", str(start.beam_size), str(best.beam_size)]]
     rows += [["length penalty", f"{start.length_penalty:g}", f"{best.length_penalty:g}"]]
-    for name, scores in found["scores"].items():
+    for name, scores in result["scores"].items():
         rows += [
             [f"{name} {metric}", *(f"{value:.2f}" for value in change.values())] for metric, change in scores.items()
         ]
     notes = [f"{metric}|{signature}" for metric, signature in scoring.signatures().items()]
-    return [*aligned(rows), "", *notes, f"kept in {place}"]
+    return [*aligned(rows), "", *notes, f"written to {place}"]

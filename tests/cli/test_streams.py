@@ -295,5 +295,5 @@ def test_standard_output_that_is_an_input_is_refused(folder):
 def test_what_cannot_go_to_standard_output_makes_no_file_of_that_name(folder, typed, monkeypatch, capfd):
     monkeypatch.chdir(folder)
     assert main([*typed.split(), "-o", "-"]) == 2
-    assert "standard output cannot take this" in capfd.readouterr().err
+    assert "this cannot be written to standard output" in capfd.readouterr().err
     assert not Path("-").exists()

@@ -109,7 +109,7 @@ def test_stderr_counts_what_came_out_degenerate_and_what_still_is(model, lines, 
     assert told.endswith(f"; a second search repaired {repaired}, so {len(found) - repaired} remain degenerate")
     for kind in set().union(*found) - other:
         assert f"{kind} {sum(kind in flag for flag in found)}" in told
-    for kind, what in (("split", "translated in parts"), ("verbatim", "copied, completely or in part")):
+    for kind, what in (("split", "translated in parts"), ("verbatim", "copied, in full or in part")):
         count = sum(kind in flag for flag in flags)
         assert (f"1 line was {what}" if count == 1 else f"{count} lines were {what}") in err
 
@@ -325,7 +325,7 @@ def test_a_terminal_shows_progress_of_files_and_pipes_and_how_to_end_typing(mode
     with subprocess.Popen(["cat", path], stdout=subprocess.PIPE) as cat:
         assert "40 lines [" in on_a_terminal("translate", model, "--device", "cpu", stdin=cat.stdout)
     shown = on_a_terminal("translate", model, "--device", "cpu", stdin=None)
-    assert shown.count("Ctrl-D ends") == 1
+    assert shown.count("end with Ctrl-D") == 1
     assert " lines [" not in shown
 
 

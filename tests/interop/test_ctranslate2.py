@@ -393,7 +393,7 @@ def test_auto_takes_ctranslate2_where_it_can(ours):
     ):
         assert chosen(**options) == (TorchEngine, f"PyTorch on cpu ({reason})")
     assert chosen(ours.folder, ours.folder) == (TorchEngine, "PyTorch on cpu (an ensemble)")
-    with pytest.raises(UserError, match=r"--quantization int8: CTranslate2 alone .* \(an ensemble\)"):
+    with pytest.raises(UserError, match=r"--quantization int8: only CTranslate2 .* \(an ensemble\)"):
         chosen(ours.folder, ours.folder, quantization="int8")
 
 
@@ -493,7 +493,10 @@ def test_wrong_uses_are_one_line(ours, tmp_path):
         (lambda: Translator.load(ours.folder, ours.folder, engine="ctranslate2"), "ensemble"),
         (lambda: Translator.load(tmp_path / "export", ours.folder), "ensemble"),
         (lambda: Translator.load(tmp_path / "export", engine="torch"), "--engine torch"),
-        (lambda: Translator.load(ours.folder, engine="torch", quantization="int16"), "only CTranslate2 has this option"),
+        (
+            lambda: Translator.load(ours.folder, engine="torch", quantization="int16"),
+            "only CTranslate2 has this option",
+        ),
         (
             lambda: Translator.load(tmp_path / "export", quantization="int8"),
             "--quantization: .* convert the model again",

@@ -99,7 +99,7 @@ def test_the_table_names_settings_scores_and_signatures(run, capsys):
         "validation bleu",
         "held chrf",
         "bleu|nrefs:1",
-        "kept in runs/old/best",
+        "written to runs/old/best",
     ):
         assert words in captured.out
     assert "beam 1, " in captured.err
