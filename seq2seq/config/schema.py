@@ -22,6 +22,7 @@ from seq2seq.config.values import (
     Section,
     check_size,
     one_or_more,
+    without,
 )
 
 
@@ -95,6 +96,12 @@ class ModelConfig(PresetSection):
     initialization: Literal["glorot", "mimetic"] = "glorot"
     """Random weights, or attention weights that imitate those of trained models, which learn sooner."""
 
+    @classmethod
+    def without_retired(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """See `Section.without_retired`: a record has every size that its retired preset had."""
+        is_record = given.get("preset") in ("classic", "deep-encoder") and "d_model" in given
+        return {**given, "preset": None} if is_record else given
+
     @model_validator(mode="after")
     def _fits(self) -> "ModelConfig":
         if self.head_dim is None and self.d_model % self.num_heads:
@@ -122,6 +129,11 @@ class ClassifierConfig(Section):
     """Vector of a text: that of its first token, the mean over its tokens, or the mean and the maximum concatenated."""
     dropout: Probability = 0.1
     """On the pooled vector."""
+
+    @classmethod
+    def without_retired(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """See `Section.without_retired`."""
+        return without(given, {"hidden": 0})
 
 
 class TrainingConfig(PresetSection):
@@ -194,6 +206,12 @@ class TrainingConfig(PresetSection):
     """CPU threads of one rank."""
     shard: bool = False
     """Under torchrun, shard weights and moments over the ranks (FSDP2), for models larger than one device."""
+
+    @classmethod
+    def without_retired(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """See `Section.without_retired`."""
+        kept = without(given, {"average": "none"})
+        return without(kept, {"average_count": 5}) if "average" not in kept else kept
 
     @model_validator(mode="after")
     def _can_shard(self) -> "TrainingConfig":

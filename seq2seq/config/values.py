@@ -29,10 +29,16 @@ class Section(BaseModel):
         extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
 
+    @classmethod
+    def without_retired(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the keys of a run or model of an earlier version without those that are retired and had no effect."""
+        return given
+
     @model_validator(mode="before")
     @classmethod
     def _fill_empty(cls, given: Any) -> Any:
-        return {} if given is None else given  # only the section's name is written
+        given = {} if given is None else given  # only the section's name is written
+        return cls.without_retired(given) if isinstance(given, Mapping) else given
 
 
 class PresetSection(Section):
@@ -51,11 +57,17 @@ class PresetSection(Section):
         given = {} if given is None else given
         if not isinstance(given, Mapping):
             return validate(given)
+        given = cls.without_retired(given)
         preset = cls.preset_of(given)
         values = cls.presets.get(preset, {}) if isinstance(preset, str) else {}
         filled = validate({**values, **given, "preset": preset})
         filled.__pydantic_fields_set__ = set(given)  # without the preset's
         return filled
+
+
+def without(given: Mapping[str, Any], retired: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys of a section without the retired ones that have these values, which had no effect."""
+    return {key: value for key, value in given.items() if key not in retired or value != retired[key]}
 
 
 def text_problem(text: str) -> str | None:
