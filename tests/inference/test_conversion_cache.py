@@ -1,6 +1,6 @@
 """How long converted models stay in the cache of the user, and how it is listed and cleared.
 
-`test_ctranslate2.py` tests what is in it.
+`test_ctranslate2_folders.py` tests what is in it.
 """
 
 import json
