@@ -3,40 +3,14 @@
 import gzip
 import json
 import re
-import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-import torch
-from click.testing import CliRunner
+from support.scored import GOOD, POOR, REFERENCE, failing, s2s, sacrebleu, writer
 
-from seq2seq.cli import group, main
-from seq2seq.config.description import ModelDescription
-from seq2seq.config.file import dump, load
-from seq2seq.config.schema import Config
-from seq2seq.data.collate import collate_translation
-from seq2seq.evaluation.text import score_texts
-from seq2seq.inference.attention import sentence_attention
-from seq2seq.inference.translator import Translator
-from seq2seq.model.transformer import Transformer
-from seq2seq.store.model_folder import save_model
-from seq2seq.text.stored import load_tokenizers
-from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.cli import main
 
-REFERENCE = "\n".join(
-    [
-        "Ein Mann fährt Fahrrad.",
-        "Zwei Hunde spielen im Schnee.",
-        "Die Frau, die lacht, trägt einen Hut.",
-        "",
-        "Es regnet.",
-    ]
-    * 8
-)
-GOOD = REFERENCE.replace("Schnee", "Garten").replace("trägt", "hat")
-POOR = REFERENCE.replace("Ein Mann", "Mann").replace("Zwei Hunde spielen", "Hunde").replace("Die Frau, die", "Frau")
 # Characters at which careless readers end a line, in the middle of lines and at their ends.
 ODD = "\n".join(
     [
@@ -47,34 +21,16 @@ ODD = "\n".join(
         " zehn  elf \u2029",
     ]
 )
+
+
 ODD_REFERENCE = "\n".join(
     ["eins zwei drei\u2028vier", "a b c d e", "fünf sechs\x0csieben", "acht neun", "zehn\u2029elf"]
 )
 
 
-def sacrebleu(*arguments):
-    done = subprocess.run(
-        [sys.executable, "-m", "sacrebleu", *map(str, arguments)], capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def s2s(*arguments, stdin=b""):
-    result = CliRunner().invoke(group, ["bleu", *map(str, arguments)], input=stdin, catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
 @pytest.fixture
 def write(tmp_path):
-    def write(name, text, pack=False):
-        path = tmp_path / name
-        content = text.encode("utf-8")
-        path.write_bytes(gzip.compress(content) if pack else content)
-        return path
-
-    return write
+    return writer(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -190,14 +146,6 @@ def test_the_figure_alone(write):
     assert s2s(reference, "-b", "-m", "bleu", "-w", "2", stdin=REFERENCE.encode()) == "100.00\n"
 
 
-def failing(capsys, *arguments):
-    code = main(["bleu", *map(str, arguments)])
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert len(captured.err.splitlines()) == 1, captured.err
-    return code, captured.err
-
-
 def test_unequal_line_counts_exit_2_with_both(write, capsys):
     reference, hypothesis = write("ref", "a\n" * 1200), write("hyp", "a\n" * 1199)
     code, message = failing(capsys, reference, hypothesis)
@@ -247,209 +195,3 @@ def test_invalid_utf8_is_counted_and_its_line_named(write, tmp_path, capsys):
     assert "line 2" in captured.err
     assert str(hypothesis) in captured.err
     assert captured.out.startswith("BLEU|")
-
-
-# -- with a model ----------------------------------------------------------------------------------
-
-SENTENCES = [
-    "the old man reads a book",
-    "two dogs play in the snow",
-    "a woman wears a red hat",
-    "it rains",
-    "we are here",
-]
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """A run folder with two test sets and a model that was taught a little, so that its output has words."""
-    folder = tmp_path_factory.mktemp("runs") / "small"
-    for name, lines in {"test.en": SENTENCES, "test.de": SENTENCES[::-1], "odd.en": [*SENTENCES, ""]}.items():
-        (folder.parent / name).write_text("".join(f"{line}\n" for line in lines))
-    pair = {"source": str(folder.parent / "test.en"), "target": str(folder.parent / "test.de")}
-    odd = {"tsv": str(folder.parent / "odd.tsv")}
-    (folder.parent / "odd.tsv").write_text("".join(f"{line}\t{line} .\n" for line in SENTENCES[:3]))
-    config = Config.model_validate(
-        {
-            "source_language": "en",
-            "target_language": "de",
-            "data": {"train": pair, "valid": pair, "test": {"plain": pair, "odd": odd}},
-            "tokenizer": {"vocab_size": 300},
-            "model": {"preset": "tiny", "d_model": 32, "num_heads": 2, "d_ff": 32, "max_length": 64},
-            "search": {"beam_size": 2, "max_length_ratio": 1.0, "max_length_offset": 3},
-            "evaluation": {"metrics": ["chrf", "ter"]},
-        }
-    )
-    tokenizer = Tokenizer.train(SENTENCES * 20, config.tokenizer, seed=1)
-    torch.manual_seed(1)
-    model = Transformer(config.model, tokenizer.vocab_size, tokenizer.vocab_size)
-    pair = TokenizerPair(tokenizer, tokenizer)
-    ids = tokenizer.encode_all(SENTENCES)
-    batch = collate_translation(ids, ids[1:] + ids[:1], pair, range(len(ids)))
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.005)
-    for _ in range(25):
-        logits = model.project(model(batch.source_ids, batch.source_mask, batch.target_input))
-        loss = torch.nn.functional.cross_entropy(logits[batch.target_mask], batch.target_output[batch.target_mask])
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    save_model(folder / "best", model.state_dict(), ModelDescription.of(config), pair)
-    (folder / "config.yaml").write_text(dump(config))
-    return folder
-
-
-def test_a_run_is_scored_on_all_its_test_sets_by_name_and_with_its_metrics(run, tmp_path):
-    kept = tmp_path / "out.txt"
-    records = json.loads(s2s("--model", run, "--device", "cpu", "-f", "json", "-w", 4, "-o", kept))
-    assert [(record["test_set"], record["name"]) for record in records] == [
-        ("plain", "chrF2"), ("plain", "TER"), ("odd", "chrF2"), ("odd", "TER"),
-    ]  # fmt: skip
-    translator = Translator.load(run, device="cpu")
-    for index, (name, reference) in enumerate((("plain", SENTENCES[::-1]), ("odd", [f"{s} ." for s in SENTENCES[:3]]))):
-        sources = SENTENCES[: len(reference)]
-        hypotheses = [translation.text for translation in translator.translate(sources)]
-        assert (tmp_path / f"out.{name}.txt").read_text().split("\n") == [*hypotheses, ""]
-        scores = score_texts(hypotheses, reference, ["chrf", "ter"])
-        assert [record["score"] for record in records[2 * index : 2 * index + 2]] == [round(s.score, 4) for s in scores]
-
-
-def test_translating_and_scoring_is_the_same_in_one_step_and_in_two(run, tmp_path):
-    source, reference = run.parent / "test.en", run.parent / "test.de"
-    options = ("--metrics", "bleu,chrf", "-w", 6)
-    kept = tmp_path / "hypothesis"
-    one = s2s("--model", run / "best", "--source", source, "--reference", reference, "-o", kept, *options)
-    assert one == s2s(reference, kept, *options)
-    assert one.startswith("BLEU|nrefs:1|")
-
-
-def test_search_options_reach_the_translator(run, tmp_path):
-    greedy, wide = tmp_path / "greedy", tmp_path / "wide"
-    for path, beam_size in ((greedy, 1), (wide, 5)):
-        s2s("--model", run, "--test-set", "plain", "--beam-size", beam_size, "--length-penalty", 0.5, "-o", path)
-    assert greedy.read_text() != wide.read_text()
-    for path, beam_size in ((greedy, 1), (wide, 5)):
-        translator = Translator.load(run, beam_size=beam_size, length_penalty=0.5)
-        assert path.read_text().splitlines() == [translation.text for translation in translator.translate(SENTENCES)]
-
-
-def test_test_sets_are_named_in_text_too(run):
-    lines = s2s("--model", run, "-m", "bleu").splitlines()
-    assert [line.partition(": ")[0] for line in lines] == ["plain", "odd"]
-    assert s2s("--model", run, "--test-set", "odd", "-m", "bleu").splitlines() == lines[1:]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["--test-set", "plane"], ["'plain'", "odd"]),
-        (["--source", "{en}", "--reference", "{odd}"], ["5", "6", "test.en", "odd.en"]),
-        (["--metrics", "bleu,rouge"], ["rouge"]),
-        (["--tokenize", "13b"], ["13b"]),
-        (["--beam-size", "0"], ["--beam-size"]),
-        (["--device", "tpu"], ["tpu"]),
-    ],
-)
-def test_wrong_use_with_a_model_is_one_line_and_exit_2(run, capsys, arguments, words):
-    places = {"en": run.parent / "test.en", "odd": run.parent / "odd.en"}
-    code, message = failing(capsys, "--model", run, *(argument.format(**places) for argument in arguments))
-    assert code == 2
-    for word in words:
-        assert word in message
-
-
-def test_a_model_without_its_run_asks_for_files(run, tmp_path, capsys):
-    shutil.copytree(run / "best", tmp_path / "alone")
-    code, message = failing(capsys, "--model", tmp_path / "alone")
-    assert code == 2
-    assert "--source" in message
-
-
-def test_a_run_whose_training_data_is_gone_is_still_scored(run, tmp_path):
-    moved = tmp_path / "run"
-    shutil.copytree(run, moved)
-    text = (moved / "config.yaml").read_text()
-    config = load(moved / "config.yaml", check_files=False)
-    text = text.replace(str(config.data.valid.source), str(tmp_path / "gone"), 2)  # train and valid
-    (moved / "config.yaml").write_text(text)
-    assert s2s("--model", moved) == s2s("--model", run)
-
-
-def test_attention_of_the_models_own_and_of_a_given_translation(run, tmp_path, capsys):
-    own, given = tmp_path / "own.png", tmp_path / "given.png"
-    assert main(["plot", str(run), "--attention", SENTENCES[0], "-o", str(own)]) == 0
-    assert (
-        main(["plot", str(run), "--attention", SENTENCES[0], "--target", "a b", "--layer", "1", "-o", str(given)]) == 0
-    )
-    assert own.read_bytes() != given.read_bytes()
-    seen = sentence_attention(run, SENTENCES[0], "two dogs", layer=2)
-    tokenizer = load_tokenizers(run / "best").source
-    assert seen.weights.shape == (2, len(tokenizer.encode("two dogs")) + 1, len(tokenizer.encode(SENTENCES[0])) + 1)
-    assert seen.weights.shape[1:] == (len(seen.target_pieces), len(seen.source_pieces))
-    assert main(["plot", str(run), "--attention", "x", "--layer", "9"]) == 2
-    assert "layer 9" in capsys.readouterr().err
-
-
-def test_a_test_set_that_no_file_can_be_named_after_is_refused_before_translating(run, tmp_path, capsys):
-    moved = tmp_path / "run"
-    shutil.copytree(run, moved)
-    config = moved / "config.yaml"
-    config.write_text(config.read_text().replace("plain:", "news/2016:"))
-    (moved / "best" / "model.safetensors").write_bytes(b"not read")
-    code, message = failing(capsys, "--model", moved, "-o", tmp_path / "out.txt")
-    assert code == 2
-    assert "data.test.news/2016: the name of a test set" in message
-
-
-def test_several_models_are_compared_as_their_translations_are(run, tmp_path, capsys):
-    other = tmp_path / "other"
-    shutil.copytree(run / "best", other)
-    generation = json.loads((other / "generation_config.json").read_text())
-    (other / "generation_config.json").write_text(json.dumps({**generation, "num_beams": 1, "beam_size": 1}))
-    source, reference = run.parent / "test.en", run.parent / "test.de"
-    files = []
-    for number, model in enumerate((run, other)):
-        files.append(tmp_path / f"{number}")
-        s2s("--model", model, "--source", source, "--reference", reference, "-o", files[-1])
-    expected = s2s(reference, *files, "-m", "chrf,ter")
-    table = s2s("--model", run, "--model", other, "--source", source, "--reference", reference, "-m", "chrf,ter")
-    named = dict(zip((str(run), str(other)), map(str, files), strict=True))
-    for model, file in named.items():
-        table, expected = (text.replace(name, "X") for text, name in ((table, model), (expected, file)))
-    assert [line.split() for line in table.splitlines()] == [line.split() for line in expected.splitlines()]
-    records = json.loads(s2s("--model", run, "--model", other, "-f", "json"))
-    assert [(record["test_set"], record["system"]) for record in records] == [
-        (name, system) for name in ("plain", "odd") for system in (f"Baseline: {run}", str(other))
-    ]
-    lines = s2s("--model", run, "--model", other).splitlines()
-    assert (lines[0], lines.count("plain"), lines.count("odd")) == ("plain", 1, 1)
-    for arguments, words in (
-        (["--model", run, "--model", run / "best"], "given twice"),
-        (["--model", run, "--model", other, "-o", tmp_path / "x"], "one model"),
-        (["--model", run, "--model", tmp_path / "none"], "none"),
-    ):
-        code, message = failing(capsys, *arguments)
-        assert code == 2
-        assert words in message
-
-
-def test_attention_is_drawn_beside_the_model_and_not_into_it(run, tmp_path, monkeypatch, capsys):
-    moved = tmp_path / "run"
-    shutil.copytree(run, moved)
-    (moved / "metrics.jsonl").touch()
-    shutil.copytree(run / "best", tmp_path / "alone")
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    models = moved / "best", tmp_path / "alone"
-    before = [sorted(model.iterdir()) for model in models]
-    for model, place in ((moved, moved), (moved / "best", moved), (tmp_path / "alone", Path())):
-        assert main(["plot", str(model), "--attention", SENTENCES[0]]) == 0
-        assert capsys.readouterr().out == f"{place / 'attention.png'}\n"
-        (place / "attention.png").unlink()
-    assert [sorted(model.iterdir()) for model in models] == before
-
-
-@pytest.mark.parametrize("long", [["two dogs " * 40], ["two dogs", "--target", "two dogs " * 40]])
-def test_a_sentence_that_the_model_has_no_positions_for_is_one_line(run, capsys, long):
-    assert main(["plot", str(run), "--attention", *long]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert "pieces, more than the model's 62; take a shorter one" in line

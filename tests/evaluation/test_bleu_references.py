@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from test_bleu import GOOD, POOR, REFERENCE, run, s2s, sacrebleu, write  # noqa: F401
+from support.scored import GOOD, POOR, REFERENCE, s2s, sacrebleu, small_run, writer
 
 from seq2seq.cli import main
 from seq2seq.errors import UserError
@@ -26,7 +26,17 @@ def bleu_process(*arguments, **streams):
 
 
 @pytest.fixture
-def files(write):  # noqa: F811
+def write(tmp_path):
+    return writer(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return small_run(tmp_path_factory.mktemp("runs") / "small")
+
+
+@pytest.fixture
+def files(write):
     texts = zip("rsthp", (REFERENCE, SECOND, THIRD, GOOD, POOR), strict=True)
     return {name: write(name, text) for name, text in texts}
 
@@ -59,7 +69,7 @@ def test_more_references_never_lower_a_score(files):
     assert all(better["score"] > plain["score"] for plain, better in zip(one, two, strict=True))
 
 
-def test_a_model_is_scored_against_several_references(run, tmp_path):  # noqa: F811
+def test_a_model_is_scored_against_several_references(run, tmp_path):
     source, reference, kept = run.parent / "test.en", run.parent / "test.de", tmp_path / "kept"
     arguments = ("--model", run, "--source", source, "--reference", reference, "-r", source, "-o", kept, "-m", "chrf++")
     assert s2s(*arguments) == s2s(reference, "-r", source, kept, "-m", "chrf++")
@@ -123,7 +133,7 @@ def test_text_on_standard_input_beside_files_is_refused(files, tmp_path, kind):
         (["{r}", "{h}", "-m", "chrf+"], "did you mean 'chrf"),
     ],
 )
-def test_wrong_references_are_one_line(files, write, capsys, arguments, words):  # noqa: F811
+def test_wrong_references_are_one_line(files, write, capsys, arguments, words):
     places = {**files, "short": write("short", "a\nb\n")}
     assert main(["bleu", *(argument.format(**places) for argument in arguments)]) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -140,7 +150,7 @@ def test_wrong_references_are_one_line(files, write, capsys, arguments, words): 
     ],
     ids=["Thai", "Japanese", "decomposed letters", "soft hyphen"],
 )
-def test_texts_on_which_a_score_misleads_are_named_once(write, caplog, reference, hypothesis, words):  # noqa: F811
+def test_texts_on_which_a_score_misleads_are_named_once(write, caplog, reference, hypothesis, words):
     paths = write("r", reference * 3), write("h", hypothesis * 3)
     s2s(*paths)
     (record,) = caplog.records
@@ -173,7 +183,7 @@ def no_models(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("tokenizer", DOWNLOADED)
-def test_a_tokenizer_whose_model_cannot_be_fetched_is_refused_before_the_work(no_models, run, capsys, tokenizer):  # noqa: F811
+def test_a_tokenizer_whose_model_cannot_be_fetched_is_refused_before_the_work(no_models, run, capsys, tokenizer):
     with pytest.raises(UserError, match="could not be downloaded"):
         text.check_settings(("bleu",), tokenizer)
     code = main(["bleu", "--model", str(run), "--tokenize", tokenizer, "-m", "bleu"])
@@ -183,7 +193,7 @@ def test_a_tokenizer_whose_model_cannot_be_fetched_is_refused_before_the_work(no
     assert all(word in line for word in (repr(tokenizer), "https://", str(no_models), "or use char"))
 
 
-def test_the_tokenizer_of_a_runs_config_is_tried_before_its_test_sets_are_translated(no_models, run, tmp_path, capsys):  # noqa: F811
+def test_the_tokenizer_of_a_runs_config_is_tried_before_its_test_sets_are_translated(no_models, run, tmp_path, capsys):
     copy = tmp_path / "copy"
     (copy / "best").mkdir(parents=True)
     for path in (run / "best").iterdir():
