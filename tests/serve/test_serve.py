@@ -1,20 +1,15 @@
-"""`s2s serve`, a real process asked over HTTP: answers, dialects, limits and errors. About 10 s."""
+"""`s2s serve`, a real process asked over HTTP: answers, limits and errors. About 10 s."""
 
 import contextlib
 import json
 import re
 import socket
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from deep_translator import LibreTranslator
-from deep_translator.exceptions import AuthorizationException
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from libretranslatepy import LibreTranslateAPI
-from support import wrong_files
-from support.serving import Served, lines, quick_model, serving
+from support.serving import Served, lines, models_and_keys, serving, with_a_key
 
 from seq2seq import Classifier, Translator
 from seq2seq.cli import main
@@ -28,14 +23,7 @@ HOSTILE = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    place = tmp_path_factory.mktemp("serve")
-    quick_model(place / "one")
-    quick_model(place / "two", seed=4)
-    config = place / "two" / "config.json"
-    config.write_text(config.read_text().replace('"target_language": "de"', '"target_language": "pt_BR"'))
-    wrong_files.save(place / "labels", task="classification")
-    (place / "keys").write_text("# who\nfirst-key\nsecond-key\n")
-    return place
+    return models_and_keys(tmp_path_factory.mktemp("serve"))
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +35,7 @@ def server(folder):
 @pytest.fixture(scope="module")
 def alone(folder):
     """A server of one direction that wants a key."""
-    with serving(folder / "one", "--key-file", folder / "keys", "--no-page", "--cors-origin", "https://a.example",
-                 "--allow-host", "t.example", "--max-characters", "9999", "--max-body", "20000") as served:  # fmt: skip
+    with with_a_key(folder) as served:
         yield served
 
 
@@ -313,111 +300,6 @@ def test_an_origin_that_is_named_may_ask(alone):
     assert alone.ask("/v1/translate", {"text": "a"}, Origin="https://b.example").status == 403
 
 
-# -- LibreTranslate --------------------------------------------------------------------------------
-
-
-def test_libretranslates_own_client_works(alone, translator):
-    client = LibreTranslateAPI(alone.url, api_key="first-key")
-    assert client.translate("A man rides.", "en", "de") == translator.translate(["A man rides."])[0].text
-    assert client.translate("", "auto", "de") == ""
-    assert client.detect("a man")[0]["language"] == "en"
-    assert {"code": "en", "name": "English", "targets": ["de", "en"]} in client.languages()
-
-
-def test_another_client_of_libretranslate_works(alone, translator):
-    client = LibreTranslator("en", "de", "first-key", custom_url=f"{alone.url}/")
-    texts = ["A man rides.", "100 % of two dogs & a cat"]
-    assert client.translate_batch(texts) == [one.text for one in translator.translate(texts)]
-    with pytest.raises(AuthorizationException):
-        LibreTranslator("en", "de", "none", custom_url=f"{alone.url}/").translate("A man rides.")
-
-
-def test_libretranslates_own_page_sends_parts(server, translator):
-    """What a browser makes of the FormData of its page, which always asks for three alternatives."""
-
-    def parts(kind="multipart/form-data; boundary=x-y", file="", **fields):
-        body = "".join(
-            f'--x-y\r\nContent-Disposition: form-data; name="{name}"{file}\r\n\r\n{value}\r\n'
-            for name, value in fields.items()
-        )
-        return server.ask("/translate", f"{body}--x-y--\r\n".encode(), Content_Type=kind)
-
-    fields = {"q": "a man\r\ntwo dogs “ü”", "source": "en", "target": "de", "format": "text", "api_key": ""}
-    known = server.ask("/translate", {**fields, "alternatives": 2}).json
-    assert parts(**fields, alternatives=3).json == known
-    assert len(known["alternatives"]) == 2  # the model's beam is of 3
-    assert known["translatedText"].split("\r\n")[0] == translator.translate(["a man"])[0].text
-    document = parts(**{**fields, "q": "<b>a man</b>", "format": "html"}, alternatives=3)
-    assert document.status == 200
-    assert document.json["alternatives"] == []
-    for wrong in (
-        parts(**fields, kind="multipart/form-data"),
-        parts(**fields, kind="multipart/form-data; boundary=other"),
-        parts(**fields, kind='multipart/form-data; boundary="; charset=punycode'),
-        parts(**fields, kind="multipart/form-data; boundary*=utf-8''%E2%82%AC"),
-        parts(**fields, file='; filename="a.txt"'),
-        parts(**{f"field{number}": "" for number in range(201)}),
-        server.ask("/translate", b"--x-y", Content_Type="multipart/form-data; boundary=x-y"),
-    ):
-        assert wrong.status == 400
-        assert "form" in wrong.json["error"] or "missing q" in wrong.json["error"]
-    assert "boundary" not in "".join(server.log)
-
-
-def test_libretranslates_fields(server, translator):
-    best = translator.with_search(n_best=3).translate(["a man", "two dogs"])
-    fields = {"source": "en", "target": "de"}
-    both = server.ask("/translate", {"q": ["a man", "two dogs"], **fields, "alternatives": 2}).json
-    assert both == {
-        "translatedText": [one.text for one in best],
-        "alternatives": [[other.text for other in one.alternatives] for one in best],
-    }
-    one = server.ask("/translate", {"q": "a man", **fields, "source": "auto", "format": None, "other": 1}).json
-    assert one == {"translatedText": best[0].text, "detectedLanguage": {"language": "en", "confidence": 0.0}}
-    german, english = "Guten Morgen, wie geht es dir heute?", "Where is the station, and how are you today?"
-    for text, language in ((german, "de"), (english, "en")):
-        (found,) = server.form("/detect", q=text).json
-        assert (found["language"], found["confidence"] > 90) == (language, True)
-    for text in ("7", "Bonjour, comment allez-vous aujourd'hui ?"):
-        assert server.form("/detect", q=text).json == [{"language": "en", "confidence": 0.0}]
-    known = server.ask("/translate", {"q": german, **fields, "source": "auto"}).json
-    assert (known["translatedText"], known["detectedLanguage"]["language"]) == (german, "de")
-    assert server.form("/translate", q="a man", **fields, alternatives="").json == {"translatedText": best[0].text}
-    assert server.form("/translate", q=["a man", "two dogs"], **fields).json == {
-        "translatedText": both["translatedText"]
-    }
-    assert server.ask("/translate?q=a+man&source=en&target=de", b"").json == {"translatedText": best[0].text}
-    assert server.ask("/translate", {"q": "a", "source": "en", "target": "pb"}).status == 200
-    assert server.ask("/translate", {"q": "\ud800", **fields}).status == 200
-    assert server.ask("/frontend/settings").json["language"]["target"] == {"code": "de", "name": "German"}
-    assert [one["code"] for one in server.ask("/languages").json] == ["de", "en", "pt-BR"]
-    assert server.ask("/translate", {"q": "a", **fields, "alternatives": -1}).json.keys() == {"translatedText"}
-    many = server.ask("/translate", {"q": "a man", **fields, "alternatives": 15}).json
-    assert len(many["alternatives"]) == 2
-    same = {"q": ["a", ""], "source": "de", "target": "de", "alternatives": 1}
-    assert server.ask("/translate", same).json == {"translatedText": ["a", ""], "alternatives": [[], []]}
-    assert all(one["code"] in one["targets"] for one in server.ask("/languages").json)
-    assert server.ask("/detect", {"q": ["a man", "two dogs"]}).json[0]["language"] == "en"
-    suggestion = {"q": "a", "s": "b", "source": "en", "target": "de"}
-    for path, status in (("/suggest", 403), ("/translate_file", 404), ("/download_file/x", 404)):
-        answer = server.ask(path, suggestion)
-        assert (answer.status, type(answer.json["error"])) == (status, str)
-    for wrong, words in (
-        ({"source": "en", "target": "de"}, "missing q"),
-        ({"q": "a", "target": "de"}, "missing source"),
-        ({"q": "a", "source": "en"}, "missing target"),
-        ({"q": "a", "source": "en", "target": "xx"}, "xx is not supported"),
-        ({"q": "a", "source": "zz", "target": "de"}, "zz is not supported"),
-        ({"q": "a", "source": "de", "target": "en"}, "English (en) is not available as a target language from"),
-        ({"q": "a", "source": "<b>" * 99, "target": "de"}, "this language is not supported"),
-        ({"q": {"a": 1}, **fields}, "q"),
-        ({"q": ["a"] * 101, **fields}, "100 texts"),
-    ):
-        answer = server.ask("/translate", wrong)
-        assert answer.status in (400, 413)
-        assert words in answer.json["error"]
-
-
 # -- classification, the page, and what the server says of itself ----------------------------------
 
 
@@ -493,43 +375,3 @@ def test_no_text_of_a_client_is_in_logs_or_metrics(server):
 def test_ready_and_health(server):
     assert server.ask("/health").json == {"status": "ok"}
     assert server.ask("/ready").json == {"status": "ready"}
-
-
-# -- how it starts ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("typed", "words"),
-    [
-        ("one --port {taken}", "in use"),
-        ("one --host nowhere.invalid --open", "nowhere.invalid"),
-        ("one --host 0.0.0.0", "--key-file"),
-        ("one --host 0.0.0.0 --open --key-file keys", "--open"),
-        ("one --key-file missing", "missing"),
-        ("one --key-file empty", "no key"),
-        ("one --key-file spaced", "space"),
-        ("one --key-file none", "missing value"),
-        ("one --port 70000", "--port"),
-        ("one --deadline 0", "--deadline"),
-        ("missing", "missing"),
-    ],
-)
-def test_what_keeps_it_from_starting_is_one_line(folder, server, typed, words, monkeypatch, capsys):
-    monkeypatch.chdir(folder)
-    (folder / "empty").write_text("# no key\n\n")
-    (folder / "spaced").write_text("two words\n")
-    (folder / "none").write_text("None\n")
-    assert (
-        main(["serve", *typed.format(taken=server.port).split(), *([] if "--port" in typed else ["--port", "0"])]) == 2
-    )
-    captured = capsys.readouterr()
-    assert words in captured.err
-    assert len(captured.err.splitlines()) == 1
-    assert captured.out == ""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="one loopback address is enough elsewhere")
-def test_it_starts_on_other_addresses(folder):
-    with serving(folder / "one", "--host", "0.0.0.0", "--open") as served:
-        assert served.ask("/health", Host="anything.example").status == 200
-        assert served.stop() == 0

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
+from support import wrong_files
 from support.our_models import make_ours
 
 from seq2seq.config.schema import SearchConfig
@@ -151,6 +152,23 @@ def quick_model(folder: Path, seed: int = 1) -> Path:
     """A model whose translations differ."""
     make_ours(folder, ending=4.0, seed=seed, d_model=32, search=SearchConfig(beam_size=3, max_length_ratio=1.5))
     return folder
+
+
+def models_and_keys(folder: Path) -> Path:
+    """Fill a folder with two translators, `one` (en-de) and `two` (en-pt_BR), the classifier `labels`, and `keys`."""
+    quick_model(folder / "one")
+    quick_model(folder / "two", seed=4)
+    config = folder / "two" / "config.json"
+    config.write_text(config.read_text().replace('"target_language": "de"', '"target_language": "pt_BR"'))
+    wrong_files.save(folder / "labels", task="classification")
+    (folder / "keys").write_text("# who\nfirst-key\nsecond-key\n")
+    return folder
+
+
+def with_a_key(folder: Path) -> contextlib.AbstractContextManager[Served]:
+    """A server of one direction that wants a key, with models of `models_and_keys`."""
+    return serving(folder / "one", "--key-file", folder / "keys", "--no-page", "--cors-origin", "https://a.example",
+                   "--allow-host", "t.example", "--max-characters", "9999", "--max-body", "20000")  # fmt: skip
 
 
 def slow_model(folder: Path) -> Path:
