@@ -91,13 +91,13 @@ def command(
         scoring = defaults | {key: value for key, value in scoring.items() if value is not None}
     test_set = _test_set(models, references, source, name)
     counts = _training_counts(models, training, test_set.sources)
-    found = {path: _file(path, test_set) for path in systems if path not in folders}
+    translated = {path: _file(path, test_set) for path in systems if path not in folders}
     if models is not None:
         models.outputs([test_set], output)  # the page replaces none of its files
         models.translate([test_set], [None], modelling)
-        found |= {path: _translated(path, test_set) for path in folders}
+        translated |= {path: _translated(path, test_set) for path in folders}
     test = TestLines(test_set.name or str(references[0]), test_set.references, test_set.sources, counts)
-    compared = compare([found[path] for path in systems], test, wanted, apart, **scoring)
+    compared = compare([translated[path] for path in systems], test, wanted, apart, **scoring)
     for note in compared.notes:
         logger.warning("%s", note)
     if output is not None:

@@ -111,18 +111,18 @@ def _describe(folder: Path) -> dict[str, Any]:
         }
     vocabulary: dict[str, int | bool] = {"source": tokenizers.source.vocab_size}
     if description.task == "translation":
-        own = description.model_dump(mode="json", include={"source_language", "target_language", "search"})
+        of_task = description.model_dump(mode="json", include={"source_language", "target_language", "search"})
         vocabulary |= {"target": tokenizers.target.vocab_size, "shared": tokenizers.shared}
-        own["languages"] = sorted(tokenizers.source.tags)
-        own["needs_direction"] = tokenizers.needs_direction
-        own["license"] = description.license
+        of_task["languages"] = sorted(tokenizers.source.tags)
+        of_task["needs_direction"] = tokenizers.needs_direction
+        of_task["license"] = description.license
     else:
-        own = description.model_dump(mode="json", include={"classifier"})
-        own["labels"] = list(description.displayed_labels)
+        of_task = description.model_dump(mode="json", include={"classifier"})
+        of_task["labels"] = list(description.displayed_labels)
     return {
         "folder": str(folder),
         "task": description.task,
-        **own,
+        **of_task,
         "vocabulary": vocabulary,
         "tokenizer_fingerprint": tokenizers.fingerprint,
         "model": description.model.model_dump(mode="json"),

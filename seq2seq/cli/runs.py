@@ -126,10 +126,10 @@ def clean(folder: Path | None, keep: str, is_agreed: bool) -> None:
     """
     from seq2seq.workflows.runs import find_runs, removals, remove
 
-    found = removals(find_runs(folder or Path("runs")))
-    for kept in (removal for removal in found if removal.reason):
+    candidates = removals(find_runs(folder or Path("runs")))
+    for kept in (removal for removal in candidates if removal.reason):
         logger.info("%s is kept unchanged: %s", kept.run.name, kept.reason)
-    chosen = [removal for removal in found if removal.folders]
+    chosen = [removal for removal in candidates if removal.folders]
     total = 0
     for removal in chosen:
         if is_agreed and not remove(removal):

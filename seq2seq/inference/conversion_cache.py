@@ -85,11 +85,11 @@ def cached_models() -> list[CachedModel]:
     Raises:
         RunError: there is no place for a cache.
     """
-    found = []
+    models = []
     for entry in _entries(_root()):
         with contextlib.suppress(OSError):  # another process removes it
             origin = entry / ORIGIN
-            found.append(
+            models.append(
                 CachedModel(
                     entry,
                     Path(os.fsdecode(origin.read_bytes())) if origin.exists() else None,
@@ -98,7 +98,7 @@ def cached_models() -> list[CachedModel]:
                     entry.stat().st_mtime,
                 )
             )
-    return sorted(found, key=lambda cached: -cached.used)
+    return sorted(models, key=lambda cached: -cached.used)
 
 
 def clear() -> None:

@@ -62,14 +62,14 @@ def _usual_language(clear: Counter[str], named: str | None, in_most_pairs: str |
 
 def language_findings(counted: Mapping[str, Finding], usual: Sequence[str | None]) -> dict[str, Finding]:
     """Return the `swapped` pairs and the pairs with a side in `other_language`; the counts are those of the sample."""
-    found = {"swapped": Finding(), "other_language": Finding()}
+    findings = {"swapped": Finding(), "other_language": Finding()}
     for key, finding in counted.items():
         codes = key.split(">")
         if None not in usual and len(usual) == 2 and usual[0] != usual[1] and codes == [usual[1], usual[0]]:
-            found["swapped"].add(finding)
+            findings["swapped"].add(finding)
         elif any(expected and code not in (UNCLEAR, expected) for code, expected in zip(codes, usual, strict=True)):
-            found["other_language"].add(finding)
-    return found
+            findings["other_language"].add(finding)
+    return findings
 
 
 def unexpected_languages(

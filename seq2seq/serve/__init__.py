@@ -1,6 +1,6 @@
-"""Translation and classification over HTTP: `s2s serve`.
+"""The server of `s2s serve`: translation and classification over HTTP.
 
-A request becomes sentences (`text.parts`), which wait in one queue for one thread that computes (`queue`);
-`service` joins their translations again. `api`, `libretranslate` and `page` are what clients see of it; `guard`
-stands in front of them all, and `server` owns the socket. It knows models as `Translator` and `Classifier` alone.
+A request is split into sentences (`text.parts`), which wait in one queue for one thread that computes (`queue`);
+`service` joins their translations. Clients use the interfaces of `api`, `libretranslate` and `page`; `guard` checks
+every request before them, and `server` owns the socket. Models are known only as `Translator` and `Classifier`.
 """

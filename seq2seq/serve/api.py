@@ -1,4 +1,4 @@
-"""The toolkit's own dialect: `/v1`, health and metrics. `server` makes routes of its endpoints."""
+"""The toolkit's dialect: `/v1`, health and metrics. `server` makes routes from its endpoints."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
@@ -40,13 +40,13 @@ from seq2seq.serve.service import Service
 
 
 class Api:
-    """The endpoints over one service."""
+    """The endpoints of the toolkit's dialect, for one service."""
 
     def __init__(self, service: Service, keys: Keys):
         self._service, self._keys = service, keys
 
     def endpoints(self) -> list[Endpoint]:
-        """Return all of them."""
+        """Return all endpoints."""
         return [
             Endpoint(
                 "/v1/translate", "Translate.", self.translate, ErrorAnswer, TranslateAnswer,
@@ -57,37 +57,41 @@ class Api:
                 read=self._body,
             ),
             Endpoint(
-                "/v1/models", "What is served, what requests may hold, and the limits.", self.models, ErrorAnswer
+                "/v1/models", "List the models, the values that requests may have, and the limits.", self.models,
+                ErrorAnswer,
             ),
-            Endpoint("/health", "The process is alive.", self.health, ErrorAnswer),
-            Endpoint("/ready", "Requests are answered.", self.ready, ErrorAnswer),
-            Endpoint("/metrics", "For Prometheus.", self.metrics, ErrorAnswer, str, answer_type="text/plain"),
+            Endpoint("/health", "Report that the process is alive.", self.health, ErrorAnswer),
+            Endpoint("/ready", "Report whether requests are answered.", self.ready, ErrorAnswer),
+            Endpoint(
+                "/metrics", "Return the metrics for Prometheus.", self.metrics, ErrorAnswer, str,
+                answer_type="text/plain",
+            ),
         ]  # fmt: skip
 
     async def translate(self, request: Request, body: TranslateRequest) -> Response:
-        """Translations, at once or line by line."""
+        """Answer with translations, together or streamed line by line."""
         answers = self._service.accept(body, client_of(request.client))
         if body.stream:
             return _Lines(_streamed(answers, body.details), lambda: self._service.leave(answers))
         try:
             translations = await unless_gone(request, answers.joined())
-            found = [shown(one, body.details) for one in translations]
-            return json_answer({**_head(answers), "translations": found, **_foot(answers)})
+            listed = [shown(translation, body.details) for translation in translations]
+            return json_answer({**_head(answers), "translations": listed, **_foot(answers)})
         finally:
             self._service.leave(answers)
 
     async def classify(self, request: Request, body: ClassifyRequest) -> Response:
-        """Labels."""
+        """Answer with labels."""
         answers = self._service.classifying(body.texts, body.model, client_of(request.client))
         try:
-            found = await unless_gone(request, answers.all())
-            shown = [vars(one) for one in found]
+            results = await unless_gone(request, answers.all())
+            shown = [vars(result) for result in results]
             return json_answer({"model": answers.model.as_dict(), "classifications": shown, **_foot(answers)})
         finally:
             self._service.leave(answers)
 
     async def models(self, request: Request) -> Response:
-        """What is served, and what is taken."""
+        """Answer with the models, the values that requests may have, and the limits."""
         self._keys.admit(request)
         service = self._service
         return json_answer(
@@ -100,18 +104,22 @@ class Api:
         )
 
     async def health(self, request: Request) -> Response:
-        """The process is alive."""
+        """Answer that the process is alive."""
         return json_answer({"status": "ok"})
 
     async def ready(self, request: Request) -> Response:
-        """It answers requests."""
+        """Answer that requests are answered.
+
+        Raises:
+            Refusal: the server is stopping, or a batch takes too long.
+        """
         if not self._service.is_ready:
             why = "the server is stopping" if self._service.draining else "no batch was finished for a long time"
             raise Refusal(503, "not_ready", why, retry_after=5)
         return json_answer({"status": "ready"})
 
     async def metrics(self, request: Request) -> Response:
-        """For Prometheus."""
+        """Answer with the metrics for Prometheus."""
         self._keys.admit(request)
         return Response(self._service.metrics.text(), headers={"Content-Type": metrics.CONTENT_TYPE, **NO_STORE})
 
@@ -123,7 +131,7 @@ class Api:
 
 
 class _Lines(StreamingResponse):
-    """JSON lines, and what to do when they have been sent or the client has left."""
+    """A streamed answer in JSON Lines, with a function that is called when it was sent or the client has left."""
 
     def __init__(self, lines: AsyncIterator[bytes], close: Callable[[], None]):
         super().__init__(lines, headers={**NO_STORE, "X-Accel-Buffering": "no"}, media_type=LINES)
@@ -142,15 +150,15 @@ async def _streamed(answers: Translating, kinds: Collection[str]) -> AsyncIterat
             span = [piece.begin, piece.begin + len(piece.text)]
             line = shown(translation.shifted(piece.begin), kinds)
             yield to_json({"index": index, "source": span, "before": piece.before, **line}) + b"\n"
-            await asyncio.sleep(0)  # the loop notices here that the client has left; otherwise each write is logged
-    except Exception as error:  # the status has been sent; the last line says what went wrong
+            await asyncio.sleep(0)  # lets the loop notice that the client has left; otherwise each write is logged
+    except Exception as error:  # the status has been sent, so the last line contains the error
         yield to_json({"error": explained(error)}) + b"\n"
     else:
         yield to_json({"done": True, **_head(answers), **_foot(answers)}) + b"\n"
 
 
 def shown(translation: Translation, kinds: Collection[str]) -> dict[str, Any]:
-    """A translation for JSON; `sentences` is the older name of `details`, for one version."""
+    """Return the JSON form of a translation; `sentences` is the older name of `details`, which will be removed."""
     fields = translation.as_json(kinds)
     return {**fields, "sentences": fields["details"]} if "details" in fields else fields
 

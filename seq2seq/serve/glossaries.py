@@ -1,6 +1,6 @@
-"""The glossaries that a server was started with: their names, and which of them apply to requests that name none.
+"""The glossaries of a server, with their names; some of them apply by default to requests that name none.
 
-`s2s serve` reads them; `service` gives their rows to requests.
+`s2s serve` reads them, and `service` gives their rows to requests.
 """
 
 import functools
@@ -23,54 +23,54 @@ _NAME = re.compile(r"[\w.-]{1,60}")
 
 @dataclass(frozen=True, eq=False)
 class Glossaries:
-    """Glossaries by name; those of `default_names` apply where a request names none and holds none."""
+    """Glossaries by name; those of `default_names` apply to requests that neither name nor contain a glossary."""
 
     named: Mapping[str, Terms] = field(default_factory=dict)
     default_names: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, given: Sequence[str]) -> "Glossaries":
-        """Read FILEs, which apply by default and are named by their files, and NAME=FILEs, which apply by name alone.
+        """Read glossaries: a FILE, named by the file, applies by default; NAME=FILE applies only by name.
 
         Raises:
-            UserError: a file cannot be read, or two have one name.
+            UserError: a file cannot be read, or two glossaries have the same name.
         """
         named: dict[str, Terms] = {}
         defaults = []
-        for one in given:
-            name, path = _named(one)
+        for option in given:
+            name, path = _named(option)
             if name in named:
-                raise UserError(f"--glossary {one}: a second glossary with the name {name}; give it as NAME={path}")
+                raise UserError(f"--glossary {option}: a second glossary with the name {name}; give it as NAME={path}")
             glossary = Glossary.read(path)
             for problem in glossary.problems:
                 logger.warning("%s: %s", path, problem)
             named[name] = _of_server(glossary.rows)
-            defaults += [name] if one == str(path) else []
+            defaults += [name] if option == str(path) else []
         return cls(named, tuple(defaults))
 
     def fitting(self, models: Models) -> "Glossaries":
         """Return the glossaries that apply to these models.
 
         Raises:
-            UserError: a model cannot keep to those that apply by default.
+            UserError: a default glossary cannot be used with a model.
         """
         if not self.default_names:
             return self
         if len(models.directions) > 1:
             names = some_of(self.default_names)
             logger.warning(
-                "glossaries (%s) apply only where a request names them: there are several language pairs", names
+                "glossaries (%s) apply only if a request names them, because there are several language pairs", names
             )
             return replace(self, default_names=())
         if without := next((model for model in models.translators if not model.can_explain), None):
             raise UserError(
-                f"{without.name}: a CTranslate2 folder, which cannot keep to a glossary; serve the model that it was "
-                "made from, or leave out --glossary"
+                f"{without.name}: a CTranslate2 folder, which cannot use a glossary; serve the model that it was "
+                "converted from, or leave out --glossary"
             )
         return self
 
     def rows(self, names: Sequence[str] | None) -> Terms:
-        """The rows of these glossaries together, of two entries the first; None is the default ones.
+        """Return the rows of these glossaries together, in order; None means the default glossaries.
 
         Raises:
             Refusal: there is no such glossary.
@@ -80,7 +80,7 @@ class Glossaries:
             raise bad(f"no glossary has this name; the server has: {some_of(sorted(self.named)) or 'none'}", "glossary")
         return self._joined(tuple(dict.fromkeys(names)))
 
-    @functools.lru_cache(maxsize=64)  # noqa: B019 (there is one such object)
+    @functools.lru_cache(maxsize=64)  # noqa: B019 (there is only one such object)
     def _joined(self, names: tuple[str, ...]) -> Terms:
         if len(names) == 1:
             return self.named[names[0]]

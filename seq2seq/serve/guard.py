@@ -1,7 +1,7 @@
-"""What stands in front of every route: who may ask, the id of a request, its errors, and its count.
+"""The guard before every route: access, the id of a request, its errors, and its metrics.
 
 A web page that is open in a browser must not use a server on the same machine, so the names in Host and Origin are
-checked; keys are for servers that others can reach.
+checked. Keys are for servers that other machines can reach.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[^:\[\]/@\s]+)(?::\d{1,5})?", re.IGNORECASE)
-# What programs write for a value that is missing.
+# Strings that programs write for a missing value.
 NO_VALUES = ("", "none", "null", "nil", "nan", "undefined", "[]", "{}")
 _BEARER = re.compile(r"\s*(?:bearer|deepl-auth-key)\s+(\S+)\s*", re.IGNORECASE)
 HEADERS = {
@@ -44,14 +44,14 @@ INTERNAL = "internal_error"
 
 
 class Keys:
-    """The keys that clients may have; without any, everybody may ask."""
+    """The keys of clients; without any, no key is needed."""
 
     def __init__(self, keys: Collection[str] = ()):
         self._digests = [_digest(key) for key in keys]
 
     @classmethod
     def read(cls, path: Path) -> "Keys":
-        """The keys of a file: one on each line; lines that begin with # are comments.
+        """Return the keys in a file: one on each line; lines that begin with # are comments.
 
         Raises:
             UserError: the file cannot be read, has no key, or has a line that cannot be a key.
@@ -69,39 +69,39 @@ class Keys:
                 raise UserError(f"{path}, line {number}: {problem}; write one key on each line")
             keys.append(key)
         if not keys:
-            raise UserError(f"{path}: no key in it; write one on each line")
+            raise UserError(f"{path}: there is no key in it; write one on each line")
         return cls(keys)
 
     def __bool__(self) -> bool:
         return bool(self._digests)
 
     def admit(self, request: Request, given: Any = None) -> None:
-        """Let a request pass that has a key, as a Bearer token or `given` in its body or address.
+        """Accept a request with a key, as a Bearer token or `given` in its body or address.
 
         Raises:
-            Refusal: it has none, or one that is not known.
+            Refusal: the request has no key, or an unknown one.
         """
         if not self._digests:
             return
-        found = _BEARER.fullmatch(request.headers.get("authorization", ""))
-        key = _sent(found.group(1)) if found else given
+        header = _BEARER.fullmatch(request.headers.get("authorization", ""))
+        key = _sent(header.group(1)) if header else given
         if not isinstance(key, str) or not key:
             raise Refusal(403, "key", "this server needs a key: Authorization: Bearer KEY, or api_key")
         digest = _digest(key)
-        known = [hmac.compare_digest(digest, one) for one in self._digests]  # all, so that the time tells nothing
+        known = [hmac.compare_digest(digest, other) for other in self._digests]  # all, for a constant time
         if not any(known):
             raise Refusal(403, "key", "this server does not know this key; check it")
 
 
 class Guard:
-    """An application with a guard in front.
+    """An application that checks requests before it passes them to the routes.
 
     Args:
-        app: the routes.
-        service: whose metrics count requests, and whose limits hold.
-        hosts: names that clients may call the server by; None is any.
-        origins: of web pages that may ask besides the server's own; `*` is any.
-        plain: prefixes of paths whose errors are `{"error": message}`, as LibreTranslate's.
+        app: routes.
+        service: service whose metrics count the requests.
+        hosts: names of the server that are accepted in Host; None means any.
+        origins: origins of other web pages that may send requests; `*` means any.
+        plain: prefixes of paths whose errors are `{"error": message}`, as in LibreTranslate.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Guard:
         self._hosts, self._origins = hosts, set(origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Answer one request."""
         if scope["type"] != "http":
             return
         scope["app"] = self  # a router that is part of an application raises where it has no route
@@ -128,8 +128,8 @@ class Guard:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                own = {**HEADERS, "X-Request-Id": request_id}
-                message["headers"] = [*message["headers"], *((k.lower().encode(), v.encode()) for k, v in own.items())]
+                more = {**HEADERS, "X-Request-Id": request_id}
+                message["headers"] = [*message["headers"], *((k.lower().encode(), v.encode()) for k, v in more.items())]
             await send(message)
 
         try:
@@ -151,12 +151,14 @@ class Guard:
         host = request.headers.get("host", "")
         name = _HOST.fullmatch(host)
         if self._hosts is not None and (name is None or name.group(1).lower() not in self._hosts):
-            message = "the server does not know itself by this name; start it with --allow-host NAME"
+            message = "this name in Host is not allowed; start the server with --allow-host NAME"
             raise Refusal(403, "host", message)
         origin = request.headers.get("origin")
-        own = (f"http://{host}", f"https://{host}")
-        if origin is not None and origin not in own and not self._origins & {origin, "*"}:
-            raise Refusal(403, "origin", "web pages of other servers may not ask; start it with --cors-origin ORIGIN")
+        same_origin = (f"http://{host}", f"https://{host}")
+        if origin is not None and origin not in same_origin and not self._origins & {origin, "*"}:
+            raise Refusal(
+                403, "origin", "requests from other origins are not allowed; start it with --cors-origin ORIGIN"
+            )
 
     def _note(self, error: Exception, request_id: str) -> None:
         body = explained(error)
@@ -174,18 +176,18 @@ class Guard:
 
 
 def explained(error: Exception) -> dict[str, Any]:
-    """What a client is told of an error; of one that is ours it learns nothing but that."""
+    """Return the error as clients see it; an internal error reveals no details."""
     match error:
         case Refusal():
             return {"code": error.code, "message": error.message, "field": error.field}
         case HTTPException():
             return {"code": error.detail.lower().replace(" ", "_"), "message": error.detail.lower(), "field": None}
-    message = "something went wrong here; the X-Request-Id of this answer finds it in the server's log"
+    message = "internal error; find it in the server's log by the X-Request-Id of this answer"
     return {"code": INTERNAL, "message": message, "field": None}
 
 
 def _no_key(line: str) -> str | None:
-    """Why a line of a key file cannot be a key, or None."""
+    """Return why a line of a key file cannot be a key, or None."""
     if re.search(r"\s", line):
         return "a key contains a space"
     if not line.isprintable():
@@ -200,7 +202,7 @@ def _digest(key: str) -> bytes:
 
 
 def _sent(token: str) -> str:
-    """A key from a header, whose bytes are UTF-8 or else Latin-1."""
+    """Return a key from a header, whose bytes are UTF-8 or else Latin-1."""
     try:
         return token.encode("latin-1").decode("utf-8")
     except UnicodeError:
@@ -208,7 +210,7 @@ def _sent(token: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a server that listens there."""
+    """Whether only this machine can reach a server that listens on this address."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -216,6 +218,6 @@ def is_loopback(host: str) -> bool:
 
 
 def _place(error: Exception) -> str:
-    """The kind of an error and where it arose; its message may hold text of a client."""
+    """Return the type and place of an error, without its message, which may contain text of a client."""
     last = traceback.extract_tb(error.__traceback__)[-1:]
     return " ".join([type(error).__name__, *(f"at {Path(frame.filename).name}:{frame.lineno}" for frame in last)])

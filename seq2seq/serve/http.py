@@ -1,4 +1,4 @@
-"""What the dialects share: reading a body within its limits, JSON answers, and clients that leave."""
+"""The functions of HTTP that the dialects share: reading bodies within limits, JSON answers, clients that leave."""
 
 import asyncio
 import ipaddress
@@ -23,13 +23,13 @@ NO_STORE = {"Cache-Control": "no-store"}
 JSON, FORM, PARTS = "application/json", "application/x-www-form-urlencoded", "multipart/form-data"
 LINES = "application/x-ndjson"
 MOST_FIELDS = 200
-# Other parameters, such as charset, are left out: not every codec that Python has is for a stranger's bytes.
+# Other parameters, such as charset, are ignored, because not every codec of Python is safe for untrusted bytes.
 _BOUNDARY = re.compile(r';\s*boundary="?([^";\s]{1,70})', re.IGNORECASE)
-GONE = 499  # of nginx; nobody sees the answer
+GONE = 499  # nginx's status for a client that has left
 
 
 def to_json(value: Any) -> bytes:
-    """JSON in UTF-8; numbers that are not finite become null."""
+    """Return JSON in UTF-8; numbers that are not finite become null."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except ValueError:
@@ -38,13 +38,14 @@ def to_json(value: Any) -> bytes:
 
 
 def json_answer(value: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
-    """An answer that nobody keeps."""
+    """Return a JSON answer that must not be cached."""
     return Response(to_json(value), status, {**NO_STORE, **(headers or {})}, JSON)
 
 
 class Bodies:
-    """Reads the bodies of requests. Those that are being received have a bounded number of bytes, of each client and
-    of all together.
+    """A reader of the bodies of requests, with a limit on the bytes that are being received.
+
+    The limit applies to each client and, multiplied by `SHARES`, to all clients together.
     """
 
     def __init__(self, limits: Limits):
@@ -55,12 +56,12 @@ class Bodies:
         """Return the body of a request.
 
         Raises:
-            Refusal: it is too large, or comes too slowly, or too many others are being received.
+            Refusal: the body is too large or arrives too slowly, or too many others are being received.
             ClientDisconnect: the client left.
         """
         limits, client = self._limits, client_of(request.client)
         too_large = Refusal(413, "too_large", f"a request has at most {limits.body_bytes:,} bytes; send it in parts")
-        if int(request.headers.get("content-length", 0)) > limits.body_bytes:  # h11 takes digits alone
+        if int(request.headers.get("content-length", 0)) > limits.body_bytes:  # h11 accepts only digits
             raise too_large
         body = bytearray()
         try:
@@ -73,18 +74,20 @@ class Bodies:
                     if self._held[client] > self._most or self._held.total() > SHARES * self._most:
                         raise Refusal(503, "too_many_bytes", "too many requests at a time; try again", retry_after=5)
         except TimeoutError:
-            raise Refusal(408, "too_slow", f"a request is read for {limits.receive_seconds:g} seconds") from None
+            raise Refusal(
+                408, "too_slow", f"the request was not received within {limits.receive_seconds:g} seconds"
+            ) from None
         finally:
             self._held[client] -= len(body)
-            self._held += Counter()  # forgets clients that hold nothing
+            self._held += Counter()  # drops clients without bytes
         return bytes(body)
 
 
 def fields_of_form(raw: bytes) -> dict[str, Any]:
-    """The fields of a form or an address; one that comes several times is a list.
+    """Return the fields of a form or an address; a field that occurs several times is a list.
 
     Raises:
-        Refusal: there are too many.
+        Refusal: there are too many fields.
     """
     try:
         pairs = parse_qsl(raw.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=MOST_FIELDS)
@@ -94,10 +97,10 @@ def fields_of_form(raw: bytes) -> dict[str, Any]:
 
 
 async def fields_of_parts(raw: bytes, content_type: str) -> dict[str, Any]:
-    """The fields of a form in parts (RFC 7578), in UTF-8; as `fields_of_form`.
+    """Return the fields of a multipart form (RFC 7578) in UTF-8, as `fields_of_form` does.
 
     Raises:
-        Refusal: the parts cannot be read, are too many, or are files.
+        Refusal: the parts cannot be read, are too many, or contain files.
     """
     boundary = _BOUNDARY.search(content_type)
 
@@ -114,10 +117,10 @@ async def fields_of_parts(raw: bytes, content_type: str) -> dict[str, Any]:
 
 
 def _gathered(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, value in pairs:
-        found[name] = value if name not in found else [*_listed(found[name]), value]
-    return found
+        fields[name] = value if name not in fields else [*_listed(fields[name]), value]
+    return fields
 
 
 def _listed(value: Any) -> list[Any]:
@@ -125,7 +128,7 @@ def _listed(value: Any) -> list[Any]:
 
 
 def client_of(address: Sequence[Any] | None) -> str:
-    """The client at an address (host, port): its host, or in IPv6 the network of 64 bits, which one subscriber has."""
+    """Return the client of an address (host, port): its host, or for IPv6 the /64 network, which one subscriber has."""
     host = str(address[0]) if address else ""
     try:
         ip = ipaddress.ip_address(host.partition("%")[0])
@@ -137,15 +140,15 @@ def client_of(address: Sequence[Any] | None) -> str:
 
 
 def media_type(request: Request) -> str:
-    """The type of the body, without parameters."""
+    """Return the media type of the body, without parameters."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 async def unless_gone(request: Request, work: Awaitable[Result]) -> Result:
-    """The result of `work`, which is cancelled if the client leaves.
+    """Return the result of `work`, which is cancelled if the client leaves.
 
     Raises:
-        ClientDisconnect: it left.
+        ClientDisconnect: the client left.
     """
     task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_disconnect(request))
     try:

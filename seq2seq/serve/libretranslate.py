@@ -1,10 +1,10 @@
-"""The dialect of LibreTranslate, which many programs speak: `/translate`, `/languages`, `/detect`, `/frontend/settings`
-and `/spec`.
+"""The dialect of LibreTranslate: `/translate`, `/languages`, `/detect`, `/frontend/settings` and `/spec`.
 
-Bodies are JSON or forms of either kind, and fields may stand in the address; errors are `{"error": message}`. Texts are
-translated sentence by sentence, as LibreTranslate does. Its clients ask for a fixed number of alternatives: they get as
-many as there are, of a document none. Other fields that cannot be honoured are refused rather than ignored. Of several
-models for one direction the first translates. A text that is to be translated into its own language is returned.
+Bodies are JSON or forms of either kind, and fields may also be in the address; errors are `{"error": message}`. Texts
+are translated sentence by sentence, as in LibreTranslate. Its clients request a fixed number of alternatives, and get
+at most as many as there are (none of a document). Other fields that cannot be respected are refused rather than
+ignored. If several models translate a language pair, the first is used. A text with the same source and target
+language is returned unchanged.
 """
 
 import asyncio
@@ -36,22 +36,22 @@ from seq2seq.serve.schemas import TranslateRequest, worded
 from seq2seq.serve.service import Service
 from seq2seq.text.identification import LEAST_PROBABILITY, ranked
 
-# Paths that LibreTranslate has and this server has not; their errors have its form too.
+# Further paths of LibreTranslate, whose errors have its form too.
 OTHER_PATHS = ("/spec", "/suggest", "/download_file")
-# Names of its own for languages.
+# LibreTranslate's names for some languages.
 ALIASES = {"pb": "pt-BR", "zt": "zh-Hant"}
-# Confidences are in percent. Below the first, a language is no guess; from the second on, `auto` goes by the guess.
+# Confidences in percent: the least one of a guess, and the least one for which `auto` uses the guess.
 LEAST_CONFIDENCE, CERTAIN = 50.0, 100 * LEAST_PROBABILITY
 LONGEST_SAMPLE = 1_000
 
 
 def _or(default: Any) -> BeforeValidator:
-    """Clients send null and empty fields for those that they leave out."""
+    """Return a validator that replaces null and empty fields, which some clients send, by a default."""
     return BeforeValidator(lambda value: default if value in (None, "") else value)
 
 
 class TranslateBody(BaseModel):
-    """`POST /translate`; other fields are ignored."""
+    """The body of `POST /translate`; other fields are ignored."""
 
     q: str | list[str]
     source: Annotated[str, Field(min_length=1, description="A code of /languages, or auto.")]
@@ -62,7 +62,7 @@ class TranslateBody(BaseModel):
 
 
 class DetectBody(BaseModel):
-    """`POST /detect`."""
+    """The body of `POST /detect`."""
 
     q: Annotated[str | list[str], Field(min_length=1)]
     api_key: Annotated[str, _or("")] = ""
@@ -84,7 +84,7 @@ class Language(BaseModel):
 
 
 class TranslatedText(BaseModel):
-    """What `/translate` answers: lists for a list."""
+    """An answer of `/translate`, with lists for a list of texts."""
 
     translatedText: str | list[str]
     alternatives: list[Any] | None = None
@@ -92,20 +92,20 @@ class TranslatedText(BaseModel):
 
 
 class PlainError(BaseModel):
-    """Every answer that is no success."""
+    """The body of every error."""
 
     error: str
 
 
 class LibreTranslate:
-    """The endpoints over one service."""
+    """The endpoints of LibreTranslate, for one service."""
 
     def __init__(self, service: Service, keys: Keys):
         self._service, self._keys = service, keys
 
     def endpoints(self) -> list[Endpoint]:
-        """Return all of them."""
-        words, detected = "As LibreTranslate.", list[DetectedLanguage]
+        """Return all endpoints."""
+        words, detected = "As in LibreTranslate.", list[DetectedLanguage]
         return [
             Endpoint(
                 "/translate", words, self.translate, PlainError, TranslatedText, body=TranslateBody,
@@ -117,7 +117,7 @@ class LibreTranslate:
         ]  # fmt: skip
 
     async def translate(self, request: Request, body: TranslateBody) -> Response:
-        """A translation, or a list of them for a list."""
+        """Answer with a translation, or with a list of translations for a list of texts."""
         if body.format not in self._service.abilities()["formats"]:
             raise unsupported("format", f"{body.format} format is not supported")
         is_list = isinstance(body.q, list)
@@ -136,10 +136,10 @@ class LibreTranslate:
                 text=texts, split="sentences", alternatives=min(body.alternatives, most), format=body.format,
                 model=model.name,
             )  # fmt: skip
-            found = await self._service.translated(request, asked)
+            answers = await self._service.translated(request, asked)
             columns = {
-                "translatedText": [one.text for one in found],
-                "alternatives": [[other.text for other in one.alternatives] for one in found],
+                "translatedText": [answer.text for answer in answers],
+                "alternatives": [[other.text for other in answer.alternatives] for answer in answers],
             }
         if not body.alternatives:
             del columns["alternatives"]
@@ -148,10 +148,10 @@ class LibreTranslate:
         return json_answer({name: values if is_list else values[0] for name, values in columns.items()})
 
     def _model(self, source: str, target: str) -> ServedTranslator | None:
-        """The model of a direction; None where both are one language, whose texts are their own translations.
+        """Return the model of a language pair; None if both languages are the same, and texts are returned unchanged.
 
         Raises:
-            Refusal: in LibreTranslate's words.
+            Refusal: there is no such model; the message is that of LibreTranslate.
         """
         models = self._service.models
         for language in (source, target):
@@ -164,7 +164,7 @@ class LibreTranslate:
                 raise
             if code(source).lower() == code(target).lower():
                 return None
-            names = [f"{language_name(one)} ({_shown(one)})" for one in (target, source)]
+            names = [f"{language_name(each)} ({_shown(each)})" for each in (target, source)]
             raise bad("{} is not available as a target language from {}".format(*names)) from refusal
 
     async def detect(self, request: Request, body: DetectBody) -> Response:
@@ -172,24 +172,24 @@ class LibreTranslate:
         return json_answer(await self._guess(body.q if isinstance(body.q, list) else [body.q]))
 
     async def suggest(self, request: Request) -> Response:
-        """Refuse translations that users suggest."""
+        """Refuse suggestions of users."""
         raise Refusal(403, "no_suggestions", "Suggestions are disabled on this server")
 
     async def languages(self, request: Request) -> Response:
-        """Every language, and those that it is translated to."""
-        found = self._service.models.languages()
+        """Answer with all languages and their target languages."""
+        languages = self._service.models.languages()
         return json_answer(
             [
                 {"code": code(name), "name": language_name(name), "targets": sorted({code(name), *map(code, targets)})}
-                for name, targets in sorted(found.items())
+                for name, targets in sorted(languages.items())
             ]
         )
 
     async def settings(self, request: Request) -> Response:
-        """What its own page asks for."""
-        found = self._service.models.languages()
-        source = next((name for name in sorted(found) if found[name]), None)
-        sides = {"source": source, "target": min(found[source]) if source else None}
+        """Answer with the settings that LibreTranslate's page requests."""
+        languages = self._service.models.languages()
+        source = next((name for name in sorted(languages) if languages[name]), None)
+        sides = {"source": source, "target": min(languages[source]) if source else None}
         shown = {side: {"code": code(name), "name": language_name(name)} for side, name in sides.items() if name}
         limits = self._service.limits
         return json_answer(
@@ -206,18 +206,20 @@ class LibreTranslate:
         )
 
     async def _guess(self, texts: Sequence[str]) -> list[dict[str, Any]]:
-        """The languages of this server that texts may have, the likeliest first; without a guess the first to translate
-        from, with confidence 0."""
+        """Return the languages of this server that texts may have, the likeliest first.
+
+        Without a guess, this is the first source language, with confidence 0.
+        """
         models = self._service.models
         codes = {language_code(name): code(name) for name in models.languages()}
         sample = " ".join(texts)[:LONGEST_SAMPLE]
-        found = await asyncio.to_thread(ranked, sample, codes) if any(map(str.isalpha, sample)) else []
-        shown = [{"confidence": round(100 * share, 1), "language": codes[one]} for one, share in found]
-        likely = [one for one in shown if one["confidence"] >= LEAST_CONFIDENCE]
+        guesses = await asyncio.to_thread(ranked, sample, codes) if any(map(str.isalpha, sample)) else []
+        shown = [{"confidence": round(100 * share, 1), "language": codes[language]} for language, share in guesses]
+        likely = [guess for guess in shown if guess["confidence"] >= LEAST_CONFIDENCE]
         return likely or [{"confidence": 0.0, "language": language} for language in models.sources[:1]]
 
     def _has(self, source: str, target: str) -> bool:
-        """Whether there is something to do for this direction: a model, or nothing where both are one language."""
+        """Whether there is a model for this language pair, or both languages are the same."""
         try:
             self._model(source, target)
         except Refusal:
@@ -225,7 +227,11 @@ class LibreTranslate:
         return True
 
     async def _body(self, request: Request, kind: type[BaseModel]) -> Any:
-        """The fields of a request, from its body and address, once its key is known."""
+        """Return the body of a request, made from its body and address.
+
+        Raises:
+            Refusal: the body is malformed, has another type, or has no valid key.
+        """
         raw = await self._service.bodies.read(request)
         fields: Any = fields_of_form(request.scope["query_string"])
         match media_type(request):
@@ -239,7 +245,7 @@ class LibreTranslate:
                 except (ValueError, RecursionError):
                     raise bad("the body is not JSON in UTF-8") from None
                 if not isinstance(fields, dict):
-                    raise bad("the body is no JSON object")
+                    raise bad("the body is not a JSON object")
             case _:
                 raise Refusal(415, "bad_type", f"send {JSON}, {FORM} or {PARTS}")
         self._keys.admit(request, fields.get("api_key"))
@@ -250,13 +256,13 @@ class LibreTranslate:
 
 
 def code(language: str) -> str:
-    """A language as this dialect names it: two letters, and what tells it from others of the same two."""
+    """Return a language as LibreTranslate names it: two letters, with a subtag such as a region if it has one."""
     tag = language.strip().replace("_", "-")
     return tag if "-" in tag else language_code(language)
 
 
 def _shown(language: str) -> str:
-    """A code of a client as an answer repeats it."""
+    """Return a language code of a client for a message, if it is safe to repeat."""
     return language if re.fullmatch(r"[\w-]{1,20}", language) else "this language"
 
 

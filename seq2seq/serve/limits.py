@@ -5,15 +5,15 @@ The command line makes `Limits`; every part of the server reads them, and `/v1/m
 
 from dataclasses import dataclass
 
-# All clients together may have this many times as much waiting, or being received, as one.
+# All clients together may have this many times as much waiting, or being received, as a single client.
 SHARES = 8
-# Room for this many characters in the queue for each sentence of it; ordinary sentences have half as many.
+# The queue has room for this many characters per sentence; ordinary sentences have half as many.
 CHARACTERS_PER_SENTENCE = 200
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds on everything that a client can make large."""
+    """The limits on everything that a client can make large."""
 
     body_bytes: int = 2**21
     """Bytes of a request."""
@@ -23,11 +23,11 @@ class Limits:
     texts: int = 100
     """Texts in a request."""
     terms: int = 1_000
-    """Entries of a glossary that a request holds; those of the server have no such limit."""
+    """Entries of a glossary in a request; the server's glossaries have no such limit."""
     term_forms: int = 5_000
     """Forms of all these entries together."""
     line_characters: int = 10_000
-    """Characters in a line with the model's own beam, fewer with a larger one: a line is translated in one go."""
+    """Characters in a line with the beam size of the model; fewer with a larger one, because lines are not split."""
     request_characters: int = 200_000
     """Characters in all texts or documents of a request."""
     documents: int = 16
@@ -51,9 +51,9 @@ class Limits:
     header_bytes: int = 2**14
     """Bytes of all headers of a request together, with its address."""
     batch_seconds: float = 2.0
-    """Approximate time to compute a batch, by the measured rate; a new request waits this long if many are waiting."""
+    """Target compute time of a batch, by the measured rate; under load, about the wait of a new request."""
     batch_characters: int = 512
-    """Characters that a batch may have even on a slow machine; a longer sentence is a batch of its own."""
+    """Characters that a batch may have even on a slow machine; a longer sentence forms a separate batch."""
 
     @property
     def queue_characters(self) -> int:
@@ -61,7 +61,7 @@ class Limits:
         return max(self.request_characters, self.queue_sentences * CHARACTERS_PER_SENTENCE)
 
     def as_dict(self) -> dict[str, float]:
-        """For JSON."""
+        """Return the limits as plain values for JSON."""
         return {**vars(self), "queue_characters": self.queue_characters}
 
 
@@ -71,14 +71,14 @@ def body_of(characters: int) -> int:
 
 
 class Refusal(Exception):
-    """A refused request and the reason, which is for the client and contains nothing of the text.
+    """A refused request with the reason for the client, which contains nothing of the text.
 
     Args:
-        status: of HTTP.
-        code: the reason as one word, for programs; also the label of the metric `s2s_refused_total`.
+        status: status of HTTP.
+        code: reason as one word, for programs; also the label of the metric `s2s_refused_total`.
         message: one line for people, with the remedy.
-        field: of the request, that the reason lies in.
-        retry_after: seconds, when the same request may be taken.
+        field: field of the request that caused the refusal.
+        retry_after: seconds after which the same request may be accepted.
     """
 
     def __init__(self, status: int, code: str, message: str, field: str | None = None, retry_after: int | None = None):
@@ -88,10 +88,10 @@ class Refusal(Exception):
 
 
 def bad(message: str, field: str | None = None, code: str = "bad_request") -> Refusal:
-    """The refusal of a request that is wrong in itself."""
+    """Return the refusal (400) of a request that is wrong."""
     return Refusal(400, code, message, field)
 
 
 def unsupported(field: str, message: str) -> Refusal:
-    """The refusal of a field, or a value of one, that this server has nothing for."""
+    """Return the refusal (400) of a field or value that this server does not support."""
     return bad(message, field, "unsupported")

@@ -1,6 +1,6 @@
-"""What the server counts, for Prometheus: `Service` has one `Metrics`, and `/metrics` shows it.
+"""The metrics of the server for Prometheus: `Service` has one `Metrics`, and `/metrics` shows it.
 
-No label is made of what a client sends. Any thread may count.
+Labels never contain data from clients. Any thread may count.
 """
 
 from prometheus_client import (
@@ -21,40 +21,46 @@ disable_created_metrics()  # a second series for each counter
 
 
 class Metrics:
-    """The counters, gauges and histograms of one service, and what the system reports of the process."""
+    """The counters, gauges and histograms of one service, and the system's figures of the process."""
 
     def __init__(self) -> None:
-        self.registry = own = CollectorRegistry()
-        ProcessCollector(registry=own)
+        self.registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
         self.requests = Counter(
-            "s2s_requests_total", "Requests answered; status 499 is a client that left.", ["route", "status"],
-            registry=own,
+            "s2s_requests_total", "Requests answered; status 499 means that the client left.", ["route", "status"],
+            registry=registry,
         )  # fmt: skip
-        self.refused = Counter("s2s_refused_total", "Requests refused, by reason.", ["reason"], registry=own)
+        self.refused = Counter("s2s_refused_total", "Requests refused, by reason.", ["reason"], registry=registry)
         self.sentences = Counter(
             "s2s_sentences_total",
-            "Sentences accepted, and what became of them: done, failed, or withdrawn as nobody waits.",
+            "Sentences accepted, and their outcome: done, failed, or withdrawn because the client left.",
             ["state"],
-            registry=own,
+            registry=registry,
         )
-        self.tokens = Counter("s2s_tokens_total", "Target pieces of translations.", registry=own)
-        self.characters = Counter("s2s_characters_total", "Characters of sentences that were answered.", registry=own)
-        self.flags = Counter("s2s_flags_total", "Translations with a flag.", ["flag"], registry=own)
+        self.tokens = Counter("s2s_tokens_total", "Target pieces of translations.", registry=registry)
+        self.characters = Counter(
+            "s2s_characters_total", "Characters of sentences that were answered.", registry=registry
+        )
+        self.flags = Counter("s2s_flags_total", "Translations with a flag.", ["flag"], registry=registry)
         self.terms = Counter(
-            "s2s_terms_total", "Terms of glossaries: kept, forced or missing.", ["status"], registry=own
+            "s2s_terms_total", "Terms of glossaries: kept, forced or missing.", ["status"], registry=registry
         )
         self.request_seconds = Histogram(
             "s2s_request_seconds", "From the first line of a request to the end of its answer.", buckets=SECONDS,
-            registry=own,
+            registry=registry,
         )  # fmt: skip
         self.wait_seconds = Histogram(
             "s2s_queue_wait_seconds", "From the arrival of a sentence's request to the batch that it is computed in.",
-            buckets=SECONDS, registry=own,
+            buckets=SECONDS, registry=registry,
         )  # fmt: skip
-        self.batch_seconds = Histogram("s2s_batch_seconds", "To compute a batch.", buckets=SECONDS, registry=own)
-        self.batch_sentences = Histogram("s2s_batch_sentences", "Sentences of a batch.", buckets=SIZES, registry=own)
-        self.waiting_sentences = Gauge("s2s_queue_sentences", "Sentences that wait.", registry=own)
-        self.waiting_characters = Gauge("s2s_queue_characters", "Characters that wait.", registry=own)
+        self.batch_seconds = Histogram(
+            "s2s_batch_seconds", "Time to compute a batch.", buckets=SECONDS, registry=registry
+        )
+        self.batch_sentences = Histogram(
+            "s2s_batch_sentences", "Sentences per batch.", buckets=SIZES, registry=registry
+        )
+        self.waiting_sentences = Gauge("s2s_queue_sentences", "Waiting sentences.", registry=registry)
+        self.waiting_characters = Gauge("s2s_queue_characters", "Characters of waiting sentences.", registry=registry)
 
     @property
     def done(self) -> int:
@@ -62,5 +68,5 @@ class Metrics:
         return round(self.registry.get_sample_value("s2s_sentences_total", {"state": "done"}) or 0)
 
     def text(self) -> bytes:
-        """Return all of them in Prometheus' text format."""
+        """Return all metrics in the text format of Prometheus."""
         return exposition.generate_latest(self.registry)

@@ -1,6 +1,6 @@
-"""The models that a server has, and which of them a request means.
+"""The models of a server, and the choice of the model for a request.
 
-`s2s serve` loads them; `service` asks `Models` for the one that translates a direction, or that classifies.
+`s2s serve` loads them; `service` gets from `Models` the translator of a language pair, or the classifier.
 """
 
 import functools
@@ -37,10 +37,10 @@ logger = logging.getLogger(__name__)
 
 
 class Terms(tuple[tuple[str, ...], ...]):
-    """The rows of a glossary (`Glossary.of`); what is computed under them is kept, so their hash is computed once."""
+    """The rows of a glossary (`Glossary.of`), which are keys of caches, so their hash is computed only once."""
 
     of_server = False
-    """A glossary that the server was started with; the others come with a request."""
+    """Whether the server was started with this glossary; other glossaries come with a request."""
 
     @functools.cached_property
     def _hash(self) -> int:
@@ -55,18 +55,18 @@ NO_TERMS = Terms()
 
 @dataclass(frozen=True)
 class Settings:
-    """How sentences are computed; those of equal settings share batches, and nothing else does."""
+    """The settings of a computation; only sentences with equal settings share batches."""
 
     model: str
     search: tuple[tuple[str, int], ...] = (("n_best", 1),)
-    """Names and values of search settings that are not the model's own."""
+    """The names and values of search settings that override those of the model."""
     details: tuple[str, ...] = ()
-    """Those of `alignment.KINDS` that are computed."""
+    """The kinds of `alignment.KINDS` that are computed."""
     terms: Terms = NO_TERMS
 
 
 class ServedModel:
-    """A model under its name."""
+    """A model with its name."""
 
     task: str
 
@@ -79,29 +79,29 @@ class ServedModel:
 
     @property
     def source(self) -> str | None:
-        """The language that it reads, where that is known."""
+        """The source language; None if it is unknown."""
         return self.description.source_language
 
     @property
     def target(self) -> str | None:
-        """The language that it writes, where that is known."""
+        """The target language; None if it is unknown."""
         return self.description.target_language
 
     def compute(self, texts: Sequence[Text], settings: Settings) -> Sequence[Any]:
-        """An answer for each text."""
+        """Return an answer for each text."""
         raise TypeError(type(self).__name__)
 
     def as_dict(self) -> dict[str, Any]:
-        """Its name, for answers."""
+        """Return name and fingerprint, for answers."""
         return {"name": self.name, "fingerprint": self.fingerprint}
 
     def facts(self) -> dict[str, Any]:
-        """What `/v1/models` says of it."""
+        """Return the entry of the model in `/v1/models`."""
         return {**self.as_dict(), "task": self.task, "engine": self.engine, "metrics": self.description.metrics}
 
 
 class ServedTranslator(ServedModel):
-    """One direction."""
+    """A translation model."""
 
     task = "translation"
 
@@ -109,7 +109,7 @@ class ServedTranslator(ServedModel):
         super().__init__(name, folder, translator.description, translator.engine_note)
         self.translator = translator
         self.can_explain = not is_ctranslate2(folder)
-        """Whether there are weights whose attention can be read."""
+        """Whether there are weights whose attention can be read, for alignments and glossaries."""
         self.under = functools.lru_cache(maxsize=64)(self._under)
         self._own_glossary = functools.lru_cache(maxsize=64)(self._glossary)
         self._client_glossary = functools.lru_cache(maxsize=8)(self._glossary)
@@ -121,29 +121,32 @@ class ServedTranslator(ServedModel):
         return f"{self.name}: {self.source or '?'} to {self.target or '?'}, {self.engine}"
 
     def compute(self, texts: Sequence[Text], settings: Settings) -> list[Translation]:
-        """The translation of each text, as `s2s translate` gives it under these settings."""
+        """Return the translation of each text, as `s2s translate` with these settings."""
         lines = [text.tag + text.text if text.text.strip() else text.text for text in texts]
         prefixes = [text.prefix for text in texts] if any(text.prefix for text in texts) else None
-        found = self._pipeline(settings).translate(lines, prefixes, details=settings.details)
-        return [one.without_tag(len(one.source) - len(text.text)) for one, text in zip(found, texts, strict=True)]
+        answers = self._pipeline(settings).translate(lines, prefixes, details=settings.details)
+        return [
+            answer.without_tag(len(answer.source) - len(text.text)) for answer, text in zip(answers, texts, strict=True)
+        ]
 
     def is_untranslatable(self, text: str, settings: Settings) -> bool:
-        """Whether a text is copied: it cannot be translated and has no term."""
+        """Whether a text is copied, because it is not language and contains no term."""
         return self._pipeline(settings).is_untranslatable(text)
 
     def facts(self) -> dict[str, Any]:
-        """What `/v1/models` says of it."""
+        """Return the entry of the model in `/v1/models`."""
         search = self.translator.config
         shown = {"beam_size": search.beam_size, "length_penalty": search.length_penalty}
         return {**super().facts(), "source": self.source, "target": self.target, "search": shown}
 
     @property
     def aligner(self) -> "Aligner":
-        """Loaded when it is first needed, because it needs torch and the weights again: from the files that the folder
-        had when the translator was loaded, whatever has become of it.
+        """The aligner of the model, loaded at its first use, because it needs torch and the weights again.
+
+        It is loaded from the files that the folder had when the translator was loaded, even if they were replaced.
 
         Raises:
-            Refusal: they were overwritten, or do not fit each other; the log has the reason.
+            Refusal: the files were overwritten, or do not fit each other; the log has the reason.
         """
         with self._loading:
             if self._aligner is None:
@@ -154,7 +157,7 @@ class ServedTranslator(ServedModel):
                         self._aligner = Aligner.load(folder, **self._computing)
                 except UserError as error:
                     logger.error("%s: %s", self.name, error)
-                    message = "no details, glossaries and documents with this model now; the server's log has the cause"
+                    message = "details, glossaries and documents are not available; the server's log has the cause"
                     raise Refusal(503, "model", message) from error
                 self._opened.close()
             return self._aligner
@@ -172,7 +175,7 @@ class ServedTranslator(ServedModel):
 
 
 class ServedClassifier(ServedModel):
-    """A classifier."""
+    """A classification model."""
 
     task = "classification"
 
@@ -181,11 +184,11 @@ class ServedClassifier(ServedModel):
         self.classifier = classifier
 
     def compute(self, texts: Sequence[Text], settings: Settings) -> Sequence[Any]:
-        """The `Classification` of each text."""
+        """Return the `Classification` of each text."""
         return self.classifier.classify([as_one_line(text.text) for text in texts])
 
     def facts(self) -> dict[str, Any]:
-        """What `/v1/models` says of it."""
+        """Return the entry of the model in `/v1/models`."""
         return {**super().facts(), "labels": list(self.classifier.labels)}
 
 
@@ -193,9 +196,9 @@ def load(paths: Sequence[Path], translating: dict[str, Any], computing: dict[str
     """Load the models to serve.
 
     Args:
-        paths: the MODELs.
+        paths: MODELs.
         translating: options of `Translator.load`.
-        computing: those that a classifier has too.
+        computing: options of classifiers and aligners: device, precision, threads.
 
     Raises:
         UserError: a model cannot be loaded.
@@ -217,10 +220,12 @@ def _load(name: str, folder: Path, translating: dict[str, Any], computing: dict[
 
 
 class Models:
-    """What is served, by name, by direction and by task; of two models for one direction, requests name one.
+    """The served models, by name, language pair and task.
+
+    If two models translate the same language pair, requests may choose one by name.
 
     Raises:
-        UserError: one of several models does not say its languages.
+        UserError: there are several translation models, and the folder of one names no languages.
     """
 
     def __init__(self, served: Iterable[ServedModel]):
@@ -229,41 +234,45 @@ class Models:
         self.classifiers = [model for model in self.by_name.values() if isinstance(model, ServedClassifier)]
         for model in self.translators if len(self.translators) > 1 else ():
             if not model.source or not model.target:
-                raise UserError(f"{model.name}: it does not say its languages; serve it alone")
+                raise UserError(
+                    f"{model.name}: its folder names no languages, so it cannot be served next to other models; "
+                    "serve it alone"
+                )
 
     def __iter__(self):
         return iter(self.by_name.values())
 
     @property
     def sources(self) -> list[str]:
-        """The languages that can be translated from, without regions."""
+        """The source languages, without regions."""
         return sorted({language_code(model.source) for model in self.translators if model.source})
 
     def knows(self, language: str) -> bool:
-        """Whether some model has this language, or may have it, because it does not say its languages."""
+        """Whether a model has this language, or may have it because its folder names no languages."""
         sides = [side for model in self.translators for side in (model.source, model.target)]
         return any(_fits(language, side) for side in sides)
 
     def languages(self) -> dict[str, set[str]]:
-        """Every language, as the models name them, with those that it can be translated to."""
-        found: dict[str, set[str]] = {}
+        """Return all languages, as the models name them, with their target languages."""
+        targets: dict[str, set[str]] = {}
         for model in self.translators:
             if model.source and model.target:
-                found.setdefault(model.source, set()).add(model.target)
-                found.setdefault(model.target, set())
-        return found
+                targets.setdefault(model.source, set()).add(model.target)
+                targets.setdefault(model.target, set())
+        return targets
 
     @property
     def directions(self) -> set[tuple[str, str]]:
-        """Languages from which and to which models translate."""
+        """The language pairs (source, target) of the models."""
         return {(_tag(model.source), _tag(model.target)) for model in self.translators}
 
     def translator(self, source: str | None, target: str | None, name: str | None = None) -> ServedTranslator:
-        """The model of this name, or else the first of a direction; a side may be left out (None, and `auto` for the
-        source) where models of one direction fit.
+        """Return the model with this name, or the first model of a language pair.
+
+        A side may be left out (None, or `auto` for the source) if only models of one language pair fit.
 
         Raises:
-            Refusal: there is no such model, or there are several directions.
+            Refusal: there is no such model, or models of several language pairs fit.
         """
         if not self.translators:
             raise bad("this server has no translation model", code="no_model")
@@ -291,7 +300,7 @@ class Models:
     def _named(self, name: str, source: str | None, target: str | None) -> ServedTranslator:
         named = next((model for model in self.translators if model.name == name), None)
         if named is None:
-            raise bad(f"no model has this name; served: {some_of([one.name for one in self.translators])}", "model")
+            raise bad(f"no model has this name; served: {some_of([model.name for model in self.translators])}", "model")
         wanted = None if source is None or source.lower() == AUTO else source
         for asked, has, field in ((wanted, named.source, "source"), (target, named.target, "target")):
             if not _fits(asked, has):
@@ -299,29 +308,29 @@ class Models:
         return named
 
     def classifier(self, name: str | None) -> ServedClassifier:
-        """The classifier of this name; it may be left out where there is one.
+        """Return the classifier with this name; the name may be left out if there is only one classifier.
 
         Raises:
-            Refusal: there is none, or several.
+            Refusal: no classifier fits, or several do.
         """
         fitting = [model for model in self.classifiers if name in (None, model.name)]
         if not self.classifiers:
             raise bad("this server has no classifier", code="no_model")
         if len(fitting) != 1:
-            raise bad(f"name one of the classifiers: {some_of([one.name for one in self.classifiers])}", "model")
+            raise bad(f"name one of the classifiers: {some_of([model.name for model in self.classifiers])}", "model")
         return fitting[0]
 
 
-def _fits(asked: str | None, has: str | None) -> bool:
-    """Whether a language that is asked for is the one that a model has; a region counts where both name one."""
-    if asked is None or has is None or _tag(asked) == _tag(has):
+def _fits(requested: str | None, has: str | None) -> bool:
+    """Whether a requested language is the one of a model; regions are compared only if both have one."""
+    if requested is None or has is None or _tag(requested) == _tag(has):
         return True
-    regions = [_tag(name).partition("-")[2] for name in (asked, has)]
-    return language_code(asked) == language_code(has) and not all(regions)
+    regions = [_tag(name).partition("-")[2] for name in (requested, has)]
+    return language_code(requested) == language_code(has) and not all(regions)
 
 
 def _tag(language: str | None) -> str:
-    """`pt_BR` and `PT-br` are one."""
+    """Return a language tag in lower case with hyphens, so that `pt_BR` and `PT-br` are equal."""
     return (language or "").strip().lower().replace("_", "-")
 
 
@@ -333,19 +342,19 @@ def _task(folder: Path) -> str:
     try:
         return str(read_object(folder / CONFIG).get("task"))
     except DamagedFile:
-        return ""  # `Translator.load` says what is wrong
+        return ""  # `Translator.load` raises the error
 
 
 def _free(path: Path, folder: Path, taken: set[str]) -> str:
-    """The name of a run, a model folder, or a model of the hub, that no other has."""
-    own = folder.parent.name if folder.name == BEST else folder.name
-    first = shown_name(own if path.exists() else str(path))
+    """Return the name of a run, a model folder, or a model of the hub, with a number if it is taken."""
+    local = folder.parent.name if folder.name == BEST else folder.name
+    first = shown_name(local if path.exists() else str(path))
     names = itertools.chain([first], (f"{first}-{number}" for number in itertools.count(2)))
     return next(name for name in names if name not in taken)
 
 
 def _fingerprint(folder: Path) -> str:
-    """16 hexadecimal digits that change when anything does that translations depend on."""
+    """Return 16 hexadecimal digits that depend on all files of the model."""
     files = sorted(path for path in folder.iterdir() if path.suffix in opened.KINDS and path.is_file())
     known = hashlib.sha256("".join(f"{path.name} {record(path)['sha256']}\n" for path in files).encode())
     return known.hexdigest()[:16]

@@ -1,6 +1,6 @@
-"""The routes that programs use, and their description (OpenAPI 3.1): both follow from `Endpoint`.
+"""The endpoints that programs use, from which their routes and their description (OpenAPI 3.1) are made.
 
-Each dialect makes a list of them; `server` makes of all lists the routes and the document under `/openapi.json`.
+Each dialect makes a list of `Endpoint`s; `server` makes routes and the document `/openapi.json` from all lists.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -18,13 +18,13 @@ from seq2seq.serve.http import JSON, LINES, to_json
 REFUSED = {
     400: "The request is wrong; the field is named.",
     403: "A key is missing, or the name in Host or Origin is not allowed.",
-    408: "The request came too slowly.",
+    408: "The request was received too slowly.",
     413: "The request is too large.",
     415: "The body is of another type.",
-    429: "The queue is full; Retry-After says when to try again.",
-    500: "Something went wrong in the server.",
+    429: "The queue is full; try again after the seconds in Retry-After.",
+    500: "Internal error of the server.",
     503: "The server is stopping, or receives too much.",
-    504: "There was no time to answer.",
+    504: "The request was not answered before its deadline.",
 }
 WITHOUT_BODY = (403, 500, 503)
 DOCUMENT_PATHS = ("/openapi.json", "/spec")
@@ -33,21 +33,21 @@ REF = "#/components/schemas/"
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A path that programs may ask for: what answers it, and what the description says."""
+    """A path for programs, with its handler and its description."""
 
     path: str
     summary: str
     handler: Callable[..., Awaitable[Response]]
-    """Takes the request, and if there is a `body` what `read` made of it."""
+    """Answers a request, from the request and, if there is a `body`, the result of `read`."""
     refused: type[BaseModel]
-    """The body of answers that refuse."""
+    """The body of errors."""
     answer: Any = dict[str, Any]
-    """The body of other answers: a type of pydantic."""
+    """The body of other answers, a type for pydantic."""
     answer_type: str = JSON
     streamed: tuple[type[BaseModel], ...] = ()
-    """What the lines of an answer in JSON Lines may be."""
+    """The types of the lines of an answer in JSON Lines."""
     body: type[BaseModel] | None = None
-    """The body of requests, which are POST then; others are GET."""
+    """The body of requests, which then use POST; without a body they use GET."""
     body_types: tuple[str, ...] = (JSON,)
     read: Callable[[Request, type[BaseModel]], Awaitable[Any]] | None = None
     """Reads and checks a body."""
@@ -58,7 +58,7 @@ class Endpoint:
         return "POST" if self.body else "GET"
 
     def route(self) -> Route:
-        """Return the route."""
+        """Return the route of the endpoint."""
 
         async def respond(request: Request) -> Response:
             if self.body is None or self.read is None:
@@ -79,12 +79,12 @@ def routes(endpoints: Sequence[Endpoint]) -> list[Route]:
     async def show(request: Request) -> Response:
         return Response(document, media_type=JSON)
 
-    return [*(one.route() for one in endpoints), *(Route(path, show) for path in DOCUMENT_PATHS)]
+    return [*(endpoint.route() for endpoint in endpoints), *(Route(path, show) for path in DOCUMENT_PATHS)]
 
 
 def description(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
-    """Return the document."""
-    kinds = {repr(kind): kind for one in endpoints for kind in one.kinds()}
+    """Return the OpenAPI document of the endpoints."""
+    kinds = {repr(kind): kind for endpoint in endpoints for kind in endpoint.kinds()}
     schemas, definitions = TypeAdapter.json_schemas(
         [(name, "validation", TypeAdapter(kinds[name])) for name in sorted(kinds)], ref_template=REF + "{model}"
     )
@@ -93,7 +93,7 @@ def description(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": "seq2seq", "version": __version__, "license": {"name": "MIT", "identifier": "MIT"}},
         "servers": [{"url": "/", "description": "This server."}],
-        "paths": {one.path: {one.method.lower(): _operation(one, shown)} for one in endpoints},
+        "paths": {each.path: {each.method.lower(): _operation(each, shown)} for each in endpoints},
         "components": {
             "schemas": definitions["$defs"],
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
@@ -102,24 +102,25 @@ def description(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
     }
 
 
-def _operation(one: Endpoint, shown: dict[str, Any]) -> dict[str, Any]:
+def _operation(endpoint: Endpoint, shown: dict[str, Any]) -> dict[str, Any]:
     """Return the description of an endpoint; `shown` has the schemas by the names of their types."""
-    content = {one.answer_type: {"schema": shown[repr(one.answer)]}}
-    if one.streamed:
-        content[LINES] = {"schema": {"anyOf": [shown[repr(kind)] for kind in one.streamed]}}
-    refused = {JSON: {"schema": shown[repr(one.refused)]}}
+    content = {endpoint.answer_type: {"schema": shown[repr(endpoint.answer)]}}
+    if endpoint.streamed:
+        content[LINES] = {"schema": {"anyOf": [shown[repr(kind)] for kind in endpoint.streamed]}}
+    refused = {JSON: {"schema": shown[repr(endpoint.refused)]}}
+    name = f"{endpoint.method.lower()}_{endpoint.path.strip('/').replace('/', '_')}"
     operation = {
-        "summary": one.summary,
-        "operationId": f"{one.method.lower()}_{one.path.strip('/').replace('/', '_')}",  # a name in made clients
+        "summary": endpoint.summary,
+        "operationId": name,  # a method's name in generated clients
         "responses": {
             "200": {"description": "Done.", "content": content},
             **{
                 str(status): {"description": REFUSED[status], "content": refused}
-                for status in (REFUSED if one.body else WITHOUT_BODY)
+                for status in (REFUSED if endpoint.body else WITHOUT_BODY)
             },
         },
     }
-    if one.body:
-        schema = {"schema": shown[repr(one.body)]}
-        operation["requestBody"] = {"required": True, "content": dict.fromkeys(one.body_types, schema)}
+    if endpoint.body:
+        schema = {"schema": shown[repr(endpoint.body)]}
+        operation["requestBody"] = {"required": True, "content": dict.fromkeys(endpoint.body_types, schema)}
     return operation

@@ -1,4 +1,4 @@
-"""The page: the files of `page/`, and a form that translates without JavaScript."""
+"""The web page of the server: the files of `page/`, and a form that translates without JavaScript."""
 
 import html
 from pathlib import Path
@@ -21,14 +21,14 @@ KEY = '<p><label for="api_key">Key</label> <input id="api_key" name="api_key" ty
 
 
 class Page:
-    """`index.html` with the directions that there are, and the other files as they are."""
+    """The page, with the served language pairs in `index.html`, and the other files unchanged."""
 
     def __init__(self, service: Service, keys: Keys):
         self._service, self._keys = service, keys
         self._index = (FOLDER / INDEX).read_text(encoding="utf-8")
 
     def routes(self) -> list[Route]:
-        """One for each file, so that nothing else can be asked for."""
+        """Return one route for each file, so that nothing else can be requested."""
         files = [path for path in sorted(FOLDER.iterdir()) if path.is_file() and path.name != INDEX]
         return [
             Route("/", self.show),
@@ -37,12 +37,12 @@ class Page:
         ]
 
     async def show(self, request: Request) -> Response:
-        """The empty form."""
+        """Answer with the empty form, and load what details need in the background."""
         self._service.prepare_details()
         return self._filled("", 0, "")
 
     async def translate(self, request: Request) -> Response:
-        """The form with a translation, or with what was wrong."""
+        """Answer with the form and a translation, or with an error message."""
         fields = fields_of_form(await self._service.bodies.read(request))
         text, chosen = str(fields.get("text", "")), str(fields.get("direction", ""))
         number = int(chosen) if chosen.isdecimal() and len(chosen) < 4 else -1
@@ -51,18 +51,18 @@ class Page:
             model = dict(enumerate(self._service.models.translators)).get(number)
             if model is None:
                 raise bad("choose a direction", "direction")
-            asked = TranslateRequest(text=text, split="sentences", model=model.name)
-            found = await self._service.translated(request, asked)
+            translating = TranslateRequest(text=text, split="sentences", model=model.name)
+            answers = await self._service.translated(request, translating)
         except Refusal as refusal:
             words = html.escape(str(explained(refusal)["message"]))
             return self._filled(text, number, f'<p role="alert">{words}</p>', refusal.status)
-        shown = html.escape(found[0].text)
+        shown = html.escape(answers[0].text)
         language = html.escape(model.target or "", quote=True)
         answer = f'<h2>Translation</h2>\n<p><output dir="auto" lang="{language}">{_lines(shown)}</output></p>'
         return self._filled(text, number, answer)
 
     def _filled(self, text: str, chosen: int, answer: str, status: int = 200) -> Response:
-        """The page; what a user typed is escaped, so that it holds no mark that is replaced after it."""
+        """Return the filled form. Escaped text of users contains no placeholder that is replaced after it."""
         models = self._service.models.translators
         shown = [_direction(model) for model in models]
         words = [
@@ -70,11 +70,11 @@ class Page:
             for model, direction in zip(models, shown, strict=True)
         ]
         directions = "".join(
-            f'<option value="{number}"{" selected" * (number == chosen)}>{html.escape(one)}</option>'
-            for number, one in enumerate(words)
+            f'<option value="{number}"{" selected" * (number == chosen)}>{html.escape(direction)}</option>'
+            for number, direction in enumerate(words)
         )
         page = self._index.replace("<!--directions-->", directions).replace("<!--key-->", KEY if self._keys else "")
-        # The browser takes a line end behind <textarea> away.
+        # Browsers drop a line end after <textarea>.
         page = page.replace("<!--text-->", "\n" + html.escape(text) if text else "").replace("<!--answer-->", answer)
         return HTMLResponse(page, status, NO_STORE)
 

@@ -1,7 +1,7 @@
-"""The sentences that wait to be computed, which of them are computed next, and the one thread that computes them.
+"""The queue of sentences, the choice of the next batch, and the single thread that computes batches.
 
-`service` puts in a `Job` for each request; the `Worker` takes batches and delivers what came of them. Any thread may
-call anything of the queue.
+`service` puts a `Job` for each request into the queue; the `Worker` takes batches and delivers their results. Any
+thread may call any method of the queue.
 """
 
 import heapq
@@ -18,31 +18,31 @@ from seq2seq.serve.metrics import Metrics
 Compute = Callable[[Hashable, Sequence["Text"]], Sequence[Any]]
 # Decay per batch of the running average of the rate.
 FORGOTTEN = 0.05
-# What a sentence costs besides its characters, in characters.
+# The cost of a sentence in addition to its characters, in characters.
 PER_SENTENCE = 8
-# Of the time of a batch: so long the next one waits for those that the batch has answered to ask again.
+# The share of a batch's time for which the next batch waits for clients that the batch has answered.
 PATIENCE = 0.1
 
 
 class Text(NamedTuple):
-    """One sentence or line to be computed."""
+    """A sentence or line to compute."""
 
     text: str
     prefix: str = ""
-    """What its translation begins with."""
+    """The required beginning of its translation."""
     tag: str = ""
-    """Language tag that the model reads before it."""
+    """The language tag that the model reads before it."""
 
 
 class Job:
     """The sentences of one request.
 
     Args:
-        settings: how they are computed; sentences of equal settings share batches.
-        texts: the sentences.
-        told: called by the worker's thread whenever some of them are done, or the job has failed.
-        client: the client's name; clients take turns.
-        weight: what a character costs, of one that is translated under the model's own settings.
+        settings: settings of the computation; sentences with equal settings share batches.
+        texts: sentences.
+        told: function that the worker's thread calls if some sentences are done or the job has failed.
+        client: name of the client; clients take turns.
+        weight: cost of a character, relative to the model's default settings.
     """
 
     def __init__(
@@ -50,17 +50,17 @@ class Job:
     ):
         self.settings, self.texts, self.told, self.client, self.weight = settings, texts, told, client, weight
         self.results: list[Any] = [None] * len(texts)
-        """Filled from the front."""
+        """The results, which are filled in order; None until then."""
         self.failure: Exception | None = None
         self.waiting = deque(range(len(texts)))
         self.entered = time.monotonic()
         self.begun: float | None = None
-        """When the first of its sentences was taken from the queue."""
+        """Time when the first of its sentences was taken from the queue; None before."""
         self.ended: float | None = None
 
     @property
     def characters(self) -> int:
-        """Of the sentences that wait."""
+        """The number of characters of the waiting sentences."""
         return sum(len(self.texts[index].text) for index in self.waiting)
 
     def size(self, index: int) -> int:
@@ -69,7 +69,7 @@ class Job:
 
 
 class Full(Exception):
-    """There is no room; `excess` characters must go first, or it can never be (None)."""
+    """The error that the queue has no room before `excess` characters are computed, or never (None)."""
 
     def __init__(self, excess: int | None):
         super().__init__()
@@ -78,7 +78,7 @@ class Full(Exception):
 
 @dataclass
 class Batch:
-    """Sentences of one kind of settings that are computed together: jobs, and the indices of their sentences."""
+    """Sentences with equal settings that are computed together: jobs, with the indices of their sentences."""
 
     settings: Hashable
     members: list[tuple[Job, int]] = field(default_factory=list)
@@ -86,30 +86,30 @@ class Batch:
 
     @property
     def texts(self) -> list[Text]:
-        """What is computed."""
+        """The sentences to compute."""
         return [job.texts[index] for job, index in self.members]
 
 
 class _Client:
-    """The jobs of a client that have sentences which wait."""
+    """The jobs of a client that have waiting sentences."""
 
     def __init__(self) -> None:
         self.sentences = self.characters = 0
         self.jobs: deque[Job] = deque()
 
     def sharing(self, settings: Hashable) -> "_Turns":
-        """The jobs that can be in a batch of these settings."""
+        """Return the jobs that can be in a batch with these settings."""
         return _Turns(self, deque(job for job in self.jobs if job.settings == settings))
 
 
 class _Turns(NamedTuple):
-    """The jobs of a client that share a batch: each gives one sentence in turn."""
+    """The jobs of a client that share a batch, which contribute sentences in turn."""
 
     client: _Client
     jobs: deque[Job]
 
     def take(self) -> tuple[Job, int]:
-        """The next sentence."""
+        """Remove and return the next sentence."""
         job = self.jobs.popleft()
         index = job.waiting.popleft()
         if job.waiting:
@@ -117,41 +117,41 @@ class _Turns(NamedTuple):
         return job, index
 
     def end(self, settings: Hashable) -> None:
-        """Put the jobs of other settings first, and then who is at turn."""
+        """Put the jobs with other settings first for the next batch, and keep the order of the rest."""
         self.client.jobs = deque([*(job for job in self.client.jobs if job.settings != settings), *self.jobs])
 
 
 class Queue:
-    """A bounded queue that is fair to clients, and of each client to its jobs.
+    """A bounded queue that is fair to clients, and to the jobs of each client.
 
-    The client that has had the least time of the worker is next: its first job says the settings of the batch, and all
-    clients with sentences of these settings fill it in equal shares. A new client begins with the
-    time of the one that has had least, so that nobody waits for what others have had before. The bounds are those of a
-    client; all together may have `SHARES` times as much. A client of whom nothing waits may put in more sentences than
-    the bound, in one job, so that the number of characters alone says what a request may hold.
+    The client that has used the least time of the worker is next: its first job decides the settings of the batch, and
+    all clients with sentences of these settings fill it in equal shares. A new client starts with the time of the
+    client that has used the least, so that nobody waits because of earlier use. The bounds apply to each client; all
+    clients together may have `SHARES` times as much. A client without waiting sentences may add more sentences than
+    the bound in one job, so that only the number of characters limits a request.
 
-    A worker that is idle takes what has come, and under load batches fill while the one before is computed. Clients
-    that ask again once they are answered would be divided by this: the first to come back are a small batch, and all
-    others wait for it. So after a batch the next one waits until as many sentences have come, for `PATIENCE` of the
-    time that the batch took at most; a sentence that comes later never waits.
+    An idle worker takes what has arrived, and under load batches fill while the previous one is computed. Clients in a
+    closed loop send again right after an answer; without a pause, the first of them would form a small batch, and all
+    others would wait for it. So the next batch waits until as many sentences have arrived as the last batch had, but at
+    most for the share `PATIENCE` of its time. A sentence that arrives later does not wait.
     """
 
     def __init__(self, sentences: int, characters: int):
         self.most_sentences, self.most_characters = sentences, characters
         self.sentences = self.characters = 0
-        """That wait now."""
-        self._clients: dict[str, _Client] = {}  # that have sentences which wait
+        """The numbers of waiting sentences and characters."""
+        self._clients: dict[str, _Client] = {}  # clients with waiting sentences
         self._is_open = True
         self._answered, self._patient_until = 0, 0.0
-        self._used: dict[str, float] = {}  # seconds of the worker that each client has had
-        self._least = 0.0  # of the client that was at turn last; others begin with this
+        self._used: dict[str, float] = {}  # seconds of the worker that each client has used
+        self._least = 0.0  # seconds of the client that was served last, with which new clients start
         self._changed = threading.Condition()
 
     def put(self, job: Job, is_admitted: bool = False) -> None:
-        """Let the sentences of a job wait, all or none; those of a request that `is_admitted` fit in any case.
+        """Add all sentences of a job, or none. Those of a request that `is_admitted` are always added.
 
         Raises:
-            Full: there is no room for all of them.
+            Full: there is not enough room for all sentences.
         """
         count, characters = len(job.waiting), job.characters
         with self._changed:
@@ -165,7 +165,11 @@ class Queue:
                 self._changed.notify()
 
     def check(self, job: Job) -> None:
-        """Raise as `put` would."""
+        """Check that there is room for a job.
+
+        Raises:
+            Full: there is not enough room.
+        """
         count, characters = len(job.waiting), job.characters
         if characters > self.most_characters:
             raise Full(None)
@@ -177,9 +181,9 @@ class Queue:
                 raise Full(round(max(excess, sentences / max(holder.sentences, 1) * holder.characters)))
 
     def take(self, room: Callable[[], float]) -> Batch | None:
-        """The next batch; waits for one. None once the queue is closed and empty.
+        """Wait for the next batch and return it; None if the queue is closed and empty.
 
-        It has at most `room()` characters, or one sentence; each sentence counts `PER_SENTENCE` more.
+        A batch costs at most `room()` characters (`Job.size`), or consists of one sentence.
         """
         with self._changed:
             while (patience := self._patience()) != 0:
@@ -190,7 +194,7 @@ class Queue:
             self._least = self._used[order[0]]
             batch, left = Batch(self._clients[order[0]].jobs[0].settings), room()
             sharing = [turn for name in order if (turn := self._clients[name].sharing(batch.settings)).jobs]
-            turns = [(0, number) for number in range(len(sharing))]  # a heap of what each has in the batch
+            turns = [(0, number) for number in range(len(sharing))]  # a heap by the share of each client in the batch
             while turns:
                 taken, number = heapq.heappop(turns)
                 turn = sharing[number]
@@ -214,7 +218,7 @@ class Queue:
         return batch
 
     def deliver(self, batch: Batch, results: Sequence[Any], seconds: float) -> None:
-        """Give the sentences of a batch, which took so long, what came of them; an exception fails its whole job."""
+        """Store the results of a batch that took these seconds; an exception as a result fails its whole job."""
         now = time.monotonic()
         self._answered, self._patient_until = len(batch.members), now + PATIENCE * seconds
         self._charge(batch, seconds)
@@ -228,13 +232,13 @@ class Queue:
             job.told()
 
     def fail(self, job: Job, error: Exception) -> None:
-        """End a job with an error; those of its sentences that wait are withdrawn."""
+        """End a job with an error, and withdraw its waiting sentences."""
         self.withdraw(job)
         job.failure = job.failure or error
         job.told()
 
     def withdraw(self, job: Job) -> int:
-        """Take the sentences of a job that still wait out of the queue; returns how many there were."""
+        """Remove the waiting sentences of a job from the queue, and return their number."""
         with self._changed:
             count = len(job.waiting)
             if count:
@@ -246,13 +250,13 @@ class Queue:
         return count
 
     def close(self) -> None:
-        """Let the worker end once it has computed what waits."""
+        """Let the worker end after it has computed the waiting sentences."""
         with self._changed:
             self._is_open = False
             self._changed.notify_all()
 
     def _patience(self) -> float | None:
-        """Seconds to wait for more; None is until something comes, and 0 not any longer."""
+        """Return the seconds to wait for more sentences: None until something arrives, 0 for no wait."""
         if not self._clients:
             return None if self._is_open else 0
         if self.sentences >= self._answered or not self._is_open:
@@ -260,7 +264,7 @@ class Queue:
         return max(self._patient_until - time.monotonic(), 0)
 
     def _charge(self, batch: Batch, seconds: float) -> None:
-        """Divide the time of a batch among the clients of its sentences."""
+        """Add the time of a batch to that of its clients, in proportion to the cost of their sentences."""
         sizes: Counter[str] = Counter()
         for job, index in batch.members:
             sizes[job.client] += job.size(index)
@@ -269,7 +273,7 @@ class Queue:
                 self._used[name] = self._used.get(name, self._least) + seconds * size / sizes.total()
 
     def _forget(self) -> None:
-        """Leave out clients of whom nothing waits."""
+        """Remove clients without waiting sentences."""
         self._clients = {name: client for name, client in self._clients.items() if client.jobs}
         self._used = {name: used for name, used in self._used.items() if name in self._clients or used > self._least}
 
@@ -280,16 +284,17 @@ class Queue:
 
 
 class Worker(threading.Thread):
-    """Computes batch after batch until the queue is closed and empty.
+    """The thread that computes batch after batch until the queue is closed and empty.
+
+    There is only one, also for several models: two threads would take as long for the same work, and twice as long for
+    each batch.
 
     Args:
-        queue: where the batches come from.
-        compute: the answers to texts under settings, in their order.
-        metrics: counts batches.
+        queue: queue of the batches.
+        compute: function that returns the answers to texts with these settings, in order.
+        metrics: metrics that count batches.
         batch_seconds: target compute time of a batch under load.
         batch_characters: the least room of a batch, in characters.
-
-    There is one such thread, also for several models: two take as long for the same work, so each batch twice as long.
     """
 
     def __init__(self, queue: Queue, compute: Compute, metrics: Metrics, batch_seconds: float, batch_characters: int):
@@ -298,20 +303,20 @@ class Worker(threading.Thread):
         self._batch_seconds, self._batch_characters = batch_seconds, batch_characters
         self._characters = self._seconds = 0.0  # running sums
         self.busy_since: float | None = None
-        """When the batch that is computed now was begun."""
+        """Time when the current batch was begun; None without one."""
 
     @property
     def characters_per_second(self) -> float:
-        """The rate of the last batches, 0 before the first."""
+        """The running average of the rate; 0 before the first batch."""
         return self._characters / self._seconds if self._seconds else 0.0
 
     def run(self) -> None:
-        """The loop of the thread."""
+        """Run the loop of the thread."""
         while (batch := self._queue.take(self._room)) is not None:
             self.take_one(batch)
 
     def take_one(self, batch: Batch) -> None:
-        """Compute one batch, deliver what came of it, and measure."""
+        """Compute one batch, deliver its results, and measure its time."""
         self.busy_since = begun = time.monotonic()
         results = self._answers(batch.settings, batch.texts)
         seconds = time.monotonic() - begun
@@ -325,15 +330,15 @@ class Worker(threading.Thread):
         self._queue.deliver(batch, results, seconds)
 
     def _room(self) -> float:
-        """Characters of the next batch."""
+        """Return the room of the next batch, in characters."""
         return max(self._batch_characters, self._batch_seconds * self.characters_per_second)
 
     def _answers(self, settings: Hashable, texts: Sequence[Text]) -> list[Any]:
-        """An answer for each text, or the error that it alone raises: what fails together is computed in halves."""
+        """Return an answer for each text, or its error. A batch that fails is computed in halves."""
         try:
             return list(self._compute(settings, texts))
         except Exception as error:
             if len(texts) == 1:
                 return [error]
-        middle = len(texts) // 2  # outside the except clause: the traceback holds what the failed attempt made
+        middle = len(texts) // 2  # outside the except clause, whose traceback keeps the objects of the failed attempt
         return self._answers(settings, texts[:middle]) + self._answers(settings, texts[middle:])

@@ -1,7 +1,7 @@
-"""One request in the queue: its texts, and their results as they come.
+"""The pending results of one request: its texts, and their results in order.
 
-`Service.accept` makes `Answers`, and each dialect awaits them. The documents of a request are read and written by a
-thread of their own, and their sentences wait in turn with those of other clients, so a long document delays nobody.
+`Service.accept` makes `Answers`, and each dialect awaits them. A separate thread reads and writes the documents of a
+request; their sentences wait in turn with those of other clients, so a long document delays nobody.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ from seq2seq.text.parts import Part
 
 
 class Documents(threading.Thread):
-    """Translates the texts of `job`, and delivers them to it.
+    """A thread that translates the documents of a job, and stores the results in it.
 
     Args:
-        job: of documents; it never waits in the queue itself.
-        form: a format of `markup.translation.FORMATS`.
-        model: translates them.
-        queue: where their sentences wait.
+        job: job whose texts are documents; it never waits in the queue itself.
+        form: format of `markup.translation.FORMATS`.
+        model: translation model.
+        queue: queue for the sentences of the documents.
     """
 
     def __init__(self, job: Job, form: str, model: ServedTranslator, queue: Queue):
@@ -40,19 +40,19 @@ class Documents(threading.Thread):
         self._is_stopped = False
 
     def run(self) -> None:
-        """Run in the thread."""
+        """Translate the documents; the thread runs this method."""
         job, model = self._job, self._model
         texts = [text.text for text in job.texts]
         try:
-            found = translate_documents(texts, self._form, self._translated, model.aligner, self._is_untranslatable)
+            results = translate_documents(texts, self._form, self._translated, model.aligner, self._is_untranslatable)
         except Exception as error:
             job.failure = job.failure or error
         else:
-            job.results[:] = found
+            job.results[:] = results
         job.told()
 
     def stop(self) -> None:
-        """Take the waiting sentences out of the queue, because nobody waits for the documents."""
+        """Remove the waiting sentences from the queue, because nobody waits for the documents."""
         self._is_stopped = True
         if self._sentences is not None:
             self._queue.fail(self._sentences, InterruptedError())
@@ -62,30 +62,30 @@ class Documents(threading.Thread):
 
     def _translated(self, texts: Sequence[str]) -> list[Translation]:
         changed, job = threading.Event(), self._job
-        own = Job(self._settings, list(map(Text, texts)), changed.set, job.client, job.weight)
-        self._sentences = own
+        sentences = Job(self._settings, list(map(Text, texts)), changed.set, job.client, job.weight)
+        self._sentences = sentences
         if self._is_stopped:
             raise InterruptedError
-        self._queue.put(own, is_admitted=True)
-        while own.failure is None and None in own.results:
+        self._queue.put(sentences, is_admitted=True)
+        while sentences.failure is None and None in sentences.results:
             changed.wait()
             changed.clear()
-        job.begun, job.ended = job.begun or own.begun, own.ended
-        if own.failure is not None:
-            raise own.failure
-        return own.results
+        job.begun, job.ended = job.begun or sentences.begun, sentences.ended
+        if sentences.failure is not None:
+            raise sentences.failure
+        return sentences.results
 
 
 class Answers:
-    """The results of a job in order, each as soon as it is there.
+    """The pending results of a job, in order.
 
     Args:
-        model: which computes them.
-        settings: under which it does.
-        texts: what is computed.
-        deadline: seconds until the answer is refused.
-        client: the client's name.
-        weight: as of a `Job`.
+        model: model that computes them.
+        settings: settings of the computation.
+        texts: texts to compute.
+        deadline: seconds after which the request is refused.
+        client: name of the client.
+        weight: cost of a character, as in `Job`.
     """
 
     def __init__(
@@ -100,14 +100,14 @@ class Answers:
 
         self.model, self.job = model, Job(settings, texts, tell, client, weight)
         self.documents: Documents | None = None
-        """The thread that translates them, where the texts are documents."""
+        """The thread that translates the texts, if they are documents."""
 
     async def results(self) -> AsyncIterator[Any]:
-        """Each result.
+        """Yield each result as soon as it is available.
 
         Raises:
-            Refusal: the deadline has passed, or a text cannot be computed for a reason that lies in the request.
-            Exception: what went wrong with a text that cannot be computed.
+            Refusal: the deadline has passed, or a text cannot be computed because the request is wrong.
+            Exception: the error of a text that cannot be computed for another reason.
         """
         for index in range(len(self.job.results)):
             while self.job.results[index] is None:
@@ -123,24 +123,24 @@ class Answers:
             yield self.job.results[index]
 
     async def all(self) -> list[Any]:
-        """All results; raises as `results`."""
+        """Return all results; errors as in `results`."""
         return [result async for result in self.results()]
 
     def timing(self) -> dict[str, float]:
-        """Milliseconds in the queue, and from the first batch with a text of this request to the last."""
+        """Return the milliseconds in the queue, and those from the first batch of this request to the last."""
         job = self.job
         begun = job.begun or job.entered
         seconds = {"queued_ms": begun - job.entered, "compute_ms": (job.ended or begun) - begun}
         return {name: round(1000 * value, 1) for name, value in seconds.items()}
 
     def usage(self) -> dict[str, int]:
-        """What was computed."""
+        """Return the amount of computed text."""
         done = [text for text, result in zip(self.job.texts, self.job.results, strict=True) if result is not None]
         return {"characters": sum(len(text.text) for text in done), "sentences": len(done)}
 
 
 class Translating(Answers):
-    """The translations of texts; `pieces` are those of each text, `job.texts` all of them in one list."""
+    """The pending translations of texts; `pieces` are the parts of each text, and `job.texts` all parts in one list."""
 
     def __init__(self, model: ServedTranslator, settings: Hashable, pieces: Sequence[Sequence[Part]],
                  prefixes: Sequence[str], deadline: float, client: str, weight: float):  # fmt: skip
@@ -155,19 +155,19 @@ class Translating(Answers):
         self.pieces = pieces
 
     async def parts(self) -> AsyncIterator[tuple[int, Part, Translation]]:
-        """(number of the text, piece, its translation) of each piece."""
+        """Yield (number of the text, part, its translation) for each part; errors as in `results`."""
         places = ((number, piece) for number, group in enumerate(self.pieces) for piece in group)
         async for result in self.results():
             yield (*next(places), result)
 
     async def joined(self) -> list[Translation]:
-        """The translation of each text."""
+        """Return the translation of each text; errors as in `results`."""
         results = iter(await self.all())
         penalty = self.translator.config.length_penalty
         return [joined(group, [next(results) for _ in group], penalty) for group in self.pieces]
 
     def usage(self) -> dict[str, int]:
-        """What was computed."""
+        """Return the amount of computed text."""
         tokens = sum(result.tokens for result in self.job.results if result is not None)
         return {**super().usage(), "target_tokens": tokens}
 
@@ -175,4 +175,4 @@ class Translating(Answers):
 def joined(parts: Sequence[Part], answers: Sequence[Translation], length_penalty: float) -> Translation:
     """Return the translation of a text from those of its lines or sentences."""
     source = "".join(part.before + part.text for part in parts)
-    return join(source, parts, answers, length_penalty, text_flags([one.flags for one in answers]))
+    return join(source, parts, answers, length_penalty, text_flags([answer.flags for answer in answers]))

@@ -12,7 +12,7 @@ Span = Annotated[list[int], Field(description="Begin and end, in code points.")]
 
 
 class Body(BaseModel):
-    """A request; fields that are not known are refused."""
+    """A request; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -20,12 +20,12 @@ class Body(BaseModel):
 
     @property
     def texts(self) -> list[str]:
-        """Always a list."""
+        """The texts, as a list."""
         return [self.text] if isinstance(self.text, str) else self.text
 
 
 class GlossaryBody(BaseModel):
-    """Terms of a request: source and target of each, in the form of s2s glossary check."""
+    """Terms of a request, each with source and target, in the format of s2s glossary check."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -34,35 +34,37 @@ class GlossaryBody(BaseModel):
 
 
 class TranslateRequest(Body):
-    """`POST /v1/translate`; other dialects make one too. `GET /v1/models` lists what the fields may hold."""
+    """The body of `POST /v1/translate`, which other dialects make too. `GET /v1/models` lists the possible values."""
 
-    model: str | None = Field(None, description="Name of a model [default: the first one of the language pair].")
+    model: str | None = Field(None, description="Name of a model [default: the first model of the language pair].")
     source: str | None = Field(None, description="Language of the text; optional if only one model fits.")
-    target: str | None = Field(None, description="Language to translate into; may be left out where one model fits.")
+    target: str | None = Field(None, description="Language to translate into; optional if only one model fits.")
     format: Literal["text", "plain", "html", "xml", "markdown"] = Field(
         "text",
-        description="plain: lines whose variables, addresses and code stay. html, xml, markdown: each text is a "
-        "document, whose tags stay with their words too.",
+        description="plain: lines whose variables, addresses and code are kept unchanged. html, xml, markdown: each "
+        "text is a document, whose tags are kept with their words too.",
     )
     split: Literal["lines", "sentences", "none"] = Field(
-        "lines", description="What is translated on its own. Lines give what s2s translate gives for a file."
+        "lines", description="Units that are translated independently. With lines, results are those of s2s translate."
     )
     alternatives: int = Field(0, ge=0, description="Next best translations of each text; fewer than beam_size.")
-    prefix: str | list[str] | None = Field(None, description="What each translation begins with.")
+    prefix: str | list[str] | None = Field(None, description="Required beginning of each translation.")
     beam_size: int | None = Field(None, ge=1)
     details: list[Literal["sentences", "alignment", "words", "confidence", "terms"]] = Field(
-        [], description="What answers hold besides translations; spans are in code points."
+        [], description="Further fields of answers; spans are in code points."
     )
     glossary: str | list[str] | GlossaryBody | None = Field(
         None,
         description="Names of glossaries of this server, or entries: terms that translations must contain "
-        "[default: the default glossaries of the server]. [] is none.",
+        "[default: the default glossaries of the server]. [] means none.",
     )
-    stream: bool = Field(False, description="Answer with JSON lines, one for each line or sentence as it is done.")
+    stream: bool = Field(
+        False, description="Answer with JSON Lines, one for each line or sentence as soon as it is done."
+    )
 
     @property
     def is_document(self) -> bool:
-        """Whether each text is a document, which is cut by its format."""
+        """Whether each text is a document, which is split by its format."""
         return self.format != "text"
 
     @property
@@ -72,24 +74,24 @@ class TranslateRequest(Body):
 
     @property
     def prefixes(self) -> list[str]:
-        """Empty, or one for each text if the request is right."""
+        """The prefixes: empty, or in a valid request one for each text."""
         return [self.prefix] * len(self.texts) if isinstance(self.prefix, str) and self.prefix else self.prefix or []
 
     @property
     def search(self) -> tuple[tuple[str, int], ...]:
-        """Names and values of search settings, as `Settings` has them."""
+        """The names and values of search settings, in the form of `Settings.search`."""
         given = {"n_best": self.alternatives + 1, "beam_size": self.beam_size}
         return tuple((name, value) for name, value in given.items() if value is not None)
 
 
 class ClassifyRequest(Body):
-    """`POST /v1/classify`."""
+    """The body of `POST /v1/classify`."""
 
-    model: str | None = Field(None, description="A classifier; may be left out where there is one.")
+    model: str | None = Field(None, description="Name of a classifier; optional if there is only one.")
 
 
 class ModelName(BaseModel):
-    """Which model answered; the fingerprint changes when it does."""
+    """The model that answered; the fingerprint changes with its files."""
 
     name: str
     fingerprint: str
@@ -117,14 +119,14 @@ class Translated(Scored):
 
 
 class Timing(BaseModel):
-    """Milliseconds."""
+    """Times in milliseconds."""
 
     queued_ms: float
     compute_ms: float
 
 
 class Usage(BaseModel):
-    """What was computed."""
+    """The amount of computed text."""
 
     characters: int
     sentences: int
@@ -143,7 +145,7 @@ class TranslateAnswer(BaseModel):
 
 
 class TranslatedPart(Translated):
-    """A line of a streamed answer. A translated text is `before` and `text` of its parts, one after the other."""
+    """A line of a streamed answer. A translated text consists of `before` and `text` of all its parts, in order."""
 
     index: int = Field(description="Number of the text, from 0.")
     source: Span
@@ -151,7 +153,7 @@ class TranslatedPart(Translated):
 
 
 class StreamEnd(BaseModel):
-    """The last line of a streamed answer that is whole; `error` stands there in one that is not."""
+    """The last line of a complete streamed answer; the last line of an incomplete one has `error`."""
 
     done: Literal[True] = True
     model: ModelName
@@ -179,7 +181,7 @@ class ClassifyAnswer(BaseModel):
 
 
 class ErrorBody(BaseModel):
-    """Why a request was not answered."""
+    """The reason why a request was not answered."""
 
     code: str
     message: str
@@ -187,16 +189,16 @@ class ErrorBody(BaseModel):
 
 
 class ErrorAnswer(BaseModel):
-    """Every answer that is no success."""
+    """The body of every error."""
 
     error: ErrorBody
 
 
 def parsed(kind: type[Body], body: bytes) -> Any:
-    """A request of this kind.
+    """Return the request of this type in a body.
 
     Raises:
-        Refusal: it is no JSON, or not of this kind; the first problem is named.
+        Refusal: the body is not JSON, or not of this type; the message names the first problem.
     """
     try:
         return kind.model_validate_json(body)
@@ -206,8 +208,9 @@ def parsed(kind: type[Body], body: bytes) -> Any:
 
 def _refusal(error: ValidationError) -> Refusal:
     errors = error.errors(include_url=False, include_input=False, include_context=False)
-    # Of a field that may be of several kinds, the problem that lies deepest is of the kind that was meant.
-    first = max((one for one in errors if one["loc"][:1] == errors[0]["loc"][:1]), key=lambda one: len(one["loc"]))
+    # For a field of several types, the deepest problem probably belongs to the intended type.
+    same_field = (problem for problem in errors if problem["loc"][:1] == errors[0]["loc"][:1])
+    first = max(same_field, key=lambda problem: len(problem["loc"]))
     if first["type"] == "json_invalid":
         return bad("the body is not JSON in UTF-8", code="bad_json")
     where = [str(part) for part in first["loc"] if part not in ("str", "list[str]", "GlossaryBody")]
@@ -217,5 +220,5 @@ def _refusal(error: ValidationError) -> Refusal:
 
 
 def worded(message: str) -> str:
-    """Return a message of pydantic in the words of the server."""
-    return message[:1].lower() + message[1:].replace(" after validation", "")  # of the length of a list
+    """Return a message of pydantic in the style of the server's messages."""
+    return message[:1].lower() + message[1:].replace(" after validation", "")  # in messages on the length of a list

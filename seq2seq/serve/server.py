@@ -1,4 +1,4 @@
-"""The socket, its connections, the process, and how they end: `s2s serve` calls `serve`.
+"""The socket, its connections, and the life of the server process; `s2s serve` calls `serve`.
 
 `Bounded` overrides methods of uvicorn's `H11Protocol` and reads its attributes. It was written against uvicorn 0.54.
 """
@@ -40,7 +40,7 @@ from seq2seq.serve.service import Service
 
 logger = logging.getLogger(__name__)
 
-# Beyond the time for answers: to send them, and to say that there are none.
+# Seconds after the time for answers, to send answers and refusals.
 LAST_SECONDS = 2
 MALFORMED = "the request is not HTTP, has two lengths, more than {:,} headers, or more than {:,} bytes of headers"
 _numbers = itertools.count()
@@ -48,28 +48,29 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class Access:
-    """Who may reach a server."""
+    """The access to a server."""
 
     host: str = "127.0.0.1"
     keys: Keys = field(default_factory=Keys)
     names: Collection[str] = ()
-    """Names in Host that are allowed besides those of this machine; any, where others reach it and none are given."""
+    """Names that are allowed in Host, in addition to those of this machine. If other machines can reach the server and
+    no names are given, any name is allowed."""
     origins: Sequence[str] = ()
-    """Of web pages that may ask; `*` is any."""
+    """Origins of web pages that may send requests; `*` means any."""
     page: bool = True
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A socket that holds the address, and does not listen yet.
+    """Return a socket that is bound to the address and does not listen yet.
 
     Raises:
-        UserError: it is taken or not allowed, or there is no such host.
+        UserError: the address is taken or not allowed, or there is no such host.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         bound = socket.socket(family, kind, protocol)
         try:
-            if os.name != "nt":  # there it would let two servers have one port
+            if os.name != "nt":  # on Windows it would let two servers share a port
                 bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(address)
         except BaseException:
@@ -82,18 +83,18 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def application(service: Service, access: Access) -> ASGIApp:
-    """All routes, with the guard in front."""
+    """Return the application: all routes, after the guard."""
     plain = LibreTranslate(service, access.keys)
     endpoints = plain.endpoints()
-    plain_paths = [*(one.path for one in endpoints), *libretranslate.OTHER_PATHS]
-    found = [
+    plain_paths = [*(endpoint.path for endpoint in endpoints), *libretranslate.OTHER_PATHS]
+    all_routes = [
         *routes([*Api(service, access.keys).endpoints(), *endpoints]),
         Route("/suggest", plain.suggest, methods=["POST"]),
         *(Page(service, access.keys).routes() if access.page else ()),
     ]
     names = {name.lower() for name in access.names}
     hosts = names | {*LOOPBACK, access.host.lower()} if names or is_loopback(access.host) else None
-    guarded = Guard(Router(found, redirect_slashes=False), service, hosts, access.origins, plain_paths)
+    guarded = Guard(Router(all_routes, redirect_slashes=False), service, hosts, access.origins, plain_paths)
     if not access.origins:
         return guarded
     return CORSMiddleware(
@@ -108,14 +109,14 @@ def application(service: Service, access: Access) -> ASGIApp:
 def serve(
     models: Models, limits: Limits, access: Access, bound: socket.socket, glossaries: Glossaries | None = None
 ) -> None:
-    """Answer requests until SIGTERM or SIGINT; what was taken by then is answered.
+    """Answer requests until SIGTERM or SIGINT; requests accepted by then are still answered.
 
     Raises:
-        UserError: a model cannot compute, or cannot keep to a default glossary.
+        UserError: a model cannot compute, or cannot use a default glossary.
     """
     service = Service(models, limits, glossaries)
     service.start()
-    for name in ("uvicorn", "python_multipart"):  # their lines hold addresses, and what was wrong with a body
+    for name in ("uvicorn", "python_multipart"):  # their lines contain addresses and parts of bodies
         logging.getLogger(name).setLevel(logging.CRITICAL)
     config = uvicorn.Config(
         application(service, access), http=functools.partial(Bounded, limits), ws="none", loop="asyncio",
@@ -126,13 +127,13 @@ def serve(
     for model in models:
         logger.info("serving %s", model)
     server = _Server(config, service)
-    for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn sends itself what it was sent, once it has ended
+    for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises received signals again at its end
         signal.signal(number, server.handle_exit)
     server.run([bound])
     service.queue.close()
     service.worker.join(LAST_SECONDS)
     logger.info("stopped; %s done", counted(service.metrics.done, "sentence"))
-    if service.is_computing:  # what nobody waits for; it cannot be interrupted
+    if service.is_computing:  # for nobody; a computation cannot be interrupted
         sys.stderr.flush()
         os._exit(0)
 
@@ -140,7 +141,7 @@ def serve(
 class Strict(h11.Connection):
     """An HTTP/1.1 connection that refuses headers over the limits, and requests that a proxy may read differently.
 
-    h11 bounds the headers alone that come in several pieces; a request with two lengths it reads by one of them.
+    h11 limits only headers that arrive in several pieces, and reads a request with two lengths by one of them.
     """
 
     def __init__(self, limits: Limits):
@@ -148,10 +149,10 @@ class Strict(h11.Connection):
         self._limits = limits
 
     def next_event(self) -> Any:
-        """The next part of a request.
+        """Return the next part of a request.
 
         Raises:
-            h11.RemoteProtocolError: it is not HTTP/1.1, or over a limit.
+            h11.RemoteProtocolError: the request is not HTTP/1.1, or over a limit.
         """
         event = super().next_event()
         if isinstance(event, (h11.Request, h11.EndOfMessage)):
@@ -168,8 +169,9 @@ class Strict(h11.Connection):
 
 
 class Bounded(H11Protocol):
-    """A connection with limits on number, time and malformed input; uvicorn's own waits for ever for a request, and
-    answers in plain text.
+    """An HTTP/1.1 connection with limits on number and time, and with JSON answers to malformed input.
+
+    Connections of uvicorn have no timeout for receiving a request, and answer malformed input in plain text.
     """
 
     _receiving: asyncio.TimerHandle | None = None
@@ -190,17 +192,20 @@ class Bounded(H11Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether no request of it is being answered."""
+        """Whether no request of the connection is being answered."""
         return self.cycle is None or self.cycle.response_complete or self.cycle.more_body
 
     def _makes_room(self) -> bool:
-        """Close the oldest waiting connection of the client with the most, if it has more than this client."""
-        counts = Counter(one.address for one in self.connections)
+        """Close the oldest waiting connection of the client with the most connections, and return whether it was done.
+
+        Nothing is closed unless that client has more connections than the client of this one.
+        """
+        counts = Counter(connection.address for connection in self.connections)
         most = max(counts, key=lambda address: counts[address])
-        waiting = [one for one in self.connections if one.address == most and one.is_waiting]
+        waiting = [other for other in self.connections if other.address == most and other.is_waiting]
         if counts[most] <= counts[self.address] or not waiting:
             return False
-        oldest = min(waiting, key=lambda one: one.number)
+        oldest = min(waiting, key=lambda connection: connection.number)
         self.connections.discard(oldest)
         oldest.transport.abort()
         return True
@@ -233,7 +238,7 @@ class Bounded(H11Protocol):
         self._refuse(400, "bad_http", MALFORMED.format(self.limits.headers, self.limits.header_bytes))
 
     def _watch(self) -> None:
-        """Let a request, from its first byte to its last, take a bounded time."""
+        """Limit the time from the first byte of a request to its last."""
         is_whole = self.conn.their_state in (h11.DONE, h11.MUST_CLOSE, h11.CLOSED, h11.ERROR)
         is_idle = self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0] and self.cycle is not None
         if is_whole or is_idle:
@@ -241,7 +246,7 @@ class Bounded(H11Protocol):
                 self._receiving.cancel()
             self._receiving = None
         elif self._receiving is None:
-            seconds = self.limits.receive_seconds + 1  # the application refuses in words a little earlier
+            seconds = self.limits.receive_seconds + 1  # the application refuses with a message a little earlier
             self._receiving = self.loop.call_later(seconds, self.transport.abort)
 
     def _refuse(self, status: int, code: str, message: str) -> None:
@@ -254,7 +259,7 @@ class Bounded(H11Protocol):
 
 
 class _Server(uvicorn.Server):
-    """Says where it is once it listens, and tells the service when it is to stop."""
+    """A uvicorn server that logs its address, and tells the service when it stops."""
 
     def __init__(self, config: uvicorn.Config, service: Service):
         super().__init__(config)
@@ -268,6 +273,6 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         service = self._service
         service.draining = True
-        logger.info("stopping; what was taken is answered, for at most %g seconds", service.limits.drain_seconds)
+        logger.info("stopping; accepted requests are answered for at most %g seconds", service.limits.drain_seconds)
         asyncio.get_running_loop().call_later(service.limits.drain_seconds, service.give_up)
         await super().shutdown(sockets)

@@ -1,7 +1,7 @@
-"""What is served, whatever the dialect: texts in, translations and classifications out.
+"""The service that all dialects share: texts in, translations and classifications out.
 
-`api`, `libretranslate` and `page` call `Service`; it cuts texts into sentences, lets them wait in the queue, and joins
-what the worker made of them.
+`api`, `libretranslate` and `page` call `Service`; it splits texts into sentences, puts them into the queue, and joins
+the results of the worker.
 """
 
 import contextlib
@@ -33,15 +33,15 @@ Entered = TypeVar("Entered", bound=Answers)
 
 MOST_RETRY_SECONDS = 600
 WARM_UP = "A word."
-NO_WEIGHTS = "this is a CTranslate2 folder, which has no attention weights; serve the model that it was made from"
-# A sentence with a glossary takes about this many times as long as one without.
+NO_WEIGHTS = "this is a CTranslate2 folder, which has no attention weights; serve the model that it was converted from"
+# The factor by which a glossary increases the cost of a sentence, approximately.
 COST_OF_TERMS = 4
 
 
 class Service:
-    """The models, the queue in front of them, and the thread that computes.
+    """The models, their queue, and the thread that computes.
 
-    `draining` becomes true when the server has been told to stop: what it has taken is still answered.
+    `draining` becomes true when the server stops; accepted requests are still answered.
     """
 
     def __init__(self, models: Models, limits: Limits, glossaries: Glossaries | None = None):
@@ -59,8 +59,7 @@ class Service:
         self.metrics.waiting_characters.set_function(lambda: self.queue.characters)
 
     def start(self) -> None:
-        """Compute something with each model, so that the first client does not wait for what that allocates; then let
-        the thread take what comes.
+        """Warm up each model, so that the first client does not wait for allocations, and start the thread.
 
         Raises:
             UserError: a model cannot compute.
@@ -70,31 +69,30 @@ class Service:
         self.worker.start()
 
     def prepare_details(self) -> None:
-        """Load what alignments and glossaries need, in a thread of its own: the page asks for them with its first text,
-        and loading takes seconds."""
+        """Load the aligners in a separate thread: the page's first text needs them, and loading takes seconds."""
         if self._preparing.ident is None:
             self._preparing.start()
 
     def _load_aligners(self) -> None:
         for model in self.models.translators:
             if model.can_explain:
-                with contextlib.suppress(Refusal, OSError):  # the requests that need it are told
+                with contextlib.suppress(Refusal, OSError):  # requests that need it report the error
                     _ = model.aligner
 
     @property
     def is_computing(self) -> bool:
-        """Whether a thread is in the midst of something."""
+        """Whether a thread is still computing or loading."""
         return self.worker.is_alive() or self._preparing.is_alive()
 
     @property
     def is_ready(self) -> bool:
-        """Whether requests are taken, and answered: no batch takes longer than a deadline."""
+        """Whether requests are accepted and answered, and no batch takes longer than the deadline."""
         since = self.worker.busy_since
         is_stuck = since is not None and time.monotonic() - since > self.limits.deadline_seconds
         return self.worker.is_alive() and not is_stuck and not self.draining
 
     def abilities(self) -> dict[str, Any]:
-        """What the fields of a request may hold here. What is not in it is refused."""
+        """Return the possible values of the fields of a request on this server; others are refused."""
         return {
             "formats": ["text", *(sorted(FORMATS) if self._can_explain else [])],
             "split": ["lines", "sentences", "none"],
@@ -108,16 +106,16 @@ class Service:
     # -- requests --------------------------------------------------------------------------------
 
     def accept(self, asked: TranslateRequest, client: str = "") -> Translating:
-        """Check a request for translations, and let its sentences wait.
+        """Check a request for translations, and put its sentences into the queue.
 
         Raises:
-            Refusal: it is wrong, too large, or there is no room.
+            Refusal: the request is wrong or too large, or the queue has no room.
         """
         self._check_abilities(asked)
         terms = self._terms(asked.glossary)
         model = self.models.translator(asked.source, asked.target, asked.model)
-        own = model.translator.config.beam_size
-        self._check_limits(asked, own)
+        beam_size = model.translator.config.beam_size
+        self._check_limits(asked, beam_size)
         if (asked.explains or terms) and not model.can_explain:
             raise unsupported("details" if asked.explains else "glossary", NO_WEIGHTS)
         if asked.is_document:
@@ -126,11 +124,11 @@ class Service:
         try:
             model.under(settings.search)
         except UserError as error:
-            beam = asked.beam_size or own
-            message = f"a beam of {beam} has {beam - 1} alternatives at most; ask for a larger beam_size"
+            beam = asked.beam_size or beam_size
+            message = f"a beam of {beam} has {beam - 1} alternatives at most; request a larger beam_size"
             raise bad(message, "alternatives" if asked.alternatives else "beam_size") from error
         self._check_texts(asked.texts)
-        weight = max(1.0, (asked.beam_size or own) / own)
+        weight = max(1.0, (asked.beam_size or beam_size) / beam_size)
         longest = int(self.limits.line_characters / weight)
         parts = [cut(text, "none" if asked.is_document else asked.split, longest) for text in asked.texts]
         if not asked.is_document:
@@ -143,10 +141,10 @@ class Service:
         return self._enter(answers)
 
     async def translated(self, request: Request, asked: TranslateRequest) -> list[Translation]:
-        """Return the translations for a request; if its client leaves, they are given up.
+        """Return the translations for a request; if its client leaves, its sentences are withdrawn.
 
         Raises:
-            Refusal: as `accept`, or there is no time.
+            Refusal: as in `accept`, or the deadline has passed.
             ClientDisconnect: the client left.
         """
         answers = self.accept(asked, client_of(request.client))
@@ -156,10 +154,10 @@ class Service:
             self.leave(answers)
 
     def classifying(self, texts: Sequence[str], name: str | None, client: str = "") -> Answers:
-        """Check a request, and let its texts wait.
+        """Check a request for labels, and put its texts into the queue.
 
         Raises:
-            Refusal: as `accept`.
+            Refusal: as in `accept`.
         """
         model = self.models.classifier(name)
         self._check_texts(texts)
@@ -168,7 +166,7 @@ class Service:
         return self._enter(Answers(model, Settings(model.name), rows, self.limits.deadline_seconds, client, 1.0))
 
     def leave(self, answers: Answers) -> None:
-        """Nobody waits for these any more: called once for all that `accept` and `classifying` gave."""
+        """Withdraw answers and count them; must be called once for all that `accept` and `classifying` returned."""
         job = answers.job
         self._jobs.discard(job)
         self.queue.withdraw(job)
@@ -188,23 +186,23 @@ class Service:
         metrics.tokens.inc(usage.get("target_tokens", 0))
 
     def give_up(self) -> None:
-        """Refuse what is still not answered."""
+        """Refuse all requests that are not answered yet."""
         for job in list(self._jobs):
             self.queue.fail(job, Refusal(503, "stopping", "the server is stopping", retry_after=5))
 
     def _check_abilities(self, asked: TranslateRequest) -> None:
-        """Refuse what this server has nothing for, and prefixes that do not fit the texts."""
+        """Refuse values that this server does not support, and prefixes that do not fit the texts."""
         able = self.abilities()
         if asked.format not in able["formats"]:
-            raise unsupported("format", f"this server takes {', '.join(able['formats'])}")
+            raise unsupported("format", f"this server supports {', '.join(able['formats'])}")
         if missing := [name for name in asked.details if name not in able["details"]]:
             raise unsupported("details", f"this server has no {', '.join(missing)}")
         if asked.prefixes and len(asked.prefixes) != len(asked.texts):
             raise bad(f"{len(asked.prefixes)} prefixes for {len(asked.texts)} texts; give one for each", "prefix")
 
-    def _check_limits(self, asked: TranslateRequest, own: int) -> None:
-        """Refuse a search over the limits, for a model with its own beam size."""
-        widest = max(self.limits.beam_size, own)
+    def _check_limits(self, asked: TranslateRequest, beam_size: int) -> None:
+        """Refuse a search over the limits; `beam_size` is the beam size of the model."""
+        widest = max(self.limits.beam_size, beam_size)
         if asked.beam_size is not None and asked.beam_size > widest:
             raise bad(f"at most {widest}", "beam_size", "too_large")
         if asked.alternatives > self.limits.alternatives:
@@ -214,11 +212,11 @@ class Service:
         limits = self.limits
         if len(texts) > limits.texts:
             raise Refusal(413, "too_large", f"at most {limits.texts:,} texts in a request", "text")
-        if sum(map(len, texts)) > limits.request_characters:  # before they are cut
+        if sum(map(len, texts)) > limits.request_characters:  # checked before texts are split
             raise self._too_large()
 
     def _check_lines(self, pieces: Iterable[Part | Text], longest: int) -> None:
-        """Refuse a line that takes long, because it is translated in one go."""
+        """Refuse a line that is too long, because lines are computed without interruption."""
         if max((len(piece.text) for piece in pieces), default=0) > longest:
             remedy = "break it into lines" + ", or request a smaller beam" * (longest < self.limits.line_characters)
             raise Refusal(413, "too_large", f"a line has more than {longest:,} characters; {remedy}", "text")
@@ -227,15 +225,15 @@ class Service:
         """Return the rows of all glossaries that a request names or contains, or else of the default ones.
 
         Raises:
-            Refusal: there is no such glossary, or the entries are no glossary or too many.
+            Refusal: there is no such glossary, or the entries are invalid or too many.
         """
         entries, names = [], [glossary] if isinstance(glossary, str) else glossary
         if isinstance(glossary, GlossaryBody):
             entries, names = glossary.entries, glossary.names
-        limits, own = self.limits, self.glossaries.rows(names)
+        limits, named = self.limits, self.glossaries.rows(names)
         rows = tuple((source.strip(), target.strip()) for source, target in entries)
         if not rows:
-            return own
+            return named
         forms = sum(target.count("|") + 1 for _, target in rows)
         if len(rows) > limits.terms or forms > limits.term_forms:
             most = f"{limits.terms:,} entries with {limits.term_forms:,} forms"
@@ -244,7 +242,7 @@ class Service:
             Glossary.of(enumerate(rows, start=1), None, "glossary")
         except UserError as error:
             raise bad(str(error), "glossary") from error
-        return Terms(rows + own)
+        return Terms(rows + named)
 
     def _too_large(self) -> Refusal:
         most = f"{self.limits.request_characters:,} characters"
@@ -267,12 +265,12 @@ class Service:
         return answers
 
     def _put(self, answers: Answers) -> None:
-        """Queue the sentences. Those of documents come later, so only the number of documents is bounded here."""
+        """Put the sentences into the queue; those of documents follow later, so only their number is limited here."""
         job = answers.job
         if answers.documents is None:
             self.queue.put(job)
             return
-        others = sum(one.client == job.client for one in self._documents)
+        others = sum(other.client == job.client for other in self._documents)
         if others >= self.limits.documents or len(self._documents) >= SHARES * self.limits.documents:
             raise Full(job.characters)
         self.queue.check(job)

@@ -116,7 +116,7 @@ class Snapshots:
             "model": model,
             "optimizer": moments,
             "random": {
-                f"{rank}.{kind}": value for rank, own in enumerate(random_states) for kind, value in own.items()
+                f"{rank}.{kind}": value for rank, states in enumerate(random_states) for kind, value in states.items()
             },
         }
         if self._average:

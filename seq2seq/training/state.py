@@ -160,7 +160,7 @@ class RunState:
             lowest = math.inf if self.lowest_loss is None else self.lowest_loss
             self.lowest_loss = min(self.smooth_loss, lowest)
 
-    def note_validation(self, metric: str, found: Judged) -> bool:
+    def note_validation(self, metric: str, judged: Judged) -> bool:
         """Record a validation at this step, and return whether its model is the best so far.
 
         The best model is the latest whose score is not significantly below the highest. A value that is not finite is
@@ -172,24 +172,24 @@ class RunState:
             self.forget_validations()
             self.metric = metric
         sign, is_recorded = _sign(metric), self.step > 0
-        if is_recorded and found.value is not None:
+        if is_recorded and judged.value is not None:
             others = [entry for entry in self.validations if entry[0] != self.step]
-            self.validations = [*others, (self.step, found.value)]
-        if self.shown is None or found.improves_on(self.shown, sign):
-            self.validations_since_best, self.shown = 0, found
+            self.validations = [*others, (self.step, judged.value)]
+        if self.shown is None or judged.improves_on(self.shown, sign):
+            self.validations_since_best, self.shown = 0, judged
         elif is_recorded:
             self.validations_since_best += 1
-        is_highest = self.highest is None or found.lead(self.highest, sign) > 0
+        is_highest = self.highest is None or judged.lead(self.highest, sign) > 0
         if is_highest:
-            self.highest = found
-        if is_best := self._is_best(found, is_highest, sign):
-            self.best = found
+            self.highest = judged
+        if is_best := self._is_best(judged, is_highest, sign):
+            self.best = judged
         return is_best
 
-    def _is_best(self, found: Judged, is_highest: bool, sign: int) -> bool:
+    def _is_best(self, judged: Judged, is_highest: bool, sign: int) -> bool:
         if self.best is None or (self.best.step == 0 and self.step > 0):
             return is_highest
-        return found.compared(self.highest, sign) >= 0
+        return judged.compared(self.highest, sign) >= 0
 
     def forget_validations(self) -> None:
         """Drop earlier validations, so that the next is the best; a finished run keeps the count for patience."""
@@ -198,14 +198,14 @@ class RunState:
         if self.finished is None:
             self.validations_since_best = 0
 
-    def note_best_anew(self, metric: str, found: Judged) -> bool:
+    def note_best_anew(self, metric: str, judged: Judged) -> bool:
         """Record the best model's value under a new measure, and drop the validations of the other models."""
-        was_recorded = found.step in dict(self.validations)
+        was_recorded = judged.step in dict(self.validations)
         self.forget_validations()
         self.metric = metric
-        self.best = self.highest = self.shown = found
-        if was_recorded and found.value is not None:
-            self.validations = [(found.step, found.value)]
+        self.best = self.highest = self.shown = judged
+        if was_recorded and judged.value is not None:
+            self.validations = [(judged.step, judged.value)]
         return True
 
     def best_steps(self, count: int | None = None) -> list[int]:
