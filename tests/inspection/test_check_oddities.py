@@ -1,11 +1,67 @@
-"""`s2s check` finds what the README of the real corpora lists of their French and Japanese parts."""
+"""`s2s check` finds what the notes on the real corpora list of them."""
+
+from pathlib import Path
 
 import pytest
-from test_check import found, parallel
 
-from seq2seq.inspection.check import Corpora, check_corpora
+from seq2seq.config.corpora import SourceConfig
+from seq2seq.inspection.check import CheckReport, Corpora, check_corpora
 
 pytestmark = pytest.mark.slow
+
+
+def parallel(folder: Path, name: str, languages: tuple[str, str]) -> SourceConfig:
+    return SourceConfig(source=folder / f"{name}.{languages[0]}.gz", target=folder / f"{name}.{languages[1]}.gz")
+
+
+def found(report: CheckReport, corpus: str, side: str) -> dict[str, int]:
+    (chosen,) = [c for c in report.corpora if c.name == corpus]
+    return {kind: finding.count for kind, finding in chosen.sides[side].findings.items()}
+
+
+def test_the_oddities_of_multi30k_are_found(real_data):
+    folder, languages = real_data / "multi30k", ("en", "de")
+    held_out = {name: parallel(folder, name, languages) for name in ("val", "test_2016_flickr", "test_2017_flickr")}
+    report = check_corpora(Corpora([parallel(folder, "train", languages)], held_out, languages))
+    assert report.ok
+    assert found(report, "train", "source") == {"repeated": 9, "entity": 16, "double_space": 1}
+    assert found(report, "train", "target") == {
+        "repeated": 25, "no_words": 2, "entity": 1, "tokenised": 19, "tab": 1, "odd_space": 44,
+        "trailing_space": 40, "double_space": 44,
+    }  # fmt: skip
+    train = report.corpora[0]
+    assert train.findings["duplicate"].count == 3
+    assert [number for number, _ in train.sides["target"].findings["no_words"].examples] == [16510, 16664]
+    assert [number for number, _ in train.sides["target"].findings["tab"].examples] == [7366]
+    assert found(report, "val", "target")["odd_space"] == 1
+    assert found(report, "test_2017_flickr", "source")["double_space"] == 14
+    shared = report.overlaps["train"]
+    assert (shared["val"].source_exact, shared["val"].target_exact) == (1, 1)
+    assert not shared["test_2016_flickr"].counts()
+    assert (shared["test_2017_flickr"].source_exact, shared["test_2017_flickr"].target_exact) == (0, 2)
+
+
+def test_the_oddities_of_sst2_and_tatoeba_are_found(real_data):
+    if not (real_data / "sst2").exists() or not (real_data / "tatoeba").exists():
+        pytest.skip("needs sst2 and tatoeba under $S2S_DATA")
+    sst2 = Corpora(
+        [SourceConfig(tsv=real_data / "sst2/train.tsv.gz")],
+        {"dev": SourceConfig(tsv=real_data / "sst2/dev.tsv.gz")},
+        None,
+    )
+    report = check_corpora(sst2)
+    assert report.corpora[0].labels == {"0": 29780, "1": 37569}
+    assert report.corpora[0].contradictions.count == 5
+    assert found(report, "train", "text")["repeated"] == 371
+    assert found(report, "train", "text")["trailing_space"] == 67349
+    assert report.overlaps["train"]["dev"].pair_exact == 0
+    languages = ("en", "de")
+    held_out = {name: parallel(real_data / "tatoeba", name, languages) for name in ("valid", "test")}
+    report = check_corpora(Corpora([parallel(real_data / "tatoeba", "train", languages)], held_out, languages))
+    assert report.corpora[0].contradictions.count > 10_000
+    assert found(report, "train", "target")["odd_space"] > 100
+    for overlap in report.overlaps["train"].values():
+        assert overlap.source_exact == overlap.source_normalised == overlap.target_exact == 0
 
 
 def test_the_oddities_of_french_captions_are_found(real_data):
