@@ -36,7 +36,7 @@ VERBS = {
     "tune": "Choose search settings of a model on a validation set.",
     "average": "Average the weights of models or checkpoints.",
     "convert": "Convert models from and to other toolkits.",
-    "bench": "Measure the speed of training and decoding.",
+    "bench": "Measure the speed of training, decoding and serving.",
     "compare": "Compare runs, models or translations on one test set.",
     "runs": "List runs, show how two differ, or delete checkpoints.",
     "plot": "Draw learning curves or attention.",

@@ -153,7 +153,7 @@ def _convert(folder: Path, content: str, target: Path, quantization: str) -> Non
 
     loaded = load_model(folder)
     if loaded.description.task != "translation":
-        raise ModelError(f"{folder}: a {loaded.description.task} model; s2s classify is for those")
+        raise ModelError(f"{folder}: a {loaded.description.task} model; use s2s classify")
     target.parent.mkdir(parents=True, exist_ok=True)
     atomic.remove_leftovers(target.parent)
     with atomic.new_folder(target) as temporary:

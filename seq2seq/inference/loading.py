@@ -192,7 +192,7 @@ def _open_torch(
     models = [load_model(folder) for folder in folders]
     for model in models:
         if model.description.task != "translation":
-            raise ModelError(f"{model.folder}: a {model.description.task} model; s2s classify is for those")
+            raise ModelError(f"{model.folder}: a {model.description.task} model; use s2s classify")
         if model.tokenizers.fingerprint != models[0].tokenizers.fingerprint:
             first = models[0].folder
             raise ModelError(f"{model.folder}: its vocabulary is not that of {first}; an ensemble needs one vocabulary")

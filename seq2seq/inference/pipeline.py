@@ -96,7 +96,7 @@ class Pipeline:
             UserError: there is no such format, or the request needs an aligner that the pipeline does not have.
         """
         if self.aligner is None and (self.glossary or details or form != TEXT):
-            raise UserError("this pipeline has no aligner; load it with_aligner=True")
+            raise UserError("this pipeline has no aligner; load it with the argument with_aligner=True")
         if form != TEXT:
             return translate_documents(texts, form, self._aligned, self.aligner, self.is_untranslatable)
         if self.glossary is None:

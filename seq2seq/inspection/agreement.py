@@ -1,4 +1,4 @@
-"""Whether the two sides of a corpus belong together: line by line, by words and lengths, and by their languages.
+"""The agreement of the two sides of a corpus as translations: of lines, by words and lengths, and of languages.
 
 `report` makes the `Agreement` of each corpus of pairs from its `CorpusTally`; `advice` judges it.
 """

@@ -119,7 +119,7 @@ class Guard:
         """Answer one request."""
         if scope["type"] != "http":
             return
-        scope["app"] = self  # a router that is part of an application raises where it has no route
+        scope["app"] = self  # a router that is part of an application raises if it has no route
         request, begun = Request(scope, receive), time.monotonic()
         request_id = secrets.token_hex(8)
         status = GONE

@@ -88,7 +88,7 @@ def _of_source(source: SourceConfig, config: Config) -> Iterator[tuple[str, str]
     others, task = (OF_TEXTS, config.task) if _translates(config) else (OF_PAIRS, config.task)
     yield from ((key, f"task is {task}") for key in others if _differs(source, key))
     if source.hub is None:
-        yield from ((key, "the source is not of a hub") for key in OF_HUB if _differs(source, key))
+        yield from ((key, "the source is not a dataset on a hub") for key in OF_HUB if _differs(source, key))
     if source.source is not None:
         yield from ((key, "the source is two text files") for key in OF_PAIRS if _differs(source, key))
 

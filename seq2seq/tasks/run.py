@@ -138,7 +138,7 @@ def batch_advice(training: TrainingConfig, here: Runtime) -> list[str]:
         remedy = f"raise it and lower training.accumulate ({training.accumulate}): the step stays the same"
     else:
         remedy = "an epoch then has fewer steps; a higher learning rate or more epochs make up for it"
-    return [f"a GPU is hardly busy with training.batch_tokens below about {SMALL_GPU_BATCH:,}: {remedy}"]
+    return [f"a GPU waits for the CPU with training.batch_tokens below about {SMALL_GPU_BATCH:,}: {remedy}"]
 
 
 def build(inputs: Inputs, tokenizer_folder: Path | None, here: Runtime) -> Task:

@@ -158,7 +158,9 @@ class RunFolder:
             os.replace(temporary, latest)
         except OSError as error:  # a file system without links, or a folder of this name
             temporary.unlink(missing_ok=True)
-            logger.warning("%s: not made the newest run (%s); name it as MODEL", self.path, error.strerror)
+            logger.warning(
+                "%s: runs/latest does not lead to this run (%s); name the run as MODEL", self.path, error.strerror
+            )
 
 
 def may_change(key: str) -> bool:

@@ -291,7 +291,7 @@ class Trainer:
         if anew:
             self._monitor.event({"step": state.step, "measured_anew": state.best_step, "was": before, "now": value})
             self._monitor.say(
-                f"search or evaluation changed: measured as it is now, the best model (step {state.best_step:,}) has "
+                f"search or evaluation changed: with the new settings, the best model (step {state.best_step:,}) has "
                 f"{metric} {value:.4g}; earlier validations do not count"
             )
         else:

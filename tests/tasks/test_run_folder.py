@@ -203,7 +203,7 @@ def test_a_folder_in_the_place_of_latest_is_told(folder, capfd):
     Path("runs/latest").unlink()
     Path("runs/latest").mkdir()
     assert train("runs/one", "training.max_steps=5") == 0
-    assert "not made the newest run" in capfd.readouterr().err
+    assert "does not lead to this run" in capfd.readouterr().err
     assert sorted(os.listdir("runs")) == [".one.lock", "cache", "latest", "one"]
 
 
@@ -237,7 +237,7 @@ def test_another_measure_measures_the_best_model_anew(folder, capfd, limit):
     changed = ("evaluation.tokenize=char", "search.beam_size=2", f"training.max_steps={limit}")
     assert train("runs/one", *changed) == 0
     said = capfd.readouterr().err
-    assert "search or evaluation changed: measured as it is now, the best model (step 4)" in said
+    assert "search or evaluation changed: with the new settings, the best model (step 4)" in said
     event = next(record for record in records("runs/one") if "measured_anew" in record)
     assert (event["measured_anew"], event["was"]) == (4, before["bleu" if before["bleu"] >= 1 else "chrf"])
     assert event["now"] != event["was"]
