@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it.parser_inline import ParserInline
 from support.costs import GROWTH, MOST_TIMES, NESTED, families, growth
-from test_markup import Nonsense, upper
+from support.markup_answers import Nonsense, upper
 
 from seq2seq.errors import DataError
 from seq2seq.markup import html, markdown, plain, xml
