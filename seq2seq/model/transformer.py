@@ -62,7 +62,6 @@ class Transformer(nn.Module):
     def __init__(self, config: ModelConfig, source_vocab_size: int, target_vocab_size: int):
         super().__init__()
         self.config = config
-        self.has_compiled_layers = False
         self.encoder = Encoder(config, source_vocab_size)
         self.decoder = Decoder(config, target_vocab_size)
         self.output = nn.Linear(config.d_model, target_vocab_size, bias=config.output_bias)

@@ -38,10 +38,12 @@ class LossSum:
     """Loss, correct targets and targets of each sentence, (B, 3); only without gradients."""
 
 
-def translation_loss(model: nn.Module, batch: TranslationBatch, smoothing: float, r_drop: float = 0.0) -> LossSum:
+def translation_loss(
+    model: nn.Module, batch: TranslationBatch, smoothing: float, r_drop: float = 0.0, *, compiled: bool = False
+) -> LossSum:
     """Return the label-smoothed cross entropy of a batch under teacher forcing.
 
-    `smoothing` and `r_drop` as in `label_smoothed_cross_entropy`.
+    `smoothing`, `r_drop` and `compiled` as in `label_smoothed_cross_entropy`.
     """
     inputs = batch.source_ids, batch.source_mask, batch.target_input
     # the size is given, so that the CPU does not have to wait for a GPU to learn it
@@ -55,7 +57,7 @@ def translation_loss(model: nn.Module, batch: TranslationBatch, smoothing: float
     targets = batch.target_output.flatten().index_select(0, real)  # (N,)
     output = model.output
     loss = label_smoothed_cross_entropy(
-        hidden, output.weight, output.bias, targets, smoothing, r_drop, compiled=model.has_compiled_layers
+        hidden, output.weight, output.bias, targets, smoothing, r_drop, compiled=compiled
     )
     if loss.each is None:
         return loss

@@ -17,6 +17,7 @@ from typing import Any
 
 from seq2seq.config.schema import TrainingConfig
 from seq2seq.errors import RunError
+from seq2seq.training.activity import Activity, Phase
 from seq2seq.training.progress import LiveLine, clock, estimate, foreseen_steps, too_long
 from seq2seq.training.state import SE, Sample
 
@@ -37,14 +38,10 @@ class _Moment:
 
 
 class Monitor:
-    """The writer of the records of one run; silent on ranks other than the main one (`folder` None).
+    """The writer of the records of one run; silent on ranks other than the main one (`folder` None)."""
 
-    `doing` names the current work if it is not a step, and `loss` is the loss of the latest step that was read.
-    """
-
-    def __init__(self, folder: Path | None, config: TrainingConfig):
-        self._folder, self._config = folder, config
-        self.doing, self.loss = "preparing", math.nan
+    def __init__(self, folder: Path | None, config: TrainingConfig, activity: Activity):
+        self._folder, self._config, self._activity = folder, config, activity
         self._line: LiveLine | None = None
         self._board: Any = None
         self._now, self._first, self._opened = _Moment(), None, time.monotonic()
@@ -81,7 +78,7 @@ class Monitor:
 
     def step(self, step: int, progress: float, epoch: float) -> None:
         """Show a step; after a few seconds of steps, log how long the run will take."""
-        self._now, self.doing = _Moment(step, progress, epoch), ""
+        self._now = _Moment(step, progress, epoch)
         if self._first is None or step <= self._first.step:  # the first step, or the first after a roll-back
             self._first = self._now
         first = self._first
@@ -98,9 +95,9 @@ class Monitor:
     def training(self, record: Mapping[str, float]) -> None:
         """Write a training record, which has at least step, loss and tokens_per_second."""
         self._record(record)
-        self.loss, self._speed = record["loss"], f"  {record['tokens_per_second']:,.0f} tokens/s"
+        self._speed = f"  {record['tokens_per_second']:,.0f} tokens/s"
         if self._line is None or not self._line.is_on_terminal:
-            self.say(f"step {record['step']:,}{self._figures()}{self._clocks()}")
+            self.say(f"step {record['step']:,}{self._figures(record['loss'])}{self._clocks()}")
 
     def validation(self, record: Mapping[str, float], samples: Sequence[Sample], better: bool) -> None:
         """Write a validation record, and some of its translations."""
@@ -160,11 +157,12 @@ class Monitor:
             ) from error
 
     def _text(self) -> str:
-        figures = f"  {self.doing}" if self.doing else self._figures()
+        phase, loss = self._activity.phase, self._activity.loss
+        figures = self._figures(loss) if phase is Phase.STEP else f"  {phase.value}"
         return f"step {self._now.step:,}{figures}{self._clocks()}"
 
-    def _figures(self) -> str:
-        return ("" if math.isnan(self.loss) else f"  loss {self.loss:.3f}") + self._speed
+    def _figures(self, loss: float) -> str:
+        return ("" if math.isnan(loss) else f"  loss {loss:.3f}") + self._speed
 
     def _clocks(self) -> str:
         """Return the time since the start, and an estimate of the time left from the pace since the first step.

@@ -16,6 +16,7 @@ from typing import Any
 
 from seq2seq.errors import counted
 from seq2seq.runtime import Runtime
+from seq2seq.training.activity import Phase
 from seq2seq.training.progress import clear_bars
 
 NAMES: dict[int, str] = {signal.SIGINT: "Ctrl-C", signal.SIGTERM: "SIGTERM"}
@@ -131,21 +132,20 @@ def leaving_at_once(runtime: Runtime, message: str) -> Iterator[None]:
 
 
 def answers(
-    runtime: Runtime, whereabouts: Callable[[], tuple[str, int, int | None]]
+    runtime: Runtime, whereabouts: Callable[[], tuple[Phase, int, int | None]]
 ) -> tuple[Callable[[str], str], Callable[[], str]]:
     """Return functions that make the trainer's messages for a first and a second signal.
 
-    `whereabouts` returns the current work if it is not a step ("" otherwise), the step, and the step of the last
-    checkpoint (None before the first).
+    `whereabouts` returns the current phase, the step, and the step of the last checkpoint (None before the first).
     """
-    task = {"saving": "saving", "validating": "finishing the validation and a step, and saving"}
+    task = {Phase.SAVING: "saving", Phase.VALIDATING: "finishing the validation and a step, and saving"}
     if runtime.world_size == 1:
-        task |= {"validating": "leaving the validation and saving", "preparing": "stopping"}
+        task |= {Phase.VALIDATING: "leaving the validation and saving", Phase.PREPARING: "stopping"}
 
     def first(name: str) -> str:
-        doing, _, saved = whereabouts()
+        phase, _, saved = whereabouts()
         last = "no checkpoint yet" if saved is None else f"last checkpoint: step {saved:,}"
-        return f"{task.get(doing, 'finishing this step and saving')}; {AGAIN[name]} to quit without saving ({last})"
+        return f"{task.get(phase, 'finishing this step and saving')}; {AGAIN[name]} to quit without saving ({last})"
 
     def second() -> str:
         _, step, saved = whereabouts()

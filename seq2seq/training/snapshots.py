@@ -79,7 +79,9 @@ class Snapshots:
             load_optimizer_tensors(self._weights.module, self._step.optimizer, moments)
             if self._average:
                 self._average.load(saved.tensors.get("ema", saved.tensors["model"]))
-            state = RunState.from_json(saved.state["run"])
+            run = dict(saved.state["run"])
+            self._step.split_above = run.pop("split_above")
+            state = RunState.from_json(run)
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(
                 f"{folder}: not a checkpoint of this model ({reason(error)}); choose another --run-dir, or start over "
@@ -92,7 +94,6 @@ class Snapshots:
                 logging.WARNING,
             )
         self._stream.load_state_dict(saved.state["stream"])
-        self._step.split_above = state.split_above
         if saved.state["scaler"]:
             self._step.scaler.load_state_dict(saved.state["scaler"])
         prefix = f"{self._runtime.rank}."
@@ -122,7 +123,7 @@ class Snapshots:
         if self._average:
             tensors["ema"] = self._average.tensors()
         values: dict[str, Any] = {
-            "run": {**state.to_json(), "seconds": seconds},
+            "run": {**state.to_json(), "seconds": seconds, "split_above": self._step.split_above},
             "stream": self._stream.state_dict(),
             "scaler": self._step.scaler.state_dict(),
             "files": self._monitor.lengths(),

@@ -113,8 +113,6 @@ class RunState:
     """Factor on the learning rate; a roll-back lowers it."""
     smooth_loss: float | None = None
     lowest_loss: float | None = None
-    split_above: int | None = None
-    """Batches with more padded tokens than this are split in advance, because a larger one did not fit."""
     finished: str | None = None
     """Why the run ended; None until then."""
     window: Window = field(default_factory=Window)

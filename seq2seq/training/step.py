@@ -34,6 +34,7 @@ class GradientStep:
         self.optimizer = build_optimizer(module, config, runtime.precision)
         self.scaler = torch.amp.GradScaler(runtime.device.type, enabled=runtime.precision == torch.float16)
         self.split_above: int | None = None
+        """Batches with more padded tokens than this are split in advance, because a larger one did not fit."""
         self._compute_loss = compute_loss
         self._clip_norm = config.clip_norm
         self._weights, self._module, self._runtime = weights, module, runtime
@@ -140,7 +141,7 @@ def is_compiled(config: TrainingConfig, device: torch.device) -> bool:
 
 
 def compile_layers(module: nn.Module, must: bool) -> None:
-    """Let torch compile each layer, and softmax with loss, at its first call.
+    """Let torch compile each layer at its first call.
 
     Layers of one kind share graphs for all shapes of batches.
 
@@ -156,7 +157,6 @@ def compile_layers(module: nn.Module, must: bool) -> None:
         if isinstance(blocks, nn.ModuleList):
             for layer in blocks:
                 layer.compile(dynamic=True)
-    module.has_compiled_layers = True
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from seq2seq.config.schema import TrainingConfig
 from seq2seq.runtime import Runtime
+from seq2seq.training.activity import Activity
 from seq2seq.training.monitor import Monitor
 from seq2seq.training.state import RunState, Window, has_diverged
 
@@ -38,8 +39,8 @@ class Stopwatch:
 class StepLog:
     """The loss, correct targets and gradient norm of the steps that were not read yet."""
 
-    def __init__(self, config: TrainingConfig, runtime: Runtime, monitor: Monitor):
-        self._config, self._runtime, self._monitor = config, runtime, monitor
+    def __init__(self, config: TrainingConfig, runtime: Runtime, monitor: Monitor, activity: Activity):
+        self._config, self._runtime, self._monitor, self._activity = config, runtime, monitor, activity
         self._unread: list[tuple[int, Tensor, float, float]] = []
         self._read_at = 0.0
 
@@ -67,8 +68,8 @@ class StepLog:
             if math.isfinite(loss) and math.isfinite(norm):
                 state.bad_in_a_row = 0
                 state.window.add(Window(1, loss, targets, correct, tokens, norm))
-                state.note_loss(loss / max(1.0, targets))
-                self._monitor.loss = loss / max(1.0, targets)
+                self._activity.loss = loss / max(1.0, targets)
+                state.note_loss(self._activity.loss)
                 if has_diverged(state):
                     problem = f"the loss rose from {state.lowest_loss:.3f} to {state.smooth_loss:.3f} nats a target"
             else:

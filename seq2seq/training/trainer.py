@@ -18,6 +18,7 @@ from seq2seq.data.stream import BatchStream
 from seq2seq.errors import RunError
 from seq2seq.model.dropout import scale_dropout
 from seq2seq.runtime import Runtime
+from seq2seq.training.activity import Activity, Phase
 from seq2seq.training.judged import Judged
 from seq2seq.training.monitor import Monitor
 from seq2seq.training.optim import ExponentialMovingAverage, learning_rate
@@ -91,8 +92,9 @@ class Trainer:
         self._weights = _hold(module, config, runtime)
         self._step = GradientStep(self._weights, work.compute_loss, config)
         self._average = ExponentialMovingAverage(module, config.ema) if config.ema else None
-        self._monitor = Monitor(folder if runtime.is_main else None, config)
-        self._step_log = StepLog(config, runtime, self._monitor)
+        self._activity = Activity()
+        self._monitor = Monitor(folder if runtime.is_main else None, config, self._activity)
+        self._step_log = StepLog(config, runtime, self._monitor, self._activity)
         self._snapshots = Snapshots(folder, self._weights, self._step, self._average, stream, config, self._monitor)
         self._stop = StopSignal(runtime, *answers(runtime, self._whereabouts))
         self._clock = Stopwatch()
@@ -144,7 +146,6 @@ class Trainer:
         with self._stop.interrupting():
             for batch in self._work.rehearsal:
                 self._step.rehearse(batch)
-        self._monitor.doing = ""
 
     def _train(self) -> str | None:
         """Make steps, and return the limit that was reached, or None if a signal requested a stop."""
@@ -169,7 +170,7 @@ class Trainer:
 
     def _train_step(self) -> bool:
         """Make one optimiser step, and return whether any rank received a signal to stop."""
-        state = self.state
+        state, self._activity.phase = self.state, Phase.STEP
         self._snapshots.finish(at_once=True)
         batches = [next(self.stream) for _ in range(self.config.accumulate)]
         self._lap()
@@ -188,7 +189,6 @@ class Trainer:
         norm = self._step.update(self._rate())
         if self._average:
             self._average.update(state.step)
-        state.split_above = self._step.split_above
         self._step_log.add(state.step, *sums, norm, targets, tokens)
         self._monitor.step(state.step, self._progress(), self.stream.epoch)
         return bool(stopping) or (self.runtime.world_size == 1 and bool(self._stop.requested))
@@ -268,7 +268,7 @@ class Trainer:
         They are the weights of this step or, with `anew`, those of the best model.
         """
         state, before = self.state, self.state.best_value
-        self._monitor.doing = "validating"
+        self._activity.phase = Phase.VALIDATING
         if self.runtime.is_main:
             self._work.before_validation()
         self._lap()
@@ -308,7 +308,7 @@ class Trainer:
         return state.step % config.checkpoint_every == 0 or is_kept
 
     def _save(self) -> None:
-        self._monitor.doing, self._saved_step = "saving", self.state.step
+        self._activity.phase, self._saved_step = Phase.SAVING, self.state.step
         self._lap()
         self._snapshots.save(self.state, self._clock.seconds)
 
@@ -357,9 +357,9 @@ class Trainer:
         steps = self.state.step - 1
         return (self._clock.seconds - began) / steps, (self.stream.epoch - epoch) / steps
 
-    def _whereabouts(self) -> tuple[str, int, int | None]:
-        """Return the current work if it is not a step, the step, and the step of the last checkpoint, for a message."""
-        return self._monitor.doing, self.state.step, max(self._snapshots.steps(), default=None)
+    def _whereabouts(self) -> tuple[Phase, int, int | None]:
+        """Return the phase, the step, and the step of the last checkpoint, for the answers to signals."""
+        return self._activity.phase, self.state.step, max(self._snapshots.steps(), default=None)
 
 
 def _hold(module: nn.Module, config: TrainingConfig, runtime: Runtime) -> Weights:

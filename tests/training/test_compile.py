@@ -59,8 +59,7 @@ def train_and_validate(step, module, batch):
 @pytest.mark.parametrize("layers", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_all_layers_and_shapes_share_seven_graphs(graphs, layers):
     """Encoder, decoder and loss, in training and validation, and the encoder in a search."""
-    step, module = make_step(num_encoder_layers=layers, num_decoder_layers=layers)
-    compile_layers(module, must=True)
+    step, module = make_step(compiled=True, num_encoder_layers=layers, num_decoder_layers=layers)
     for sizes in ORDINARY:
         train_and_validate(step, module, of_size(*sizes))
     assert graphs.frame_count == 7
@@ -69,8 +68,7 @@ def test_all_layers_and_shapes_share_seven_graphs(graphs, layers):
 
 @pytest.mark.slow
 def test_a_size_of_one_takes_few_more(graphs):
-    step, module = make_step(num_encoder_layers=1, num_decoder_layers=1)
-    compile_layers(module, must=True)
+    step, _ = make_step(compiled=True, num_encoder_layers=1, num_decoder_layers=1)
     for sizes in (ORDINARY[0], (1, 9, 8), (5, 1, 8), (5, 9, 1)):
         batch = of_size(*sizes)
         step.compute_gradient([batch], batch.num_targets)
@@ -81,9 +79,8 @@ def test_a_size_of_one_takes_few_more(graphs):
 def test_compiled_layers_are_the_layers(graphs, architecture):
     results = []
     for compiled in (False, True):
-        step, module = make_step(num_encoder_layers=2, num_decoder_layers=2, dropout=0.0, **architecture)
-        if compiled:
-            compile_layers(module, must=True)
+        sizes = dict(num_encoder_layers=2, num_decoder_layers=2, dropout=0.0)
+        step, module = make_step(compiled=compiled, **sizes, **architecture)
         sums = step.compute_gradient([BATCH], BATCH.num_targets)
         results.append([*sums, *(parameter.grad for parameter in module.parameters())])
     assert graphs.frame_count == 3
@@ -92,8 +89,7 @@ def test_compiled_layers_are_the_layers(graphs, architecture):
 
 @pytest.mark.slow
 def test_rising_dropout_takes_few_graphs(graphs):
-    step, module = make_step(num_encoder_layers=1, num_decoder_layers=1, dropout=0.3)
-    compile_layers(module, must=True)
+    step, module = make_step(compiled=True, num_encoder_layers=1, num_decoder_layers=1, dropout=0.3)
     for epoch in range(50):
         scale_dropout(module, dropout_share(epoch, 40.0))
         step.compute_gradient([BATCH], BATCH.num_targets)
@@ -120,8 +116,7 @@ def test_layers_that_cannot_be_compiled_run_as_they_are_unless_they_must(monkeyp
         raise RuntimeError("Failed to find C compiler")
 
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend=failing))
-    step, module = make_step(num_encoder_layers=1, num_decoder_layers=1)
-    compile_layers(module, must=True)
+    step, module = make_step(compiled=True, num_encoder_layers=1, num_decoder_layers=1)
     with pytest.raises(RuntimeError, match="C compiler"):
         step.compute_gradient([BATCH], BATCH.num_targets)
     torch._dynamo.reset()

@@ -14,6 +14,7 @@ from support.toy_run import make_trainer, outcome, records, toy_loss, toy_valida
 
 from seq2seq.config.schema import TrainingConfig
 from seq2seq.training import progress as shown
+from seq2seq.training.activity import Activity
 from seq2seq.training.monitor import Monitor
 from seq2seq.training.progress import duration, estimate
 
@@ -190,7 +191,7 @@ def test_a_roll_back_within_the_first_seconds_starts_the_estimate_anew(monkeypat
     caplog.set_level(logging.INFO)
     monkeypatch.setattr("seq2seq.training.monitor.SECONDS_TO_ESTIMATE", 1e-9)
     for steps in ([5, 5, 6], [5, 3, 4, 6], [5, 6, 5, 6, 7], [1, 1, 1, 2]):
-        monitor = Monitor(tmp_path, TrainingConfig(max_steps=100))
+        monitor = Monitor(tmp_path, TrainingConfig(max_steps=100), Activity())
         for step in steps:
             monitor.step(step, step / 100, step / 10)
     assert all(re.match(r"time: about \d+ seconds? left for \d+ steps", message) for message in caplog.messages)

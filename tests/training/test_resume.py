@@ -113,7 +113,8 @@ def test_a_checkpoint_written_while_training_goes_on_is_of_its_step(tmp_path, mo
         return toy_loss(module, batch)
 
     trainer = make_trainer(tmp_path / "slow", compute_loss=loss, **FULL)
-    monkeypatch.setattr(trainer, "_save_best", slowly(trainer._save_best, events, "a best model"))
+    save_best = slowly(trainer._work.save_best, events, "a best model")
+    trainer._work = dataclasses.replace(trainer._work, save_best=save_best)
     trainer.run()
     assert outcome(tmp_path / "slow") == outcome(tmp_path / "whole")
     at = {event: [place for place, other in enumerate(events) if other == event] for event in events}

@@ -54,10 +54,6 @@ def uneven(tokenizers, step, rank=None):
     return parts if rank is None else parts[2 * rank : 2 * rank + 2]
 
 
-def loss(module, batch):
-    return translation_loss(module, batch, smoothing=0.1)
-
-
 def translated(module, tokenizers, rank):
     """What a beam finds for as many sentences as the rank has turns: the ranks do not go in step."""
     steps = TransformerSteps(module.eval(), tokenizers, torch.device("cpu"))
@@ -77,6 +73,7 @@ def take_steps(where, seed, graphs=None):
         held = sum(parameter.to_local().numel() for parameter in module.parameters())
         assert held < 0.6 * sum(parameter.numel() for parameter in module.parameters())
         compile_layers(module, must=True)
+    loss = functools.partial(translation_loss, smoothing=0.1, compiled=where.world_size > 1)
     step = GradientStep(weights, loss, CONFIG)
     losses, norms = [], []
     for number in range(STEPS):

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import torch
 from support import toy_run
-from support.toy_run import make_batch, outcome, toy_loss, toy_validation, train
+from support.toy_run import make_batch, make_trainer, outcome, toy_loss, toy_validation, train
 
 from seq2seq import runtime
 from seq2seq.runtime import Runtime
@@ -112,6 +112,29 @@ def test_a_validation_is_left_at_once_and_made_again(tmp_path):
     assert ended[0] - begun[0] < 1
     train(tmp_path)
     assert [record["step"] for record in toy_run.records(tmp_path) if "accuracy" in record] == [10, 20, 30, 40]
+
+
+def test_the_answer_names_the_work_that_the_signal_meets(tmp_path):
+    """In a step after a validation or a checkpoint, too."""
+    met = []
+
+    def asked(work):
+        def wrapped(*arguments):
+            met.append((trainer.state.step, trainer._stop._first("Ctrl-C").partition(";")[0]))
+            return work(*arguments)
+
+        return wrapped
+
+    work = {"compute_loss": asked(toy_loss), "validate": asked(toy_validation)}
+    trainer = make_trainer(tmp_path, rehearsal=batches()[:1], max_steps=12, **work)
+    trainer.run()
+    (_, first), *others = met
+    validated = [step for step, answer in others if answer == "leaving the validation and saving"]
+    steps = [step for step, answer in others if answer == "finishing this step and saving"]
+    assert first == "stopping"
+    assert validated == [10, 12]
+    assert set(steps) == set(range(1, 13))
+    assert len(others) == len(validated) + len(steps)
 
 
 # -- in processes of their own -----------------------------------------------------------------------------------------

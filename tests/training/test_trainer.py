@@ -108,6 +108,19 @@ def test_one_failure_is_enough_to_know_what_does_not_fit():
     assert sizes == [40, 20, *[10] * 8, 6]
 
 
+def test_a_run_that_continues_knows_what_does_not_fit(tmp_path):
+    tried = {20: [], 40: []}
+    for steps, sizes in tried.items():
+
+        def compute(module, batch, sizes=sizes):
+            sizes.append(len(batch))
+            return limited(12)(module, batch)
+
+        train(tmp_path, compute_loss=compute, max_steps=steps)
+    assert max(tried[20]) > 12
+    assert max(tried[40]) <= 12
+
+
 def test_memory_that_ends_in_backward_leaves_no_half_gradient():
     tried = []
 
