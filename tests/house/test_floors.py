@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "seq2seq"
 FILES = sorted(PACKAGE.rglob("*.py"))
+TEST_FILES = sorted(Path(__file__).parents[1].rglob("*.py"))
 
 # A unit is a folder of the package or a file beside them. It imports from lower floors and from its own folder.
 FLOORS = {
@@ -127,12 +128,24 @@ def test_the_lowest_floor_and_help_need_no_heavy_package():
     assert done.stdout.strip() == "[]"
 
 
+def assert_short_with_docstring(text: str) -> None:
+    assert len(text.splitlines()) <= MAX_LINES
+    assert ast.get_docstring(ast.parse(text)), "a module opens with a docstring"
+
+
+@pytest.mark.parametrize("path", TEST_FILES, ids=[path.stem for path in TEST_FILES])
+def test_a_test_file_is_short_and_says_what_it_tests(path):
+    assert_short_with_docstring(path.read_text(encoding="utf-8"))
+
+
+def test_test_files_have_names_of_their_own():
+    assert len({path.name for path in TEST_FILES}) == len(TEST_FILES)
+
+
 @pytest.mark.parametrize("path", FILES, ids=[module_name(path) for path in FILES])
 def test_a_file_is_short_and_says_what_lives_in_it(path):
     text = path.read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= MAX_LINES
-    docstring = ast.get_docstring(ast.parse(text))
-    assert docstring, "a module opens with a docstring"
+    assert_short_with_docstring(text)
     assert not re.search(r"\b(TODO|FIXME|XXX)\b|NotImplementedError", text)
 
 

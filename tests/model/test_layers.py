@@ -1,3 +1,5 @@
+"""Norms, activations, gates, dropout and embeddings: each is its formula, and dropout keeps expected values."""
+
 import pytest
 import torch
 

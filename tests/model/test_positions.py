@@ -1,3 +1,5 @@
+"""Positions: the published sinusoids in both layouts, and rotary products that depend on distance alone."""
+
 import math
 
 import pytest

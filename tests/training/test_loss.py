@@ -1,3 +1,5 @@
+"""The loss and its gradients: those of PyTorch and of the papers, in parts or whole, finite for any logits."""
+
 import pytest
 import torch
 from torch.nn import functional
