@@ -99,3 +99,10 @@ def test_lines_of_the_tour_are_about_right():
         assert len(rows) == int(files)
         assert sum(counts) == pytest.approx(int(total.replace(",", "")), rel=0.1)
         assert counts == pytest.approx([int(lines) for _, lines in rows], rel=0.2)
+
+
+def test_the_promises_name_every_test_file_and_no_other():
+    text = (ROOT / "tests" / "README.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`(\w+/test_\w+\.py)`", text))
+    there = {f"{path.parent.name}/{path.name}" for path in (ROOT / "tests").rglob("test_*.py")}
+    assert (there - named, named - there) == (set(), set())
