@@ -26,7 +26,7 @@ from seq2seq.bench.measure import (
     significant,
     sizes,
 )
-from seq2seq.bench.report import Column, Report, machine
+from seq2seq.bench.report import Report, machine
 from seq2seq.config.description import ModelDescription
 from seq2seq.config.schema import SearchConfig
 from seq2seq.errors import DataError, ModelError
@@ -37,33 +37,10 @@ from seq2seq.inference.translator import Translator
 from seq2seq.store.model_folder import LoadedModel, load_model
 from seq2seq.workflows.probe import Probe
 
-COLUMNS = (
-    Column("system", "name"),
-    Column("search", "work"),
-    Column("sentences/s", "sentences_per_second", "{:,.1f}"),
-    Column("tokens/s", "output_tokens_per_second", "{:,.0f}"),
-    Column("one at a time/s", "single_sentences_per_second", "{:.1f}"),
-    Column("BLEU", "bleu", "{:.2f}"),
-    Column("same text", "same_text", "{:.1%}"),
-    Column("matmul rate", "matmul_share", "{:.0%}"),
-    Column("peak MiB", "peak_memory_bytes", "{:,.0f}", 2**20),
-    Column("junk page", "junk_cost", "{:.1f}"),
-    Column("speed ratio", "sentences_per_second_ratio", "{:.2f}"),
-    Column("ratio for one", "single_sentences_per_second_ratio", "{:.2f}"),
-)
-NOTES = [
-    "sentences/s: text to text, including tokenizers; median of the rounds (lowest-highest); tokens/s: output pieces, "
-    "including ends of sentences; one at a time/s: from the median time of the single sentences of a round",
-    "speed ratio: sentences/s of the first system divided by those of this system, in adjacent rounds; ratio for one: "
-    "the same for sentences translated one at a time",
+REMARKS = (
     "seq2seq decodes degenerate translations again; the time includes this",
-    "same text: share of the lines with the same translation as the first system in the same search",
-    "matmul rate: FLOP/s of the products with weights, as a share of the FLOP/s of one large matrix product",
-    "peak MiB: growth of the process while a system was opened and translated all lines for the first time",
-    "junk page: seconds per character of a page of commas, codes, letters and repeated words, divided by those of the "
-    "sentences",
     "ctranslate2 alone: one worker per thread; for sentences one at a time, one worker with all threads",
-]
+)
 # The most expensive input: it is cut into many parts, and models answer each with repetitions.
 JUNK = (
     "," * 900,
@@ -167,7 +144,7 @@ def bench_decoding(
         "bleu_signature": bench.signature,
         **rounds_taken,
     }
-    return Report("decode", machine(here, systems), work, systems, left_out, NOTES, COLUMNS)
+    return Report("decode", machine(here, systems), work, systems, left_out, REMARKS)
 
 
 class _DecodingBench:

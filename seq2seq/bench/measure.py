@@ -37,7 +37,7 @@ class Entrant:
 
     name: str
     work: str
-    """The kind of work; entrants are compared with the first one of the same work."""
+    """The kind of work, empty if there is only one; entrants are compared with the first one of the same work."""
     take_round: Callable[[], dict[str, float]]
     """Times one round and returns rates by name (higher is faster), among them `flops_per_second`."""
     facts: dict[str, Any]
@@ -78,7 +78,7 @@ def compare(
     for number in range(rounds):
         peaks.append(matmul_rate(runtime, matmul_size))
         for entrant in entrants:
-            progress(f"round {number + 1} of {rounds}: {entrant.name}, {entrant.work}")
+            progress(f"round {number + 1} of {rounds}: {', '.join(filter(None, (entrant.name, entrant.work)))}")
             for name, rate in entrant.take_round().items():
                 entrant.rates.setdefault(name, []).append(rate)
     work = {"rounds": rounds, "matmul_size": matmul_size, "matmul_flops_a_second": spread(peaks)}
@@ -97,7 +97,8 @@ def figures(entrants: Sequence[Entrant], peaks: Sequence[float]) -> Iterator[dic
         }
         rates["matmul_share"] = list(map(truediv, flops, peaks))
         yield (
-            {"name": entrant.name, "work": entrant.work}
+            {"name": entrant.name}
+            | ({"work": entrant.work} if entrant.work else {})
             | entrant.facts
             | {name: spread(values) for name, values in rates.items()}
             | ratios

@@ -27,6 +27,8 @@ class Column:
     title: str
     key: str
     form: str = "{}"
+    note: str = ""
+    """The definition of the figure, for a line below the table."""
     unit: int = 1
 
     def cell(self, system: Mapping[str, Any]) -> str:
@@ -38,6 +40,47 @@ class Column:
             median, low, high = (self.form.format(value[name]) for name in ("median", "low", "high"))
             return f"{median} ({low}-{high})"
         return self.form.format(value if self.unit == 1 else value / self.unit)
+
+
+# The columns of all benchmarks, in order; a table has those whose figures it contains.
+COLUMNS = (
+    Column("system", "name"),
+    Column("search", "work"),
+    Column("sentences/s", "sentences_per_second", "{:,.1f}",
+           "text to text, including tokenizers; median of the rounds (lowest-highest)"),
+    Column("of translate", "share", "{:.2f}",
+           "sentences/s as a share of those of the translator on all lines together, in adjacent rounds"),
+    Column("tokens/s", "tokens_per_second", "{:,.0f}",
+           "source and target tokens without padding, ends included; median of the rounds (lowest-highest)"),
+    Column("tokens/s", "output_tokens_per_second", "{:,.0f}", "output pieces, including ends of sentences"),
+    Column("updates/s", "updates_per_second", "{:.3g}"),
+    Column("one at a time/s", "single_sentences_per_second", "{:.1f}",
+           "from the median time of the single sentences of a round"),
+    Column("p50 ms", "p50_ms", "{:,.4g}"),
+    Column("p95 ms", "p95_ms", "{:,.4g}"),
+    Column("answers", "answers", "{:,}"),
+    Column("wrong", "wrong", note="answers that differ from the translator's"),
+    Column("lost", "lost", note="requests without an answer"),
+    Column("refused", "refused", note="429, then sent again"),
+    Column("MiB before", "memory_before_bytes", "{:,.0f}", unit=2**20),
+    Column("MiB after", "memory_after_bytes", "{:,.0f}", unit=2**20),
+    Column("BLEU", "bleu", "{:.2f}"),
+    Column("same text", "same_text", "{:.1%}",
+           "share of the lines with the same translation as the first system in the same search"),
+    Column("matmul rate", "matmul_share", "{:.0%}",
+           "FLOP/s of the products with weights, as a share of the FLOP/s of one large matrix product"),
+    Column("peak MiB", "peak_memory_bytes", "{:,.0f}",
+           "growth of the process while a system was opened and did the work once (training: largest batches)", 2**20),
+    Column("parameters", "parameters", "{:,}"),
+    Column("junk page", "junk_cost", "{:.1f}",
+           "seconds per character of a page of codes and repeated words, divided by those of the sentences"),
+    Column("speed ratio", "tokens_per_second_ratio", "{:.2f}",
+           "tokens/s of the first system divided by those of this system, in adjacent rounds"),
+    Column("speed ratio", "sentences_per_second_ratio", "{:.2f}",
+           "sentences/s of the first system divided by those of this system, in adjacent rounds"),
+    Column("ratio for one", "single_sentences_per_second_ratio", "{:.2f}",
+           "the same for sentences translated one at a time"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -52,21 +95,30 @@ class Report:
     """The figures of each system, ours first."""
     left_out: dict[str, str]
     """The systems that were not measured, with the reason."""
-    notes: list[str]
-    columns: Sequence[Column]
+    remarks: tuple[str, ...] = ()
+    """Notes that are not about a column."""
+
+    @property
+    def columns(self) -> list[Column]:
+        """The columns of the table."""
+        return [column for column in COLUMNS if any(column.key in system for system in self.systems)]
+
+    @property
+    def notes(self) -> list[str]:
+        """The definitions of the columns, and the remarks."""
+        return [*(f"{column.title}: {column.note}" for column in self.columns if column.note), *self.remarks]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the report as plain values for JSON."""
-        return {name: value for name, value in vars(self).items() if name != "columns"}
+        return {name: value for name, value in vars(self).items() if name != "remarks"} | {"notes": self.notes}
 
     def lines(self, most_columns: int | None = None) -> Iterator[str]:
         """Yield the lines of a table, or of a paragraph per system if the table is wider than `most_columns`."""
         yield f"machine: {_listed(self.machine)}"
         yield f"work: {_listed(self.work)}"
         yield ""
-        columns = [column for column in self.columns if any(column.key in system for system in self.systems)]
-        titles = [column.title for column in columns]
-        rows = [[column.cell(system) for column in columns] for system in self.systems]
+        titles = [column.title for column in self.columns]
+        rows = [[column.cell(system) for column in self.columns] for system in self.systems]
         table = aligned([titles, *rows], ">")
         if most_columns is None or max(map(len, table)) <= most_columns:
             yield from table

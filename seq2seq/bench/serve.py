@@ -23,30 +23,13 @@ from typing import Any
 
 from seq2seq.bench.decoding import phrasebook
 from seq2seq.bench.measure import Progress, spread
-from seq2seq.bench.report import Column, Report, machine
+from seq2seq.bench.report import Report, machine
 from seq2seq.errors import RunError
 from seq2seq.inference.translator import Translator
 from seq2seq.processes import resident_bytes
 from seq2seq.runtime import start
 from seq2seq.workflows.probe import Probe
 
-COLUMNS = (
-    Column("system", "name"),
-    Column("sentences/s", "sentences_per_second", "{:,.4g}"),
-    Column("of translate", "share", "{:.2f}"),
-    Column("p50 ms", "p50_ms", "{:,.4g}"),
-    Column("p95 ms", "p95_ms", "{:,.4g}"),
-    Column("answers", "answers", "{:,}"),
-    Column("wrong", "wrong"),
-    Column("lost", "lost"),
-    Column("refused", "refused"),
-    Column("MiB before", "memory_before_bytes", "{:,.0f}", 2**20),
-    Column("MiB after", "memory_after_bytes", "{:,.0f}", 2**20),
-)
-NOTES = [
-    "of translate: sentences/s as a share of those of the translator on all lines together, in adjacent rounds",
-    "wrong: answers that differ from the translator's; lost: requests without an answer; refused: 429, then sent again",
-]
 WARM_UP_LINES = 16
 LONGEST_SECONDS = 120.0  # the time limit of a client for an answer
 ADDRESS = re.compile(r"listening on http://(\S+):(\d+)")
@@ -78,7 +61,6 @@ class ClientTally:
     """Lines per second, until the last answer."""
     memory: tuple[int | None, int | None] = (None, None)
     """Resident bytes of the server before and after the round; None if unknown."""
-    memory: tuple[int | None, int | None] = (None, None)
 
 
 def bench_serve(
@@ -126,7 +108,7 @@ def bench_serve(
     systems += [_figures(count, of_count, rates) for count, of_count in tallies.items()]
     work = {"model": str(folder), "engine": translator.engine_note, "lines": len(lines), "seconds": load.seconds}
     work["lines of a request"] = load.texts
-    return Report("serve", machine(start("cpu", "float32"), systems), work, systems, {}, NOTES, COLUMNS)
+    return Report("serve", machine(start("cpu", "float32"), systems), work, systems, {})
 
 
 def _figures(count: int, tallies: Sequence[ClientTally], rates: Sequence[float]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from seq2seq.bench.measure import (
     significant,
     sizes,
 )
-from seq2seq.bench.report import Column, Report, machine
+from seq2seq.bench.report import Report, machine
 from seq2seq.bench.training_peers import PEERS, TrainingSystem, open_training_peer
 from seq2seq.config.schema import Config, TrainingConfig
 from seq2seq.data.collate import TranslationBatch
@@ -39,23 +39,10 @@ from seq2seq.training.optim import ExponentialMovingAverage
 from seq2seq.training.step import GradientStep
 from seq2seq.training.weights import Weights
 
-COLUMNS = (
-    Column("system", "name"),
-    Column("tokens/s", "tokens_per_second", "{:,.0f}"),
-    Column("updates/s", "updates_per_second", "{:.3g}"),
-    Column("matmul rate", "matmul_share", "{:.0%}"),
-    Column("peak MiB", "peak_memory_bytes", "{:,.0f}", 2**20),
-    Column("parameters", "parameters", "{:,}"),
-    Column("speed ratio", "tokens_per_second_ratio", "{:.2f}"),
-)
-NOTES = [
-    "tokens/s: source and target tokens without padding, ends included; median of the rounds (lowest-highest)",
-    "speed ratio: tokens/s of seq2seq divided by those of the system, in adjacent rounds",
-    "matmul rate: FLOP/s of the products with weights, as a share of the FLOP/s of one large matrix product",
-    "peak MiB: growth of the process while a system was built and trained on the largest batches",
+REMARK = (
     "seq2seq lets the allocator keep large blocks (glibc's mallopt, unless MALLOC_MMAP_THRESHOLD_ is set), which holds "
-    "for the whole process: other toolkits, which do not set it, are faster here than alone",
-]
+    "for the whole process: other toolkits, which do not set it, are faster here than alone"
+)
 
 
 @dataclass(frozen=True)
@@ -107,7 +94,7 @@ class _TrainingBench:
         self.updates = self.updates or max(1, round(self._seconds / seconds[1]))  # our system is the first
         parameters = sum(weight.numel() for weight in system.module.parameters() if weight.requires_grad)
         facts = {"parameters": parameters, "peak_memory_bytes": next(iter(peak), None)}
-        yield Entrant(name, "training", partial(self._take_round, system, stream), facts)
+        yield Entrant(name, "", partial(self._take_round, system, stream), facts)
 
     def _updates(
         self, system: TrainingSystem, stream: BatchStream, number: int
@@ -138,7 +125,7 @@ class _TrainingBench:
 def bench_training(
     config: Config,
     cache: Path,
-    peers: Sequence[str] = tuple(PEERS),
+    peers: Sequence[str] = PEERS,
     rounds: TrainingRounds | None = None,
     progress: Progress = lambda what: None,
 ) -> Report:
@@ -169,7 +156,7 @@ def bench_training(
         bench = _TrainingBench(task, rounds, here, stack)
         shape = (task.config.model, task.tokenizers, training, here)
         makers = {OURS: partial(OurTraining, task, training, here)}
-        makers |= {PEERS[peer]: partial(open_training_peer, *shape) for peer in peers}
+        makers |= {f"{peer} MarianMTModel": partial(open_training_peer, *shape) for peer in peers}
         openings = [(name, partial(bench.entrants, name, make)) for name, make in makers.items()]
         systems, left_out, rounds_taken = compare(openings, rounds.rounds, here, rounds.matmul_size, progress)
         work = {
@@ -183,4 +170,4 @@ def bench_training(
             "padding": significant(statistics.mean(bench.padding)),
             **rounds_taken,
         }
-        return Report("train", machine(here, systems), work, systems, left_out, NOTES, COLUMNS)
+        return Report("train", machine(here, systems), work, systems, left_out, (REMARK,))

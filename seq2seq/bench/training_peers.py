@@ -21,8 +21,7 @@ from seq2seq.text.tokenizer import TokenizerPair
 from seq2seq.training.optim import learning_rate
 from seq2seq.training.step import is_compiled
 
-# Names of systems by the names of --peer.
-PEERS = {"transformers": "transformers MarianMTModel"}
+PEERS = ("transformers",)
 IGNORED = -100
 
 
