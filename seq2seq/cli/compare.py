@@ -53,6 +53,7 @@ DEFAULT_METRICS = ("bleu", "chrf", "ter")
     help="HTML page to write, with groups of sentences and single sentences.",
 )
 @click.option("-f", "--format", "form", type=click.Choice(["table", "json"]), default="table", help="Output format.")
+@options.direction_options
 @options.search_options
 @options.engine_options
 @options.computing_options
@@ -88,6 +89,8 @@ def command(
     models = TranslatingModels.find(folders) if folders else None
     if models is not None:
         defaults = {key: models.scoring[key] for key in ("tokenize", "target_language") if models.scoring.get(key)}
+        if modelling["target_language"] is not None:
+            defaults["target_language"] = modelling["target_language"]
         scoring = defaults | {key: value for key, value in scoring.items() if value is not None}
     test_set = _test_set(models, references, source, name)
     counts = _training_counts(models, training, test_set.sources)
@@ -135,7 +138,7 @@ def _check_usage(
             raise click.UsageError("files of translations need --reference FILE")
         options.only_for("runs and models; all SYSTEMS are files", "beam_size", "length_penalty", "batch_tokens")
         options.only_for("runs and models; all SYSTEMS are files", "engine", "quantization", "device", "precision")
-        options.only_for("runs and models; all SYSTEMS are files", "threads")
+        options.only_for("runs and models; all SYSTEMS are files", "threads", "source_language", "target_language")
     elif references and source is None:
         raise click.UsageError("runs and models translate --source FILE; give it next to --reference")
     if source is None and not folders:

@@ -21,18 +21,27 @@ logger = logging.getLogger(__name__)
 @click.option(
     "--layer", type=options.Number(ranges.LAYERS), help="With --attention: layer, from 1 [default: the last]."
 )
+@options.direction_options
 @click.option(
     "-o",
     "--output",
     type=options.NAMED_FILE,
     help="Picture to write [default: curves.png or attention.png in the run, or without a run in the current folder].",
 )
-def command(run: Path | None, sentence: str | None, target: str | None, layer: int | None, output: Path | None) -> None:
+def command(
+    run: Path | None,
+    sentence: str | None,
+    target: str | None,
+    layer: int | None,
+    source_language: str | None,
+    target_language: str | None,
+    output: Path | None,
+) -> None:
     """Draw the learning curves of RUN, or the attention of its model [default: the newest run]."""
     from seq2seq import plots
 
     if sentence is None:
-        options.only_for("--attention SENTENCE", "target", "layer")
+        options.only_for("--attention SENTENCE", "target", "layer", "source_language", "target_language")
         folder = _run_folder(run)
         records, path = _records(folder / "metrics.jsonl"), output or folder / "curves.png"
         click.echo(plots.learning_curves(records, path, folder.name))
@@ -40,9 +49,10 @@ def command(run: Path | None, sentence: str | None, target: str | None, layer: i
     if not sentence.strip():
         raise click.UsageError("--attention needs a sentence that is not blank")
     from seq2seq.inference.attention import sentence_attention
+    from seq2seq.text.direction import Direction
 
     folder = options.chosen_model(run)
-    seen = sentence_attention(folder, sentence, target, layer)
+    seen = sentence_attention(folder, sentence, target, layer, Direction(source_language, target_language))
     title = f"{sentence}\nlayer {seen.layer} of {seen.num_layers}"
     path = output or _run_of(folder) / "attention.png"
     axes = "source", "target" if seen.is_translation else "source"

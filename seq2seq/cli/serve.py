@@ -90,6 +90,7 @@ REFUSED_PORTS = frozenset(
     help="Glossary for all requests that name no glossary; with NAME=, only for requests that name it. Repeatable "
     "(format: s2s glossary check --help).",
 )
+@options.direction_options
 @options.search_options
 @options.engine_options
 @options.computing_options
@@ -115,7 +116,8 @@ def command(
 
     MODEL is a model folder or a run folder [default: the newest translation run and the newest classification run].
     Several MODELs serve several language pairs or classifiers. If several translate the same pair, requests choose one
-    by name. GET /v1/models lists the models; /openapi.json describes requests. On SIGTERM the server answers the
+    by name. A multilingual MODEL serves all its languages, which requests name; --from and --to restrict it to one
+    pair. GET /v1/models lists the models; /openapi.json describes requests. On SIGTERM the server answers the
     requests that it has accepted, then exits.
     """
     if is_open and key_file:

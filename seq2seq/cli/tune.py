@@ -21,6 +21,7 @@ from seq2seq.lines import aligned, check_counts, read_lines
 if TYPE_CHECKING:
     from seq2seq.config.schema import Config
     from seq2seq.data.examples import Pair
+    from seq2seq.text.direction import Direction
     from seq2seq.workflows.tune import Scoring, Trial
 
 logger = logging.getLogger("seq2seq.cli")
@@ -41,6 +42,7 @@ logger = logging.getLogger("seq2seq.cli")
     "search settings of MODEL].",
 )
 @options.format_option
+@options.direction_options
 @options.engine_options
 @options.computing_options
 def command(
@@ -62,6 +64,7 @@ def command(
     """
     from seq2seq.evaluation.text import check_settings
     from seq2seq.inference.conversion_cache import forget
+    from seq2seq.text.direction import Direction
     from seq2seq.workflows.tune import Scoring, Tuner, translated
 
     if (source is None) != (reference is None):
@@ -69,7 +72,8 @@ def command(
             "--source and --reference belong together; give both, or neither for the run's validation set"
         )
     folder = _writable(model, output)
-    language, config = _check_tunable(folder), _run_config(folder)
+    direction = Direction(loading["source_language"], loading["target_language"])
+    language, config = _check_tunable(folder, direction), _run_config(folder)
     scoring = Scoring(metric, config.evaluation.tokenize if config else None, language)
     check_settings((metric,), scoring.tokenize)
     pairs, tests = _pairs(folder, config, source, reference), _test_sets(config)
@@ -118,21 +122,27 @@ def _writable(model: Path | None, output: Path | None) -> Path:
     return folder
 
 
-def _check_tunable(folder: Path) -> str | None:
+def _check_tunable(folder: Path, direction: "Direction") -> str | None:
     """Refuse a folder without search settings that can be changed, and return the target language of the model."""
+    from seq2seq.files import read_object
     from seq2seq.interop.ctranslate2 import is_ctranslate2
+    from seq2seq.store.finding import CONFIG
+    from seq2seq.store.foreign import KINDS
     from seq2seq.store.model_folder import GENERATION, load_model
 
     if is_ctranslate2(folder):
         raise ModelError(
             f"{folder}: a CTranslate2 folder; tune the model that it was converted from, then convert it again"
         )
-    description = load_model(folder).description
-    if description.task != "translation":
+    model = load_model(folder)
+    if model.description.task != "translation":
         raise ModelError(f"{folder}: a classifier has no search settings; name a translation model")
     if "search" not in json.loads((folder / GENERATION).read_text(encoding="utf-8")):
-        raise ModelError(f"{folder}: a Marian folder; import it first: s2s convert --from marian {folder} -o MODEL")
-    return description.target_language
+        kinds = " or ".join(kind for kind, name in KINDS.items() if name == read_object(folder / CONFIG)["model_type"])
+        raise ModelError(
+            f"{folder}: a folder of transformers; import it first: s2s convert {folder} --from {kinds} -o MODEL"
+        )
+    return model.directed(direction).description.target_language
 
 
 def _run_config(folder: Path) -> "Config | None":

@@ -15,6 +15,7 @@ from seq2seq.errors import DataError
 from seq2seq.inference.translator import Translator
 from seq2seq.model.attention import capture_attention
 from seq2seq.store.model_folder import load_model
+from seq2seq.text.direction import UNNAMED, Direction
 
 # The positions of a start and an end around a text.
 SPECIAL_IDS = 2
@@ -36,18 +37,24 @@ class SentenceAttention:
 
 
 def sentence_attention(
-    folder: Path, sentence: str, target: str | None = None, layer: int | None = None
+    folder: Path,
+    sentence: str,
+    target: str | None = None,
+    layer: int | None = None,
+    direction: Direction = UNNAMED,
 ) -> SentenceAttention:
     """Return the attention of the model in `folder` for a sentence.
 
     For a translation model this is the cross-attention of each piece of the translation (`target`, or the model's own);
     for a classifier it is the self-attention of the encoder. `layer` counts from 1; None is the last layer.
+    `direction` is for a multilingual model.
 
     Raises:
         ModelError: there is no model in `folder`.
         DataError: the model has no such layer, or the sentence or translation is too long for it.
+        UserError: the model does not have the languages, or needs them.
     """
-    loaded = load_model(folder).directed()
+    loaded = load_model(folder).directed(direction)
     config, tokenizers = loaded.model.config, loaded.tokenizers
     translates = loaded.description.task == "translation"
     num_layers = config.num_decoder_layers if translates else config.num_encoder_layers
@@ -58,7 +65,10 @@ def sentence_attention(
     _check_length(source_ids, config.max_length, "sentence")
     if translates:
         if target is None:
-            target = Translator.load(folder, engine="torch", device="cpu").translate([sentence])[0].text
+            translator = Translator.load(
+                folder, engine="torch", device="cpu", source_language=direction.source, target_language=direction.target
+            )
+            target = translator.translate([sentence])[0].text
         target_ids = tokenizers.target.encode(target)
         _check_length(target_ids, config.max_length, "translation")
         batch = collate_translation([source_ids], [target_ids], tokenizers, [0])

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from seq2seq.config.schema import SearchConfig
 from seq2seq.search.base import Hypothesis, Sentence
+from seq2seq.text.tokenizer import TokenizerPair
 
 # Default tokens of a batch: of a search on a CPU, of other work on a CPU, and of both on a GPU, which needs hardly more
 # time for this many than for a tenth of them.
@@ -19,6 +20,9 @@ class Engine(Protocol):
 
     def translate(self, sentences: Sequence[Sentence], config: SearchConfig) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, best first, in the order of the sentences."""
+
+    def directed(self, tokenizers: TokenizerPair) -> "Engine":
+        """Return an engine with the same weights for another direction of a multilingual model."""
 
 
 def token_budget(given: int | None, on_cpu: int, device: str) -> int:

@@ -4,6 +4,7 @@
 model folder.
 """
 
+import copy
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -66,11 +67,20 @@ class CTranslate2Engine:
         self._target_pieces = tokenizers.target.pieces(range(tokenizers.target.vocab_size))
         self._target_ids = {piece: id_ for id_, piece in enumerate(self._target_pieces)}
         self._end = self._target_pieces[tokenizers.target.eos_id]
-        # The end ids that CTranslate2 does not add.
-        end_ids = tokenizers.source.end_ids if tokenizers.needs_direction else ()
-        self._source_end = [self._source_pieces[id_] for id_ in end_ids]
+        self._source_end = self._source_ends(tokenizers)
         self._num_own_starts = 0 if ctranslate2.starts_with_tag(tokenizers) else 1
         self._translator = _open(folder, device, threads)
+
+    def _source_ends(self, tokenizers: TokenizerPair) -> list[str]:
+        """Return the pieces at the end of sources that CTranslate2 does not add."""
+        end_ids = tokenizers.source.end_ids if tokenizers.needs_direction else ()
+        return [self._source_pieces[id_] for id_ in end_ids]
+
+    def directed(self, tokenizers: TokenizerPair) -> "CTranslate2Engine":
+        """Return an engine with the same weights for another direction (see `Engine.directed`)."""
+        other = copy.copy(self)
+        other._source_end = self._source_ends(tokenizers)
+        return other
 
     @property
     def compute_type(self) -> str:

@@ -13,6 +13,7 @@ from seq2seq.inference.batching import SEARCH_TOKENS, token_budget, token_groups
 from seq2seq.memory import in_parts
 from seq2seq.search.base import Hypothesis, Sentence, StepModel, rows_per_sentence
 from seq2seq.search.search import search
+from seq2seq.text.tokenizer import TokenizerPair
 
 # The least number of batches per worker, unless batches would have fewer tokens than the second number.
 BATCHES_PER_WORKER, SMALLEST_BATCH = 4, 4096
@@ -50,6 +51,10 @@ class TorchEngine:
                 for index, hypotheses in zip(group, itertools.chain.from_iterable(parts), strict=True):
                     results[index] = hypotheses
         return results
+
+    def directed(self, tokenizers: TokenizerPair) -> "TorchEngine":
+        """Return an engine with the same weights for another direction (see `Engine.directed`)."""
+        return TorchEngine(self._steps.directed(tokenizers), self._workers)
 
     def _budget(self, num_tokens: int, config: SearchConfig) -> int:
         """Return the tokens of a batch, which with several workers are few enough to keep all of them busy."""

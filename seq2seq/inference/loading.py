@@ -59,7 +59,7 @@ def load_engine(
     precision: str | None = None,
     threads: int | None = None,
     search: Mapping[str, Any] | None = None,
-    direction: Direction = UNNAMED,
+    direction: Direction | None = UNNAMED,
 ) -> Loaded:
     """Load models and open the engine that runs them.
 
@@ -71,7 +71,7 @@ def load_engine(
         precision: number format of matrix products; None means float32 on a CPU, and `auto` on a GPU.
         threads: CPU threads; None means all.
         search: keys that override search settings of the model.
-        direction: languages, for a multilingual model.
+        direction: languages, for a multilingual model; None opens it for all, and `Translator.directed` chooses.
 
     Raises:
         ModelError: there is no model, it is damaged or not a translation model, or it does not fit the others.
@@ -150,7 +150,7 @@ def _open_ctranslate2(
     device: str,
     threads: int | None,
     search: Mapping[str, Any],
-    direction: Direction,
+    direction: Direction | None,
 ) -> Loaded | str:
     """Return the engine or, if there `has_choice`, the reason why PyTorch has to be used."""
     from seq2seq.inference.conversion_cache import converted
@@ -178,7 +178,7 @@ def _open_torch(
     threads: int | None,
     search: Mapping[str, Any],
     reason: str,
-    direction: Direction,
+    direction: Direction | None,
 ) -> Loaded:
     from seq2seq.inference.engines import TorchEngine
     from seq2seq.inference.steps import EnsembleSteps, TransformerSteps

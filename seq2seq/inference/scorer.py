@@ -5,13 +5,14 @@
 Shapes: B pairs, T target length, N tokens, V vocabulary.
 """
 
+import copy
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain, count
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import regex
 import torch
@@ -26,7 +27,9 @@ from seq2seq.lines import as_one_line, checked_pairs
 from seq2seq.memory import in_parts
 from seq2seq.runtime import Runtime
 from seq2seq.search.base import normalized_score
+from seq2seq.store.direction import directed
 from seq2seq.store.model_folder import LoadedModel
+from seq2seq.text.direction import Direction
 from seq2seq.text.scripts import UNSPACED
 from seq2seq.text.splitting import language_tag
 from seq2seq.text.tokenizer import META_SYMBOL, encodable
@@ -81,6 +84,13 @@ class Scorer(OneModel):
         self._part_length = self._model.config.max_length - max(
             self._num_tags + 1, len(self._tokenizers.source.end_ids)
         )
+
+    def directed(self, direction: Direction) -> Self:
+        """Return the same weights for another direction of a multilingual model; errors as in `store.direction`."""
+        described, known = directed("the model", self.description, self._tokenizers.undirected, direction)
+        other = copy.copy(self)
+        other.description, other._tokenizers = described, known
+        return other
 
     def score(self, pairs: Sequence[Pair | tuple[str, str]], ended: bool = True) -> list[PairScore]:
         """Return the score of each pair, independently of the others.

@@ -36,6 +36,10 @@ class TransformerSteps:
         self._model = model
         self._source_pad_id, self._source_end = tokenizers.source.pad_id, tokenizers.source.end_ids
 
+    def directed(self, tokenizers: TokenizerPair) -> "TransformerSteps":
+        """Return the same model for another direction: sources may end with another tag."""
+        return TransformerSteps(self._model, tokenizers, self.device)
+
     @torch.inference_mode()
     def start(self, source_ids: Sequence[Sequence[int]], beam_size: int, max_length: int) -> DecoderCache:
         """Encode the sources, which have no special ids, and return a cache over them."""
@@ -101,6 +105,10 @@ class EnsembleSteps:
         self.vocab_size, self.start_id, self.eos_id = first.vocab_size, first.start_id, first.eos_id
         self.suppressed = first.suppressed
         self.max_length = min(member.max_length for member in members)
+
+    def directed(self, tokenizers: TokenizerPair) -> "EnsembleSteps":
+        """Return the same models for another direction."""
+        return EnsembleSteps([member.directed(tokenizers) for member in self.members])
 
     def start(self, source_ids: Sequence[Sequence[int]], beam_size: int, max_length: int) -> list:
         """Return the states of all members."""

@@ -3,6 +3,7 @@
 Commands, library users and validation in training share `Translator`, so all get the same translations.
 """
 
+import copy
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterator, Sequence
@@ -21,6 +22,7 @@ from seq2seq.inference.prefixes import Prefix, Prefixes
 from seq2seq.inference.translation import Alternative, PartSpans, Translation, join
 from seq2seq.lines import as_one_line, checked_texts, first_of_each
 from seq2seq.search.base import Hypothesis, Sentence
+from seq2seq.store.direction import choices, directed
 from seq2seq.text.direction import Direction
 from seq2seq.text.parts import Part, fitting
 from seq2seq.text.tokenizer import TokenizerPair, encodable
@@ -73,10 +75,15 @@ class Translator:
         self._repair = repair
         self.is_untranslatable = Untranslatable(tokenizers.source)
         self._prefixes = Prefixes(tokenizers, description.target_language if description else None)
+
+    @property
+    def _part_length(self) -> int:
+        """The most pieces of a part of a line."""
         # The translation of the longest part must fit too, so a part gets half the positions with the default ratio 2.
-        room = int((engine.max_length - config.max_length_offset) / max(config.max_length_ratio, 1.0))
-        specials = max(len(tokenizers.source.end_ids), len(tokenizers.target.start_ids))
-        self._part_length = min(max(room, engine.max_length // 4, 1), engine.max_length - specials)
+        longest, config = self._engine.max_length, self.config
+        room = int((longest - config.max_length_offset) / max(config.max_length_ratio, 1.0))
+        specials = max(len(self._tokenizers.source.end_ids), len(self._tokenizers.target.start_ids))
+        return min(max(room, longest // 4, 1), longest - specials)
 
     @classmethod
     def load(
@@ -89,12 +96,14 @@ class Translator:
         threads: int | None = None,
         source_language: str | None = None,
         target_language: str | None = None,
+        all_languages: bool = False,
         **search: Any,
     ) -> "Translator":
         """Load model folders or run folders (then their best models); without a path, the newest translation run.
 
         Several models form an ensemble. `search` overrides search settings of the model; the other options are those
-        of `load_engine`. `source_language` and `target_language` are for multilingual models.
+        of `load_engine`. `source_language` and `target_language` are for multilingual models. With `all_languages`, a
+        model of many languages is loaded without one, and `directed` chooses among its `choices`.
 
         Raises:
             ModelError: there is no model, it is damaged or not a translation model, or it does not fit the others.
@@ -102,7 +111,7 @@ class Translator:
         """
         if given := [key for key in search if key in ELSEWHERE]:
             raise UserError(f"{given[0]}: not an option of Translator.load; use {ELSEWHERE[given[0]]}")
-        direction = Direction(source_language, target_language)
+        direction = None if all_languages else Direction(source_language, target_language)
         loaded = load_engine(paths or (None,), engine, quantization, device, precision, threads, search, direction)
         return cls(loaded.engine, loaded.tokenizers, loaded.search, note=loaded.note, description=loaded.description)
 
@@ -112,8 +121,28 @@ class Translator:
         Raises:
             UserError: a setting does not exist or is not possible.
         """
-        config = override_search(self.config, changes)
-        return Translator(self._engine, self._tokenizers, config, self._repair, self.engine_note, self.description)
+        other = copy.copy(self)
+        other.config = override_search(self.config, changes)
+        return other
+
+    @property
+    def choices(self) -> dict[str, list[str]]:
+        """The languages to choose from, by side (`store.direction.choices`); empty for a model with one direction."""
+        return {} if self.description is None else choices(self.description, self._tokenizers)
+
+    def directed(self, direction: Direction) -> "Translator":
+        """Return a translator with the same engine and weights for one direction of a multilingual model.
+
+        Raises:
+            UserError: the model does not have a language, or needs languages that are not named.
+        """
+        assert self.description is not None
+        described, tokenizers = directed("the model", self.description, self._tokenizers.undirected, direction)
+        other = copy.copy(self)
+        other.description, other._tokenizers = described, tokenizers
+        other._engine = self._engine.directed(tokenizers)
+        other._prefixes = Prefixes(tokenizers, described.target_language)
+        return other
 
     def translate(
         self,

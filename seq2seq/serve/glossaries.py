@@ -13,7 +13,8 @@ from pathlib import Path
 
 from seq2seq.errors import UserError, some_of
 from seq2seq.serve.limits import bad
-from seq2seq.serve.models import Models, Terms
+from seq2seq.serve.models import Models
+from seq2seq.serve.served import Terms
 from seq2seq.text.glossary import Glossary
 
 logger = logging.getLogger(__name__)
@@ -56,7 +57,7 @@ class Glossaries:
         """
         if not self.default_names:
             return self
-        if len(models.directions) > 1:
+        if not models.has_one_direction:
             names = some_of(self.default_names)
             logger.warning(
                 "glossaries (%s) apply only if a request names them, because there are several language pairs", names

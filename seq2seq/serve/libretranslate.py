@@ -8,8 +8,10 @@ language is returned unchanged.
 """
 
 import asyncio
+import functools
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
@@ -30,9 +32,10 @@ from seq2seq.serve.http import (
     media_type,
 )
 from seq2seq.serve.limits import Refusal, bad, unsupported
-from seq2seq.serve.models import AUTO, ServedTranslator
+from seq2seq.serve.models import AUTO
 from seq2seq.serve.openapi import Endpoint
 from seq2seq.serve.schemas import TranslateRequest, worded
+from seq2seq.serve.served import ServedTranslator
 from seq2seq.serve.service import Service
 from seq2seq.text.identification import LEAST_PROBABILITY, ranked
 
@@ -134,7 +137,7 @@ class LibreTranslate:
             most = min(beam - 1, limits.alternatives) if body.format == "text" else 0
             asked = TranslateRequest(
                 text=texts, split="sentences", alternatives=min(body.alternatives, most), format=body.format,
-                model=model.name,
+                model=model.name, source=model.direction.source, target=model.direction.target,
             )  # fmt: skip
             answers = await self._service.translated(request, asked)
             columns = {
@@ -158,7 +161,9 @@ class LibreTranslate:
             if language.lower() != AUTO and models.translators and not models.knows(language):
                 raise bad(f"{_shown(language)} is not supported")
         try:
-            return models.translator(source, target)
+            model = models.translator(source, target)
+            is_copy = model.source is not None and model.source == model.target
+            return None if is_copy else model
         except Refusal as refusal:
             if refusal.field not in ("source", "target") or source.lower() == AUTO:
                 raise
@@ -166,6 +171,30 @@ class LibreTranslate:
                 return None
             names = [f"{language_name(each)} ({_shown(each)})" for each in (target, source)]
             raise bad("{} is not available as a target language from {}".format(*names)) from refusal
+
+    @functools.cached_property
+    def _codes(self) -> dict[str, str]:
+        """The code of each language: two letters for that of a model of many languages, if it alone has them."""
+        models = self._service.models
+        names = models.languages()
+        counts = Counter(map(language_code, names))
+        many = {name for model in models.translators for known in model.choices.values() for name in known}
+        return {
+            name: language_code(name) if name in many and counts[language_code(name)] == 1 else code(name)
+            for name in names
+        }
+
+    @functools.cached_property
+    def _languages(self) -> list[dict[str, Any]]:
+        codes = self._codes
+        return [
+            {
+                "code": codes[name],
+                "name": language_name(name),
+                "targets": sorted({codes[name], *(codes[one] for one in targets)}),
+            }
+            for name, targets in sorted(self._service.models.languages().items())
+        ]
 
     async def detect(self, request: Request, body: DetectBody) -> Response:
         """Answer with the possible languages of a text on this server, the likeliest first."""
@@ -177,20 +206,14 @@ class LibreTranslate:
 
     async def languages(self, request: Request) -> Response:
         """Answer with all languages and their target languages."""
-        languages = self._service.models.languages()
-        return json_answer(
-            [
-                {"code": code(name), "name": language_name(name), "targets": sorted({code(name), *map(code, targets)})}
-                for name, targets in sorted(languages.items())
-            ]
-        )
+        return json_answer(self._languages)
 
     async def settings(self, request: Request) -> Response:
         """Answer with the settings that LibreTranslate's page requests."""
         languages = self._service.models.languages()
         source = next((name for name in sorted(languages) if languages[name]), None)
-        sides = {"source": source, "target": min(languages[source]) if source else None}
-        shown = {side: {"code": code(name), "name": language_name(name)} for side, name in sides.items() if name}
+        sides = {"source": source, "target": min(languages[source] - {source}, default=None) if source else None}
+        shown = {side: {"code": self._codes[name], "name": language_name(name)} for side, name in sides.items() if name}
         limits = self._service.limits
         return json_answer(
             {
@@ -211,7 +234,7 @@ class LibreTranslate:
         Without a guess, this is the first source language, with confidence 0.
         """
         models = self._service.models
-        codes = {language_code(name): code(name) for name in models.languages()}
+        codes = {language_code(name): code for name, code in self._codes.items()}
         sample = " ".join(texts)[:LONGEST_SAMPLE]
         guesses = await asyncio.to_thread(ranked, sample, codes) if any(map(str.isalpha, sample)) else []
         shown = [{"confidence": round(100 * share, 1), "language": codes[language]} for language, share in guesses]

@@ -1,7 +1,10 @@
 """The web page of the server: the files of `page/`, and a form that translates without JavaScript."""
 
 import html
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
@@ -11,8 +14,9 @@ from seq2seq.languages import language_name
 from seq2seq.serve.guard import Keys, explained
 from seq2seq.serve.http import NO_STORE, fields_of_form
 from seq2seq.serve.limits import Refusal, bad
-from seq2seq.serve.models import ServedTranslator
+from seq2seq.serve.models import SIDES
 from seq2seq.serve.schemas import TranslateRequest
+from seq2seq.serve.served import ServedTranslator
 from seq2seq.serve.service import Service
 
 FOLDER = Path(__file__).parent / "page"
@@ -51,17 +55,21 @@ class Page:
             model = dict(enumerate(self._service.models.translators)).get(number)
             if model is None:
                 raise bad("choose a direction", "direction")
-            translating = TranslateRequest(text=text, split="sentences", model=model.name)
+            named = {side: str(fields[side]) for side in model.choices if fields.get(side)}
+            model = self._service.models.translator(named.get("source"), named.get("target"), model.name)
+            translating = TranslateRequest(text=text, split="sentences", model=model.name, **named)
             answers = await self._service.translated(request, translating)
         except Refusal as refusal:
             words = html.escape(str(explained(refusal)["message"]))
-            return self._filled(text, number, f'<p role="alert">{words}</p>', refusal.status)
+            return self._filled(text, number, f'<p role="alert">{words}</p>', refusal.status, fields)
         shown = html.escape(answers[0].text)
         language = html.escape(model.target or "", quote=True)
         answer = f'<h2>Translation</h2>\n<p><output dir="auto" lang="{language}">{_lines(shown)}</output></p>'
-        return self._filled(text, number, answer)
+        return self._filled(text, number, answer, fields=fields)
 
-    def _filled(self, text: str, chosen: int, answer: str, status: int = 200) -> Response:
+    def _filled(
+        self, text: str, chosen: int, answer: str, status: int = 200, fields: Mapping[str, Any] | None = None
+    ) -> Response:
         """Return the filled form. Escaped text of users contains no placeholder that is replaced after it."""
         models = self._service.models.translators
         shown = [_direction(model) for model in models]
@@ -73,14 +81,33 @@ class Page:
             f'<option value="{number}"{" selected" * (number == chosen)}>{html.escape(direction)}</option>'
             for number, direction in enumerate(words)
         )
+        languages = "".join(_languages(side, models, str((fields or {}).get(side, ""))) for side in SIDES)
         page = self._index.replace("<!--directions-->", directions).replace("<!--key-->", KEY if self._keys else "")
+        page = page.replace("<!--languages-->", languages)
         # Browsers drop a line end after <textarea>.
         page = page.replace("<!--text-->", "\n" + html.escape(text) if text else "").replace("<!--answer-->", answer)
         return HTMLResponse(page, status, NO_STORE)
 
 
 def _direction(model: ServedTranslator) -> str:
+    if model.choices:
+        return f"{model.name}: {max(map(len, model.choices.values()))} languages"
     return f"{language_name(model.source or '?')} to {language_name(model.target or '?')}"
+
+
+def _languages(side: str, models: Sequence[ServedTranslator], chosen: str) -> str:
+    """Return the list of languages of a side, of all models of many languages; empty without such a model."""
+    names = {name for model in models for name in model.choices.get(side, ())}
+    if not names:
+        return ""
+    titles = Counter(map(language_name, names))
+    shown = {name: language_name(name) if titles[language_name(name)] == 1 else name for name in names}
+    options = "".join(
+        f'<option value="{html.escape(name)}"{" selected" * (name == chosen)}>{html.escape(title)}</option>'
+        for name, title in sorted(shown.items(), key=lambda pair: (pair[0] == pair[1], pair[1].lower()))
+    )
+    label = {"source": "From", "target": "To"}[side]
+    return f'<label for="{side}">{label}</label> <select id="{side}" name="{side}">{options}</select> '
 
 
 def _lines(escaped: str) -> str:

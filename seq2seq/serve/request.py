@@ -16,8 +16,8 @@ from seq2seq.inference.degeneration import text_flags
 from seq2seq.inference.pipeline import translate_documents
 from seq2seq.inference.translation import Translation, join
 from seq2seq.serve.limits import Refusal, bad
-from seq2seq.serve.models import ServedModel, ServedTranslator, Settings
 from seq2seq.serve.queue import Job, Queue, Text
+from seq2seq.serve.served import ServedModel, ServedTranslator, Settings
 from seq2seq.text.parts import Part
 
 

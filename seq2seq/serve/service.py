@@ -21,10 +21,11 @@ from seq2seq.serve.glossaries import Glossaries
 from seq2seq.serve.http import Bodies, client_of, unless_gone
 from seq2seq.serve.limits import SHARES, Limits, Refusal, bad, unsupported
 from seq2seq.serve.metrics import Metrics
-from seq2seq.serve.models import Models, ServedTranslator, Settings, Terms
+from seq2seq.serve.models import Models
 from seq2seq.serve.queue import Full, Job, Queue, Text, Worker
 from seq2seq.serve.request import Answers, Documents, Translating
 from seq2seq.serve.schemas import GlossaryBody, TranslateRequest
+from seq2seq.serve.served import ServedTranslator, Settings, Terms
 from seq2seq.text.alignment import KINDS
 from seq2seq.text.glossary import Glossary
 from seq2seq.text.parts import Part, cut
@@ -120,7 +121,7 @@ class Service:
             raise unsupported("details" if asked.explains else "glossary", NO_WEIGHTS)
         if asked.is_document:
             _check_document(asked, model)
-        settings = Settings(model.name, asked.search, KINDS if asked.explains else (), terms)
+        settings = Settings(model.name, asked.search, KINDS if asked.explains else (), terms, model.direction)
         try:
             model.under(settings.search)
         except UserError as error:
@@ -279,7 +280,7 @@ class Service:
 
     def _compute(self, settings: Hashable, texts: Sequence[Text]) -> Sequence[Any]:
         assert isinstance(settings, Settings)
-        return self.models.by_name[settings.model].compute(texts, settings)
+        return self.models.computing(settings).compute(texts, settings)
 
 
 def _check_document(asked: TranslateRequest, model: ServedTranslator) -> None:

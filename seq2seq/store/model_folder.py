@@ -59,7 +59,7 @@ class LoadedModel:
     files: Mapping[str, Mapping[str, Any]]
     """SHA-256 and size of each file, by name."""
 
-    def directed(self, direction: Direction = UNNAMED) -> "LoadedModel":
+    def directed(self, direction: Direction | None = UNNAMED) -> "LoadedModel":
         """Return the model for one direction; arguments and errors are those of `store.direction`."""
         described, tokenizers = directed(self.folder, self.description, self.tokenizers, direction)
         return replace(self, description=described, tokenizers=tokenizers)

@@ -4,7 +4,7 @@ A `Direction` is given once, where a translator, a scorer or a training is set u
 the tags of its languages into the sequences.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from seq2seq.errors import UserError, did_you_mean, some_of
@@ -25,11 +25,31 @@ class Direction:
 UNNAMED = Direction()
 
 
+def languages_named(name: str, known: Sequence[str]) -> list[str]:
+    """Return the names under which a model may know a language; none or several if the language is not clear.
+
+    Args:
+        name: as a user writes it: `de`, `deu`, `deu_Latn` and `German` are the same.
+        known: the names of the model.
+    """
+    spelled = _plain(name)
+    exact = next((one for one in known if _plain(one) == spelled), None)
+    if exact:
+        return [exact]
+    same, script = [one for one in known if language_code(one) == language_code(name)], spelled.partition("_")[2]
+    return [one for one in same if script and _plain(one).partition("_")[2] == script] or same
+
+
+def nearest_language(name: str, known: Sequence[str]) -> str:
+    """Return the hint of `did_you_mean` for a language that is not known."""
+    return did_you_mean(name[:50].lower(), [*known, *(language_name(one).lower() for one in known)])
+
+
 def find_language(name: str, known: Iterable[str], option: str) -> str:
     """Return the name under which a model knows a language.
 
     Args:
-        name: as a user writes it: `de`, `deu`, `deu_Latn` and `German` are the same.
+        name: as in `languages_named`.
         known: the names of the model.
         option: what the name was given for, for the message.
 
@@ -37,13 +57,14 @@ def find_language(name: str, known: Iterable[str], option: str) -> str:
         UserError: the model does not have the language, or several languages of it have this name.
     """
     names = list(known)
-    by_case = {one.casefold().replace("-", "_"): one for one in names}
-    if exact := by_case.get(name.casefold().replace("-", "_")):
-        return exact
-    same = [one for one in names if language_code(one) == language_code(name)]
+    same = languages_named(name, names)
     if len(same) == 1:
         return same[0]
     if same:
         raise UserError(f"{option} {name}: the model has several such languages: {', '.join(same)}; name one of them")
-    close = did_you_mean(name.lower(), [*names, *(language_name(one).lower() for one in names)])
-    raise UserError(f"{option} {name}: not a language of the model{close}; it has {some_of(names, MOST_LISTED)}")
+    close, listed = nearest_language(name, names), some_of(names, MOST_LISTED)
+    raise UserError(f"{option} {name}: not a language of the model{close}; it has {listed}")
+
+
+def _plain(name: str) -> str:
+    return name.strip().casefold().replace("-", "_")

@@ -13,6 +13,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent))
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install '.[browser]'")
 
+from support.multilingual_models import make_multilingual  # noqa: E402
 from support.reversed_folder import folder  # noqa: E402, F401 (a fixture)
 from support.serving import serving  # noqa: E402
 
@@ -332,3 +333,26 @@ def test_without_javascript_the_form_translates(server, browser):
     shown.page.click("#submit")
     assert shown.page.text_content("output").split() == ["zwei", "eins"]
     shown.context.close()
+
+
+def test_languages_are_chosen_from_lists_with_the_keyboard(browser, tmp_path):
+    """Of a model of many languages; `Swap` exchanges them."""
+    pytest.importorskip("transformers")
+    make_multilingual(tmp_path / "nllb", "nllb", noise=0.0, steps=50, dropout=0.0, d_model=32)
+    with serving(tmp_path / "nllb", "--engine", "torch") as served:
+        opened = Shown(browser, served.url)
+        page = opened.page
+        opened.until(lambda: page.get_by_label("From").is_visible() and page.is_visible("#swap"))
+        for label, typed in (("From", "Engl"), ("To", "Germ")):
+            page.get_by_label(label, exact=True).focus()
+            page.keyboard.type(typed)
+        assert [page.input_value(name) for name in ("#source", "#target")] == ["eng_Latn", "deu_Latn"]
+        for pair in (("eng_Latn", "deu_Latn"), ("deu_Latn", "eng_Latn")):
+            page.fill("#text", "the old house is red")
+            opened.until(lambda: "stale" not in (page.get_attribute("#translation", "class") or ""))
+            opened.until(lambda: opened.status.startswith(("Done", "A part")))
+            expected = served.translations(["the old house is red"], source=pair[0], target=pair[1])[0]
+            assert opened.translation == expected
+            assert [page.input_value(name) for name in ("#source", "#target")] == list(pair)
+            page.click("#swap")
+        assert not opened.problems

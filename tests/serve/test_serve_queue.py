@@ -16,9 +16,10 @@ from support.serving import ask_inside
 from seq2seq import Translator
 from seq2seq.serve.limits import SHARES, Limits
 from seq2seq.serve.metrics import Metrics
-from seq2seq.serve.models import Models, ServedTranslator
+from seq2seq.serve.models import Models
 from seq2seq.serve.queue import PER_SENTENCE, Full, Job, Queue, Text, Worker
 from seq2seq.serve.request import joined
+from seq2seq.serve.served import ServedTranslator
 from seq2seq.serve.service import Service
 from seq2seq.text.parts import cut
 from seq2seq.text.splitting import split_sentences

@@ -25,14 +25,21 @@ function say(words, isError = false) {
   status.classList.toggle("error", isError);
 }
 
-const model = () => models[Number($("direction").value)] ?? models[0];
+// The chosen model; one of many languages has those that are chosen.
+const served = () => models[Number($("direction").value)] ?? models[0];
+function model() {
+  const one = served();
+  if (!one?.languages) return one;
+  const sides = Object.keys(one.languages).map((side) => [side, $(side).value]);
+  return { ...one, ...Object.fromEntries(sides) };
+}
 const classifies = () => model()?.task === "classification";
 const wanted = (...kinds) => kinds.filter((kind) => abilities.details.includes(kind));
 
 function request() {
   const { name, source, target } = model(), entries = terms();
   const body = { source: source ?? undefined, target: target ?? undefined };
-  if (models.some((one) => one.name !== name && one.source === source && one.target === target)) body.model = name;
+  if (served().languages || models.some((one) => one.name !== name && one.source === source && one.target === target)) body.model = name;
   if (abilities.glossary && entries.length) body.glossary = { entries };
   return body;
 }
@@ -303,12 +310,15 @@ function save() {
   else if (translation.textContent) download("translation.txt", `${translation.textContent}\n`);
 }
 
+// Whether both languages can be exchanged in the lists.
+const turns = () => ["source", "target"].every((side) => served()?.languages?.[side]);
 const reverse = () => models.findIndex((one) => one.source && one.source === model()?.target && one.target === model()?.source);
 
 function swap() {
-  const other = reverse(), answer = isStale() ? "" : translation.textContent;
+  const other = turns() ? $("direction").value : reverse(), answer = isStale() ? "" : translation.textContent;
   if (other < 0) return;
   $("direction").value = other;
+  if (turns()) [$("source").value, $("target").value] = [$("target").value, $("source").value];
   if (answer) text.value = answer;
   turned();
 }
@@ -328,7 +338,9 @@ function showFacts() {
 // Another model was chosen.
 function turned() {
   text.lang = model().source ?? "";
-  $("swap").hidden = reverse() < 0;
+  $("swap").hidden = !turns() && reverse() < 0;
+  for (const side of ["source", "target"].filter($))
+    for (const part of [$(side), ...$(side).labels]) part.hidden = !served().languages?.[side];
   $("result-title").textContent = classifies() ? "Labels" : "Translation";
   $("glossary").hidden = classifies() || !abilities.glossary;
   showFacts();
@@ -367,6 +379,7 @@ document.querySelector("form").addEventListener("submit", (event) => (event.prev
 text.addEventListener("input", later);
 document.addEventListener("selectionchange", markAtCursor);
 $("direction").addEventListener("change", turned);
+for (const side of ["source", "target"].filter($)) $(side).addEventListener("change", turned);
 $("swap").addEventListener("click", swap);
 $("api_key")?.addEventListener("change", begin);
 $("clear").addEventListener("click", () => ((text.value = ""), text.focus(), later()));

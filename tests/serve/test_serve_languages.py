@@ -1,0 +1,175 @@
+"""A server of models of many languages: each request has its direction, over one engine, as `s2s translate` has it."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from support.foreign_models import LANGUAGES, SOURCE, make_marian
+from support.multilingual_models import make_multilingual
+from support.serving import quick_model, serving
+
+from seq2seq.cli import main
+from seq2seq.inference.pipeline import Pipeline
+from seq2seq.inference.translator import Translator
+from seq2seq.serve.limits import Refusal
+from seq2seq.serve.models import Models, load
+from seq2seq.serve.queue import Text
+from seq2seq.serve.served import Settings
+from seq2seq.text.direction import Direction
+
+transformers = pytest.importorskip("transformers")
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
+
+DIRECTIONS = [("en", "de"), ("de", "en"), ("en", "fr"), ("fra_Latn", "jpn_Jpan")]
+LINES = SOURCE[:6]
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    place = tmp_path_factory.mktemp("models")
+    make_multilingual(place / "nllb", "nllb", noise=0.0, steps=50, dropout=0.0, attention_dropout=0.0, d_model=32)
+    make_multilingual(place / "mbart25", "mbart25")
+    make_marian(place / "opus", languages=LANGUAGES)
+    quick_model(place / "pair")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("XDG_CACHE_HOME", str(place / "cache"))
+        yield place
+
+
+@pytest.fixture(scope="module")
+def expected(place) -> dict[tuple[str, str], list[str]]:
+    """The lines of `s2s translate --from --to`."""
+    (place / "lines").write_text("\n".join(LINES) + "\n")
+    found = {}
+    for source, target in DIRECTIONS:
+        typed = ["translate", str(place / "nllb"), "-i", str(place / "lines"), "-o", str(place / "out")]
+        assert main([*typed, "--from", source, "--to", target]) == 0
+        found[source, target] = (place / "out").read_text().splitlines()
+    assert len({tuple(texts) for texts in found.values()}) == len(DIRECTIONS)  # the tags are read
+    return found
+
+
+@pytest.fixture(scope="module")
+def server(place, expected):
+    with serving(place / "nllb") as running:
+        yield running
+
+
+def test_each_direction_is_that_of_translate(server, expected):
+    """At the same time, so that sentences of all directions wait together."""
+    found = {}
+
+    def ask(pair):
+        found[pair] = server.translations(LINES, source=pair[0], target=pair[1])
+
+    threads = [threading.Thread(target=ask, args=(pair,)) for pair in expected]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == expected
+
+
+def test_the_dialect_of_libretranslate_has_all_directions(server, expected):
+    for (source, target), texts in expected.items():
+        answer = server.ask("/translate", {"q": LINES, "source": source, "target": target})
+        assert answer.json["translatedText"] == texts
+    found = {one["code"]: one for one in server.ask("/languages").json}
+    assert {"en", "de", "fr", "zho-Hans", "zho-Hant"} <= set(found)
+    assert found["de"]["name"] == "German"
+    assert set(found["en"]["targets"]) == set(found)
+    alike = server.ask("/translate", {"q": LINES[0], "source": "en", "target": "eng_Latn"})
+    assert alike.json["translatedText"] == LINES[0]
+
+
+def test_models_lists_the_languages_and_answers_name_them(server):
+    (model,) = server.ask("/v1/models").json["models"]
+    assert {"eng_Latn", "zho_Hans"} <= set(model["languages"]["source"])
+    assert model["languages"]["source"] == model["languages"]["target"]
+    answer = server.ask("/v1/translate", {"text": "the house", "source": "English", "target": "deu"}).json
+    assert (answer["source"], answer["target"]) == ("eng_Latn", "deu_Latn")
+
+
+@pytest.mark.parametrize(
+    ("languages", "field", "words"),
+    [
+        ({"target": "de"}, "source", "name the source language"),
+        ({"source": "en"}, "target", "name the target language"),
+        ({}, "source", "name the source language"),
+        ({"source": "auto", "target": "de"}, "source", "name the source"),
+        ({"source": "en", "target": "germn"}, "target", "did you mean 'german'"),
+        ({"source": "englsh", "target": "de"}, "source", "did you mean 'english'"),
+        ({"source": "en", "target": "zh"}, "target", "zho_Hans, zho_Hant"),
+    ],
+)
+def test_a_language_that_is_missing_or_unknown_is_refused(server, languages, field, words):
+    answer = server.ask("/v1/translate", {"text": "the house", **languages})
+    assert answer.status == 400
+    assert answer.json["error"]["field"] == field
+    assert words in answer.json["error"]["message"]
+    assert "\n" not in answer.json["error"]["message"]
+
+
+def test_details_and_documents_are_of_the_direction(place, server):
+    for source, target in DIRECTIONS[:2]:
+        named = {"source": source, "target": target}
+        found = server.ask("/v1/translate", {"text": LINES, "details": ["alignment", "words"], **named}).json
+        languages = {f"{side}_language": language for side, language in named.items()}
+        own = Pipeline.load(place / "nllb", with_aligner=True, threads=1, **languages)
+        for one, answer in zip(own.translate(LINES, details=["words"]), found["translations"], strict=True):
+            assert answer["text"] == one.text
+            words = [
+                [word["probability"] for word in details[0]["words"]]
+                for details in (answer["details"], one.as_json(["words"])["details"])
+            ]
+            assert words[0] == pytest.approx(words[1], abs=2e-3)
+        document = server.ask("/v1/translate", {"text": f"<p>{LINES[0]}</p>", "format": "html", **named}).json
+        assert document["translations"][0]["text"] == own.translate([f"<p>{LINES[0]}</p>"], form="html")[0].text
+
+
+def test_the_form_without_javascript_has_the_languages(server, expected):
+    page = server.ask("/").body.decode()
+    assert '<option value="deu_Latn">German</option>' in page
+    texts = expected["en", "de"]
+    answer = server.form("/", text=LINES[0], direction=0, source="eng_Latn", target="deu_Latn")
+    assert answer.status == 200
+    assert texts[0].replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")[:20] in answer.body.decode()
+    assert server.form("/", text=LINES[0], direction=0, source="eng_Latn", target="xx").status == 400
+
+
+def test_from_and_to_restrict_a_server_to_one_direction(place, expected):
+    with serving(place / "nllb", "--from", "en", "--to", "de") as server:
+        assert server.translations(LINES) == expected["en", "de"]
+        (model,) = server.ask("/v1/models").json["models"]
+        assert (model["source"], model["target"]) == ("eng_Latn", "deu_Latn")
+        assert "languages" not in model
+        assert server.ask("/v1/translate", {"text": "the house", "target": "fr"}).status == 400
+        assert 'name="target"' not in server.ask("/").body.decode()
+
+
+@pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
+def test_tags_at_the_end_of_sources_are_those_of_the_direction(place, engine):
+    """As mBART has them; the weights are in memory once."""
+    (model,) = load([place / "mbart25"], {"engine": engine, "threads": 1}, {"device": "cpu"})
+    models = Models([model])
+    for source, target in (("en", "de"), ("fr", "ja"), ("en", "de")):
+        served = models.translator(source, target)
+        settings = Settings(model.name, direction=served.direction)
+        assert models.computing(settings) is served
+        named = {"source_language": source, "target_language": target}
+        alone = Translator.load(place / "mbart25", engine=engine, threads=1, **named).translate(LINES)
+        found = served.compute([Text(line) for line in LINES], settings)
+        assert [one.text for one in found] == [one.text for one in alone]
+        assert [one.log_prob for one in found] == pytest.approx([one.log_prob for one in alone], abs=1e-3)
+
+
+def test_a_model_of_one_pair_comes_before_one_of_many(place):
+    models = load([place / "nllb", place / "opus", place / "pair"], {"engine": "torch"}, {"device": "cpu"})
+    assert models.translator("en", "de").name == "pair"
+    assert models.translator("en", "fr").direction == Direction("eng_Latn", "fra_Latn")
+    assert models.translator("en", "de", "nllb").direction == Direction("eng_Latn", "deu_Latn")
+    assert models.translator("en", "nl", "opus").direction == Direction(None, "nld")
+    assert models.translator(None, None, "opus").direction == Direction()  # texts begin with tags
+    with pytest.raises(Refusal, match="did you mean 'german'"):
+        models.translator("en", "germn", "opus")
