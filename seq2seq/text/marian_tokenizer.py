@@ -8,7 +8,7 @@ import copy
 import hashlib
 import json
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
@@ -20,6 +20,7 @@ from seq2seq.files import DamagedFile, read_object
 from seq2seq.lines import as_one_line
 from seq2seq.text.direction import Direction
 from seq2seq.text.normalization import ReadingTokenizer
+from seq2seq.text.segmenter import Segmenter
 from seq2seq.text.tokenizer import (
     LARGEST_FILE,
     META_SYMBOL,
@@ -130,10 +131,17 @@ class MarianTokenizer(ReadingTokenizer):
         """Return the pieces that are text, as `ReadingTokenizer.text_pieces` defines them."""
         return [piece for piece in self._pieces if piece not in {EOS, UNK, PAD, *self._languages}]
 
+    def without(self, removed: Collection[str]) -> "MarianTokenizer":
+        """Return the tokenizer without these pieces; pieces of the .spm file that have no id stay."""
+        return MarianTokenizer(Segmenter(self.model_bytes).without(removed), self._numbered_without(removed), self.tag)
+
     def save(self, path: Path, vocabulary_file: str = VOCABULARY_FILE) -> None:
         """Write the .spm file, and the vocabulary next to it."""
         path.write_bytes(self.model_bytes)
         (path.parent / vocabulary_file).write_bytes(self.vocabulary_bytes)
+
+    def _numbered_without(self, removed: Collection[str]) -> dict[str, int]:
+        return {piece: id_ for id_, piece in enumerate(piece for piece in self._pieces if piece not in removed)}
 
     def _split_language(self, text: str) -> tuple[str | None, str]:
         if self._languages and text.startswith(">>"):

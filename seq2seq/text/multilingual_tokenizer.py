@@ -7,7 +7,7 @@
 import copy
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -16,6 +16,7 @@ from seq2seq.errors import ModelError
 from seq2seq.files import DamagedFile, read_object
 from seq2seq.text.direction import Direction
 from seq2seq.text.marian_tokenizer import MarianTokenizer, MarianTokenizerPair
+from seq2seq.text.segmenter import Segmenter
 from seq2seq.text.tokenizer import LANGUAGES_FILE, SOURCE_FILE, TARGET_FILE
 
 BOS = "<s>"
@@ -122,6 +123,14 @@ class MultilingualTokenizer(MarianTokenizer):
         other = copy.copy(self)
         other.start = start
         return other
+
+    def without(self, removed: Collection[str]) -> "MultilingualTokenizer":
+        """Return the tokenizer without these pieces; a language whose tag is removed is unknown to it."""
+        pieces = {name: piece for name, piece in self.tagging.pieces.items() if piece not in removed}
+        silent = tuple(piece for piece in self.tagging.silent if piece not in removed)
+        tagging = replace(self.tagging, pieces=pieces, silent=silent)
+        model_bytes = Segmenter(self.model_bytes).without(removed)
+        return MultilingualTokenizer(model_bytes, self._numbered_without(removed), tagging, self.tag, self.start)
 
     def text_pieces(self) -> list[str]:
         """See `ReadingTokenizer.text_pieces`."""

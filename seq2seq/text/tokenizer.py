@@ -10,8 +10,8 @@ import logging
 import math
 import random
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import sentencepiece
@@ -21,6 +21,7 @@ from seq2seq.errors import ConfigError, DataError, ModelError
 from seq2seq.lines import as_one_line, read_regular
 from seq2seq.text.direction import Direction
 from seq2seq.text.normalization import ReadingTokenizer, normalized
+from seq2seq.text.segmenter import Segmenter
 
 logger = logging.getLogger(__name__)
 
@@ -125,6 +126,10 @@ class Tokenizer(ReadingTokenizer):
     def vocabulary(self) -> dict[str, int]:
         """The id of each piece."""
         return {piece: id_ for id_, piece in enumerate(self.pieces(range(self.vocab_size)))}
+
+    def without(self, removed: Collection[str]) -> "Tokenizer":
+        """Return the tokenizer without these pieces; the ids of the others keep their order."""
+        return Tokenizer(Segmenter(self.model_bytes).without(removed))
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
@@ -254,6 +259,12 @@ class TokenizerPair:
     def never_generated(self) -> tuple[int, ...]:
         """Target ids that no translation contains: padding, and the start unless it is also the end."""
         return tuple({self.target.pad_id, self.target.start_id} - {self.target.eos_id})
+
+    def without(self, source: Collection[str], target: Collection[str]) -> "TokenizerPair":
+        """Return the tokenizers without these pieces of each side; the ids of the others keep their order."""
+        reading = self.source.without(source)
+        is_one = self.source is self.target
+        return replace(self, source=reading, target=reading if is_one else self.target.without(target))
 
     def save(self, folder: Path) -> None:
         """Write `source.spm` and `target.spm`."""

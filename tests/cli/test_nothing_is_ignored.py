@@ -73,8 +73,10 @@ def test_an_option_that_is_not_repeatable_is_refused_the_second_time(words, opti
 @pytest.mark.parametrize(("words", "option"), REPEATABLE, ids=named(REPEATABLE))
 def test_a_repeatable_option_keeps_all_its_values(words, option):
     command = COMMANDS[words]
-    values = [typed(option, 0), typed(option, 1)]
-    context = command.make_context(words[-1], [*values[0], *values[1], "x"], resilient_parsing=False)
+    others = [other for other in command.params if isinstance(other, click.Option) and other is not option]
+    needed = [word for other in others if other.required for word in typed(other, 0)]
+    values = [*typed(option, 0), *typed(option, 1)]
+    context = command.make_context(words[-1], [*needed, *values, "x"], resilient_parsing=False)
     assert len(context.params[option.name]) == 2
 
 
@@ -126,6 +128,7 @@ REFUSED = [
     (["check", "a", "b", "-f", "json", "--examples", "1"], "--examples"),
     (["tune", "{model}", "--source", "s"], "--reference"),
     (["average", "{model}", "-o", "o", "--weights", "1,2"], "--weights"),
+    (["vocabulary", "trim", "{model}", "--corpus", "s", "-o", "o", "--languages", "en"], "--languages"),
     (["convert", "m", "-o", "o", "--to", "marian", "--quantization", "int8"], "--quantization"),
     (["convert", "m", "-o", "o", "--to", "ctranslate2", "--reference", "r"], "--reference"),
     (["convert", "m", "-o", "o", "--to", "ctranslate2", "--pickle"], "--pickle"),
@@ -227,6 +230,7 @@ def test_a_key_that_is_set_twice_is_named(tmp_path, monkeypatch, capsys):
 
 MAKING = {
     "average": ["average", "{model}", "{model}"],
+    "vocabulary": ["vocabulary", "trim", "{model}", "--corpus", "text"],
     "tune": ["tune", "{model}", "--source", "text", "--reference", "text"],
     "to marian": ["convert", "{model}", "--to", "marian"],
     "to ctranslate2": ["convert", "{model}", "--to", "ctranslate2", "--force"],

@@ -27,6 +27,7 @@ WORK = [
     ["plot", RUN],
     ["plot", RUN, "--attention", f"A {ODD}"],
     ["average", RUN, RUN, "-o", f"{ODD} mean"],
+    ["vocabulary", "trim", RUN, "--corpus", "text", "-o", f"{ODD} small"],
     ["tune", RUN, "--source", f"{ODD}.en", "--reference", f"{ODD}.en", "-o", f"{ODD} tuned"],
     ["info", f"{ODD} mean"],
     ["bench", "serve", RUN, "-i", f"{ODD}.en", "--clients", "2", "--seconds", "0.5", "--sentences", "4"],

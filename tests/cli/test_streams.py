@@ -56,6 +56,7 @@ COMMANDS = {
     "plot model --attention word -o out.png": set(),
     "tune model --source few --reference few -o tuned-SEED": set(),
     "average model model -o averaged-SEED": set(),
+    "vocabulary trim model --corpus lines -o trimmed-SEED": set(),
     "convert classic --to marian -o converted-SEED": set(),
     "fetch nothing": set(),
     "serve nothing": set(),
@@ -289,7 +290,7 @@ def test_standard_output_that_is_an_input_is_refused(folder):
 @pytest.mark.parametrize(
     "typed",
     ["bleu --model model --source lines --reference lines", "compare lines other --reference lines", "plot run",
-     "average model model",
+     "average model model", "vocabulary trim model --corpus lines",
      "convert classic --to marian", "fetch multi30k --from thesis"],
 )  # fmt: skip
 def test_what_cannot_go_to_standard_output_makes_no_file_of_that_name(folder, typed, monkeypatch, capfd):

@@ -1,0 +1,122 @@
+"""The pieces of a SentencePiece model, as its file lists them, and the same model with fewer of them.
+
+`Tokenizer.without` and `trimming` make a `Segmenter` of the bytes of a .spm file, which is a protocol buffer. Only the
+pieces are read and removed; all settings of the file are copied.
+"""
+
+import struct
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+# Numbers of fields and values in sentencepiece_model.proto.
+PIECES, TRAINER, SELF_TEST = 1, 2, 4
+TEXT, SCORE, KIND = 1, 2, 3
+MODEL_TYPE, BPE = 3, 2
+NORMAL = 1
+FLOAT_BYTES, DOUBLE_BYTES = 4, 8
+
+
+@dataclass(frozen=True)
+class _Piece:
+    text: str
+    score: float
+    is_normal: bool
+    """Whether it is neither a control piece, a byte, unknown, unused, nor defined by the user."""
+
+
+@dataclass(frozen=True)
+class Segmenter:
+    """A SentencePiece model; `model_bytes` are those of a file that SentencePiece has loaded."""
+
+    model_bytes: bytes
+
+    @cached_property
+    def pieces(self) -> tuple[_Piece, ...]:
+        """The pieces, in the order of their ids."""
+        return tuple(_piece(value) for number, value, _ in _fields(self.model_bytes) if number == PIECES)
+
+    @cached_property
+    def is_bpe(self) -> bool:
+        """Whether it merges pairs of pieces (BPE); other kinds look for the best path (unigram)."""
+        trainer = [value for number, value, _ in _fields(self.model_bytes) if number == TRAINER]
+        return any(number == MODEL_TYPE and value == BPE for spec in trainer for number, value, _ in _fields(spec))
+
+    def indispensable(self) -> set[str]:
+        """Return the pieces that no text spells, and normal ones with the lowest and the highest score, by which a
+        unigram model scores unknown characters and pieces that users defined."""
+        normal = sorted((piece for piece in self.pieces if piece.is_normal), key=lambda piece: piece.score)
+        others = [piece for piece in self.pieces if not piece.is_normal]
+        return {piece.text for piece in (*normal[:1], *normal[-1:], *others)}
+
+    def best(self, count: int) -> set[str]:
+        """Return the `count` normal pieces with the highest scores: the most frequent ones, or the first merges."""
+        normal = [piece for piece in self.pieces if piece.is_normal]
+        return {piece.text for piece in sorted(normal, key=lambda piece: -piece.score)[:count]}
+
+    def merged_from(self, kept: Collection[str]) -> set[str]:
+        """Return the pieces that merges pass through on the way to `kept`; none if it is not BPE."""
+        scores = {piece.text: piece.score for piece in self.pieces} if self.is_bpe else {}
+        return {part for piece in kept if piece in scores for part in _merges(piece, scores)}
+
+    def without(self, removed: Collection[str]) -> bytes:
+        """Return the bytes of the model without these normal pieces."""
+        pieces, left = iter(self.pieces), []
+        for number, _, field in _fields(self.model_bytes):
+            piece = next(pieces) if number == PIECES else None
+            is_removed = piece is not None and piece.is_normal and piece.text in removed
+            # the self test compares segmentations, which may have had a removed piece
+            if not is_removed and number != SELF_TEST:
+                left.append(field)
+        return b"".join(left)
+
+
+def _merges(text: str, scores: dict[str, float]) -> Iterator[str]:
+    """Yield the result of each merge of `text`, as SentencePiece merges: the highest score first, from the left.
+
+    No merge of a longer text crosses the ends of a piece of its segmentation, so the piece is merged there as it is
+    alone.
+    """
+    parts = list(text)
+    while len(parts) > 1:
+        joined = [left + right for left, right in pairwise(parts)]
+        place = max(range(len(joined)), key=lambda place: (scores.get(joined[place], -float("inf")), -place))
+        if joined[place] not in scores:
+            return
+        yield joined[place]
+        parts[place : place + 2] = [joined[place]]
+
+
+def _piece(message: bytes) -> _Piece:
+    values = {number: value for number, value, _ in _fields(message)}
+    (score,) = struct.unpack("<f", values.get(SCORE, bytes(FLOAT_BYTES)))
+    return _Piece(values.get(TEXT, b"").decode("utf-8"), score, values.get(KIND, NORMAL) == NORMAL)
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, bytes | int, bytes]]:
+    """Yield (number, value, all bytes) of each field of a protocol buffer."""
+    position = 0
+    while position < len(message):
+        begin = position
+        key, position = _varint(message, position)
+        value: bytes | int
+        match key & 7:
+            case 0:
+                value, position = _varint(message, position)
+            case kind:
+                size = {1: DOUBLE_BYTES, 5: FLOAT_BYTES}.get(kind)
+                if size is None:
+                    size, position = _varint(message, position)
+                value, position = message[position : position + size], position + size
+        yield key >> 3, value, message[begin:position]
+
+
+def _varint(message: bytes, position: int) -> tuple[int, int]:
+    """Return a number, and the position after it."""
+    value = shift = 0
+    while True:
+        byte = message[position]
+        value, shift, position = value | (byte & 0x7F) << shift, shift + 7, position + 1
+        if byte < 0x80:
+            return value, position

@@ -1,0 +1,67 @@
+"""Which pieces a vocabulary needs: those of some texts, and all that keep the segmentation of these as it is.
+
+`workflows.vocabulary` asks for them. Without the other pieces, a text whose pieces are kept is segmented as before: of
+a unigram model the best path is still there, and of BPE every merge on the way.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+
+from seq2seq.text.segmenter import Segmenter
+from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
+
+
+def necessary(
+    readers: Sequence[Tokenizer], used: Iterable[str], languages: Collection[str] | None = None, frequent: int = 0
+) -> set[str]:
+    """Return the pieces to keep of a vocabulary, out of those that it has.
+
+    They are the pieces in `used`, special pieces, bytes, single characters and, for a character without a piece of its
+    own, a piece that contains it; of BPE also the pieces that these are merged from.
+
+    Args:
+        readers: the tokenizers that have this vocabulary.
+        used: pieces of texts.
+        languages: names of the languages whose tags are kept; None means all.
+        frequent: the number of the most frequent pieces that are kept too.
+    """
+    vocabulary = readers[0].vocabulary
+    segmenters = [Segmenter(reader.model_bytes) for reader in readers]
+    kept = {*used, *(piece for piece in vocabulary if len(piece) == 1)}
+    for reader, segmenter in zip(readers, segmenters, strict=True):
+        kept |= {*reader.pieces({*reader.silent_ids, reader.unk_id}), *reader.tags.values()}
+        kept |= segmenter.indispensable() | segmenter.best(frequent)
+        kept |= _with_each_character(reader, kept)
+        if languages is not None:
+            kept -= {piece for name, piece in reader.tags.items() if name not in languages}
+    for segmenter in segmenters:
+        kept |= segmenter.merged_from(kept)
+    return kept & vocabulary.keys()
+
+
+def kept_ids(tokenizer: Tokenizer, kept: Collection[str]) -> list[int]:
+    """Return the ids of pieces that are kept, in order: `ids[new]` is the old id."""
+    return sorted(id_ for piece, id_ in tokenizer.vocabulary.items() if piece in kept)
+
+
+def known_share(tokenizer: Tokenizer, lines: Iterable[str]) -> float:
+    """Return the share of the characters that have pieces, out of all but white space; 1 if there are none."""
+    normalizer = tokenizer.normalizer
+    known = [normalizer.knows(char) for line in lines for char in normalizer(line) if not char.isspace()]
+    return sum(known) / len(known) if known else 1.0
+
+
+def distinct_readers(tokenizers: TokenizerPair) -> list[Tokenizer]:
+    """Return the tokenizers of both sides, or one if they are equal."""
+    source, target = tokenizers.source, tokenizers.target
+    is_one = tokenizers.shared and source.model_bytes == target.model_bytes
+    return [source] if is_one else [source, target]
+
+
+def _with_each_character(reader: Tokenizer, kept: Collection[str]) -> set[str]:
+    """Return a piece for each character that no kept piece has; what a reader normalises depends on its characters."""
+    known, found = set().union(*(piece for piece in reader.text_pieces() if piece in kept)), set()
+    for piece in reader.text_pieces():
+        if not known.issuperset(piece):
+            known.update(piece)
+            found.add(piece)
+    return found

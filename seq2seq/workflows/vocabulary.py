@@ -1,0 +1,254 @@
+"""A translation model with a smaller vocabulary, and the measurement of what that changes.
+
+`s2s vocabulary trim` uses it. Rows of the embeddings and of the output layer are cut; all other weights are the same.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from seq2seq.data.collate import collate_translation
+from seq2seq.errors import DataError, ModelError, UserError, counted, some_of
+from seq2seq.inference.batching import BATCH_TOKENS, token_groups
+from seq2seq.inference.engines import TorchEngine
+from seq2seq.inference.loading import override_search
+from seq2seq.inference.steps import TransformerSteps, float32_logits
+from seq2seq.inference.translator import Translator
+from seq2seq.interop.marian_weights import OUR_BIAS, OUR_OUTPUT, OUR_SOURCE, OUR_TARGET
+from seq2seq.lines import read_lines
+from seq2seq.runtime import start
+from seq2seq.store.model_card import short_card
+from seq2seq.store.model_folder import LoadedModel, load_model, save_model
+from seq2seq.tensors import distinct
+from seq2seq.text.direction import MOST_LISTED, Direction, find_language
+from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.text.trimming import distinct_readers, kept_ids, known_share, necessary
+
+SAMPLE_LINES = 100
+LINES_AT_ONCE = 10_000
+# Below this share of known characters, a corpus is not in a language of the model.
+LEAST_KNOWN = 0.5
+# With two tokenizers, a corpus is not of the side that needs so many times the pieces of the other.
+MOST_PIECES = 1.25
+FLOAT32_BYTES = 4
+
+
+@dataclass(frozen=True)
+class Size:
+    """The size of a model: pieces of its vocabularies, and parameters."""
+
+    source_pieces: int
+    target_pieces: int
+    parameters: int
+
+    @property
+    def megabytes(self) -> float:
+        """The size of the weights in float32, in 10^6 bytes."""
+        return self.parameters * FLOAT32_BYTES / 1e6
+
+    @classmethod
+    def of(cls, loaded: LoadedModel) -> "Size":
+        """Return the size of a model."""
+        numbers = sum(tensor.numel() for tensor in distinct(loaded.model.state_dict(keep_vars=True)).values())
+        return cls(loaded.tokenizers.source.vocab_size, loaded.tokenizers.target.vocab_size, numbers)
+
+
+@dataclass(frozen=True)
+class Trimming:
+    """The sizes of a model before and after trimming, and the measured change of its translations."""
+
+    shared: bool
+    """Whether both sides have one vocabulary."""
+    before: Size
+    after: Size
+    lines: int
+    """Lines of the sample, which are greedy translations of the first lines of the first corpus."""
+    removed_share: float
+    """Mean probability of all removed pieces, over the tokens of the sample."""
+    different: int
+    """Translations of the sample that the smaller model gives differently."""
+
+    def lines_of_report(self) -> list[str]:
+        """Return the figures as lines of text."""
+        names = [("vocabulary", "source_pieces")] if self.shared else []
+        names = names or [("source vocabulary", "source_pieces"), ("target vocabulary", "target_pieces")]
+        rows = [
+            f"{name}: {getattr(self.after, key):,} of {getattr(self.before, key):,} pieces kept" for name, key in names
+        ]
+        parameters = [
+            f"{size.parameters:,} ({size.megabytes:,.1f} MB in float32)" for size in (self.before, self.after)
+        ]
+        sample = counted(self.lines, "line")
+        return [
+            *rows,
+            f"parameters: {' -> '.join(parameters)}",
+            f"removed pieces had {self.removed_share:.3%} of the probability in greedy translations of {sample}",
+            f"different translations: {self.different:,} of {sample}",
+        ]
+
+
+@dataclass
+class _Corpus:
+    """A file of text: its first lines, and the pieces by which each tokenizer spells it."""
+
+    path: Path
+    head: list[str] = field(default_factory=list)
+    used: list[set[str]] = field(default_factory=list)
+    lengths: list[int] = field(default_factory=list)
+    """The number of pieces, by tokenizer."""
+
+    def is_of(self, number: int) -> bool:
+        """Whether the corpus may be of the side of this tokenizer: the other one does not need fewer pieces."""
+        return self.lengths[number] <= MOST_PIECES * min(self.lengths)
+
+
+def trim(
+    model: Path, corpora: Sequence[Path], output: Path, languages: Sequence[str] = (), frequent: int = 0
+) -> Trimming:
+    """Write a model with only the pieces that `corpora` need into the model folder `output`, and measure the change.
+
+    Args:
+        model: a translation model, as of `load_model`.
+        corpora: text of the source, first, and of the target. With two tokenizers, a corpus counts for the side whose
+            tokenizer spells it in fewer pieces.
+        output: a new or empty folder.
+        languages: languages whose tags are kept; required for a model that needs a direction, the source first.
+        frequent: the number of the most frequent pieces of each tokenizer that are kept too.
+
+    Raises:
+        UserError: a language is missing or unknown, or there is nothing to trim.
+        DataError: a corpus cannot be read, is empty, is in another language, or is missing for a side.
+        ModelError: the model cannot be read or is no translation model, or `output` exists and is not an empty folder.
+        CheckpointError: `output` cannot be written.
+    """
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise ModelError(f"{output}: exists already; name a new folder with -o")
+    loaded = load_model(model)
+    if loaded.description.task != "translation":
+        raise ModelError(f"{model}: a {loaded.description.task} model; only translation models can be trimmed")
+    names = _languages(model, loaded, languages)
+    readers = distinct_readers(loaded.tokenizers)
+    read = [_read(path, readers) for path in corpora]
+    used = [_used(read, number, side) for number, side in zip(range(len(readers)), ("source", "target"), strict=False)]
+    if loaded.tokenizers.shared:
+        kept = [necessary(readers, set[str]().union(*used), names, frequent)]
+    else:
+        kept = [necessary([reader], pieces, names, frequent) for reader, pieces in zip(readers, used, strict=True)]
+    if all(len(pieces) == reader.vocab_size for pieces, reader in zip(kept, readers, strict=False)):
+        raise UserError(f"{model}: nothing to trim: the corpora need every piece; name smaller ones, or keep the model")
+    sources = next(corpus.head for corpus in read if corpus.is_of(0))
+    _write(output, loaded, (kept[0], kept[-1]))
+    return _measured(loaded, output, sources, kept[-1], names)
+
+
+def _languages(model: Path, loaded: LoadedModel, given: Sequence[str]) -> list[str] | None:
+    """Return the model's names of the languages to keep, or None for all.
+
+    Raises:
+        UserError: the model does not have a language, or has to be told which.
+    """
+    tags, described = loaded.tokenizers.source.tags, loaded.description
+    if given and not tags:
+        raise UserError(f"--languages: {model} has no tags of languages; leave the option out")
+    names = list(dict.fromkeys(find_language(name, tags, "--languages") for name in given))
+    if not loaded.tokenizers.needs_direction:
+        return names or None
+    if len(names) < 2:
+        raise UserError(f"--languages: name the source and the target; {model} has {some_of(list(tags), MOST_LISTED)}")
+    for language in filter(None, described.languages):
+        if language not in names:
+            raise UserError(f"--languages: {model} is for {language} by default; name that too")
+    return names
+
+
+def _used(read: Sequence[_Corpus], number: int, side: str) -> set[str]:
+    """Return the pieces of the corpora that a tokenizer spells."""
+    own = [corpus.used[number] for corpus in read if corpus.is_of(number)]
+    if not own:
+        raise DataError(f"--corpus: no file is text of the {side}, which has its own tokenizer; give one")
+    return set[str]().union(*own)
+
+
+def _read(path: Path, readers: Sequence[Tokenizer]) -> _Corpus:
+    """Return which pieces a file needs, as text of a source and of a target."""
+    corpus = _Corpus(path, [], [set() for _ in readers], [0 for _ in readers])
+    lines = (line for line in read_lines(path) if line.strip())
+    while block := list(islice(lines, LINES_AT_ONCE)):
+        corpus.head = corpus.head or block[:SAMPLE_LINES]
+        for number, reader in enumerate(readers):
+            read, written = reader.read_all(block), reader.encode_all(block)
+            corpus.used[number].update(reader.pieces(set(chain.from_iterable((*read, *written)))))
+            corpus.lengths[number] += sum(map(len, read))
+    if not corpus.head:
+        raise DataError(f"{path}: there is no text; name another file")
+    share = max(known_share(reader, corpus.head) for reader in readers)
+    if share < LEAST_KNOWN:
+        problem = f"the model knows {share:.0%} of its characters"
+        raise DataError(f"{path}: {problem}; it is not in a language of the model")
+    return corpus
+
+
+def _write(output: Path, loaded: LoadedModel, kept: tuple[set[str], set[str]]) -> None:
+    tokenizers = loaded.tokenizers
+    source, target = tokenizers.source, tokenizers.target
+    source_rows, target_rows = (torch.tensor(kept_ids(*side)) for side in zip((source, target), kept, strict=True))
+    rows = {OUR_SOURCE: source_rows, OUR_TARGET: target_rows, OUR_OUTPUT: target_rows, OUR_BIAS: target_rows}
+    state = distinct(loaded.model.state_dict(keep_vars=True))
+    weights = {name: tensor[rows[name]] if name in rows else tensor for name, tensor in state.items()}
+    smaller = tokenizers.without(source.vocabulary.keys() - kept[0], target.vocabulary.keys() - kept[1])
+    description = loaded.description.model_copy(update={"metrics": {}})
+    origin = f"`{loaded.folder.name}` with {smaller.target.vocab_size:,} of {target.vocab_size:,} pieces."
+    save_model(output, weights, description, smaller, short_card(description, output.name, [origin]))
+
+
+def _measured(
+    loaded: LoadedModel, output: Path, lines: Sequence[str], kept: set[str], names: Sequence[str] | None
+) -> Trimming:
+    """Return the change, measured on translations of `lines`; with several languages, from the first to the second."""
+    direction = Direction()
+    if names:
+        described = loaded.description
+        direction = Direction(None, described.target_language or names[0])
+        if loaded.tokenizers.needs_direction:
+            direction = Direction(described.source_language or names[0], described.target_language or names[1])
+    original, smaller = loaded.directed(direction), load_model(output).directed(direction)
+    texts, changed = (_greedy(model, lines) for model in (original, smaller))
+    target = original.tokenizers.target
+    removed = torch.tensor([id_ for piece, id_ in target.vocabulary.items() if piece not in kept], dtype=torch.long)
+    return Trimming(
+        loaded.tokenizers.shared,
+        Size.of(original),
+        Size.of(smaller),
+        len(lines),
+        _share(original.model, original.tokenizers, list(zip(lines, texts, strict=True)), removed),
+        sum(text != other for text, other in zip(texts, changed, strict=True)),
+    )
+
+
+def _greedy(loaded: LoadedModel, lines: Sequence[str]) -> list[str]:
+    """Return greedy translations in float32 on the CPU, as the search finds them."""
+    steps = TransformerSteps(loaded.model, loaded.tokenizers, start("cpu", None, None).device)
+    config = override_search(loaded.description.search, {"beam_size": 1, "sample": False})
+    translator = Translator(TorchEngine(steps), loaded.tokenizers, config, repair=False, description=loaded.description)
+    return [translation.text for translation in translator.translate(lines)]
+
+
+@torch.inference_mode()
+def _share(
+    model: torch.nn.Module, tokenizers: TokenizerPair, pairs: Sequence[tuple[str, str]], removed: Tensor
+) -> float:
+    """Return the mean probability of the `removed` ids over the tokens of given translations."""
+    sources = tokenizers.source.read_all([source for source, _ in pairs])
+    targets = tokenizers.target.encode_all([target for _, target in pairs])
+    room = model.config.max_length - 2  # the end, and a tag
+    shares = []
+    for group in token_groups([max(map(len, ids)) + 2 for ids in zip(sources, targets, strict=True)], BATCH_TOKENS):
+        rows = [sources[row][:room] for row in group], [targets[row][:room] for row in group]
+        batch = collate_translation(*rows, tokenizers, range(len(group)))
+        hidden = model(batch.source_ids, batch.source_mask, batch.target_input)[batch.target_mask]  # (N, D)
+        shares += [float32_logits(model, part).softmax(-1)[:, removed].sum(-1) for part in hidden.split(1024)]
+    return torch.cat(shares).mean().item()

@@ -1,0 +1,199 @@
+"""A model with a smaller vocabulary segments and translates the kept text as before, or the command refuses."""
+
+import functools
+import json
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.foreign_models import SOURCE, TARGET, make_marian, sentencepiece_model
+from support.multilingual_models import PAIRS, make_multilingual
+from support.our_models import make_ours
+
+from seq2seq.cli import main
+from seq2seq.config.schema import TokenizerConfig
+from seq2seq.inference.engines import TorchEngine
+from seq2seq.inference.steps import TransformerSteps
+from seq2seq.inference.translator import Translator
+from seq2seq.store.model_folder import load_model
+from seq2seq.tensors import distinct
+from seq2seq.text.direction import Direction
+from seq2seq.text.marian_tokenizer import MarianTokenizer
+from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.trimming import necessary
+
+LINES = SOURCE[:2] + TARGET[:2]
+TEXTS = [*SOURCE, *TARGET]
+
+
+@functools.cache
+def tokenizers(kind: str) -> list[Tokenizer]:
+    """Ours, and one whose ids are a table."""
+    config = TokenizerConfig(vocab_size=400, kind=kind)
+    model = sentencepiece_model(tuple(TEXTS), 110, kind)
+    pieces = [piece for piece in Tokenizer(model).vocabulary if piece not in ("<unk>", "<s>", "</s>")]
+    table = {piece: id_ for id_, piece in enumerate(["</s>", "<unk>", *reversed(pieces), "<pad>"])}
+    return [Tokenizer.train(TEXTS * 5, config, 1), MarianTokenizer(model, table)]
+
+
+@functools.cache
+def trimmed(kind: str, number: int) -> tuple[Tokenizer, Tokenizer]:
+    whole = tokenizers(kind)[number]
+    used = {piece for ids in whole.encode_all(LINES) for piece in whole.pieces(ids)}
+    kept = necessary([whole], used)
+    assert len(kept) < whole.vocab_size
+    smaller = whole.without(whole.vocabulary.keys() - kept)
+    assert set(smaller.vocabulary) == kept
+    return whole, smaller
+
+
+WORDS = st.lists(st.sampled_from([*" ".join(TEXTS).split(), *"abcdeßuä?,"]), max_size=12)
+ANY = st.text(alphabet="abcdehimnorstuwKMäßü ?!,.☃\u2581", max_size=25)
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["ours", "table"])
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+@settings(max_examples=60, deadline=None)
+@given(draw=st.data())
+def test_text_of_kept_pieces_is_segmented_as_before(kind, number, draw):
+    whole, smaller = trimmed(kind, number)
+    kept = sorted(set(smaller.text_pieces()))
+    made = st.lists(st.sampled_from(kept), max_size=12).map(lambda pieces: "".join(pieces).replace("\u2581", " "))
+    text = draw.draw(st.one_of(made, WORDS.map(" ".join), ANY))
+    before = whole.pieces(whole.encode(text))
+    after = smaller.pieces(smaller.encode(text))
+    assert whole.normalizer(text) == smaller.normalizer(text)
+    if set(before) <= set(smaller.vocabulary):
+        assert after == before
+    if number == 0:
+        assert smaller.decode(smaller.encode(text)) == whole.decode(whole.encode(text))
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_the_law_has_cases_in_which_pieces_are_missing_and_a_closure_without_which_it_fails(kind):
+    whole, smaller = trimmed(kind, 0)
+    split = {text: whole.pieces(whole.encode(text)) for text in TEXTS}
+    assert any(set(pieces) <= set(smaller.vocabulary) for pieces in split.values())
+    assert any(not set(pieces) <= set(smaller.vocabulary) for pieces in split.values())
+    if kind == "bpe":
+        long = {piece for pieces in split.values() for piece in pieces if len(piece) > 3}
+        letters = {piece for piece in whole.vocabulary if len(piece) == 1 or piece.startswith("<")}
+        open_ = whole.without(whole.vocabulary.keys() - letters - long)
+        assert any(open_.pieces(open_.encode(text)) != pieces for text, pieces in split.items())
+
+
+# -- models ----------------------------------------------------------------------------------------
+
+KINDS = ("ours shared", "ours separate", "marian", "marian separate", "m2m100", "nllb", "mbart25")
+
+
+def make(folder, kind: str) -> tuple[str | None, str | None]:
+    if kind.startswith("ours"):
+        shared = kind.endswith("shared")
+        make_ours(folder, shared, ending=1.0, tied_embeddings="all" if shared else "none")
+    elif kind.startswith("marian"):
+        make_marian(folder, separate=kind.endswith("separate"))
+    else:
+        make_multilingual(folder, kind)
+        return PAIRS[kind]
+    return None, None
+
+
+def hypotheses(loaded, texts):
+    """The ids of greedy translations, without a second search."""
+    engine = TorchEngine(TransformerSteps(loaded.model, loaded.tokenizers, torch.device("cpu")))
+    config = loaded.description.search.model_copy(update={"beam_size": 1})
+    translator = Translator(engine, loaded.tokenizers, config, repair=False, description=loaded.description)
+    return [translation.text for translation in translator.translate(texts)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_wants_no_removed_piece_is_translated_as_before_by_both_engines(kind, tmp_path, capsys):
+    languages = make(tmp_path / "model", kind)
+    original = load_model(tmp_path / "model").directed(Direction(*languages))
+    before = hypotheses(original, SOURCE)
+    sides = {"en": SOURCE[:4], "de": TARGET[:4] * 10 + before[:6]}
+    for name, lines in sides.items():
+        (tmp_path / name).write_text("\n".join(line for line in lines if line.strip()) + "\n")
+    typed = ["--languages", ",".join(languages)] if languages[0] else []
+    files = ["--corpus", str(tmp_path / "en"), "--corpus", str(tmp_path / "de")]
+    code = main(
+        ["vocabulary", "trim", str(tmp_path / "model"), *files, *typed, "-o", str(tmp_path / "new"), "-f", "json"]
+    )
+    out, err = capsys.readouterr()
+    assert code == 0, err
+    report = json.loads(out)
+    smaller = load_model(tmp_path / "new").directed(Direction(*languages))
+    assert report["after"]["target_pieces"] == smaller.tokenizers.target.vocab_size
+    assert report["after"]["target_pieces"] < report["before"]["target_pieces"]
+    assert 0 < report["removed_share"] < 1
+
+    pieces = smaller.tokenizers.target.vocabulary.keys(), smaller.tokenizers.source.vocabulary.keys()
+    whole = original.tokenizers
+    compared = 0
+    for line, old, new in zip(SOURCE, before, hypotheses(smaller, SOURCE), strict=True):
+        read, written = whole.source.pieces(whole.source.read(line)), whole.target.pieces(whole.target.encode(old))
+        if set(read) <= set(pieces[1]) and set(written) <= set(pieces[0]):
+            compared += 1
+            assert new == old
+    assert compared >= 3
+    check_logits(original, smaller)
+    loading = dict(zip(("source_language", "target_language"), languages, strict=True))
+    texts = []
+    for engine in ("torch", "ctranslate2"):
+        translator = Translator.load(tmp_path / "new", engine=engine, beam_size=1, **loading)
+        texts.append([translation.text for translation in translator.translate(SOURCE[:4])])
+    assert texts[0] == texts[1]
+
+
+def check_logits(original, smaller):
+    """Each kept row is the old row: logits of kept pieces are the old ones."""
+    old, new = (side.tokenizers.target for side in (original, smaller))
+    kept = [old.vocabulary[piece] for piece in new.pieces(range(new.vocab_size))]
+    source = [[model.tokenizers.source.vocabulary[piece] for piece in smaller.tokenizers.source.pieces(range(9))]
+              for model in (original, smaller)]  # fmt: skip
+    with torch.inference_mode():
+        logits = []
+        for model, ids, target in zip((original, smaller), source, (kept[3:9], range(3, 9)), strict=True):
+            mask = torch.ones(1, len(ids), dtype=torch.bool)
+            logits.append(model.model.project(model.model(torch.tensor([ids]), mask, torch.tensor([list(target)]))))
+    torch.testing.assert_close(logits[1], logits[0][..., kept])
+    names = distinct(smaller.model.state_dict(keep_vars=True))
+    assert names.keys() == distinct(original.model.state_dict(keep_vars=True)).keys()  # tied as before
+
+
+def test_only_the_named_languages_are_left_and_frequent_pieces_on_request(tmp_path, capsys):
+    make_multilingual(tmp_path / "model", "nllb")
+    (tmp_path / "text").write_text("\n".join(SOURCE[:2]))
+    typed = ["vocabulary", "trim", str(tmp_path / "model"), "--corpus", str(tmp_path / "text"), "--languages"]
+    assert main([*typed, "eng_Latn,deu_Latn", "-o", str(tmp_path / "few")]) == 0
+    assert main([*typed, "en,de", "--keep-frequent", "60", "-o", str(tmp_path / "more")]) == 0
+    few, more = (load_model(tmp_path / name).tokenizers.source for name in ("few", "more"))
+    assert set(few.tags) == {"eng_Latn", "deu_Latn"}
+    assert set(few.vocabulary) < set(more.vocabulary)
+    capsys.readouterr()
+    assert main([*typed, "en", "-o", str(tmp_path / "one")]) == 2
+    assert "name the source and the target" in capsys.readouterr().err
+    assert main([*typed, "en,klingon", "-o", str(tmp_path / "one")]) == 2
+    assert "klingon" in capsys.readouterr().err
+    assert not (tmp_path / "one").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("ねこがいます\n犬もいます\n", "not in a language of the model"),
+        ("\n \n", "there is no text"),
+        (None, "nothing to trim"),
+    ],
+)
+def test_a_corpus_that_makes_no_smaller_model_is_refused(tmp_path, capsys, text, said):
+    loaded = make_ours(tmp_path / "model")
+    every = " ".join(loaded.tokenizers.source.text_pieces()) if text is None else text
+    (tmp_path / "text").write_text(every)
+    more = ["--keep-frequent", "1e6"] if text is None else []
+    typed = ["vocabulary", "trim", str(tmp_path / "model"), "--corpus", str(tmp_path / "text"), *more]
+    assert main([*typed, "-o", str(tmp_path / "new")]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
