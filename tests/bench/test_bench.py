@@ -94,6 +94,7 @@ def decoded(model):
     return measure_decoding(model)
 
 
+@pytest.mark.slow
 def test_the_model_that_is_trained_beside_ours_is_a_marian_folder(folder, tmp_path):
     steps = train_beside(folder / "tiny.yaml", 0.02, tmp_path / "marian")
     assert steps > 1
@@ -273,6 +274,7 @@ def test_every_system_has_the_threads_that_were_asked_for(model, monkeypatch):
         torch.set_num_threads(before)
 
 
+@pytest.mark.slow
 def test_a_model_that_marian_cannot_express_is_measured_without_it(tmp_path):
     folder = make_ours(tmp_path / "model", ending=3.0).folder  # pre-norm
     report = measure_decoding(folder, peers=("transformers",))

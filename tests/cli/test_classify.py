@@ -254,6 +254,7 @@ def test_a_gold_label_that_the_model_does_not_have_is_named(folder, tmp_path, ca
     assert str(gold) in error
 
 
+@pytest.mark.slow
 def test_a_pipe_is_answered_line_by_line(folder):
     command = [sys.executable, "-m", "seq2seq", "classify", str(folder), "--device", "cpu"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:

@@ -264,6 +264,7 @@ def test_a_warning_does_not_break_a_progress_bar(capsys):
     assert "\rs2s: warning: in the middle\n" in re.sub(r" +\r", "\r", capsys.readouterr().err)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "iterations"),
     [({}, "5000"), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "PASSIVE"}, "0")],

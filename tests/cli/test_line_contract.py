@@ -190,6 +190,7 @@ def test_a_hundred_thousand_characters_are_a_line(conversation, unit):
 LAST = dict(zip(KINDS, [b"no line feed", b" ", b"half \xe2\x80", b"none"], strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SOME_KINDS)
 def test_the_last_line_needs_no_line_feed(models, kind):
     last = LAST[kind]
@@ -201,6 +202,7 @@ def test_the_last_line_needs_no_line_feed(models, kind):
         talk.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SOME_KINDS)
 def test_a_reader_that_goes_away_ends_it_quietly(models, kind):
     with start(kind, models, errors=subprocess.PIPE) as process:

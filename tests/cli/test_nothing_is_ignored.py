@@ -237,6 +237,7 @@ MAKING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MAKING)
 def test_an_output_that_is_a_folder_may_be_in_folders_that_are_not_there(name, models, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -19,7 +19,7 @@ from support import wrong_files
 
 from seq2seq.cli import main
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="privileges of Linux")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="privileges of Linux")]
 
 PR_CAPBSET_DROP = 24
 CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1, 2

@@ -132,6 +132,7 @@ def test_every_command_is_here():
     assert {typed.split()[0] for typed in COMMANDS} - {"--help"} == set(VERBS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("typed", QUICK)
 def test_results_alone_whichever_is_closed(folder, typed):
     check_closings(folder, typed, [{0}, {1}, {2}, {0, 1, 2}])

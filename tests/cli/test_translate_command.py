@@ -364,6 +364,7 @@ def test_a_translation_imports_no_more_than_it_needs(model, lines, tmp_path, opt
     assert subprocess.run([sys.executable, "-c", code], env=environment, timeout=60).returncode == 0
 
 
+@pytest.mark.slow
 def test_loading_a_model_needs_no_compiler():
     code = (
         "import sys, torch\n"

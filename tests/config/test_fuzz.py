@@ -71,6 +71,7 @@ def test_a_config_of_any_text_is_one_or_is_refused(text):
     only_user_errors(config_file.parse, text)
 
 
+@pytest.mark.slow
 @FUZZ
 @given(
     overrides=st.lists(
@@ -81,6 +82,7 @@ def test_any_override_is_one_or_is_refused(overrides):
     only_user_errors(config_file.parse, CONFIG, "config", Path("/nowhere"), overrides)
 
 
+@pytest.mark.slow
 @FUZZ
 @given(place=st.integers(0, len(CONFIG) - 1), count=st.integers(0, 20), inserted=st.text(max_size=5))
 def test_a_good_config_with_a_piece_replaced(place, count, inserted):
@@ -109,6 +111,7 @@ RECORDS = st.dictionaries(KEYS_OF_RECORDS | st.text(max_size=3), VALUES | SHARES
 JSON_LINES = st.lists(st.one_of(RECORDS.map(json.dumps), VALUES.map(json.dumps), st.text(max_size=20)), max_size=4)
 
 
+@pytest.mark.slow
 @FUZZ
 @given(
     content=st.one_of(

@@ -108,6 +108,7 @@ def test_every_key_at_once(here):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", EXTREMES, ids=range(len(EXTREMES)))
 def test_a_value_means_the_same_in_a_file(here, value):
     name = here / "c.yaml"

@@ -96,6 +96,7 @@ def test_a_run_whose_training_data_is_gone_is_still_scored(run, tmp_path):
     assert s2s("--model", moved) == s2s("--model", run)
 
 
+@pytest.mark.slow
 def test_attention_of_the_models_own_and_of_a_given_translation(run, tmp_path, capsys):
     own, given = tmp_path / "own.png", tmp_path / "given.png"
     assert main(["plot", str(run), "--attention", SENTENCES[0], "-o", str(own)]) == 0
@@ -154,6 +155,7 @@ def test_several_models_are_compared_as_their_translations_are(run, tmp_path, ca
         assert words in message
 
 
+@pytest.mark.slow
 def test_attention_is_drawn_beside_the_model_and_not_into_it(run, tmp_path, monkeypatch, capsys):
     moved = tmp_path / "run"
     shutil.copytree(run, moved)

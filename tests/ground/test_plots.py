@@ -137,6 +137,7 @@ def test_plot_draws_the_run_anew_and_names_the_picture(run, capsys):
     assert (run / "curves.png").read_bytes().startswith(PNG)
 
 
+@pytest.mark.slow
 def test_plot_takes_the_best_folder_and_the_newest_run(run, capsys, monkeypatch):
     (run / "best").mkdir()
     assert main(["plot", str(run / "best"), "-o", str(run / "mine.svg")]) == 0

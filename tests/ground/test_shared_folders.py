@@ -114,6 +114,7 @@ USERS_OWN = [".config.yaml.old", ".notes.writing", ".mine.old", ".x.deleting", "
              ".step_00000001.old", ".abc-1.old", ".overlap.json.7-0-0.writing"]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_what_people_keep_beside_a_run_and_in_a_cache_survives(place):
     assert quietly("train", "run.yaml")[0] == 0
     run, kept = Path("runs/run"), []
@@ -216,6 +217,7 @@ def test_processes_that_write_one_file_leave_one_of_their_versions(tmp_path, mon
     assert [path.name for path in tmp_path.iterdir()] == ["note"]
 
 
+@pytest.mark.slow
 def test_a_leftover_of_any_kind_in_the_cache_is_in_nobodys_way(place):
     assert quietly(*DRY_RUN)[0] == 0
     cache = Path("runs/cache")
@@ -235,6 +237,7 @@ def test_a_leftover_of_any_kind_in_the_cache_is_in_nobodys_way(place):
     assert quietly(*DRY_RUN)[0] == 0
 
 
+@pytest.mark.slow
 def test_a_damaged_note_of_overlaps_is_made_again(place):
     said = quietly(*DRY_RUN)
     (note,) = Path("runs/cache").glob("overlap-*.json")
@@ -257,6 +260,7 @@ def without_privileges(work: Callable[[], None]) -> Callable[[], None]:
     return unprivileged
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="capabilities of Linux")
 def test_a_cache_that_may_only_be_read_and_has_everything_is_used(place):
     typed = [*DRY_RUN, "--set=data.cache_dir=cache", "--run-dir=elsewhere/run"]

@@ -250,6 +250,7 @@ def test_details_stand_beside_the_same_translation(folder, capsys, tmp_path):  #
     assert "one MODEL" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_marian_folder_is_calibrated(tmp_path, capsys):
     make_marian(tmp_path / "marian")
     torch.manual_seed(0)
@@ -286,6 +287,7 @@ def test_where_there_is_no_confidence_the_reason_is_told(good, bad, reason):
     assert ("no confidence (null)" in told) == bool(reason)
 
 
+@pytest.mark.slow
 def test_a_long_line_takes_memory_in_proportion_and_keeps_its_words(random_model):
     loaded, here = load_model(random_model), runtime.start("cpu", "float32", 1)
     aligner = Aligner(loaded, here)

@@ -27,6 +27,7 @@ from seq2seq.tasks.inputs import Inputs
 from seq2seq.tasks.translation import TranslationTask
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
+pytestmark = pytest.mark.slow
 MODES = [
     dict(beam_size=1),
     dict(beam_size=4),

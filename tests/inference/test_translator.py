@@ -73,6 +73,7 @@ def test_blank_lines_never_reach_the_model(tokenizers):
     assert engine.seen == [tuple(tokenizers.source.encode("A man."))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", [dict(beam_size=1), dict(), dict(n_best=3), dict(sample=True)])
 def test_neighbours_and_batches_change_nothing(tokenizers, transformer, search):
     lines = [*TEXTS, "", "A man rides a red bicycle in the snow. " * 4, TEXTS[0]]

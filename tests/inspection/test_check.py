@@ -129,6 +129,7 @@ def test_filters_drop_what_training_will_drop(check, tmp_path, write):
         assert report.filters.dropped[rule] == pytest.approx(count, abs=2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("removed", [50, 700, 1180])
 @pytest.mark.parametrize("side", [0, 1])
 def test_unequal_counts_name_the_place_where_the_sides_drift_apart(check, removed, side):
@@ -165,6 +166,7 @@ def test_a_file_that_ends_early_agrees_up_to_its_end(check):
     assert problem.message.endswith("the sides agree up to where the shorter one ends")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("removed", "offset"), [(400, -1), (500, -40)])
 def test_drift_is_found_by_many_lines_too(check, removed, offset):
     source, target = aligned(1500)
@@ -298,6 +300,7 @@ def test_pairs_in_one_file(write, tmp_path, capfd, kind):
     assert "line 201" in out
 
 
+@pytest.mark.slow
 def test_processes_change_nothing(write, monkeypatch):
     monkeypatch.setattr(blocks, "BLOCK_LINES", 200)
     sides = aligned(1500)

@@ -74,6 +74,7 @@ def excerpts(folder: Path, count: int) -> dict[str, tuple[Lines, Lines, tuple[st
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spoil", SPOILED)
 def test_sides_that_were_moved_against_each_other_are_a_problem(check, spoil):
     report = check(*SPOILED[spoil](*phrasebook()), ("en", "de"))
@@ -109,6 +110,7 @@ def test_a_shift_does_not_hide_the_shuffled_lines_around_it(check):
     assert agreement.unrelated
 
 
+@pytest.mark.slow
 def test_a_run_that_is_shifted_as_a_whole_is_no_second_alarm(check):
     source, target = phrasebook()
     agreement = check(source, [*target[:800], *target[801:], target[800]]).corpora[0].agreement
@@ -146,6 +148,7 @@ def test_lines_in_another_language_are_a_problem(check, every):
         assert found, problems(report)
 
 
+@pytest.mark.slow
 def test_a_third_language_in_a_side_is_a_problem(real_data, check):
     columns = {side: list(read_lines(real_data / f"multi30k/train.{side}.gz"))[:2000] for side in ("en", "de", "fr")}
     for every in (2, 20):

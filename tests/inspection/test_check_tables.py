@@ -115,6 +115,7 @@ def test_swapped_sides_are_an_error_of_check_and_a_warning_of_training(tmp_path,
     assert "warning: data.valid: source and target look swapped against data.train" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_filters_of_check_drop_what_those_of_training_drop(tmp_path, capfd):
     # words of one piece against words that are spelled: no rate of pieces for each character tells their ratio
     common = [(f"der Hund sieht die Donaudampfschifffahrt {i}", f"the dog sees the steamboat {i}") for i in range(500)]

@@ -54,6 +54,7 @@ def test_no_block_of_a_sound_corpus_is_called_shifted(real_data, name):
     assert find(learn(source, target), source, target) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "sizes", "missed"),
     [("multi30k", (20, 40, 200), 0), ("enja", (20, 40, 200), 0), ("tatoeba valid", (40, 200), 1)],
@@ -118,6 +119,7 @@ def test_check_names_the_lines_of_a_shifted_block(tmp_path):
     assert problem.message.startswith(f"lines {shift.first:,}-{shift.last:,} are not translations of each other")
 
 
+@pytest.mark.slow
 def test_swapped_sides_are_seen_and_sound_ones_are_not(real_data):
     for name, other in (("multi30k", "multi30k valid"), ("tatoeba", "tatoeba valid"), ("enja", "enja valid"),
                         ("multi30k", "tatoeba valid"), ("tatoeba", "multi30k valid")):  # fmt: skip

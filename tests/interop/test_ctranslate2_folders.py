@@ -163,6 +163,7 @@ def test_a_cache_that_cannot_be_written_is_a_warning_or_an_error(ours, tmp_path,
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_processes_that_start_together_convert_once(tmp_path):
     """Some find the model that was there before, some its successor: each gets what it asked for."""
     code = (

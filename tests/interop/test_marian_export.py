@@ -79,6 +79,7 @@ def test_a_model_of_ours_comes_back_as_itself(settings, tmp_path):
         assert torch.equal(before, after)
 
 
+@pytest.mark.slow
 def test_the_preset_marian_trains_straight_to_what_transformers_loads(tmp_path, monkeypatch, capfd):
     """From a config to their text, in the words of a user; the sizes are smaller than the preset's."""
     for name, lines in (("text.en", SOURCE), ("text.de", TARGET)):

@@ -75,6 +75,7 @@ def test_batch_size_and_order_change_nothing(how):
     assert whole == alone == backwards
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     seed=st.integers(0, 10**6),

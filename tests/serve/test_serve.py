@@ -70,6 +70,7 @@ def test_answers_are_those_of_the_command(server, folder, tmp_path):
     assert server.ask("/v1/translate", {"text": texts[0], "target": "de"}).json["translations"][0]["text"] == given[0]
 
 
+@pytest.mark.slow
 def test_64_clients_at_once_get_exactly_these_answers(server, folder, translator):
     other = Translator.load(folder / "two", threads=1)
     texts = [*lines(40), "a man. two dogs play", "", "x " * 300]

@@ -54,6 +54,7 @@ def leave(server: Served, **fields) -> None:
         until(lambda: server.counts().get("accepted", 0) > before)
 
 
+@pytest.mark.slow
 def test_a_book_does_not_hold_up_a_line(server):
     """It waits for the batch that is computed, and shares the next one."""
     with ThreadPoolExecutor(1) as pool:
@@ -75,6 +76,7 @@ def test_who_leaves_takes_the_waiting_sentences_out(server):
     until(lambda: is_idle(server))
 
 
+@pytest.mark.slow
 def test_a_full_queue_says_when_to_come_again(server):
     with ThreadPoolExecutor(2) as pool:
         # Lines of such length do not fit one batch, however fast the machine is.
@@ -92,6 +94,7 @@ def test_a_full_queue_says_when_to_come_again(server):
     assert server.ask("/v1/translate", {"text": "a man"}).status == 200
 
 
+@pytest.mark.slow
 def test_a_deadline_is_said_and_frees_the_queue(server):
     begun = time.monotonic()
     with ThreadPoolExecutor(2) as pool:

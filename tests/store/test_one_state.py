@@ -56,6 +56,7 @@ def expected(models):
         return [asked(known).json, asked(known, glossary="terms").json, asked(known, **PAGE).json]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_a_server_explains_with_the_model_that_translates(models, expected, tmp_path, way):
     shutil.copytree(models / "one", tmp_path / "best")

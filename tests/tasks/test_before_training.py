@@ -53,6 +53,7 @@ def test_corpora_that_share_nothing_are_mentioned_only_in_the_card(folder, capfd
     assert "No training example equals" in card(folder)
 
 
+@pytest.mark.slow
 def test_the_largest_batches_are_tried_before_the_first_step(folder, monkeypatch):
     tried: list[tuple[str, int]] = []
     rehearse, accumulate = GradientStep.rehearse, GradientStep._accumulate

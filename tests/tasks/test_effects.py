@@ -108,6 +108,7 @@ def test_the_shipped_configs_have_no_key_without_effect(path):
     assert list(without_effect(config_file.load(path, check_files=False))) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dry_run", [["--dry-run"], []])
 def test_they_are_told_before_training_once_each(folder, capfd, dry_run):
     settings = ["data.train.target=train.en", "target_language=en", "training.warmup_steps=1000",
@@ -198,6 +199,7 @@ def test_keys_that_the_initial_model_decides_are_refused_alike(tuned, capfd, set
     assert re.search(rf"{re.escape(key)}: .*training\.init_from ha(s|ve) .*; leave the key out", capfd.readouterr().err)
 
 
+@pytest.mark.slow
 def test_what_holds_is_recorded_and_may_be_written(tuned, capfd):
     assert main(["train", "tune.yaml", "--set", "tokenizer.sampling=0.2"]) == 0
     recorded = config_file.load(Path("runs/tune/config.yaml")).tokenizer
@@ -243,6 +245,7 @@ def test_how_to_train_on_is_told_where_a_limit_came_too_early(status, reason, im
     assert ("still improved" in found) == (improving and bool(expected))
 
 
+@pytest.mark.slow
 def test_a_finished_run_names_the_limit_that_holds_now(folder, capfd):
     slow = ["--set", "training.max_steps=", "--set", "training.validate_every=1"]
     assert main(["train", "toy.yaml", *slow, "--set", "training.max_minutes=0.01"]) == 0

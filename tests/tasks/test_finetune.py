@@ -113,6 +113,7 @@ def test_both_domains_are_scored_and_the_card_says_so(folder, capfd):
     assert on_card["valid", "bleu"] == on_card["colours", "bleu"], "the same sentences"
 
 
+@pytest.mark.slow
 def test_the_end_of_a_run_says_what_was_won_and_lost(folder, capfd):
     assert main(["train", "tune.yaml", "--run-dir", "runs/again", "--set", "training.max_steps=1"]) == 0
     said = capfd.readouterr().err
@@ -267,6 +268,7 @@ def test_translation_does_not_start_from_a_classifier(tmp_path):
         complete(config_for(), dataclasses.replace(initial, description=described))
 
 
+@pytest.mark.slow
 def test_texts_with_more_pieces_than_positions_do_not_stop_a_run(folder, tmp_path):
     """Those of training are filtered out and counted; of those of validation the loss sees the beginning."""
     for side in ("en", "de"):

@@ -58,6 +58,7 @@ def _our_loss(model, batch):
     return loss.total / loss.count
 
 
+@pytest.mark.slow
 def test_a_run_starts_from_such_a_folder_and_keeps_its_direction(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     make_multilingual(tmp_path / "nllb", "nllb", noise=0.0, steps=60, dropout=0.0, attention_dropout=0.0, d_model=32)

@@ -125,6 +125,7 @@ def test_a_kill_while_a_run_is_emptied_leaves_nothing_to_go_on_with(folder, monk
     assert train("runs/one", "model.d_ff=32", "--overwrite", "training.max_steps=2") == 0
 
 
+@pytest.mark.slow
 def test_a_run_in_a_linked_folder_becomes_the_newest(folder):
     Path("big/run").mkdir()
     Path("runs/new").symlink_to("../big/run")
@@ -261,6 +262,7 @@ def test_settings_that_measure_nothing_follow_the_config_too(folder, capfd):
     assert json.loads(Path("runs/one/best", GENERATION).read_text())["search"]["batch_tokens"] == 77
 
 
+@pytest.mark.slow
 def test_test_sets_are_scored_when_they_have_not_been(folder, capfd, monkeypatch):
     def scored(*arguments: str) -> bool:
         capfd.readouterr()
@@ -327,6 +329,7 @@ class Killed(BaseException):
     """Stands for SIGKILL: nothing of ours handles it."""
 
 
+@pytest.mark.slow
 def test_fine_tuning_that_was_killed_ends_in_the_same_bits(folder, monkeypatch):
     tune = ("training.init_from=runs/one", "training.best_metric=loss", "training.max_steps=6")
     assert train("runs/whole", *tune, config="tune.yaml") == 0
@@ -358,6 +361,7 @@ def test_a_short_run_has_its_training_loss(folder):
     assert records("runs/new")[0]["seconds"] > 0
 
 
+@pytest.mark.slow
 def test_lines_of_the_log_go_on_as_if_there_had_been_no_end(folder):
     long = ("training.log_every=4", "training.max_steps=8")
     assert train("runs/whole", *long) == 0

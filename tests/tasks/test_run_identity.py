@@ -282,6 +282,7 @@ def another(key: str, kind: typing.Any, value: typing.Any) -> str | None:
     return str(2 * value if value else {int: 2, float: 0.25}[kind])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.slow)])
 def test_every_key_may_change_or_stops_the_run_by_name(run, capfd, every):
     folder = run(MOMENTS[1])

@@ -263,6 +263,7 @@ def last(name):
     return json.loads(Path(f"runs/{name}/metrics.jsonl").read_text().splitlines()[-1])
 
 
+@pytest.mark.slow
 def test_what_an_ensemble_writes_trains_as_it_is(reviews, capfd):
     assert train("a", "tsv: train.tsv") == 0
     assert train("b", "tsv: train.tsv", "seed=2", "classifier.pooling=mean_max") == 0

@@ -72,6 +72,7 @@ def test_a_run_leaves_everything_that_is_promised(folder, capfd):
     assert "train.en" in card
 
 
+@pytest.mark.slow
 def test_the_same_command_says_that_it_is_finished(folder, capfd):
     assert train() == 0
     before = (folder / "runs/toy/metrics.jsonl").read_bytes()

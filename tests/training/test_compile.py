@@ -56,6 +56,7 @@ def train_and_validate(step, module, batch):
             module.encode(batch.source_ids, batch.source_mask)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layers", [pytest.param(1, marks=pytest.mark.slow), 4])
 def test_all_layers_and_shapes_share_seven_graphs(graphs, layers):
     """Encoder, decoder and loss, in training and validation, and the encoder in a search."""
@@ -111,6 +112,7 @@ def test_compiled_loss_is_the_loss(graphs, dtype, bias, r_drop):
     assert graphs.frame_count <= 2
 
 
+@pytest.mark.slow
 def test_layers_that_cannot_be_compiled_run_as_they_are_unless_they_must(monkeypatch, graphs):
     def failing(*_):
         raise RuntimeError("Failed to find C compiler")

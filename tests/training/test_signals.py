@@ -239,6 +239,7 @@ def test_a_terminal_that_closes_saves_and_its_further_signals_lose_nothing(tmp_p
     assert 0 < toy_run.steps_of(tmp_path / "run")[-1] < 100
 
 
+@pytest.mark.slow
 def test_sigterm_after_sighup_is_a_first_one(tmp_path):
     log = tmp_path / "log"
     child = in_a_fork(log, lambda: train(tmp_path / "run", compute_loss=busy(1.5), max_steps=1000))

@@ -162,6 +162,7 @@ def test_clean_never_touches_what_a_process_holds(runs, capsys):
     assert late.folders[0].exists()
 
 
+@pytest.mark.slow
 def test_a_run_that_was_cleaned_is_not_trained_from_the_start_by_accident(reversed_run, monkeypatch):
     monkeypatch.chdir(reversed_run)
     (run,) = find_runs(Path("runs"))

@@ -105,6 +105,7 @@ def test_the_table_names_settings_scores_and_signatures(run, capsys):
     assert "beam 1, " in captured.err
 
 
+@pytest.mark.slow
 def test_files_of_the_user_come_before_those_of_the_run(run, tmp_path, capsys):
     make_ours(tmp_path / "model", ending=3.0)
     for side in ("en", "de"):
