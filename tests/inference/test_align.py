@@ -241,7 +241,7 @@ def test_details_stand_beside_the_same_translation(folder, capsys, tmp_path):  #
     assert [len(one) for one in details[:2]] == [1, 0]
     assert len(details[2]) > 1
     assert set(details[0][0]) == {"source", "target", "alignment", "confidence"}
-    for wrong, words in (("alignments", "did you mean 'alignment'"), ("", "none of")):
+    for wrong, words in (("alignments", "did you mean 'alignment'"), ("", "not one of")):
         assert main([*typed, "--details", wrong]) == 2
         assert words in capsys.readouterr().err
     assert main([*typed[:4], "--details", "words"]) == 2
