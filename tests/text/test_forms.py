@@ -3,11 +3,13 @@
 import gzip
 import io
 import json
+import os
 import sys
 from pathlib import Path
 
 import pytest
 from support import wrong_files
+from support.environment import REAL_DATA
 from support.plain_words import python_words
 
 from seq2seq.cli import main
@@ -19,7 +21,7 @@ from seq2seq.files import shipped_folder
 from seq2seq.lines import read_lines
 from seq2seq.text import forms
 
-CORPORA = Path("/work/shared/data")
+CORPORA = Path(os.environ.get(REAL_DATA, Path(__file__).parents[3] / "shared" / "data"))
 SENTENCES = ["A dog runs.", "Two men sit, and one stands.", "Where is the station?", "I speak Russian.", "It is 12:30."]
 RECORDS = [{"en": text, "de": text.upper()} for text in SENTENCES]
 FORMS = {
