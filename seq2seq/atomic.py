@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from seq2seq.errors import ModelError
+
 try:
     import fcntl
 except ImportError:  # Windows has no such locks
@@ -55,6 +57,16 @@ def new_folder(target: Path, resume: bool = False) -> Iterator[Path]:
         for path in (*temporary.rglob("*"), temporary):
             sync(path)
         _swap(temporary, target)
+
+
+def check_new(output: Path) -> None:
+    """Refuse an output folder that exists and is not an empty folder, before the work for it begins.
+
+    Raises:
+        ModelError: it exists.
+    """
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise ModelError(f"{output}: exists already; name a new folder with -o")
 
 
 @contextlib.contextmanager

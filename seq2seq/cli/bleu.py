@@ -14,7 +14,7 @@ import click
 
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
-from seq2seq.cli.test_sets import TestSet, TranslatingModels, given_files
+from seq2seq.cli.test_sets import TestSet, TranslatingModels, check_scoring, given_files, named_metrics
 from seq2seq.config.ranges import Range
 from seq2seq.lines import aligned
 
@@ -87,23 +87,19 @@ def command(
 
     -o and the options after it apply only to --model.
     """
-    from seq2seq.evaluation.text import check_settings
-
     _check_usage(reference, references, models, modelling)
     _check_form(len(hypotheses) > 1 or len(models) > 1, form)
     scoring: dict[str, Any] = {"lowercase": lowercase} | ({} if tokenize is None else {"tokenize": tokenize})
     if metrics is not None:
-        scoring["metrics"] = [metric.strip().lower() for metric in metrics.split(",") if metric.strip()]
-        if not scoring["metrics"]:
-            raise click.UsageError("--metrics names none of bleu,chrf,chrf++,ter")
-        check_settings(scoring["metrics"], tokenize)
+        scoring["metrics"] = named_metrics(metrics)
+        check_scoring(scoring["metrics"], tokenize)
     if models:
         translating = TranslatingModels.find(models)
         defaults = translating.scoring
         if (language := modelling["target_language"]) is not None:
             defaults["target_language"] = language
         scoring = defaults | scoring
-        _check_scoring(scoring)
+        check_scoring(scoring.get("metrics", DEFAULT_METRICS), scoring.get("tokenize"))
         source, names, output = (modelling.pop(key) for key in ("source", "names", "output"))
         test_sets = translating.test_sets(source, references, names)
         if by_line and len(test_sets) > 1:
@@ -112,7 +108,7 @@ def command(
         options.name_unread_input("--model translates files", *filter(None, [source]))
         translating.translate(test_sets, outputs, modelling)
     else:
-        _check_scoring(scoring)
+        check_scoring(scoring.get("metrics", DEFAULT_METRICS), tokenize)
         if hypotheses:
             options.refuse_standard_input("the HYPOTHESIS files are scored; leave out one of the two")
         given = [path for path in (reference, *references) if path is not None]
@@ -152,18 +148,6 @@ def _check_form(is_table: bool, form: str) -> None:
         options.only_for("text; leave out --format json", "score_only")
     if click.get_current_context().params["by_line"]:
         options.only_for("the scores of a whole text; leave out --sentence-level", "score_only", "confidence")
-
-
-def _check_scoring(scoring: Mapping[str, Any]) -> None:
-    """Refuse settings that no metric uses, and tokenizers that cannot be used, before any work is done."""
-    from seq2seq.evaluation.text import check_settings
-
-    metrics = scoring.get("metrics", DEFAULT_METRICS)
-    check_settings(metrics, scoring.get("tokenize"))
-    if "bleu" not in metrics:
-        options.only_for("BLEU, which --metrics leaves out", "tokenize")
-    if set(metrics) == {"ter"}:
-        options.only_for("BLEU and chrF; TER always ignores case", "lowercase")
 
 
 def _print(

@@ -14,7 +14,14 @@ import click
 
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
-from seq2seq.cli.test_sets import TestSet, TranslatingModels, given_lines, given_references
+from seq2seq.cli.test_sets import (
+    TestSet,
+    TranslatingModels,
+    check_scoring,
+    given_lines,
+    given_references,
+    named_metrics,
+)
 from seq2seq.errors import DataError, UserError, counted, did_you_mean
 from seq2seq.hub import is_hub_name
 from seq2seq.lines import aligned, check_counts, read_lines
@@ -84,8 +91,8 @@ def command(
     _check_usage(systems, folders, references, source, name)
     options.check_output(output)
     scoring: dict[str, Any] = {"tokenize": tokenize, "lowercase": lowercase}
-    wanted = [part.strip().lower() for part in (metrics or ",".join(DEFAULT_METRICS)).split(",") if part.strip()]
-    _check_scoring(wanted, scoring)
+    wanted = list(DEFAULT_METRICS) if metrics is None else named_metrics(metrics)
+    check_scoring(wanted, tokenize)
     models = TranslatingModels.find(folders) if folders else None
     if models is not None:
         defaults = {key: models.scoring[key] for key in ("tokenize", "target_language") if models.scoring.get(key)}
@@ -144,16 +151,6 @@ def _check_usage(
     if source is None and not folders:
         options.only_for("views of source words; give --source too", "training")
     options.refuse_standard_input("s2s compare reads files")
-
-
-def _check_scoring(metrics: Sequence[str], scoring: Mapping[str, Any]) -> None:
-    from seq2seq.evaluation.text import check_settings
-
-    if not metrics:
-        raise click.UsageError("--metrics names none of bleu,chrf,chrf++,ter")
-    check_settings(metrics, scoring["tokenize"])
-    if "bleu" not in metrics:
-        options.only_for("BLEU, which --metrics leaves out", "tokenize")
 
 
 def _test_set(

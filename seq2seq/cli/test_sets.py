@@ -158,6 +158,25 @@ class TranslatingModels:
                 logger.info("%s", ": ".join([*about, summary(Counter(flags))]))
 
 
+def named_metrics(text: str) -> list[str]:
+    """Return the names of the metrics in the value of `--metrics`."""
+    names = [name.strip().lower() for name in text.split(",") if name.strip()]
+    if not names:
+        raise click.UsageError("--metrics names none of bleu,chrf,chrf++,ter")
+    return names
+
+
+def check_scoring(metrics: Sequence[str], tokenize: str | None) -> None:
+    """Refuse metrics and tokenizers that cannot be used, and options that no metric uses, before any work."""
+    from seq2seq.evaluation.text import check_settings
+
+    check_settings(metrics, tokenize)
+    if "bleu" not in metrics:
+        options.only_for("BLEU, which --metrics leaves out", "tokenize")
+    if set(metrics) == {"ter"}:
+        options.only_for("BLEU and chrF; TER always ignores case", "lowercase")
+
+
 def given_references(paths: Sequence[Path]) -> list[list[str]]:
     """Return the lines of reference files, which must be parallel."""
     if len(set(paths)) < len(paths):

@@ -109,8 +109,8 @@ def _writable(model: Path | None, output: Path | None) -> Path:
     Raises:
         ModelError: there is no such model, or the result cannot be written.
     """
-    if output is not None and output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise ModelError(f"{output}: exists already; name a new folder with -o")
+    if output is not None:
+        atomic.check_new(output)
     folder = options.chosen_model(model, "translation")
     if output is None and model is not None and not model.exists():
         raise ModelError(f"{model}: a model in the cache of the hub; write the tuned model to another folder with -o")

@@ -40,7 +40,7 @@ from seq2seq.text.alignment import Alignment, Link, Word, copied
 from seq2seq.text.tokenizer import Tokenizer, encodable
 from seq2seq.text.words import owners, spaced_words, without_overlaps, word_spans
 
-# A source word that is no target word's first choice is linked if it has at least this weight for a target word.
+# Least weight of a further link, to a source word that is not the first choice of any target word.
 LEAST_WEIGHT = 0.15
 # Some source words, such as the final full stop, get much attention from all target words. So a weight is divided by
 # this power of the mean weight of its source word. Two models of Multi30k, accuracy on anchors (%) and alignment error

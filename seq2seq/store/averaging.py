@@ -11,6 +11,7 @@ from pathlib import Path
 
 from torch import Tensor
 
+from seq2seq import atomic
 from seq2seq.config.description import FREE_MODEL_KEYS, ModelDescription
 from seq2seq.errors import ModelError, UserError, shown
 from seq2seq.store.checkpoint import MANIFEST, load_checkpoint
@@ -57,8 +58,7 @@ def average_models(paths: Sequence[Path], output: Path, weights: Sequence[float]
             labels; or `output` exists and is not an empty folder.
     """
     weights = _checked([1.0] * len(paths) if weights is None else weights, len(paths))
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise ModelError(f"{output}: exists already; name a new folder with -o")
+    atomic.check_new(output)
     first, *others = members = [_Member.load(path) for path in paths]
     for other in others:
         if problem := _difference(first, other):

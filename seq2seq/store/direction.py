@@ -1,4 +1,4 @@
-"""Which languages a model translates between, out of those that it knows.
+"""The languages that a model translates between, out of those that it knows.
 
 `inference` and `tasks` call `directed` on a loaded model before they encode a text.
 """

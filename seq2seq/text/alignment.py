@@ -1,4 +1,4 @@
-"""Which words of a translation stand for which of its source: `Alignment`, with its links and words, and `Term`.
+"""Alignments of the words of a translation with those of its source (`Alignment`, `Link`, `Word`), and `Term`.
 
 `inference.aligner` makes alignments, the glossary makes terms; the command line, the server and `markup` read them.
 Spans are moved and joined here. Nothing here imports torch.

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
+from seq2seq.text.protobuf import fields
+
 # Numbers of fields and values in sentencepiece_model.proto.
 PIECES, TRAINER, SELF_TEST = 1, 2, 4
 TEXT, SCORE, KIND = 1, 2, 3
 MODEL_TYPE, BPE = 3, 2
 NORMAL = 1
-FLOAT_BYTES, DOUBLE_BYTES = 4, 8
+NO_SCORE = bytes(4)
 
 
 @dataclass(frozen=True)
@@ -35,13 +37,13 @@ class Segmenter:
     @cached_property
     def pieces(self) -> tuple[_Piece, ...]:
         """The pieces, in the order of their ids."""
-        return tuple(_piece(value) for number, value, _ in _fields(self.model_bytes) if number == PIECES)
+        return tuple(_piece(value) for number, value, _ in fields(self.model_bytes) if number == PIECES)
 
     @cached_property
     def is_bpe(self) -> bool:
         """Whether it merges pairs of pieces (BPE); other kinds look for the best path (unigram)."""
-        trainer = [value for number, value, _ in _fields(self.model_bytes) if number == TRAINER]
-        return any(number == MODEL_TYPE and value == BPE for spec in trainer for number, value, _ in _fields(spec))
+        trainer = [value for number, value, _ in fields(self.model_bytes) if number == TRAINER]
+        return any(number == MODEL_TYPE and value == BPE for spec in trainer for number, value, _ in fields(spec))
 
     def indispensable(self) -> set[str]:
         """Return the pieces that no text spells, and normal ones with the lowest and the highest score, by which a
@@ -63,7 +65,7 @@ class Segmenter:
     def without(self, removed: Collection[str]) -> bytes:
         """Return the bytes of the model without these normal pieces."""
         pieces, left = iter(self.pieces), []
-        for number, _, field in _fields(self.model_bytes):
+        for number, _, field in fields(self.model_bytes):
             piece = next(pieces) if number == PIECES else None
             is_removed = piece is not None and piece.is_normal and piece.text in removed
             # the self test compares segmentations, which may have had a removed piece
@@ -89,34 +91,6 @@ def _merges(text: str, scores: dict[str, float]) -> Iterator[str]:
 
 
 def _piece(message: bytes) -> _Piece:
-    values = {number: value for number, value, _ in _fields(message)}
-    (score,) = struct.unpack("<f", values.get(SCORE, bytes(FLOAT_BYTES)))
+    values = {number: value for number, value, _ in fields(message)}
+    (score,) = struct.unpack("<f", values.get(SCORE, NO_SCORE))
     return _Piece(values.get(TEXT, b"").decode("utf-8"), score, values.get(KIND, NORMAL) == NORMAL)
-
-
-def _fields(message: bytes) -> Iterator[tuple[int, bytes | int, bytes]]:
-    """Yield (number, value, all bytes) of each field of a protocol buffer."""
-    position = 0
-    while position < len(message):
-        begin = position
-        key, position = _varint(message, position)
-        value: bytes | int
-        match key & 7:
-            case 0:
-                value, position = _varint(message, position)
-            case kind:
-                size = {1: DOUBLE_BYTES, 5: FLOAT_BYTES}.get(kind)
-                if size is None:
-                    size, position = _varint(message, position)
-                value, position = message[position : position + size], position + size
-        yield key >> 3, value, message[begin:position]
-
-
-def _varint(message: bytes, position: int) -> tuple[int, int]:
-    """Return a number, and the position after it."""
-    value = shift = 0
-    while True:
-        byte = message[position]
-        value, shift, position = value | (byte & 0x7F) << shift, shift + 7, position + 1
-        if byte < 0x80:
-            return value, position

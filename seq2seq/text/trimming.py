@@ -1,6 +1,6 @@
-"""Which pieces a vocabulary needs: those of some texts, and all that keep the segmentation of these as it is.
+"""The pieces that a vocabulary needs: those of some texts, and those that keep the segmentation of these unchanged.
 
-`workflows.vocabulary` asks for them. Without the other pieces, a text whose pieces are kept is segmented as before: of
+`workflows.vocabulary` uses them. Without the other pieces, a text whose pieces are kept is segmented as before: of
 a unigram model the best path is still there, and of BPE every merge on the way.
 """
 

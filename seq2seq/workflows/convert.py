@@ -44,7 +44,7 @@ def import_foreign(folder: Path, output: Path, torch_file: bool = False, kind: s
     Raises:
         ModelError: it cannot be read, is of another kind, or `output` exists already.
     """
-    _check_new(output)
+    atomic.check_new(output)
     loaded = load_foreign(_foreign_folder(folder, torch_file), torch_file, KINDS[kind])
     origin = f"Converted from the folder `{folder.name}` of transformers ({kind})."
     card = short_card(loaded.description, output.name, [origin])
@@ -72,7 +72,7 @@ def export_marian(model: Path, output: Path) -> Path:
         ModelError: Marian cannot express the model (the message names each obstacle), or `output` exists already.
         RunError: the folder that was read back differs from the model.
     """
-    _check_new(output)
+    atomic.check_new(output)
     loaded = _load_translation(model)
     description, tokenizers = loaded.description, loaded.tokenizers
     if obstacles := marian_obstacles(description.model, tokenizers):
@@ -98,7 +98,7 @@ def export_ctranslate2(model: Path, output: Path, quantization: str, probe: Prob
         ModelError: CTranslate2 cannot run the model, or `output` exists already.
         RunError: the export translates the probe too differently; it is kept only with `force`.
     """
-    _check_new(output)
+    atomic.check_new(output)
     loaded = _load_translation(model)
     with _writing(output) as folder:
         write_ctranslate2(folder, loaded.model, loaded.description, loaded.tokenizers, quantization)
@@ -116,7 +116,7 @@ def export_argos(
     """
     if output.suffix != SUFFIX:
         raise UserError(f"{output}: Argos Translate takes files that end in {SUFFIX}; name it {output.stem}{SUFFIX}")
-    _check_new(output)
+    atomic.check_new(output)
     loaded = _load_translation(model)
     description, tokenizers = loaded.description, loaded.tokenizers
     source, target = languages[0] or description.source_language, languages[1] or description.target_language
@@ -178,11 +178,6 @@ def _load_translation(model: Path) -> LoadedModel:
     if (task := loaded.description.task) != "translation":
         raise ModelError(f"{loaded.folder}: a {task} model; only translation models can be converted")
     return loaded
-
-
-def _check_new(output: Path) -> None:
-    if output.exists() and not (output.is_dir() and not any(output.iterdir())):
-        raise ModelError(f"{output}: exists already; choose another name with -o")
 
 
 @contextlib.contextmanager

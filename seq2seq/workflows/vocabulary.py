@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from seq2seq import atomic
 from seq2seq.data.collate import collate_translation
 from seq2seq.errors import DataError, ModelError, UserError, counted, some_of
 from seq2seq.inference.batching import BATCH_TOKENS, token_groups
@@ -125,8 +126,7 @@ def trim(
         ModelError: the model cannot be read or is no translation model, or `output` exists and is not an empty folder.
         CheckpointError: `output` cannot be written.
     """
-    if output.exists() and (not output.is_dir() or any(output.iterdir())):
-        raise ModelError(f"{output}: exists already; name a new folder with -o")
+    atomic.check_new(output)
     loaded = load_model(model)
     if loaded.description.task != "translation":
         raise ModelError(f"{model}: a {loaded.description.task} model; only translation models can be trimmed")

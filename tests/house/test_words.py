@@ -63,7 +63,7 @@ def findings(source: str) -> list[tuple[int, str]]:
 def findings_of_room(folder: Path) -> list[str]:
     return [
         f"{path.relative_to(ROOT)}:{line}: {text}"
-        for path in sorted(folder.glob("*.py"))
+        for path in sorted(folder.glob("*.py") if folder == PACKAGE else folder.rglob("*.py"))
         for line, text in sorted(findings(path.read_text(encoding="utf-8")))
     ]
 

@@ -37,7 +37,7 @@ def ours(tmp_path_factory):
 
 @pytest.mark.parametrize("quantization", QUANTIZATIONS)
 def test_every_number_format_is_written_and_runs(ours, quantization, tmp_path):
-    """Where a processor cannot compute in a format, CTranslate2 says so and takes one that it can compute in."""
+    """If a processor lacks a number format, CTranslate2 reports this and computes in another one."""
     engine = converted_engine(ours, tmp_path / "export", quantization=quantization)
     assert all(engine.translate(sentences(ours, 4), SearchConfig(beam_size=2)))
     assert interop.read_description(tmp_path / "export")[2] == quantization

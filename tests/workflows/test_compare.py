@@ -296,9 +296,10 @@ def test_a_bucket_has_the_score_of_its_lines(compared):
 # -- files, models and runs --------------------------------------------------------------------------------------------
 
 
-def test_json_lines_bring_flags_and_sources(tmp_path):
+@pytest.mark.parametrize("key", ["text", "translation"], ids=["this version", "the version before"])
+def test_json_lines_bring_flags_and_sources(tmp_path, key):
     path = tmp_path / "out.jsonl"
-    records = [{"source": line, "translation": line, "flags": ["loop"]} for line in REFERENCE]
+    records = [{"source": line, key: line, "flags": ["loop"]} for line in REFERENCE]
     system = file_system(path, [json.dumps(record) for record in records])
     assert (system.translations, system.sources) == (REFERENCE, REFERENCE)
     assert system.flags == [("loop",)] * len(REFERENCE)

@@ -59,7 +59,7 @@ class PairTest:
     difference: float
     """First minus second."""
     p_value: float
-    """That of `sacrebleu --paired-bs`."""
+    """The p-value of `sacrebleu --paired-bs`."""
     corrected: float
     """Two-sided, corrected for all pairs by Holm's method: it decides."""
     is_different: bool
@@ -80,10 +80,10 @@ class SystemComparison:
     rows: Mapping[str, Mapping[str, Figure]]
     """By row and metric, in the order of the arguments."""
     seeds: Mapping[str, list[int | None]]
-    """Of each row."""
+    """The seeds of each row."""
     pairs: Sequence[PairTest]
     notes: Sequence[str]
-    """What makes figures worthless, such as a system that is the reference."""
+    """Reasons why figures are worthless, such as a system that is the reference."""
     views: Sequence[View]
     sentences: Sequence[PairSentences]
     curves: Curves = field(default_factory=Curves)

@@ -24,7 +24,7 @@ class Curves:
 
     points: Mapping[str, Mapping[str, list[tuple[float, float, float, float]]]] = field(default_factory=dict)
     note: str = ""
-    """What is left out, and why."""
+    """The curves that are left out, and why."""
 
 
 def curves(systems: Sequence[System]) -> Curves:
@@ -49,7 +49,7 @@ def curves(systems: Sequence[System]) -> Curves:
 
 
 def _points(records: Sequence[Mapping[str, Any]], figure: str) -> list[tuple[float, float, float, float]]:
-    """Of a step that was logged twice, after a resume, the later record counts."""
+    """Return the points of a figure; if a step was logged twice, after a resume, the later record counts."""
     seconds = tokens = 0.0
     found: dict[float, tuple[float, float, float, float]] = {}
     for record in records:

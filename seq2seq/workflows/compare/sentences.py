@@ -27,7 +27,7 @@ class ShownSentence:
     scores: tuple[float, float]
     """chrF of both, the mean over seeds."""
     texts: tuple[list[tuple[str, bool]], list[tuple[str, bool]]]
-    """Of both: consecutive parts of the translation, and whether the other lacks them."""
+    """Consecutive parts of each translation, and whether the other lacks them."""
 
 
 @dataclass(frozen=True)

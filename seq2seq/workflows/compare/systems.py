@@ -31,10 +31,10 @@ class System:
     name: str
     translations: Sequence[str]
     flags: Sequence[Sequence[str]] | None = None
-    """Of each line; None where they are not known."""
+    """The flags of each line; None if they are not known."""
     run: RunRecord | None = None
     sources: Sequence[str] | None = None
-    """What a file says was translated."""
+    """The sources that a file names."""
 
     @property
     def seed(self) -> int | None:
@@ -68,7 +68,7 @@ def file_system(path: Path, lines: Sequence[str]) -> System:
     sources = [record.get("source") for record in records]
     return System(
         name=str(path),
-        translations=[record["translation"] for record in records],
+        translations=[record["text"] for record in records],
         flags=[tuple(map(str, own)) for own in flags] if all(isinstance(own, list) for own in flags) else None,
         sources=sources if all(isinstance(source, str) for source in sources) else None,
     )
@@ -137,9 +137,10 @@ def _record(path: Path, number: int, line: str) -> Mapping[str, Any]:
         record = json.loads(line.removeprefix("\ufeff"))
     except (ValueError, RecursionError):
         record = None
-    if not isinstance(record, dict) or not isinstance(record.get("translation"), str):
+    text = record.get("text", record.get("translation")) if isinstance(record, dict) else None  # the older key
+    if not isinstance(text, str):
         raise DataError(f"{path}: line {number:,} is not an object with a translation; write it with s2s translate")
-    return {**record, "translation": " ".join(record["translation"].splitlines())}
+    return {**record, "text": " ".join(text.splitlines())}
 
 
 def _configuration(system: System) -> str | None:

@@ -27,7 +27,7 @@ class Bucket:
 
     label: str
     count: int
-    """Of sentences, or of numbers and names."""
+    """The number of sentences, or of numbers and names."""
     values: Mapping[str, float | None]
     """By row."""
 
@@ -40,14 +40,14 @@ class View:
     unit: str
     """`chrF`, `%` or `lines`."""
     counted: str
-    """What the counts of its buckets are."""
+    """The things that are counted in its buckets."""
     buckets: list[Bucket]
     note: str = ""
 
 
 @dataclass(frozen=True)
 class Lines:
-    """What views look at: rows with their translations, and the test set."""
+    """The material of views: rows with their translations, and the test set."""
 
     rows: Sequence[Row]
     references: Sequence[str]
