@@ -22,8 +22,8 @@ from torch import Tensor
 
 from seq2seq.data.collate import TranslationBatch, collate_translation
 from seq2seq.errors import ModelError
-from seq2seq.inference.batching import equal_parts, token_groups
 from seq2seq.inference.confidence import confidence
+from seq2seq.inference.groups import equal_parts, token_groups
 from seq2seq.inference.one_model import computing
 from seq2seq.inference.scorer import Scorer
 from seq2seq.inference.translation import Translation

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from seq2seq.data.collate import ClassificationBatch, collate_classification
 from seq2seq.errors import ModelError, some_of
-from seq2seq.inference.batching import equal_parts, token_groups
+from seq2seq.inference.groups import equal_parts, token_groups
 from seq2seq.inference.one_model import OneModel
 from seq2seq.lines import checked_texts
 from seq2seq.memory import in_parts

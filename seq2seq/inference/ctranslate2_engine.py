@@ -18,8 +18,8 @@ import numpy as np
 
 from seq2seq.config.schema import SearchConfig
 from seq2seq.errors import RunError, UserError
-from seq2seq.inference.batching import SEARCH_TOKENS, token_groups
 from seq2seq.inference.degeneration import has_loop
+from seq2seq.inference.groups import SEARCH_TOKENS, token_groups
 from seq2seq.interop import ctranslate2
 from seq2seq.lines import shown_name
 from seq2seq.search.base import Hypothesis, Sentence, length_limits, normalized_score, rows_per_sentence

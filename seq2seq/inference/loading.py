@@ -9,46 +9,28 @@ import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import ValidationError
 
-from seq2seq.config.description import ModelDescription
 from seq2seq.config.schema import SearchConfig
 from seq2seq.errors import ModelError, RunError, UserError, did_you_mean
-from seq2seq.inference.batching import Engine
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine, difference
+from seq2seq.inference.engine import EngineName, Loaded
 from seq2seq.interop.ctranslate2 import Obstacles, is_ctranslate2
 from seq2seq.processes import usable_cpus
 from seq2seq.store.direction import directed
 from seq2seq.store.finding import find_model
 from seq2seq.text.direction import UNNAMED, Direction
-from seq2seq.text.tokenizer import TokenizerPair
 
 logger = logging.getLogger(__name__)
-
-EngineName = Literal["auto", "torch", "ctranslate2"]
 
 # Linux has one of these files if torch can use a GPU of NVIDIA (also on Jetson and in WSL) or AMD.
 GPU_DEVICES = ("/dev/nvidiactl", "/dev/nvhost-gpu", "/dev/dxg", "/dev/kfd")
 # Larger blocks are the caches of searches, which are allocated once for a batch. In 16 bits, code that oneDNN compiles
 # is allocated between kept blocks, so that they cannot be merged and reused, which fragments the heap.
 CACHE_BYTES = 2**25
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """An open engine, with the tokenizers and settings that a translator needs."""
-
-    engine: Engine
-    tokenizers: TokenizerPair
-    search: SearchConfig
-    note: str
-    """The name of the engine and, if it is PyTorch, the reason; for people."""
-    description: ModelDescription
-    """The description of the model; for an ensemble, that of the first model."""
 
 
 def load_engine(
@@ -180,8 +162,8 @@ def _open_torch(
     reason: str,
     direction: Direction | None,
 ) -> Loaded:
-    from seq2seq.inference.engines import TorchEngine
     from seq2seq.inference.steps import EnsembleSteps, TransformerSteps
+    from seq2seq.inference.torch_engine import TorchEngine
     from seq2seq.runtime import keep_few_kernels, keep_large_blocks, start
     from seq2seq.store.model_folder import load_model
 

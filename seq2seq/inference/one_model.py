@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Self
 
 from seq2seq.errors import ModelError
-from seq2seq.inference.batching import BATCH_TOKENS, token_budget
+from seq2seq.inference.groups import BATCH_TOKENS, token_budget
 from seq2seq.runtime import Runtime, keep_few_kernels, start
 from seq2seq.store.finding import find_model
 from seq2seq.store.model_folder import LoadedModel, load_model

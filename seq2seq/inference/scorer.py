@@ -20,7 +20,7 @@ from torch import Tensor
 
 from seq2seq.data.collate import TranslationBatch, collate_translation
 from seq2seq.data.examples import Pair
-from seq2seq.inference.batching import equal_parts, token_groups
+from seq2seq.inference.groups import equal_parts, token_groups
 from seq2seq.inference.one_model import OneModel
 from seq2seq.inference.steps import float32_logits
 from seq2seq.lines import as_one_line, checked_pairs

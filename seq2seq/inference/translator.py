@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from seq2seq.config.description import ModelDescription
 from seq2seq.config.schema import SearchConfig
 from seq2seq.errors import DataError, UserError
-from seq2seq.inference.batching import Engine
 from seq2seq.inference.degeneration import EMPTY, LOST, REPAIRED, SYMPTOMS, line_flags, remedy, symptoms
-from seq2seq.inference.loading import EngineName, load_engine, override_search
+from seq2seq.inference.engine import Engine, EngineName
+from seq2seq.inference.loading import load_engine, override_search
 from seq2seq.inference.prefixes import Prefix, Prefixes
 from seq2seq.inference.translation import Alternative, PartSpans, Translation, join
 from seq2seq.lines import as_one_line, checked_texts, first_of_each

@@ -27,7 +27,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from seq2seq.errors import UserError, counted
 from seq2seq.serve import libretranslate
-from seq2seq.serve.api import Api
 from seq2seq.serve.glossaries import Glossaries
 from seq2seq.serve.guard import LOOPBACK, Guard, Keys, is_loopback
 from seq2seq.serve.http import client_of, to_json
@@ -37,6 +36,7 @@ from seq2seq.serve.models import Models
 from seq2seq.serve.openapi import routes
 from seq2seq.serve.page import Page
 from seq2seq.serve.service import Service
+from seq2seq.serve.v1 import Api
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """The service that all dialects share: texts in, translations and classifications out.
 
-`api`, `libretranslate` and `page` call `Service`; it splits texts into sentences, puts them into the queue, and joins
+`v1`, `libretranslate` and `page` call `Service`; it splits texts into sentences, puts them into the queue, and joins
 the results of the worker.
 """
 

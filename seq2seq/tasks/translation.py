@@ -18,8 +18,8 @@ from seq2seq.data.examples import Pair, Source
 from seq2seq.evaluation.text import Score, score_texts
 from seq2seq.evaluation.uncertainty import Measured
 from seq2seq.inference.calibrating import MOST_PAIRS, calibrate
-from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
+from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.inference.translator import Translator
 from seq2seq.inspection.correspondence import find_unrelated, log_lengths
 from seq2seq.inspection.swapped_sides import LINES, sides_are_swapped

@@ -18,8 +18,8 @@ from seq2seq.config.schema import Config
 from seq2seq.data.collate import collate_classification
 from seq2seq.errors import ModelError
 from seq2seq.evaluation.classification import classification_report
-from seq2seq.inference.batching import equal_parts, token_groups
 from seq2seq.inference.classifier import NO_TEXT, Classifier
+from seq2seq.inference.groups import equal_parts, token_groups
 from seq2seq.model.classifier import EncoderClassifier
 from seq2seq.model.transformer import Transformer
 from seq2seq.store.model_folder import load_model, save_model

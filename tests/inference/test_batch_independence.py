@@ -17,9 +17,9 @@ from seq2seq.config.schema import Config
 from seq2seq.data.collate import collate_translation
 from seq2seq.files import shipped_folder
 from seq2seq.inference import ctranslate2_engine
-from seq2seq.inference.batching import Engine
-from seq2seq.inference.engines import TorchEngine
+from seq2seq.inference.engine import Engine
 from seq2seq.inference.steps import TransformerSteps
+from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.inference.translator import Translator
 from seq2seq.interop.ctranslate2_export import write_ctranslate2
 from seq2seq.model.transformer import Transformer

@@ -8,9 +8,9 @@ from support.our_models import make_ours
 
 from seq2seq.config.schema import SearchConfig
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine
-from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.prefixes import Prefixes
 from seq2seq.inference.steps import TransformerSteps
+from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.inference.translator import Translator
 from seq2seq.interop import ctranslate2_export
 from seq2seq.text.spellings import Spellings

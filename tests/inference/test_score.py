@@ -12,9 +12,9 @@ from seq2seq.config.corpora import DataConfig, SourceConfig
 from seq2seq.config.description import ModelDescription
 from seq2seq.config.schema import Config, ModelConfig, SearchConfig, TokenizerConfig
 from seq2seq.data.examples import Pair
-from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.scorer import Scorer
 from seq2seq.inference.steps import TransformerSteps
+from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.inference.translator import Translator
 from seq2seq.model.transformer import Transformer
 from seq2seq.search.base import Sentence

@@ -8,9 +8,9 @@ from support.launches import Launches, as_on_a_gpu
 
 from seq2seq.config.schema import ModelConfig, SearchConfig, TokenizerConfig
 from seq2seq.errors import ModelError
-from seq2seq.inference.batching import BATCH_TOKENS, GPU_TOKENS, SEARCH_TOKENS, token_budget
-from seq2seq.inference.engines import TorchEngine
+from seq2seq.inference.groups import BATCH_TOKENS, GPU_TOKENS, SEARCH_TOKENS, token_budget
 from seq2seq.inference.steps import EnsembleSteps, TransformerSteps, float32_logits
+from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.model.transformer import Transformer
 from seq2seq.search.base import Sentence
 from seq2seq.search.search import search

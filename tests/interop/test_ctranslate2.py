@@ -14,9 +14,9 @@ from support.foreign_models import SOURCE, TARGET
 from support.our_models import make_ours
 
 from seq2seq.config.schema import SearchConfig
-from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.loading import load_engine
 from seq2seq.inference.steps import TransformerSteps
+from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.inference.translator import Translator
 from seq2seq.interop import ctranslate2_export as export
 from seq2seq.lines import read_lines

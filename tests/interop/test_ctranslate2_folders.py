@@ -17,8 +17,8 @@ from seq2seq.config.schema import SearchConfig
 from seq2seq.errors import ModelError, RunError, UserError
 from seq2seq.files import record
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine
-from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.loading import load_engine
+from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.inference.translator import Translator
 from seq2seq.interop import ctranslate2 as interop
 from seq2seq.interop import ctranslate2_export as export

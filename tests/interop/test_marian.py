@@ -15,8 +15,8 @@ from seq2seq import hub
 from seq2seq.config.schema import SearchConfig
 from seq2seq.data.collate import collate_translation
 from seq2seq.errors import ModelError
-from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
+from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.interop.marian import read_marian
 from seq2seq.search.base import Sentence
 from seq2seq.store.finding import find_model

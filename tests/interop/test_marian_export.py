@@ -8,8 +8,8 @@ from support.our_models import make_ours as make_any
 from seq2seq.cli import main
 from seq2seq.config.schema import SearchConfig
 from seq2seq.errors import ModelError
-from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
+from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.interop.marian import marian_obstacles, write_marian
 from seq2seq.search.base import Sentence
 from seq2seq.store.model_folder import load_model

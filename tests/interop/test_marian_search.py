@@ -11,9 +11,9 @@ from seq2seq.config.schema import SearchConfig
 from seq2seq.data.collate import collate_translation
 from seq2seq.errors import ModelError
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine
-from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.scorer import Scorer
 from seq2seq.inference.steps import TransformerSteps
+from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.interop.ctranslate2_export import write_ctranslate2
 from seq2seq.interop.marian_settings import DEFAULTS, NEUTRAL, ONLY
 from seq2seq.runtime import start

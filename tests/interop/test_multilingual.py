@@ -11,8 +11,8 @@ from support.multilingual_models import FAMILIES, PAIRS, make_multilingual
 from seq2seq.config.schema import SearchConfig
 from seq2seq.data.collate import collate_translation
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine
-from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
+from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.interop.ctranslate2_export import write_ctranslate2
 from seq2seq.search.base import Sentence
 from seq2seq.store.model_folder import load_model, save_model

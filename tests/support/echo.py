@@ -3,8 +3,8 @@
 import torch
 
 from seq2seq.config.schema import ModelConfig, SearchConfig, TokenizerConfig
-from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
+from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.inference.translator import Translator
 from seq2seq.model.transformer import Transformer
 from seq2seq.search.base import Hypothesis

@@ -13,8 +13,8 @@ from support.our_models import make_ours
 
 from seq2seq.cli import main
 from seq2seq.config.schema import TokenizerConfig
-from seq2seq.inference.engines import TorchEngine
 from seq2seq.inference.steps import TransformerSteps
+from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.inference.translator import Translator
 from seq2seq.store.model_folder import load_model
 from seq2seq.tensors import distinct

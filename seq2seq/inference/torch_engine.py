@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import torch
 
 from seq2seq.config.schema import SearchConfig
-from seq2seq.inference.batching import SEARCH_TOKENS, token_budget, token_groups
+from seq2seq.inference.groups import SEARCH_TOKENS, token_budget, token_groups
 from seq2seq.memory import in_parts
 from seq2seq.search.base import Hypothesis, Sentence, StepModel, rows_per_sentence
 from seq2seq.search.search import search

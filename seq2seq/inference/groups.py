@@ -1,28 +1,13 @@
-"""The protocol of engines, and the grouping of texts into batches. This module does not import torch."""
+"""Batches of texts: how many tokens they have, and which texts are computed together.
+
+Both engines, the scorer, the aligner and the classifier group their texts here. This module does not import torch.
+"""
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
-
-from seq2seq.config.schema import SearchConfig
-from seq2seq.search.base import Hypothesis, Sentence
-from seq2seq.text.tokenizer import TokenizerPair
 
 # Default tokens of a batch: of a search on a CPU, of other work on a CPU, and of both on a GPU, which needs hardly more
 # time for this many than for a tenth of them.
 SEARCH_TOKENS, BATCH_TOKENS, GPU_TOKENS = 8192, 4096, 65536
-
-
-class Engine(Protocol):
-    """A translator of ids to ids, which treats each sentence independently."""
-
-    max_length: int
-    """The maximum length of a source or a target, special ids included."""
-
-    def translate(self, sentences: Sequence[Sentence], config: SearchConfig) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each sentence, best first, in the order of the sentences."""
-
-    def directed(self, tokenizers: TokenizerPair) -> "Engine":
-        """Return an engine with the same weights for another direction of a multilingual model."""
 
 
 def token_budget(given: int | None, on_cpu: int, device: str) -> int:

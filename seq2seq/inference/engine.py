@@ -1,0 +1,42 @@
+"""The protocol of engines and the names to choose one by.
+
+`loading` opens an engine, PyTorch's (`torch_engine`) or CTranslate2's (`ctranslate2_engine`), and `Translator` gives it
+sentences. This module does not import torch.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from seq2seq.config.description import ModelDescription
+from seq2seq.config.schema import SearchConfig
+from seq2seq.search.base import Hypothesis, Sentence
+from seq2seq.text.tokenizer import TokenizerPair
+
+EngineName = Literal["auto", "torch", "ctranslate2"]
+
+
+class Engine(Protocol):
+    """A translator of ids to ids, which treats each sentence independently."""
+
+    max_length: int
+    """The maximum length of a source or a target, special ids included."""
+
+    def translate(self, sentences: Sequence[Sentence], config: SearchConfig) -> list[list[Hypothesis]]:
+        """Return the hypotheses of each sentence, best first, in the order of the sentences."""
+
+    def directed(self, tokenizers: TokenizerPair) -> "Engine":
+        """Return an engine with the same weights for another direction of a multilingual model."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """An open engine, with the tokenizers and settings that a translator needs."""
+
+    engine: Engine
+    tokenizers: TokenizerPair
+    search: SearchConfig
+    note: str
+    """The name of the engine and, if it is PyTorch, the reason; for people."""
+    description: ModelDescription
+    """The description of the model; for an ensemble, that of the first model."""
