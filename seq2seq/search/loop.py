@@ -15,7 +15,7 @@ from torch import Tensor
 from seq2seq.config.schema import SearchConfig
 from seq2seq.runtime import on_cpu
 from seq2seq.search.base import Hypothesis, Sentence, StepModel, length_limits, normalized_score
-from seq2seq.search.rules import Rules
+from seq2seq.search.rules import Rules, on_device
 
 # Finished sentences leave the batch when they are this share of it, because each time the rest is copied.
 LEAVING_SHARE = 0.1
@@ -64,7 +64,7 @@ class SearchLoop(ABC):
 
     def _read_starts(self, sentences: Sequence[Sentence]) -> None:
         """Have the model read the starts, which have one length, up to the last id."""
-        starts = torch.tensor([sentence.start for sentence in sentences], device=self.history.device)  # (B, K)
+        starts = on_device([sentence.start for sentence in sentences], torch.long, self.history.device)  # (B, K)
         for ids in starts[:, :-1].unbind(1):
             self._model.step(ids.repeat_interleave(self.history.shape[1]), self._state)
         self.history[:, :, 0] = starts[:, -1:]
@@ -124,8 +124,6 @@ class SearchLoop(ABC):
         if not num_over or num_over < len(self.sentences) * LEAVING_SHARE:
             return None
         self.sentences, self.ids = [self.sentences[index] for index in staying], self.ids[staying]
-        # A copy from pinned memory does not wait for the GPU.
-        kept = torch.tensor(staying, dtype=torch.long, pin_memory=self.history.is_cuda)
-        kept = kept.to(self.history.device, non_blocking=True)
+        kept = on_device(staying, torch.long, self.history.device)
         self.select(kept)
         return kept

@@ -6,7 +6,8 @@ not trained with.
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,8 +25,7 @@ class Rules:
     """The rules of one search over B sentences with N rows each."""
 
     def __init__(self, model: StepModel, sentences: Sequence[Sentence], config: SearchConfig, num_rows: int):
-        suppressed = torch.tensor(model.suppressed, dtype=torch.long, device=model.device)
-        self._rules: list[Rule] = [partial(forbid_ids, suppressed)]
+        self._rules: list[Rule] = [partial(forbid_ids, _kept_on_device(model.suppressed, model.device))]
         if config.min_length:
             self._rules.append(partial(forbid_early_end, model.eos_id, config.min_length))
         if config.no_repeat_ngram:
@@ -33,12 +33,12 @@ class Rules:
         of_sentences = [sentence.forbidden for sentence in sentences]
         self._sequences = sorted({sequence for own in of_sentences for sequence in own if sequence})
         is_forbidden = [[sequence in own for own in of_sentences] for sequence in self._sequences]
-        self._is_forbidden = torch.tensor(is_forbidden, dtype=torch.bool, device=model.device)  # (S, B)
+        self._is_forbidden = on_device(is_forbidden, torch.bool, model.device)  # (S, B)
         self._renormalize = config.renormalize
         self._num_rows = num_rows
         width = max(len(sentence.prefix) for sentence in sentences)
         prefixes = [[*sentence.prefix, *[NOT_FORCED] * (width - len(sentence.prefix))] for sentence in sentences]
-        self._prefixes = torch.tensor(prefixes, dtype=torch.long, device=model.device)  # (B, P)
+        self._prefixes = on_device(prefixes, torch.long, model.device)  # (B, P)
         self._openings = [(len(sentence.prefix), sentence.opening) for sentence in sentences]
         self._last_opening = max((sentence.fewest for sentence in sentences if sentence.opening), default=0)
 
@@ -98,6 +98,21 @@ class Rules:
         return self._prefixes[:, position].repeat_interleave(self._num_rows)  # (R,)
 
 
+def on_device(values: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return numbers as a tensor on `device`; a GPU gets them from pinned memory, from which a copy does not wait."""
+    tensor = torch.tensor(values, dtype=dtype)
+    if device.type == "cuda" and tensor.numel():
+        tensor = tensor.pin_memory()
+    return tensor.to(device, non_blocking=True)
+
+
+@lru_cache(maxsize=16)
+def _kept_on_device(ids: tuple[int, ...], device: torch.device) -> Tensor:
+    """Return the ids of a model, which are the same in each search, as one tensor that is made once."""
+    with torch.inference_mode(False):
+        return on_device(ids, torch.long, device)
+
+
 def forbid_ids(ids: Tensor, scores: Tensor, history: Tensor) -> None:
     """Forbid ids that are never generated."""
     scores.index_fill_(1, ids, -torch.inf)
@@ -126,7 +141,7 @@ def forbid_sequence(sequence: Sequence[int], where: Tensor, scores: Tensor, hist
     before = len(sequence) - 1
     if history.shape[1] < before:
         return
-    begun = history.new_tensor(sequence[:-1])  # (L - 1,)
+    begun = on_device(sequence[:-1], history.dtype, history.device)  # (L - 1,)
     completes = where & (history[:, history.shape[1] - before :] == begun).all(-1)  # (R,)
     scores[:, sequence[-1]].masked_fill_(completes, -torch.inf)
 

@@ -12,11 +12,12 @@ from support.launches import as_on_a_gpu
 from support.table_model import EOS, NUM_STATES, START, TableModel, config, sentences, sources, texts
 
 from seq2seq.config.schema import SearchConfig
+from seq2seq.search import rules
 from seq2seq.search.base import Opening, Sentence, normalized_score
 from seq2seq.search.beam import beam_search
 from seq2seq.search.candidates import largest_candidates
 from seq2seq.search.greedy import draw_ids, greedy_search, sample_search
-from seq2seq.search.rules import Rules, forbid_repeated_ngrams
+from seq2seq.search.rules import Rules, forbid_repeated_ngrams, on_device
 from seq2seq.search.search import search
 
 
@@ -211,6 +212,16 @@ def test_rules_that_leave_nothing_give_an_empty_hypothesis():
     (hypotheses,) = beam_search(model, [Sentence([5])], config(beam_size=2, min_length=3))
     assert [hypothesis.ids for hypothesis in hypotheses] == [()]
     assert not hypotheses[0].finished
+
+
+def test_suppressed_ids_are_put_on_the_device_once(monkeypatch):
+    """On a GPU, each copy costs a search a wait."""
+    made, model = [], TableModel(1, suppressed=(START, 5, 4))
+    rules._kept_on_device.cache_clear()
+    monkeypatch.setattr(rules, "on_device", lambda values, *others: made.append(values) or on_device(values, *others))
+    for _ in range(2):
+        search(model, sentences(3), config(beam_size=2))
+    assert made.count(model.suppressed) == 1
 
 
 def test_suppressed_ids_never_come_out():
