@@ -27,7 +27,7 @@ WORK = [
     ["plot", RUN],
     ["plot", RUN, "--attention", f"A {ODD}"],
     ["average", RUN, RUN, "-o", f"{ODD} mean"],
-    ["vocabulary", "trim", RUN, "--corpus", "text", "-o", f"{ODD} small"],
+    ["vocabulary", "trim", RUN, "--corpus", f"{ODD}.less", "-o", f"{ODD} small"],
     ["tune", RUN, "--source", f"{ODD}.en", "--reference", f"{ODD}.en", "-o", f"{ODD} tuned"],
     ["info", f"{ODD} mean"],
     ["bench", "serve", RUN, "-i", f"{ODD}.en", "--clients", "2", "--seconds", "0.5", "--sentences", "4"],
@@ -47,6 +47,7 @@ def test_names_that_are_no_utf8_work_from_training_to_pictures(tmp_path, monkeyp
     text = "".join(f"{line} {number}\n" for number in range(20) for line in TEXTS)
     for name in ("text", f"{ODD}.en"):
         Path(name).write_text(text)
+    Path(f"{ODD}.less").write_text(f"{TEXTS[0]}\n")  # trim finds pieces to remove
     for name in ("run.yaml", f"{ODD}.yaml"):
         Path(name).write_text(CONFIG)
     for typed in WORK:
