@@ -61,7 +61,8 @@ class OurTraining(TrainingSystem):
 
     def __init__(self, task: Task, config: TrainingConfig, runtime: Runtime):
         super().__init__(copy.deepcopy(task.model), config, runtime)  # a copy, so that its memory is counted
-        self._step = GradientStep(Weights(self.module, runtime), task.compute_loss, config)
+        weights, is_compiled = Weights(self.module, runtime), task.compilation.is_on
+        self._step = GradientStep(weights, task.compute_loss, config, is_compiled)
         self._average = ExponentialMovingAverage(self.module, config.ema) if config.ema else None
 
     def _update(self, batches: Sequence[TranslationBatch], rate: float) -> None:
@@ -154,7 +155,8 @@ def bench_training(
         progress("preparing")
         task = build(Inputs.open(config, cache), None, here)
         bench = _TrainingBench(task, rounds, here, stack)
-        shape = (task.config.model, task.tokenizers, training, here)
+        peers_too = training.model_copy(update={"compile": task.compilation.is_on})
+        shape = (task.config.model, task.tokenizers, peers_too, here)
         makers = {OURS: partial(OurTraining, task, training, here)}
         makers |= {f"{peer} MarianMTModel": partial(open_training_peer, *shape) for peer in peers}
         openings = [(name, partial(bench.entrants, name, make)) for name, make in makers.items()]

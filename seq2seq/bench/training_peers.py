@@ -19,7 +19,6 @@ from seq2seq.interop.marian_settings import SpecialIds, model_values
 from seq2seq.runtime import Runtime
 from seq2seq.text.tokenizer import TokenizerPair
 from seq2seq.training.optim import learning_rate
-from seq2seq.training.step import is_compiled
 
 PEERS = ("transformers",)
 IGNORED = -100
@@ -59,7 +58,7 @@ class HandLoop(TrainingSystem):
 
     def __init__(self, module: nn.Module, config: TrainingConfig, runtime: Runtime):
         super().__init__(module, config, runtime)
-        if is_compiled(config, runtime.device):
+        if config.compile is True:
             self.module.compile(dynamic=True)
         self._optimizer = torch.optim.AdamW(
             self.module.parameters(), betas=config.betas, eps=config.epsilon, weight_decay=config.weight_decay,

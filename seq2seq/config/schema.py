@@ -178,7 +178,8 @@ class TrainingConfig(PresetSection):
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """auto is bfloat16 on devices with native support, else float32."""
     compile: Literal["auto", True, False] = "auto"
-    """Compile the layers with torch.compile, once for all shapes of batches; auto: on CUDA. A CPU is slower with it."""
+    """Compile the layers with torch.compile, once for all shapes of batches. auto: on CUDA, if batch_tokens is at least
+    16,384 and training takes 20 minutes or more by the number of operations. A CPU is slower with it."""
     ema: Probability | None = None
     """Decay of an exponential moving average of the weights; it is validated and saved as the model."""
     best_metric: Literal["auto", "loss", "bleu", "chrf", "chrf++", "accuracy", "f1"] = "auto"

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from seq2seq.config.schema import ModelConfig
-from seq2seq.model.dropout import Dropout
+from seq2seq.model.dropout import Dropout, reads_tensors
 from seq2seq.model.positions import RotaryPositions
 from seq2seq.runtime import on_cpu, product_type
 
@@ -68,8 +68,10 @@ def attend(
     Returns:
         (B, H, T, K).
     """
-    is_small = on_cpu(query) and query.size(-2) * key.size(-2) <= PLAIN_BELOW
-    if not is_small and not (causal and bias is not None):
+    is_plain = on_cpu(query) and query.size(-2) * key.size(-2) <= PLAIN_BELOW
+    if dropout is not None and dropout.drops and reads_tensors():
+        is_plain = True  # the fused kernel takes the rate as a number
+    if not is_plain and not (causal and bias is not None):
         rate = dropout.rate if dropout is not None and dropout.training else 0.0
         if bias is not None:
             bias = bias.to(query.dtype)

@@ -2,7 +2,12 @@
 
 torch draws one random number for each element; a byte for each is enough and takes a quarter of the time, which in a
 small model is a noticeable part of a training step. Every layer of the model uses this class.
+
+Code that is compiled or recorded once runs with the numbers of that time, so there the rate is read from a tensor.
 """
+
+import contextlib
+from collections.abc import Iterator
 
 import torch
 from torch import Tensor, nn
@@ -21,24 +26,58 @@ class Dropout(nn.Module):
     def __init__(self, rate: float):
         super().__init__()
         self.full_rate = self.rate = rate
+        self.register_buffer("rate_tensor", torch.tensor(rate), persistent=False)
 
     def forward(self, values: Tensor) -> Tensor:
         """Drop elements of a tensor of any shape; the shape is unchanged."""
-        if not self.training or self.rate == 0.0:
+        if not self.training or self.full_rate == 0.0:
+            return values
+        if reads_tensors():
+            return values * (self.kept(values.shape, values.device) / (1 - self.rate_tensor)).to(values.dtype)
+        if self.rate == 0.0:
             return values
         if on_cpu(values):
             return _ByteDropout.apply(values, _threshold(self.rate))
         return functional.dropout(values, self.rate)
 
+    def kept(self, shape: torch.Size, device: torch.device) -> Tensor:
+        """Return a mask of this shape that is False at a random share of `rate`."""
+        return torch.rand(shape, device=device) >= (self.rate_tensor if reads_tensors() else self.rate)
+
     def extra_repr(self) -> str:
         return f"{self.full_rate}"
+
+    @property
+    def drops(self) -> bool:
+        """Whether anything may be dropped."""
+        return self.training and (self.full_rate if reads_tensors() else self.rate) > 0.0
+
+
+_recording = False
+
+
+def reads_tensors() -> bool:
+    """Whether rates are read from tensors: in compiled layers, and inside `recorded_rates`."""
+    return torch.compiler.is_compiling() or _recording
+
+
+@contextlib.contextmanager
+def recorded_rates() -> Iterator[None]:
+    """Let every `Dropout` read its rate from a tensor inside the context, so that a recorded step follows changes."""
+    global _recording
+    before, _recording = _recording, True
+    try:
+        yield
+    finally:
+        _recording = before
 
 
 def scale_dropout(module: nn.Module, share: float) -> None:
     """Set the rate of every `Dropout` of a module to this share of its full rate."""
     for layer in module.modules():
-        if isinstance(layer, Dropout):
+        if isinstance(layer, Dropout) and layer.rate != share * layer.full_rate:
             layer.rate = share * layer.full_rate
+            layer.rate_tensor.fill_(layer.rate)
 
 
 def _threshold(rate: float) -> int:

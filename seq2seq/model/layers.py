@@ -9,7 +9,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -89,8 +88,8 @@ class TokenEmbedding(nn.Module):
     def forward(self, token_ids: Tensor, start: int = 0) -> Tensor:
         """Embed (B, T) ids of positions start ... start + T - 1 -> (B, T, D)."""
         embedded = self.tokens(token_ids) * self.scale  # (B, T, D)
-        if self.training and self.word_dropout.rate:
-            kept = torch.rand(token_ids.shape, device=token_ids.device) >= self.word_dropout.rate
+        if self.word_dropout.drops:
+            kept = self.word_dropout.kept(token_ids.shape, token_ids.device)
             embedded = embedded * kept.unsqueeze(
                 -1
             )  # positions are added afterwards, so order and length remain visible

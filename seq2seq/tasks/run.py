@@ -40,17 +40,14 @@ from seq2seq.tasks.run_folder import (
     write_note,
 )  # fmt: skip
 from seq2seq.tasks.task import Task, prepare_tokenizers
+from seq2seq.training.compiling import SMALL_GPU_BATCH, check_compile
 from seq2seq.training.progress import estimate, foreseen_steps, too_long, waiting_for
 from seq2seq.training.signals import leaving_at_once
 from seq2seq.training.state import TrainingResult
-from seq2seq.training.step import is_compiled
 from seq2seq.training.trainer import Trainer, Work
 
 logger = getLogger(__name__)
 
-# Target tokens below which a GPU waits. By an estimate for the base model on an H200, the CPU takes 10 ms to launch the
-# kernels of a step; the GPU takes as long for 4,096 tokens, and four times as long for 25,000.
-SMALL_GPU_BATCH = 16_384
 # Least seconds between two drawings of the curves while a run trains; a drawing takes as long as many small steps.
 CURVE_SECONDS = 30.0
 
@@ -97,7 +94,7 @@ def _report_figures(run: "_Run", config: Config) -> None:
     for line in run.figures():
         logger.info("%s", line)
     if not config.training.max_minutes:  # with max_minutes the monitor warns, once it knows the pace
-        _warn(run.here, too_long(config.training, foreseen_steps(config.training, 0.0, run.epochs_per_step)))
+        _warn(run.here, too_long(config.training, foreseen_steps(config.training, 0.0, run.task.epochs_per_step)))
 
 
 def describe(config: Config, path: Path) -> str:
@@ -190,6 +187,7 @@ class _Run:
             rehearsal=(task.make_batch(indices, 0) for indices in sampler.largest_batches()),
             measure=task.measure,
             judge_start=task.can_start,
+            is_compiled=task.compilation.is_on,
             before_validation=_seldom(self.draw_curves, CURVE_SECONDS),
         )
         return Trainer(model, stream, work, task.config.training, here, self.folder.path)
@@ -206,7 +204,7 @@ class _Run:
             self.task.config,
             title=self.folder.path.name,
             command=self.command,
-            num_parameters=self.num_parameters,
+            num_parameters=self.task.num_parameters,
             step=int(metrics["step"]),
             data=self.task.data,
             scores=[*self.task.score_records("valid", metrics), *tests],
@@ -219,15 +217,6 @@ class _Run:
         """The licence of the initial model."""
         initial = self.task.inputs.initial
         return initial and initial.description.license
-
-    @property
-    def epochs_per_step(self) -> float:
-        sampler = self.task.sampler
-        return self.task.config.training.accumulate / (sampler.num_sections * len(sampler.plan(0)))
-
-    @property
-    def num_parameters(self) -> int:
-        return sum(parameter.numel() for parameter in self.task.model.parameters())
 
     def calibrate(self) -> None:
         """Calibrate alignments and confidence of the best model of a translation run, unless it was done before."""
@@ -297,13 +286,14 @@ class _Run:
         per_rank = " and rank" if here.world_size > 1 else ""
         planned = " before random segmentations" if task.config.tokenizer.sampling else ""
         return [
-            f"model: {self.num_parameters:,} parameters, "
+            f"model: {self.task.num_parameters:,} parameters, "
             f"vocabulary {' + '.join(f'{size:,}' for size in sorted(vocabularies))}",
             f"data: {corpora}; training corpus: {task.corpus.counts}",
             f"batches: {'about ' if sections > 1 else ''}{sections * batches:,} per epoch{per_rank}, each up to "
             f"{task.config.training.batch_tokens:,} {side} tokens, {100 * sampler.padding(0):.1f} % padding{planned}",
             f"device: {here.device}, {str(here.precision).removeprefix('torch.')}, "
             f"{counted(torch.get_num_threads(), 'thread')}, {counted(here.world_size, 'rank')}",
+            f"layers: {'compiled' if task.compilation.is_on else 'not compiled'}; {task.compilation.reason}",
         ]
 
 
@@ -322,7 +312,7 @@ def _warn(here: Runtime, lines: Iterable[str]) -> None:
 def _started(config: Config) -> Runtime:
     runtime.keep_many_kernels()
     here = runtime.start(config.training.device, config.training.precision, config.training.threads)
-    is_compiled(config.training, here.device)  # raises on a CPU before a folder is created
+    check_compile(config.training, here.device)  # raises on a CPU before a folder is created
     return here
 
 

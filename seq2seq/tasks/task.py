@@ -37,8 +37,9 @@ from seq2seq.tasks.inputs import Inputs, max_pieces
 from seq2seq.tasks.run_folder import read_note, write_note
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.training.compiling import Choice, choose_compilation
 from seq2seq.training.loss import LossSum
-from seq2seq.training.progress import waiting_for
+from seq2seq.training.progress import foreseen_steps, waiting_for
 from seq2seq.training.state import Sample, Validation
 
 logger = getLogger(__name__)
@@ -172,6 +173,23 @@ class Task(ABC):
             rank=here.rank,
             world_size=here.world_size,
         )
+
+    @property
+    def num_parameters(self) -> int:
+        """The number of weights of the model."""
+        return sum(parameter.numel() for parameter in self.model.parameters())
+
+    @property
+    def epochs_per_step(self) -> float:
+        """The share of an epoch that an optimiser step reads."""
+        return self.config.training.accumulate / (self.sampler.num_sections * len(self.sampler.plan(0)))
+
+    @cached_property
+    def compilation(self) -> Choice:
+        """Whether layers are compiled, with the reason."""
+        training = self.config.training
+        steps = foreseen_steps(training, 0.0, self.epochs_per_step)
+        return choose_compilation(training, self._runtime.device, self.num_parameters, steps)
 
     @property
     def data(self) -> list[DataRecord]:

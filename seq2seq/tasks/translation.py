@@ -29,7 +29,6 @@ from seq2seq.store.model_card import ScoreRecord
 from seq2seq.store.model_folder import LoadedModel, load_model
 from seq2seq.tasks.task import Task
 from seq2seq.training.loss import LossSum, translation_loss
-from seq2seq.training.step import is_compiled
 
 logger = getLogger(__name__)
 
@@ -46,8 +45,7 @@ class TranslationTask(Task):
         return json.dumps({"search": search, "evaluation": self.config.evaluation.model_dump(mode="json")})
 
     def _loss(self, model: nn.Module, batch: TranslationBatch, smoothing: float, r_drop: float = 0.0) -> LossSum:
-        compiled = is_compiled(self.config.training, self._runtime.device)
-        return translation_loss(model, batch, smoothing, r_drop, compiled=compiled)
+        return translation_loss(model, batch, smoothing, r_drop, compiled=self.compilation.is_on)
 
     def _answers(self, model: nn.Module, examples: Sequence[Pair]) -> list[str]:
         return self._translations(model, [pair.source for pair in examples])

@@ -127,7 +127,7 @@ def label_smoothed_cross_entropy(
         RuntimeError: in a second backward pass, or in one with `create_graph=True`.
     """
     with_gradient = torch.is_grad_enabled() and (hidden.requires_grad or weight.requires_grad)
-    softmax_loss = _compiled_softmax_loss() if compiled else _softmax_loss
+    softmax_loss = _compiled_unless_one_row if compiled else _softmax_loss
     count = targets.numel()
     if r_drop:
         targets = targets.repeat_interleave(2)
@@ -264,6 +264,11 @@ def _divergence(log_probabilities, probabilities):
     one_way = weighted.sum(dim=2, keepdim=True)  # KL(p, q), and KL(q, p)
     slope = 0.5 * (weighted - values * one_way + values - values.flip(1))
     return 0.5 * one_way.sum(dim=(1, 2)), slope.flatten(0, 1)
+
+
+def _compiled_unless_one_row(logits, *others):
+    """Compute `_softmax_loss`; a single row would need a graph of its own."""
+    return (_compiled_softmax_loss() if len(logits) > 1 else _softmax_loss)(logits, *others)
 
 
 @functools.cache

@@ -275,7 +275,7 @@ def progress(state: RunState, epoch: float, config: TrainingConfig) -> float:
 def dropout_share(epoch: float, dropout_epochs: float) -> float:
     """Return the share of dropout at this point of training, in [0, 1].
 
-    The share is rounded to eighths, because compiled layers need new graphs for each value.
+    The share is rounded to eighths, as in earlier versions, so that runs keep their results.
     """
     return round(8 * min(1.0, epoch / dropout_epochs)) / 8
 

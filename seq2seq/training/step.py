@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.config.schema import TrainingConfig
-from seq2seq.errors import RunError, UserError
+from seq2seq.errors import RunError
 from seq2seq.memory import is_out_of_memory, release
 from seq2seq.runtime import random_state, restore_random_state
+from seq2seq.training.compiling import compile_layers
 from seq2seq.training.loss import LossSum
 from seq2seq.training.optim import build_optimizer
 from seq2seq.training.weights import Weights
@@ -26,10 +27,10 @@ ComputeLoss = Callable[[nn.Module, Any], LossSum]
 class GradientStep:
     """The optimiser and the loss scale of float16, and the steps that they make."""
 
-    def __init__(self, weights: Weights, compute_loss: ComputeLoss, config: TrainingConfig):
-        """Make the optimiser, and compile the module's layers where `is_compiled`."""
+    def __init__(self, weights: Weights, compute_loss: ComputeLoss, config: TrainingConfig, is_compiled: bool = False):
+        """Make the optimiser; `is_compiled` says whether the module's layers are compiled."""
         module, runtime = weights.module, weights.runtime
-        if is_compiled(config, runtime.device):
+        if is_compiled:
             compile_layers(module, must=config.compile is True)
         self.optimizer = build_optimizer(module, config, runtime.precision)
         self.scaler = torch.amp.GradScaler(runtime.device.type, enabled=runtime.precision == torch.float16)
@@ -126,37 +127,6 @@ class GradientStep:
             )
         self.split_above = min(self.split_above or size, size - 1)
         return batch.split()
-
-
-def is_compiled(config: TrainingConfig, device: torch.device) -> bool:
-    """Whether layers are compiled for this device.
-
-    Raises:
-        UserError: `training.compile` is true on a CPU. A step took 1.5 times as long there (tiny model, float32),
-            because graphs do not use the code that is written for CPUs.
-    """
-    if config.compile is True and device.type == "cpu":
-        raise UserError("training.compile: true makes training slower on a CPU; leave it out")
-    return config.compile is True or (config.compile == "auto" and device.type == "cuda")
-
-
-def compile_layers(module: nn.Module, must: bool) -> None:
-    """Let torch compile each layer at its first call.
-
-    Layers of one kind share graphs for all shapes of batches.
-
-    Unless they `must` be compiled, layers that cannot be (without a C compiler) run uncompiled, and torch warns.
-    """
-    import torch._dynamo.config as compiler
-    import torch.fx.experimental._config as shapes
-
-    shapes.use_duck_shape = False  # sizes that are equal in the first batch may differ in the next
-    compiler.recompile_limit = 32  # a size of 1 needs separate graphs; after the default of 8, layers run uncompiled
-    compiler.suppress_errors = not must
-    for blocks in module.modules():
-        if isinstance(blocks, nn.ModuleList):
-            for layer in blocks:
-                layer.compile(dynamic=True)
 
 
 @contextlib.contextmanager

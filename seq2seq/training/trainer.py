@@ -57,6 +57,8 @@ class Work:
     """A description of how `validate` measures; if it has changed, the best model is measured again."""
     judge_start: bool = False
     """Whether the initial weights are validated too, and may be the best."""
+    is_compiled: bool = False
+    """Whether the layers are compiled."""
     before_validation: Callable[[], None] = lambda: None
     """Called on the main rank before each validation; no signal interrupts it."""
 
@@ -90,7 +92,7 @@ class Trainer:
         self.state = RunState()
         self._work = work
         self._weights = _hold(module, config, runtime)
-        self._step = GradientStep(self._weights, work.compute_loss, config)
+        self._step = GradientStep(self._weights, work.compute_loss, config, work.is_compiled)
         self._average = ExponentialMovingAverage(module, config.ema) if config.ema else None
         self._activity = Activity()
         self._monitor = Monitor(folder if runtime.is_main else None, config, self._activity)

@@ -11,7 +11,7 @@ from seq2seq.data.collate import collate_translation
 from seq2seq.model.transformer import Transformer
 from seq2seq.runtime import Runtime
 from seq2seq.training.loss import translation_loss
-from seq2seq.training.step import GradientStep, compile_layers
+from seq2seq.training.step import GradientStep
 from seq2seq.training.weights import Weights
 
 VOCAB = 300
@@ -35,8 +35,6 @@ def make_step(precision=torch.float32, device=CPU, optimizer="adamw", compiled=F
         module = Transformer(config, VOCAB, VOCAB)
     weights = Weights(module, Runtime(device, precision))
     # with a small epsilon, AdamW would make a whole step of a gradient that is zero but for rounding
-    is_refused = device.type == "cpu"  # as a setting, because it is slower there
-    training = TrainingConfig(optimizer=optimizer, weight_decay=0.1, epsilon=1e-4, compile=compiled and not is_refused)
-    if compiled and is_refused:
-        compile_layers(module, must=True)
-    return GradientStep(weights, partial(translation_loss, smoothing=0.1, compiled=compiled), training), module
+    training = TrainingConfig(optimizer=optimizer, weight_decay=0.1, epsilon=1e-4, compile=compiled)
+    loss = partial(translation_loss, smoothing=0.1, compiled=compiled)
+    return GradientStep(weights, loss, training, is_compiled=compiled), module

@@ -14,8 +14,10 @@ from seq2seq.config.schema import TrainingConfig
 from seq2seq.errors import UserError
 from seq2seq.model.dropout import scale_dropout
 from seq2seq.training import loss
+from seq2seq.training.compiling import check_compile, choose_compilation, compile_layers
+from seq2seq.training.optim import ExponentialMovingAverage
 from seq2seq.training.state import dropout_share
-from seq2seq.training.step import compile_layers, is_compiled, undisturbed
+from seq2seq.training.step import undisturbed
 
 # Sizes of batches: sentences, source and target length. In the first, two are equal, and whole rows of 8.
 ORDINARY = [(5, 8, 8), (6, 11, 16), (3, 24, 5)]
@@ -68,12 +70,36 @@ def test_all_layers_and_shapes_share_seven_graphs(graphs, layers):
 
 
 @pytest.mark.slow
-def test_a_size_of_one_takes_few_more(graphs):
-    step, _ = make_step(compiled=True, num_encoder_layers=1, num_decoder_layers=1)
-    for sizes in (ORDINARY[0], (1, 9, 8), (5, 1, 8), (5, 9, 1)):
-        batch = of_size(*sizes)
-        step.compute_gradient([batch], batch.num_targets)
-    assert graphs.frame_count <= 9
+@pytest.mark.parametrize("attention_dropout", [0.0, 0.1])
+def test_nothing_in_a_run_compiles_again(graphs, attention_dropout):
+    """Neither rising dropout, nor validations, with a moving average too, nor short batches."""
+    rates = dict(dropout=0.3, attention_dropout=attention_dropout)
+    step, module = make_step(compiled=True, num_encoder_layers=1, num_decoder_layers=1, **rates)
+    average = ExponentialMovingAverage(module, 0.9)
+    scale_dropout(module, 0.0)
+    for sizes in ORDINARY:
+        train_and_validate(step, module, of_size(*sizes))
+    before = graphs.frame_count
+    for number, sizes in enumerate([*ORDINARY, (1, 9, 8), (5, 1, 8), (5, 9, 1), (1, 1, 1), (2, 2, 2)]):
+        scale_dropout(module, dropout_share(number, 7.0))
+        train_and_validate(step, module, of_size(*sizes))
+        average.update(number + 1)
+        with average.applied():
+            train_and_validate(step, module, of_size(*ORDINARY[0]))
+    assert graphs.frame_count == before
+
+
+@pytest.mark.slow
+def test_compiled_dropout_has_the_present_rate(graphs):
+    step, module = make_step(compiled=True, num_encoder_layers=1, num_decoder_layers=1, dropout=0.5)
+    batch, losses = of_size(*ORDINARY[1]), {}
+    for share in (0.0, 1.0, 0.0):
+        scale_dropout(module, share)
+        losses.setdefault(share, []).extend(
+            step.compute_gradient([batch], batch.num_targets)[0].item() for _ in range(2)
+        )
+    assert len(set(losses[0.0])) == 1
+    assert len({*losses[0.0], *losses[1.0]}) == 3
 
 
 @pytest.mark.parametrize("architecture", [{}, dict(positions="rotary", activation="swiglu", norm="rms")])
@@ -86,15 +112,6 @@ def test_compiled_layers_are_the_layers(graphs, architecture):
         results.append([*sums, *(parameter.grad for parameter in module.parameters())])
     assert graphs.frame_count == 3
     torch.testing.assert_close(results[1], results[0])
-
-
-@pytest.mark.slow
-def test_rising_dropout_takes_few_graphs(graphs):
-    step, module = make_step(compiled=True, num_encoder_layers=1, num_decoder_layers=1, dropout=0.3)
-    for epoch in range(50):
-        scale_dropout(module, dropout_share(epoch, 40.0))
-        step.compute_gradient([BATCH], BATCH.num_targets)
-    assert graphs.frame_count <= 1 + 2 * 9
 
 
 @pytest.mark.parametrize("r_drop", [0.0, 2.0])
@@ -127,10 +144,25 @@ def test_layers_that_cannot_be_compiled_run_as_they_are_unless_they_must(monkeyp
     assert all(parameter.grad is not None for parameter in module.parameters())
 
 
-def test_where_layers_are_compiled():
-    gpu = torch.device("cuda")
-    asked = [TrainingConfig(compile=value) for value in (True, False, "auto")]
-    assert [is_compiled(config, gpu) for config in asked] == [True, False, True]
-    assert [is_compiled(config, CPU) for config in asked[1:]] == [False, False]
+@pytest.mark.parametrize(
+    ("settings", "device", "steps", "expected", "reason"),
+    [
+        (dict(compile=True), "cuda", 10, True, "training.compile is true"),
+        (dict(compile=False), "cuda", 1e9, False, "training.compile is false"),
+        (dict(batch_tokens=25_000), "cuda", 100_000, True, "95 minutes"),
+        (dict(batch_tokens=25_000), "cuda", 1_000, False, "57 seconds"),
+        (dict(batch_tokens=25_000, max_minutes=5), "cuda", 100_000, False, "5 minutes"),
+        (dict(batch_tokens=4096), "cuda", 1e9, False, "batch_tokens is below 16,384"),
+        (dict(batch_tokens=25_000), "cpu", 1e9, False, "only on a GPU"),
+    ],
+)
+def test_layers_are_compiled_where_it_pays(settings, device, steps, expected, reason):
+    choice = choose_compilation(TrainingConfig(**settings), torch.device(device), 60_500_000, steps)
+    assert choice.is_on == expected
+    assert reason in choice.reason
+
+
+def test_a_cpu_refuses_compilation():
+    check_compile(TrainingConfig(), CPU)
     with pytest.raises(UserError, match="compile: true makes training slower on a CPU"):
-        is_compiled(asked[0], CPU)
+        check_compile(TrainingConfig(compile=True), CPU)

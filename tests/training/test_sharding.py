@@ -23,10 +23,11 @@ from seq2seq.model.transformer import Transformer
 from seq2seq.search.base import Sentence
 from seq2seq.search.beam import beam_search
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.training.compiling import compile_layers
 from seq2seq.training.loss import translation_loss
 from seq2seq.training.optim import load_optimizer_tensors, optimizer_tensors
 from seq2seq.training.sharding import ShardedWeights
-from seq2seq.training.step import GradientStep, compile_layers
+from seq2seq.training.step import GradientStep
 from seq2seq.training.weights import Weights
 
 pytestmark = pytest.mark.slow
