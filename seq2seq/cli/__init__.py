@@ -14,11 +14,13 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
+from types import FrameType
 from typing import TextIO
 
 import click
 
 from seq2seq import __version__
+from seq2seq.cli.interrupts import Interrupts
 from seq2seq.errors import UserError, did_you_mean
 
 # The lines of `s2s --help`, which imports no verb.
@@ -92,14 +94,41 @@ def group(context: click.Context) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run `s2s` and return its exit code: 0 success, 1 the run failed, 2 wrong usage, configuration or input."""
-    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    """Run `s2s` and return its exit code.
+
+    0 success, 1 the run failed, 2 wrong usage, configuration or input, 130 interrupted. Without `arguments`, those of
+    the process are used, and the process must end when the function returns.
+    """
+    exit_code: int | None = None  # while the command runs
+    interrupts, debug = None, False
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        if exit_code is None:
+            raise KeyboardInterrupt
+
+    try:
+        interrupts = Interrupts(interrupt)
+        typed, debug = _without_debug(sys.argv[1:] if arguments is None else arguments)
+        _fill_closed_streams()
+        _set_up_streams(debug)
+        _wait_briefly()
+        exit_code = _invoke(typed)
+    except BaseException as error:
+        exit_code = 1  # first of all, so that a second interrupt does not stop the report
+        exit_code = _report(error, debug)
+    if interrupts is not None:
+        interrupts.end(exit_code, is_process=arguments is None)
+    return exit_code
+
+
+def _without_debug(arguments: Sequence[str]) -> tuple[list[str], bool]:
+    """Return the arguments without `--debug`, which is allowed everywhere, and whether it was among them."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
-    debug = "--debug" in arguments[:end]
-    arguments[:end] = [argument for argument in arguments[:end] if argument != "--debug"]
-    _fill_closed_streams()
-    _set_up_streams(debug)
-    _wait_briefly()
+    options = [argument for argument in arguments[:end] if argument != "--debug"]
+    return [*options, *arguments[end:]], "--debug" in arguments[:end]
+
+
+def _invoke(arguments: list[str]) -> int:
     if "_S2S_COMPLETE" in os.environ:
         from click.shell_completion import shell_complete
 
@@ -107,21 +136,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with group.make_context("s2s", arguments) as context:
             group.invoke(context)
-        sys.stdout.flush()
-        return 0
     except click.exceptions.Exit as finished:
         return finished.exit_code
-    except SystemExit:
-        raise
-    except BaseException as error:
-        if debug and not isinstance(error, KeyboardInterrupt):
-            traceback.print_exc()
-        message, exit_code = _explain(error)
-        for line in message.splitlines():
-            if len(line) > 2 * HALF_LINE:
-                line = f"{line[:HALF_LINE]} ... {line[-HALF_LINE:]}"
-            _print_error(f"s2s: {line}")
-        return exit_code
+    sys.stdout.flush()
+    return 0
+
+
+def _report(error: BaseException, debug: bool) -> int:
+    """Print what went wrong, one line for each problem, and return the exit code."""
+    if debug and not isinstance(error, (KeyboardInterrupt, SystemExit)):
+        traceback.print_exception(error)
+    message, exit_code = _explain(error)
+    for line in message.splitlines():
+        if len(line) > 2 * HALF_LINE:
+            line = f"{line[:HALF_LINE]} ... {line[-HALF_LINE:]}"
+        _print_error(f"s2s: {line}")
+    return exit_code
 
 
 def _explain(error: BaseException) -> tuple[str, int]:
@@ -129,6 +159,8 @@ def _explain(error: BaseException) -> tuple[str, int]:
     match error:
         case KeyboardInterrupt() | click.Abort():
             return "", INTERRUPTED
+        case SystemExit(code=int(code)):
+            return "", code
         case click.ClickException():
             context = getattr(error, "ctx", None)
             command = context.command_path if context is not None else "s2s"
