@@ -180,6 +180,12 @@ class TrainingConfig(PresetSection):
     compile: Literal["auto", True, False] = "auto"
     """Compile the layers with torch.compile, once for all shapes of batches. auto: on CUDA, if batch_tokens is at least
     16,384 and training takes 20 minutes or more by the number of operations. A CPU is slower with it."""
+    recompute: bool = False
+    """Keep only the inputs of layers, and compute the rest again in the backward pass: the same gradients in less
+    memory, for a third more work."""
+    freeze: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Names of weights, or of the modules that hold them, that training does not change; `*` matches any text:
+    `[encoder.embedding, decoder.layers.*.feed_forward]`."""
     ema: Probability | None = None
     """Decay of an exponential moving average of the weights; it is validated and saved as the model."""
     best_metric: Literal["auto", "loss", "bleu", "chrf", "chrf++", "accuracy", "f1"] = "auto"

@@ -6,11 +6,14 @@ Shapes: B sentences, T positions, S source positions, D d_model, F d_ff.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 from seq2seq.config.schema import ModelConfig
 from seq2seq.model.attention import CrossAttention, SelfAttention
@@ -98,7 +101,25 @@ class TokenEmbedding(nn.Module):
         return self.dropout(embedded if self.norm is None else self.norm(embedded))
 
 
-class EncoderLayer(nn.Module):
+class Layer(nn.Module, ABC):
+    """A layer of a stack, whose activations may be computed again in the backward pass (Chen et al. 2016)."""
+
+    recompute = False
+    """Whether training keeps only the inputs; the second computation has the same random numbers, so the gradients are
+    the same."""
+
+    def forward(self, states: Tensor, *others: Any) -> Tensor:
+        """Transform states as `transform` does."""
+        if self.recompute and torch.is_grad_enabled():
+            return checkpoint(self.transform, states, *others, use_reentrant=False)
+        return self.transform(states, *others)
+
+    @abstractmethod
+    def transform(self, states: Tensor, *others: Any) -> Tensor:
+        """Transform states, (..., D) -> (..., D)."""
+
+
+class EncoderLayer(Layer):
     """Self-attention and feed-forward layer of the encoder."""
 
     def __init__(self, config: ModelConfig):
@@ -106,13 +127,13 @@ class EncoderLayer(nn.Module):
         self.attention, self.attention_residual = SelfAttention(config), Residual(config)
         self.feed_forward, self.feed_forward_residual = FeedForward(config), Residual(config)
 
-    def forward(self, states: Tensor, bias: Tensor | None) -> Tensor:
+    def transform(self, states: Tensor, bias: Tensor | None) -> Tensor:
         """Transform the states of the source, (B, S, D) -> (B, S, D); `bias` comes from `key_bias`."""
         states = self.attention_residual(states, self.attention, bias)
         return self.feed_forward_residual(states, self.feed_forward)
 
 
-class DecoderLayer(nn.Module):
+class DecoderLayer(Layer):
     """Causal self-attention, attention over the memory, and feed-forward layer of the decoder."""
 
     def __init__(self, config: ModelConfig):
@@ -121,7 +142,7 @@ class DecoderLayer(nn.Module):
         self.cross_attention, self.cross_residual = CrossAttention(config), Residual(config)
         self.feed_forward, self.feed_forward_residual = FeedForward(config), Residual(config)
 
-    def forward(self, states: Tensor, memory: Tensor, source_bias: Tensor | None) -> Tensor:
+    def transform(self, states: Tensor, memory: Tensor, source_bias: Tensor | None) -> Tensor:
         """Transform the states (B, T, D) of the target, over a memory (B, S, D) -> (B, T, D)."""
         states = self.attention_residual(states, self.attention, None, True)
         states = self.cross_residual(states, self.cross_attention, memory, source_bias)

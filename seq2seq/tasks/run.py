@@ -41,6 +41,7 @@ from seq2seq.tasks.run_folder import (
 )  # fmt: skip
 from seq2seq.tasks.task import Task, prepare_tokenizers
 from seq2seq.training.compiling import SMALL_GPU_BATCH, check_compile
+from seq2seq.training.frozen import num_frozen
 from seq2seq.training.progress import estimate, foreseen_steps, too_long, waiting_for
 from seq2seq.training.signals import leaving_at_once
 from seq2seq.training.state import TrainingResult
@@ -284,9 +285,10 @@ class _Run:
         corpora = ", ".join(f"{record.role} {record.name} {record.examples:,}" for record in task.data)
         side = "target" if task.config.task == "translation" else "source"
         per_rank = " and rank" if here.world_size > 1 else ""
+        frozen = num_frozen(task.model)
         planned = " before random segmentations" if task.config.tokenizer.sampling else ""
         return [
-            f"model: {self.task.num_parameters:,} parameters, "
+            f"model: {task.num_parameters:,} parameters{f' ({frozen:,} frozen)' if frozen else ''}, "
             f"vocabulary {' + '.join(f'{size:,}' for size in sorted(vocabularies))}",
             f"data: {corpora}; training corpus: {task.corpus.counts}",
             f"batches: {'about ' if sections > 1 else ''}{sections * batches:,} per epoch{per_rank}, each up to "
@@ -312,6 +314,8 @@ def _warn(here: Runtime, lines: Iterable[str]) -> None:
 def _started(config: Config) -> Runtime:
     runtime.keep_many_kernels()
     here = runtime.start(config.training.device, config.training.precision, config.training.threads)
+    if config.training.recompute:  # freed memory that is kept in large blocks would take what recomputing saves
+        runtime.keep_large_blocks(up_to=2**20)
     check_compile(config.training, here.device)  # raises on a CPU before a folder is created
     return here
 

@@ -33,7 +33,7 @@ CHANGEABLE = (
     *("training.validate_every", "training.checkpoint_every", "training.keep_last", "training.keep_best"),
     *("training.log_every", "training.num_samples"),
     *("training.max_bad_steps", "training.max_rollbacks", "training.device", "training.threads", "training.shard"),
-    "training.compile",
+    *("training.compile", "training.recompute"),
 )
 # Tokenizers depend on these keys, and on the content of the corpora or of the initial model.
 MAKES_TOKENIZERS = ("task", "seed", "tokenizer", "data.train", "data.filters", "training.init_from")

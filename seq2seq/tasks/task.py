@@ -35,9 +35,11 @@ from seq2seq.store.model_card import DataRecord, ScoreRecord
 from seq2seq.store.model_folder import LoadedModel, load_model
 from seq2seq.tasks.inputs import Inputs, max_pieces
 from seq2seq.tasks.run_folder import read_note, write_note
+from seq2seq.tensors import Uninitialized
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 from seq2seq.training.compiling import Choice, choose_compilation
+from seq2seq.training.frozen import freeze
 from seq2seq.training.loss import LossSum
 from seq2seq.training.progress import foreseen_steps, waiting_for
 from seq2seq.training.state import Sample, Validation
@@ -59,9 +61,11 @@ class Task(ABC):
 
         Raises:
             DataError: a corpus cannot be read, or has no examples left.
-            ConfigError: the labels do not fit the configuration.
+            ConfigError: the labels do not fit the configuration, or `training.freeze` does not fit the model.
         """
         self.inputs, self.config, self.tokenizers, self._runtime = inputs, inputs.config, tokenizers, runtime
+        with Uninitialized("meta"):  # a wrong name ends the run before the corpora are prepared
+            freeze(self._new_model(), self.config.training.freeze)
         self.corpus = self._prepare(inputs.train, self.config.data.filters)
         self.labels = self.corpus.labels
         self._check_corpora()
@@ -71,6 +75,7 @@ class Task(ABC):
         self.model = self._new_model()
         # Whether the initial weights are those of a model that already does the task.
         self.can_start = inputs.initial is not None and self._load_weights(inputs.initial)
+        freeze(self.model, self.config.training.freeze)
         self.notes = (f"Training {self.examples}: {self.corpus.counts}.", *overlap_notes(inputs, runtime))
 
     def _prepare(self, sources: Sequence[Source], filters: FilterConfig | None) -> TokenCorpus:

@@ -55,7 +55,7 @@ def build_optimizer(
             (decayed if parameter in matrices else free).append(parameter)
     groups = [{"params": decayed, "weight_decay": config.weight_decay}, {"params": free, "weight_decay": 0.0}]
     adamw = torch.optim.AdamW(
-        [group for group in groups if group["params"]],
+        [group for group in groups if group["params"]] or groups[:1],
         lr=config.learning_rate,
         betas=config.betas,
         eps=config.epsilon,

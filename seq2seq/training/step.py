@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from seq2seq.config.schema import TrainingConfig
 from seq2seq.errors import RunError
 from seq2seq.memory import is_out_of_memory, release
+from seq2seq.model.layers import Layer
 from seq2seq.runtime import random_state, restore_random_state
 from seq2seq.training.compiling import compile_layers
 from seq2seq.training.loss import LossSum
@@ -30,6 +31,9 @@ class GradientStep:
     def __init__(self, weights: Weights, compute_loss: ComputeLoss, config: TrainingConfig, is_compiled: bool = False):
         """Make the optimiser; `is_compiled` says whether the module's layers are compiled."""
         module, runtime = weights.module, weights.runtime
+        for layer in module.modules():
+            if isinstance(layer, Layer):
+                layer.recompute = config.recompute
         if is_compiled:
             compile_layers(module, must=config.compile is True)
         self.optimizer = build_optimizer(module, config, runtime.precision)

@@ -191,6 +191,38 @@ def test_dropout_and_positions_do_not_keep_models_apart(tmp_path, capfd):
     assert load_model(mixed).model.config == load_model(tmp_path / "one").model.config
 
 
+@pytest.mark.slow
+def test_frozen_weights_are_the_initial_ones_and_a_run_continues_to_the_same_bits(folder):
+    """With Muon, a moving average and recomputation, which may change in between."""
+    always = ["training.optimizer=muon", "training.freeze=[encoder.embedding]"]
+    typed = [*always, "training.ema=0.9", "training.checkpoint_every=1", "training.validate_every=3"]
+
+    def train(name: str, *settings: str) -> None:
+        pairs = [part for setting in (*typed, *settings) for part in ("--set", setting)]
+        assert main(["train", "tune.yaml", "--run-dir", f"runs/{name}", *pairs]) == 0
+
+    train("whole", "training.max_steps=5")
+    train("halves", "training.max_steps=2", "training.recompute=true")
+    train("halves", "training.max_steps=5")
+    ends = [
+        load_checkpoint(latest_checkpoint(Path(f"runs/{name}/checkpoints"))).tensors for name in ("whole", "halves")
+    ]
+    initial = state("runs/old")
+    for group in ("model", "optimizer", "ema"):
+        assert ends[0][group].keys() == ends[1][group].keys()
+        assert all(torch.equal(ends[0][group][name], ends[1][group][name]) for name in ends[0][group])
+    frozen = {"encoder.embedding.tokens.weight"}
+    assert not any(name.startswith(tuple(frozen)) for name in ends[0]["optimizer"])
+    assert {name for name, weight in ends[0]["model"].items() if torch.equal(weight, initial[name])} == frozen
+
+
+@pytest.mark.slow
+def test_a_wrong_name_ends_a_run_before_the_corpora_are_prepared(folder, capfd):
+    typed = ["train", "tune.yaml", "--run-dir", "runs/typo", "--set", "training.freeze=[encodr]"]
+    assert main(typed) == 2
+    assert "no weight is called 'encodr'; did you mean 'encoder'?" in capfd.readouterr().err
+
+
 # -- settings --------------------------------------------------------------------------------------
 
 

@@ -262,7 +262,7 @@ OTHER = {
     "evaluation.metrics": "[bleu, chrf, ter]", "evaluation.tokenize": "char",
     "search.n_best": None, "search.temperature": None, "search.top_k": None, "search.top_p": None, "search.seed": 3,
     "search.sample": "true", "search.max_length_ratio": 3.0, "training.precision": "float32",
-    "training.compile": "false", "source_language": "fr", "target_language": "fr",
+    "training.compile": "false", "training.freeze": "[encoder.norm]", "source_language": "fr", "target_language": "fr",
     "training.learning_rate": 0.5, "training.max_minutes": 9.0,
 }  # fmt: skip
 
