@@ -84,9 +84,14 @@ _worker: Callable[[Any], Any] | None = None  # the function of this process, if 
 
 def _start_worker(work: Callable[[Any], Any]) -> None:
     global _worker
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops its workers
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    start_worker()
     _worker = work
+
+
+def start_worker() -> None:
+    """Prepare this process as a worker: its parent handles Ctrl-C, and it ends when its parent ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:

@@ -35,6 +35,7 @@ VERBS = {
     "glossary": "Check a glossary, and count its terms.",
     "check": "Report problems of corpora before training.",
     "fetch": "Download a public corpus as plain files.",
+    "augment": "Translate text in one language into pairs for training.",
     "tune": "Choose search settings of a model on a validation set.",
     "average": "Average the weights of models or checkpoints.",
     "convert": "Convert models from and to other toolkits.",

@@ -143,6 +143,26 @@ search_options = _all(
     ),
 )
 
+sampling_options = _all(
+    click.option(
+        "--sample", is_flag=True, default=None, help="Sample translations at random instead of searching for the best."
+    ),
+    click.option(
+        "--temperature",
+        type=Number(ranges.TEMPERATURE),
+        help="With --sample: temperature; values below 1 favour likely pieces.",
+    ),
+    click.option(
+        "--top-k", type=Number(ranges.TOP_K), help="With --sample: sample from the K likeliest pieces; 0 means all."
+    ),
+    click.option(
+        "--top-p",
+        type=Number(ranges.TOP_P),
+        help="With --sample: sample from the likeliest pieces whose probabilities add up to this value.",
+    ),
+    click.option("--seed", type=Number(ranges.SEED), help="With --sample in PyTorch: seed of the random numbers."),
+)
+
 
 def only_for(purpose: str, *names: str) -> None:
     """Refuse these parameters of the running command if they were given, because they would have no effect."""

@@ -97,23 +97,7 @@ FLAGS = {
     type=options.Number(ranges.N_BEST),
     help="Number of translations for each line [default: that of MODEL, usually 1].",
 )
-@click.option(
-    "--sample", is_flag=True, default=None, help="Sample translations at random instead of searching for the best."
-)
-@click.option(
-    "--temperature",
-    type=options.Number(ranges.TEMPERATURE),
-    help="With --sample: temperature; values below 1 favour likely pieces.",
-)
-@click.option(
-    "--top-k", type=options.Number(ranges.TOP_K), help="With --sample: sample from the K likeliest pieces; 0 means all."
-)
-@click.option(
-    "--top-p",
-    type=options.Number(ranges.TOP_P),
-    help="With --sample: sample from the likeliest pieces whose probabilities add up to this value.",
-)
-@click.option("--seed", type=options.Number(ranges.SEED), help="With --sample in PyTorch: seed of the random numbers.")
+@options.sampling_options
 @options.engine_options
 @options.computing_options
 def command(

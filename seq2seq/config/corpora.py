@@ -15,6 +15,7 @@ from seq2seq.config.values import (
     Column,
     Dataset,
     ExistingFile,
+    FileOrParts,
     LabelNames,
     NewFolder,
     Positive,
@@ -56,8 +57,8 @@ class SourceConfig(Section):
     """Its translations, line by line."""
     tsv: ExistingFile | None = None
     """Tab-separated file, or a CSV (comma or semicolon) whose name ends in .csv; one record per line."""
-    jsonl: ExistingFile | None = None
-    """One JSON object per line, flat or `{"translation": {"en": ..., "de": ...}}`."""
+    jsonl: FileOrParts | None = None
+    """One JSON object per line, flat or `{"translation": {"en": ..., "de": ...}}`; or a folder of `s2s augment`."""
     tmx: ExistingFile | None = None
     """Translation memory (TMX), gzip allowed; units with both languages are read."""
     hub: Dataset | None = None

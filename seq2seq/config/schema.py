@@ -16,6 +16,7 @@ from seq2seq.config.ranges import Range
 from seq2seq.config.values import (
     ModelPath,
     NonNegative,
+    Piece,
     Positive,
     PresetSection,
     Probability,
@@ -41,6 +42,8 @@ class TokenizerConfig(Section):
     """Share of the characters of the training text that the pieces cover."""
     normalization: Literal["identity", "nmt_nfkc", "nfkc", "nmt_nfkc_cf"] = "identity"
     """SentencePiece's rule; with anything but identity decoding may change the text."""
+    extra_pieces: Annotated[tuple[Piece, ...], Field(strict=False)] = ()
+    """Pieces that are kept whole wherever they occur, such as the tag of `s2s augment --tag`."""
     sample_lines: Positive = 2_000_000
     """Lines, sampled evenly from the corpus, that the tokenizer is trained on."""
     sampling: Probability = 0.0

@@ -5,6 +5,7 @@ the key. Files and folders are looked up if the validation has the configuration
 they are kept as written.
 """
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,6 +21,10 @@ from seq2seq.lines import UNWRITABLE
 LONGEST_TEXT = 1000
 # Folders that `s2s fetch` makes.
 PUBLIC_CORPORA = ("multi30k", "wmt14-en-de", "wmt16-en-de", "opus100-en-de", "tatoeba", "sst2")
+
+# The file that describes a folder of pairs in parts (`data.parts`).
+PARTS_FILE = "augment.json"
+SPECIAL_PIECES = ("<unk>", "<s>", "</s>", "<pad>")
 
 
 class Section(BaseModel):
@@ -111,7 +116,7 @@ def _look_up(name: Path, kind: Literal["file", "folder"] | None, info: Validatio
 
 
 def _find(path: Path, kind: str, own_folder: Path) -> Path:
-    folders = [Path.cwd(), Path(os.environ.get("S2S_DATA") or "data").expanduser(), own_folder]
+    folders = _search_folders(own_folder)
     names = [path]
     if kind == "file":
         names.append(path.with_suffix("") if path.suffix == ".gz" else Path(f"{path}.gz"))
@@ -137,6 +142,22 @@ def _find(path: Path, kind: str, own_folder: Path) -> Path:
     raise ValueError(f"{kind} {path} not found (looked in {', '.join(map(str, parents))}){hint}")
 
 
+def _search_folders(own_folder: Path) -> list[Path]:
+    """Return the folders in which a relative name of the configuration is looked up."""
+    return [Path.cwd(), Path(os.environ.get("S2S_DATA") or "data").expanduser(), own_folder]
+
+
+def _look_up_parts(name: Path, info: ValidationInfo) -> Path:
+    """Return the absolute path of a file, or of a folder of pairs in parts."""
+    if info.context is None:
+        return name
+    for folder in _search_folders(info.context):
+        with contextlib.suppress(OSError, RuntimeError):  # reported for the file
+            if (found := folder / name.expanduser()).joinpath(PARTS_FILE).is_file():
+                return found.resolve()
+    return _look_up(name, "file", info)
+
+
 def _look_up_dataset(name: str, info: ValidationInfo) -> str:
     return str(_look_up(Path(name), "folder", info)) if name.startswith((".", "/", "~")) else name
 
@@ -157,6 +178,12 @@ def _as_test_set_name(name: str) -> str:
     if not re.fullmatch(r"\w([\w .-]{0,62}[\w.-])?", name):
         raise ValueError("the name of a test set is up to 64 letters, digits, spaces, '_', '-' and '.'; rename it")
     return name
+
+
+def _as_piece(text: str) -> str:
+    if not text or text != "".join(text.split()) or UNWRITABLE.search(text) or text in SPECIAL_PIECES:
+        raise ValueError(f"{shown(text)} cannot be a piece; name text without spaces, such as <back>")
+    return text
 
 
 def as_label(name: str) -> str:
@@ -228,10 +255,12 @@ Positive = Annotated[int, ranges.COUNT]
 NonNegative = Annotated[int, ranges.COUNT_OR_NONE]
 FilePath = Annotated[Path, Field(strict=False), BeforeValidator(_as_path)]
 ExistingFile = Annotated[FilePath, AfterValidator(lambda path, info: _look_up(path, "file", info))]
+FileOrParts = Annotated[FilePath, AfterValidator(_look_up_parts)]
 ModelPath = Annotated[FilePath, AfterValidator(lambda path, info: _look_up(path, "folder", info))]
 NewFolder = Annotated[FilePath, AfterValidator(lambda path, info: _look_up(path, None, info))]
 Dataset = Annotated[str, AfterValidator(_look_up_dataset)]
 TestSetName = Annotated[str, AfterValidator(_as_test_set_name)]
 Label = Annotated[str, AfterValidator(as_label)]
 LabelNames = Annotated[dict[str, Label], with_text_keys, AfterValidator(_all_different)]
+Piece = Annotated[str, AfterValidator(_as_piece)]
 Column = Annotated[str | int | None, BeforeValidator(_as_column)]

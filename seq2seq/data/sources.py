@@ -75,4 +75,8 @@ def _open_columns(config: SourceConfig, columns: "Columns", cache: Path | None) 
     if config.tsv is not None:
         return Table(config.tsv, columns, config.weight, cache)
     assert config.jsonl is not None  # the config has one of the four
+    if config.jsonl.is_dir():
+        from seq2seq.data.parts import Parts
+
+        return Parts(config.jsonl, columns, config.weight, cache)
     return JsonLines(config.jsonl, columns, config.weight, cache)

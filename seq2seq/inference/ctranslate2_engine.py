@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -70,6 +71,7 @@ class CTranslate2Engine:
         self._source_end = self._source_ends(tokenizers)
         self._num_own_starts = 0 if ctranslate2.starts_with_tag(tokenizers) else 1
         self._translator = _open(folder, device, threads)
+        self._grouped_for = self._translator.num_translators
 
     def _source_ends(self, tokenizers: TokenizerPair) -> list[str]:
         """Return the pieces at the end of sources that CTranslate2 does not add."""
@@ -78,8 +80,15 @@ class CTranslate2Engine:
 
     def directed(self, tokenizers: TokenizerPair) -> "CTranslate2Engine":
         """Return an engine with the same weights for another direction (see `Engine.directed`)."""
+        return self._changed(_source_end=self._source_ends(tokenizers))
+
+    def grouping_for(self, workers: int) -> "CTranslate2Engine":
+        """Return an engine that groups as one with this number of workers (see `Engine.grouping_for`)."""
+        return self._changed(_grouped_for=workers)
+
+    def _changed(self, **changes: Any) -> "CTranslate2Engine":
         other = copy.copy(self)
-        other._source_end = self._source_ends(tokenizers)
+        vars(other).update(changes)
         return other
 
     @property
@@ -118,7 +127,7 @@ class CTranslate2Engine:
                 for index, hypotheses in results.items()
                 if first[index] < limits[index]
                 and _may_improve(hypotheses, limits[index], config)
-                and not has_loop(max(hypotheses, key=_score).ids[len(sentences[index].prefix) :])
+                and not has_loop(max(hypotheses, key=attrgetter("score")).ids[len(sentences[index].prefix) :])
             ]
             results |= self._search(sentences, late, limits, config)
             cut = set()
@@ -219,7 +228,7 @@ class CTranslate2Engine:
         budget = (config.batch_tokens or SEARCH_TOKENS) // rows_per_sentence(config)
         if self._translator.device == "cpu":
             num_tokens = sum(len(sentences[index].source_ids) + 1 for index in indices)
-            share = num_tokens // (self._translator.num_translators * GROUPS_PER_WORKER)
+            share = num_tokens // (self._grouped_for * GROUPS_PER_WORKER)
             budget = min(budget, max(share, SMALLEST_GROUP), LARGEST_GROUP)
 
         def kind(index: int) -> tuple[int, int, tuple[tuple[int, ...], ...]]:
@@ -318,10 +327,6 @@ def _best(hypotheses: Sequence[Hypothesis], config: SearchConfig) -> list[Hypoth
     return sorted(hypotheses, key=lambda each: (not each.finished, -each.score))[: config.n_best]
 
 
-def _score(hypothesis: Hypothesis) -> float:
-    return hypothesis.score
-
-
 def _cut(hypothesis: Hypothesis, limit: int) -> Hypothesis:
     is_finished = len(hypothesis.ids) < limit and hypothesis.finished
     return replace(hypothesis, ids=hypothesis.ids[:limit], finished=is_finished)
@@ -382,14 +387,8 @@ def _options(config: SearchConfig) -> dict[str, Any]:
         max_input_length=0,
     )
     if config.sample:
-        options |= dict(
-            beam_size=1,
-            patience=1,
-            num_hypotheses=config.n_best,
-            sampling_topk=config.top_k,
-            sampling_topp=config.top_p,
-            sampling_temperature=config.temperature,
-        )
+        options |= dict(beam_size=1, patience=1, num_hypotheses=config.n_best, sampling_topk=config.top_k)
+        options |= dict(sampling_topp=config.top_p, sampling_temperature=config.temperature)
     return options
 
 

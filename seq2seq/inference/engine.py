@@ -28,6 +28,13 @@ class Engine(Protocol):
     def directed(self, tokenizers: TokenizerPair) -> "Engine":
         """Return an engine with the same weights for another direction of a multilingual model."""
 
+    def grouping_for(self, workers: int) -> "Engine":
+        """Return an engine with the same weights that groups sentences as one with this number of workers does.
+
+        In another group, the last bits of a score may differ; with one grouping, results do not depend on the machine's
+        number of CPUs.
+        """
+
 
 @dataclass(frozen=True)
 class Loaded:

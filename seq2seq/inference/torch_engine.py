@@ -1,5 +1,6 @@
 """The engine that searches in torch: `Translator` gives it sentences, and it gives batches to `search`."""
 
+import copy
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -35,6 +36,7 @@ class TorchEngine:
         self.max_length = steps.max_length
         self._steps = steps
         self._workers = workers or (torch.get_num_threads() if steps.device.type == "cpu" else 1)
+        self._grouped_for = self._workers
 
     def translate(self, sentences: Sequence[Sentence], config: SearchConfig) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence (see `Engine.translate`)."""
@@ -54,14 +56,22 @@ class TorchEngine:
 
     def directed(self, tokenizers: TokenizerPair) -> "TorchEngine":
         """Return an engine with the same weights for another direction (see `Engine.directed`)."""
-        return TorchEngine(self._steps.directed(tokenizers), self._workers)
+        other = copy.copy(self)
+        other._steps = self._steps.directed(tokenizers)
+        return other
+
+    def grouping_for(self, workers: int) -> "TorchEngine":
+        """Return an engine that groups as one with this number of workers (see `Engine.grouping_for`)."""
+        other = copy.copy(self)
+        other._grouped_for = workers
+        return other
 
     def _budget(self, num_tokens: int, config: SearchConfig) -> int:
         """Return the tokens of a batch, which with several workers are few enough to keep all of them busy."""
         most = token_budget(config.batch_tokens, SEARCH_TOKENS, self._steps.device.type)
-        if self._workers == 1:
+        if self._grouped_for == 1:
             return most
-        return min(most, max(num_tokens // (self._workers * BATCHES_PER_WORKER), SMALLEST_BATCH))
+        return min(most, max(num_tokens // (self._grouped_for * BATCHES_PER_WORKER), SMALLEST_BATCH))
 
     @contextmanager
     def _mapping(self, num_groups: int) -> Iterator[Callable]:

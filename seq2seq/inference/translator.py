@@ -71,7 +71,7 @@ class Translator:
         self.engine_note = note
         self.description = description
         self._engine = engine
-        self._tokenizers = tokenizers
+        self.tokenizers = tokenizers
         self._repair = repair
         self.is_untranslatable = Untranslatable(tokenizers.source)
         self._prefixes = Prefixes(tokenizers, description.target_language if description else None)
@@ -82,7 +82,7 @@ class Translator:
         # The translation of the longest part must fit too, so a part gets half the positions with the default ratio 2.
         longest, config = self._engine.max_length, self.config
         room = int((longest - config.max_length_offset) / max(config.max_length_ratio, 1.0))
-        specials = max(len(self._tokenizers.source.end_ids), len(self._tokenizers.target.start_ids))
+        specials = max(len(self.tokenizers.source.end_ids), len(self.tokenizers.target.start_ids))
         return min(max(room, longest // 4, 1), longest - specials)
 
     @classmethod
@@ -125,10 +125,16 @@ class Translator:
         other.config = override_search(self.config, changes)
         return other
 
+    def grouping_for(self, workers: int) -> "Translator":
+        """Return a translator with the same weights and another grouping of sentences (`Engine.grouping_for`)."""
+        other = copy.copy(self)
+        other._engine = self._engine.grouping_for(workers)
+        return other
+
     @property
     def choices(self) -> dict[str, list[str]]:
         """The languages to choose from, by side (`store.direction.choices`); empty for a model with one direction."""
-        return {} if self.description is None else choices(self.description, self._tokenizers)
+        return {} if self.description is None else choices(self.description, self.tokenizers)
 
     def directed(self, direction: Direction) -> "Translator":
         """Return a translator with the same engine and weights for one direction of a multilingual model.
@@ -137,9 +143,9 @@ class Translator:
             UserError: the model does not have a language, or needs languages that are not named.
         """
         assert self.description is not None
-        described, tokenizers = directed("the model", self.description, self._tokenizers.undirected, direction)
+        described, tokenizers = directed("the model", self.description, self.tokenizers.undirected, direction)
         other = copy.copy(self)
-        other.description, other._tokenizers = described, tokenizers
+        other.description, other.tokenizers = described, tokenizers
         other._engine = self._engine.directed(tokenizers)
         other._prefixes = Prefixes(tokenizers, described.target_language)
         return other
@@ -193,7 +199,7 @@ class Translator:
         forbidden: Sequence[Collection[str]],
     ) -> Iterator[_Request]:
         """Yield the requests of the parts of all lines; a prefix belongs to the first part of its line."""
-        source = self._tokenizers.source
+        source = self.tokenizers.source
         stripped = [encodable(as_one_line(line)).strip() for line in lines]
         for number, (text, ids) in enumerate(zip(stripped, source.read_all(stripped), strict=True)):
             if not text:
@@ -211,18 +217,18 @@ class Translator:
             for index, part in enumerate(parts):
                 key = (first_line + number) * MOST_PARTS + index
                 first = Prefix() if index else prefix
-                ids_of_part, starts = tuple(read(part.tag + part.text)), self._tokenizers.target.start_ids
+                ids_of_part, starts = tuple(read(part.tag + part.text)), self.tokenizers.target.start_ids
                 sentence = Sentence(ids_of_part, first.ids, key, never, first.opening, starts)
                 yield _Request(number, part._replace(begin=part.begin + begin), sentence, first)
 
     def takes_prefix(self, text: str) -> bool:
         """Whether a translation that begins with this text fits the model."""
-        return len(self._tokenizers.target.encode(as_one_line(text).strip())) < self._engine.max_length
+        return len(self.tokenizers.target.encode(as_one_line(text).strip())) < self._engine.max_length
 
     def _prefix(self, text: str, number: int, is_whole: bool) -> Prefix:
         prefix = self._prefixes.prefix(text, is_whole)
         if prefix.text and not self.takes_prefix(text):
-            count, most = len(self._tokenizers.target.encode(as_one_line(text).strip())), self._engine.max_length - 1
+            count, most = len(self.tokenizers.target.encode(as_one_line(text).strip())), self._engine.max_length - 1
             raise DataError(
                 f"prefix of line {number + 1}: {count} pieces, but the model has room for {most}; shorten it"
             )
@@ -271,7 +277,7 @@ class Translator:
         ]
 
     def _answer(self, request: _Request, hypotheses: Sequence[Hypothesis]) -> Translation:
-        texts = [request.prefix.restored(self._tokenizers.target.decode(each.ids)) for each in hypotheses]
+        texts = [request.prefix.restored(self.tokenizers.target.decode(each.ids)) for each in hypotheses]
         kept = range(len(texts)) if self.config.sample else list(first_of_each(texts))[: self.config.n_best]
         best, *others = (
             Alternative(texts[index], each.log_prob, each.score, len(each.ids) + each.finished)
@@ -286,8 +292,8 @@ class Translator:
 
     def flags(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, ...]]:
         """Return the flags of translations that were not made in parts, given as (source, translation)."""
-        sources = self._tokenizers.source.read_all([source for source, _ in pairs])
-        targets = self._tokenizers.target.encode_all([text for _, text in pairs])
+        sources = self.tokenizers.source.read_all([source for source, _ in pairs])
+        targets = self.tokenizers.target.encode_all([text for _, text in pairs])
         return [
             self._flags(source, ids, text, Hypothesis(tuple(target_ids), 0.0, 0.0, True))
             for (source, text), ids, target_ids in zip(pairs, sources, targets, strict=True)

@@ -300,6 +300,8 @@ def _cut(line: str) -> Iterator[str]:
 
 def _train_model(lines: Sequence[str], config: TokenizerConfig, vocab_size: int) -> bytes:
     written = io.BytesIO()
+    # without pieces, the option is left out, so that the bytes are those of earlier versions
+    extra = {"user_defined_symbols": list(config.extra_pieces)} if config.extra_pieces else {}
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines),
         model_writer=written,
@@ -316,6 +318,7 @@ def _train_model(lines: Sequence[str], config: TokenizerConfig, vocab_size: int)
         max_sentence_length=4 * LONGEST_TRAINING_TEXT + 1,
         num_threads=TRAINER_THREADS,
         minloglevel=2,
+        **extra,
     )
     return written.getvalue()
 

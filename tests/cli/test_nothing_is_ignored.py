@@ -231,6 +231,7 @@ def test_a_key_that_is_set_twice_is_named(tmp_path, monkeypatch, capsys):
 MAKING = {
     "average": ["average", "{model}", "{model}"],
     "vocabulary": ["vocabulary", "trim", "{model}", "--corpus", "text"],
+    "augment": ["augment", "{model}", "--text", "text"],
     "tune": ["tune", "{model}", "--source", "text", "--reference", "text"],
     "to marian": ["convert", "{model}", "--to", "marian"],
     "to ctranslate2": ["convert", "{model}", "--to", "ctranslate2", "--force"],

@@ -28,6 +28,7 @@ WORK = [
     ["plot", RUN, "--attention", f"A {ODD}"],
     ["average", RUN, RUN, "-o", f"{ODD} mean"],
     ["vocabulary", "trim", RUN, "--corpus", f"{ODD}.less", "-o", f"{ODD} small"],
+    ["augment", RUN, "--text", f"{ODD}.en", "-o", f"{ODD} pairs"],
     ["tune", RUN, "--source", f"{ODD}.en", "--reference", f"{ODD}.en", "-o", f"{ODD} tuned"],
     ["info", f"{ODD} mean"],
     ["bench", "serve", RUN, "-i", f"{ODD}.en", "--clients", "2", "--seconds", "0.5", "--sentences", "4"],

@@ -57,6 +57,7 @@ COMMANDS = {
     "tune model --source few --reference few -o tuned-SEED": set(),
     "average model model -o averaged-SEED": set(),
     "vocabulary trim model --corpus lines -o trimmed-SEED": set(),
+    "augment model --text few -o pairs-SEED": set(),
     "convert classic --to marian -o converted-SEED": set(),
     "fetch nothing": set(),
     "serve nothing": set(),

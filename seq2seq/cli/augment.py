@@ -1,0 +1,227 @@
+"""The command `s2s augment`: pairs from text in one language, in a folder that `data.train` reads.
+
+`workflows.augment` checks the request and makes the pairs; this module reads the options, and reports.
+"""
+
+import logging
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from seq2seq.cli import options
+from seq2seq.cli.commands import Command
+from seq2seq.config import ranges
+from seq2seq.errors import counted, did_you_mean, shown
+from seq2seq.executors import LOCAL, check_executor
+
+if TYPE_CHECKING:
+    from seq2seq.config.corpora import NoiseConfig
+    from seq2seq.workflows.augment.request import Prepared
+    from seq2seq.workflows.augment.shards import PartCounts
+
+logger = logging.getLogger("seq2seq.cli")
+
+EXAMPLE = "Example: s2s augment runs/de-en --text news.de -o data/back"
+
+
+@click.command(cls=Command, epilog=EXAMPLE)
+@click.argument("models", nargs=-1, required=True, type=options.ANY_PATH, metavar="MODEL...")
+@click.option(
+    "--text", "texts", type=options.FILE, multiple=True, required=True, help="Text, one sentence per line; repeatable."
+)
+@click.option(
+    "-o", "--output", type=options.NAMED_PLACE, required=True, help="Folder to write; the same command continues it."
+)
+@click.option(
+    "--kind",
+    type=click.Choice(["back", "forward"]),
+    default="back",
+    help="back: the translation is the source of a pair, and the text its target. forward: the other way round.",
+)
+@click.option("--each", is_flag=True, help="Translate the text with each MODEL [default: several form an ensemble].")
+@click.option(
+    "--keep",
+    type=click.Choice(["best", "chrf", "mbr"]),
+    default="best",
+    help="Translation to keep of --n-best. chrf: the nearest to --reference. mbr: the nearest to the others (minimum "
+    "Bayes risk). Both by chrF.",
+)
+@click.option(
+    "--reference",
+    "references",
+    type=options.FILE,
+    multiple=True,
+    help="With --keep chrf: translations of --text, line by line; repeatable.",
+)
+@click.option(
+    "--n-best", type=options.Number(ranges.N_BEST), help="Number of translations of a line, from which --keep chooses."
+)
+@click.option(
+    "--min-confidence",
+    type=options.Number(ranges.SHARE),
+    help="Leave out translations that are good with a smaller probability. This takes a second pass of MODEL.",
+)
+@click.option("--skip-long", is_flag=True, help="Leave out lines over the model's limit; else they are split.")
+@click.option("--tag", metavar="PIECE", help="Piece of the tokenizer to put before each synthetic source.")
+@click.option(
+    "--noise", metavar="KIND=SHARE,...", help="Noise of the pairs, such as typos=0.1 (the keys of data.train.noise)."
+)
+@click.option(
+    "--held-out",
+    type=options.FILE,
+    multiple=True,
+    help="Text whose lines are left out, besides the validation and test sets of MODEL's run; repeatable.",
+)
+@click.option("--limit", type=options.Number(ranges.COUNT), help="Number of lines to read [default: all].")
+@click.option("--shard-lines", type=options.Number(ranges.COUNT), default=20_000, help="Lines of a part.")
+@click.option(
+    "--workers", type=options.Number(ranges.COUNT), default=1, help="Number of processes, which share the CPUs."
+)
+@click.option(
+    "--executor", default=LOCAL, metavar="NAME", help="local, or dask:ADDRESS of a scheduler (or of its JSON file)."
+)
+@click.option("--force", is_flag=True, help="Accept a text that is not in the source language of MODEL.")
+@click.option("--dry-run", is_flag=True, help="Check everything, estimate the time in 5 seconds, and write nothing.")
+@options.direction_options
+@options.search_options
+@options.sampling_options
+@options.engine_options
+@options.computing_options
+def command(
+    models: tuple[Path, ...],
+    texts: tuple[Path, ...],
+    output: Path,
+    kind: str,
+    each: bool,
+    keep: str,
+    references: tuple[Path, ...],
+    min_confidence: float | None,
+    skip_long: bool,
+    tag: str | None,
+    noise: str | None,
+    held_out: tuple[Path, ...],
+    limit: int | None,
+    shard_lines: int,
+    workers: int,
+    executor: str,
+    force: bool,
+    dry_run: bool,
+    **loading: Any,
+) -> None:
+    """Translate text into pairs for training, in a folder of parts that the key data.train reads as jsonl.
+
+    Lines that are blank, held out, or whose translation is degenerate give no pair, and are counted. If the command
+    was stopped or killed, the same command continues, and the folder gets the same bytes.
+
+    MODEL translates from the language of --text. Several MODELs with one vocabulary form an ensemble.
+    """
+    _check_usage(models, kind, keep, references, loading)
+    from seq2seq.workflows.augment.job import Recipe
+    from seq2seq.workflows.augment.request import Request, augment, prepare
+
+    recipe = Recipe(kind, keep, min_confidence, skip_long, tag, _noise(noise))  # type: ignore[arg-type]
+    given = {key: value for key, value in loading.items() if value is not None}
+    request = Request(
+        models, texts, output, recipe, given, each, references, held_out, shard_lines, limit, is_forced=force
+    )
+    prepared = prepare(request)
+    for note in prepared.notes:
+        logger.info("%s", note)
+    logger.info("engine: %s", prepared.job.pipeline().translator.engine_note)
+    if dry_run:
+        _estimate(prepared, workers)
+        return
+    with _Progress(prepared.num_lines * len(prepared.job.models)) as progress:
+        counts = augment(prepared, executor, workers, progress.report)
+    for line in lines_of_report(output, counts):
+        click.echo(line)
+
+
+def _check_usage(
+    models: tuple[Path, ...], kind: str, keep: str, references: tuple[Path, ...], loading: Mapping[str, Any]
+) -> None:
+    """Refuse options that exclude each other."""
+    given = click.get_current_context().params
+    if loading["sample"]:
+        options.only_for("a search; leave out --sample", "beam_size")
+    else:
+        options.only_for("random draws; add --sample", "temperature", "top_k", "top_p", "seed")
+    if len(models) == 1:
+        options.only_for("several MODELs", "each")
+    elif given["min_confidence"] is not None and not given["each"]:
+        raise click.UsageError("--min-confidence needs the attention of one MODEL; an ensemble has several")
+    if (keep == "chrf") != bool(references):
+        raise click.UsageError("--keep chrf and --reference belong together; give both")
+    if kind == "forward":
+        options.only_for("synthetic sources; leave out --kind forward", "tag")
+    if given["executor"] != LOCAL:
+        check_executor(given["executor"])
+        options.only_for("--executor local; a cluster has workers of its own", "workers")
+
+
+def _noise(text: str | None) -> "NoiseConfig | None":
+    """Return the noise in the value of --noise."""
+    if text is None:
+        return None
+    from pydantic import ValidationError
+
+    from seq2seq.config.corpora import NoiseConfig
+
+    values: dict[str, float] = {}
+    for each in text.split(","):
+        name, _, value = (part.strip() for part in each.partition("="))
+        if name not in NoiseConfig.model_fields:
+            hint = did_you_mean(name, NoiseConfig.model_fields) or f"; it is one of {', '.join(NoiseConfig.kinds)}"
+            raise click.UsageError(f"--noise: {shown(name)} is not a kind of noise{hint}")
+        try:
+            values[name] = int(value) if name == "seed" else float(value)
+            NoiseConfig(**{name: values[name]})
+        except (ValueError, ValidationError) as error:
+            raise click.UsageError(f"--noise {name}: must be a share from 0 to 1, not {shown(value)}") from error
+    return NoiseConfig(**values)
+
+
+def lines_of_report(folder: Path, counts: "PartCounts") -> list[str]:
+    """Return what became of the lines, for people."""
+    rows = [f"{counted(counts.pairs, 'pair')} of {counted(counts.lines, 'line')} in {folder}"]
+    if counts.left_out:
+        rows.append("left out: " + ", ".join(f"{why} {count:,}" for why, count in counts.left_out.items()))
+    return rows
+
+
+def _estimate(prepared: "Prepared", workers: int) -> None:
+    seconds, done = prepared.job.seconds_per_line()
+    whole = prepared.num_lines * len(prepared.job.models)
+    click.echo(f"{counted(whole, 'line')} in {counted(prepared.job.num_parts, 'part')}; nothing is written")
+    if not done:
+        click.echo("the first part has no line to translate, so the time is not known")
+        return
+    minutes = seconds * whole / 60
+    others = f", with {workers} workers that share the CPUs" if workers > 1 else ""
+    click.echo(
+        f"{1 / seconds:,.1f} lines per second over {counted(done, 'line')}: about {minutes:,.1f} minutes{others}"
+    )
+
+
+class _Progress:
+    """A progress bar of lines on a terminal, and a log line for each part elsewhere."""
+
+    def __init__(self, total: int):
+        from tqdm import tqdm
+
+        self._has_bar = sys.stderr is not None and sys.stderr.isatty()
+        self._bar = tqdm(total=total, unit=" lines", dynamic_ncols=True, disable=not self._has_bar)
+
+    def __enter__(self) -> "_Progress":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.close()
+
+    def report(self, number: int, facts: Mapping[str, Any]) -> None:
+        self._bar.update(facts["lines"])
+        if not self._has_bar:
+            logger.info("part %d: %s of %s", number, counted(facts["pairs"], "pair"), counted(facts["lines"], "line"))

@@ -1,0 +1,86 @@
+"""A folder of pairs in numbered parts, which `s2s augment` writes and `data.train` reads in order.
+
+Each part is complete or absent. `augment.json` describes the folder, and has `counts` when all parts are there.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from seq2seq.config.values import PARTS_FILE
+from seq2seq.data.examples import Chunk, Position, Source
+from seq2seq.data.file_facts import combined_fingerprint
+from seq2seq.data.tables import JsonLines
+from seq2seq.errors import DataError
+from seq2seq.files import DamagedFile, read_object
+from seq2seq.languages import known_language
+
+if TYPE_CHECKING:
+    from seq2seq.data.columns import Columns
+
+COLUMNS = ("source", "target")  # the keys of each object
+
+
+def part_path(folder: Path, number: int) -> Path:
+    """Return the path of a part; parts are numbered from 0."""
+    return folder / f"part-{number:05}.jsonl.gz"
+
+
+def read_parts(folder: Path) -> dict[str, Any]:
+    """Return the description of a folder.
+
+    Raises:
+        DataError: it cannot be read.
+    """
+    try:
+        return read_object(folder / PARTS_FILE)
+    except DamagedFile as error:
+        raise DataError(f"{folder}: {error}; make the folder again with s2s augment") from error
+
+
+class Parts(Source):
+    """The pairs of a finished folder, in order.
+
+    Raises:
+        DataError: the folder is not finished, or a part cannot be read.
+    """
+
+    def __init__(self, folder: Path, columns: "Columns", weight: float, cache: Path | None):
+        description = read_parts(folder)
+        counts = description.get("counts")
+        if not isinstance(counts, dict) or not isinstance(counts.get("parts"), int):
+            raise DataError(f"{folder}: not finished; run the same s2s augment command again")
+        _check_languages(folder, description.get("languages"), [names[0] for names in columns.defaults])
+        if columns.given == (None, None):
+            columns = replace(columns, given=COLUMNS)
+        paths = [part_path(folder, number) for number in range(counts["parts"])]
+        self._parts = [JsonLines(path, columns, weight, cache) for path in paths]
+        self.name, self.weight, self.size = str(folder), weight, None
+        self.fingerprint = combined_fingerprint("parts", *(part.fingerprint for part in self._parts))
+
+    @property
+    def invalid(self) -> list[list[int]]:
+        """Lines that were not UTF-8, as in `Source`: none, because `json` wrote the parts."""
+        return [[]]
+
+    def chunks(self, start: Position = None) -> Iterator[Chunk]:
+        """Yield the chunks of each part, numbered over all; a position is [part, position in it, lines before]."""
+        first, inner, before = start or (0, None, 0)
+        for number in range(first, len(self._parts)):
+            count = inner[0] if inner else 0
+            for chunk in self._parts[number].chunks(inner):
+                yield replace(chunk, first=chunk.first + before, end=[number, chunk.end, before])
+                count = chunk.end[0]
+            before, inner = before + count, None
+
+
+def _check_languages(folder: Path, found: Any, wanted: list[str]) -> None:
+    """Refuse pairs of another direction than that of the configuration, if both are known."""
+    there = [found.get(side) for side in COLUMNS] if isinstance(found, dict) else [None, None]
+    if any(known_language(a) and known_language(b) and known_language(a) != known_language(b)
+           for a, b in zip(there, wanted, strict=True)):  # fmt: skip
+        raise DataError(
+            f"{folder}: its pairs are {there[0]}-{there[1]}, but the config translates {wanted[0]}-{wanted[1]}; make "
+            "the folder with the other --kind"
+        )

@@ -1,0 +1,200 @@
+"""Executors of independent tasks: this process, processes of this machine, or a Dask cluster.
+
+A task is a call of a picklable function with one item; it may be repeated, so its effects must not depend on how often
+it runs. `completed` yields the outcome of every item, also if workers die. Nothing here needs torch.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    CancelledError,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from seq2seq.errors import MissingDependency, RunError, UserError, did_you_mean
+from seq2seq.processes import start_worker
+
+Item = TypeVar("Item", bound=Hashable)
+Result = TypeVar("Result")
+
+LOCAL, DASK = "local", "dask:"
+MOST_DEATHS = 3  # of workers that had the same item; one may be killed for another reason, such as memory
+WAIT_SECONDS = 30  # for the scheduler of a cluster, and for its first worker
+ITEMS_AHEAD = 2  # per worker of a cluster: enough to keep it busy
+
+
+@dataclass(frozen=True)
+class Workers:
+    """An open executor, and the number of items to submit ahead of their results."""
+
+    executor: Executor
+    ahead: int
+
+
+class WorkerDied(Exception):
+    """The error of an item whose workers died each time."""
+
+
+def check_executor(where: str) -> None:
+    """Refuse a name that `open_workers` does not know.
+
+    Raises:
+        UserError: there is no such executor.
+    """
+    if where != LOCAL and (not where.startswith(DASK) or where == DASK):
+        hint = did_you_mean(where, (LOCAL, DASK)) or "; give local, or dask:ADDRESS of a scheduler"
+        raise UserError(f"executor {where!r}: not an executor{hint}")
+
+
+@contextlib.contextmanager
+def open_workers(where: str = LOCAL, count: int = 1) -> Iterator[Workers]:
+    """Yield the executor that `where` names; an error in the block cancels its tasks and ends local processes.
+
+    Args:
+        where: `local`, or `dask:` with the address of a scheduler or the name of its JSON file.
+        count: number of local processes; 1 is this process.
+
+    Raises:
+        MissingDependency: the package distributed is not installed.
+        RunError: no scheduler or no worker answers.
+        UserError: there is no such executor.
+    """
+    check_executor(where)
+    if where != LOCAL:
+        with _cluster(where.removeprefix(DASK)) as workers:
+            yield workers
+        return
+    executor = _ThisProcess() if count == 1 else LocalProcesses(count)
+    try:
+        yield Workers(executor, count)
+    except BaseException:
+        executor.shutdown(cancel_futures=True)
+        raise
+    executor.shutdown()
+
+
+def completed(
+    work: Callable[[Item], Result], items: Iterable[Item], workers: Workers
+) -> Iterator[tuple[Item, Result | Exception]]:
+    """Yield each item with its result, or with the error that it raised, in the order of completion.
+
+    An item whose worker dies is tried again; after `MOST_DEATHS` deaths its error is `WorkerDied`. The other items are
+    not affected.
+    """
+    waiting = deque(items)
+    deaths: Counter[Item] = Counter()
+    running: dict[Future[Result], Item] = {}
+    while waiting or running:
+        while waiting and len(running) < workers.ahead:
+            item = waiting.popleft()
+            running[workers.executor.submit(work, item)] = item
+        done, _ = wait(running, return_when=FIRST_COMPLETED)
+        for future in done:
+            item, error = running.pop(future), future.exception()
+            if isinstance(error, BrokenProcessPool) or type(error).__name__ == "KilledWorker":  # ours, or Dask's
+                deaths[item] += 1
+                if deaths[item] < MOST_DEATHS:
+                    waiting.appendleft(item)
+                    continue
+                error = WorkerDied("its worker died each time (out of memory?)")
+            elif error is not None and not isinstance(error, Exception):
+                raise error
+            yield item, future.result() if error is None else error
+
+
+class _ThisProcess(Executor):
+    """An executor that runs a task when it is submitted."""
+
+    def submit(self, work: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(work(*arguments, **named))
+        except Exception as error:  # the caller reads it from the future, as with other executors
+            future.set_exception(error)
+        return future
+
+
+class LocalProcesses(Executor):
+    """Processes that each run one task at a time, so that the death of one fails its own task alone.
+
+    A task that fails with `BrokenProcessPool` may be submitted again; a new process takes the place of a dead one.
+    """
+
+    def __init__(self, count: int):
+        self._threads = ThreadPoolExecutor(count, "s2s-worker")  # one for each process, which waits for it
+        self._own = threading.local()
+        self._lock = threading.Lock()
+        self._pools: dict[int, ProcessPoolExecutor] = {}  # by the id of the process
+        self._is_cancelled = False
+
+    def submit(self, work: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        """Run `work` in the next free process."""
+        return self._threads.submit(self._run, work, *arguments, **named)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """End the processes: after their tasks, or now with `cancel_futures`."""
+        self._is_cancelled = cancel_futures
+        self._threads.shutdown(wait and not cancel_futures, cancel_futures=cancel_futures)
+        if cancel_futures:
+            with self._lock:
+                for process in self._pools:
+                    with contextlib.suppress(OSError):  # it has ended
+                        os.kill(process, signal.SIGTERM)
+            self._threads.shutdown(wait)
+        for pool in self._pools.values():
+            pool.shutdown(wait, cancel_futures=cancel_futures)
+
+    def _run(self, work: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
+        if getattr(self._own, "process", None) is None:
+            # a fork would copy the locks of threads without the threads
+            context = multiprocessing.get_context("spawn")
+            pool = ProcessPoolExecutor(1, mp_context=context, initializer=start_worker)
+            self._own.process = pool.submit(os.getpid).result()
+            with self._lock:
+                self._pools[self._own.process] = pool
+        pool = self._pools[self._own.process]
+        if self._is_cancelled:  # while the process started
+            raise CancelledError
+        try:
+            return pool.submit(work, *arguments, **named).result()
+        except BrokenProcessPool:
+            with self._lock:
+                del self._pools[self._own.process]
+            self._own.process = None
+            pool.shutdown()
+            raise
+
+
+@contextlib.contextmanager
+def _cluster(address: str) -> Iterator[Workers]:
+    """Yield the workers of a Dask cluster, whose scheduler listens at `address` or wrote the file of that name."""
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise MissingDependency("distributed", "dask", "--executor dask") from error
+    named = {"scheduler_file": address} if address.endswith(".json") else {"address": address}
+    try:
+        client = Client(**named, timeout=WAIT_SECONDS, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        remedy = f"start it with dask scheduler, and workers with dask worker {address} --nthreads 1"
+        raise RunError(f"executor {DASK}{address}: no scheduler answers; {remedy}") from error
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=WAIT_SECONDS)
+        except TimeoutError as error:
+            raise RunError(f"executor {DASK}{address}: it has no workers; start them with dask worker") from error
+        # closing the client cancels what is left
+        yield Workers(client.get_executor(), ITEMS_AHEAD * max(sum(client.ncores().values()), 1))

@@ -1,0 +1,1 @@
+"""Pairs from text in one language: back-translation, self-training and distillation."""

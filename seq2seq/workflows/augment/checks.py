@@ -1,0 +1,120 @@
+"""Checks of `s2s augment` before its work: what the models, the text or the search settings do not allow."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from seq2seq.errors import DataError, UserError
+from seq2seq.inference.pipeline import Pipeline
+from seq2seq.inspection.line_languages import FEWEST_CLEAR, LEAST_NAMED, LEAST_SHARE
+from seq2seq.inspection.overlap import normalise
+from seq2seq.languages import known_language, language_name
+from seq2seq.text.identification import identified, is_identifiable
+from seq2seq.workflows.augment.job import Kind, Recipe
+from seq2seq.workflows.augment.shards import Shard
+
+if TYPE_CHECKING:
+    from seq2seq.text.tokenizer import Tokenizer
+
+MANY_LINES, SAMPLED_FROM = 100_000, 10  # lines from which back-translation samples, and its top_k
+SAMPLED_LINES = 200  # for the language of a text
+
+
+def check_pipeline(pipeline: Pipeline, recipe: Recipe, model: str) -> None:
+    """Refuse a recipe that the model cannot follow.
+
+    Raises:
+        UserError: the tag is not a piece of its tokenizer, or it has no calibrated confidence.
+    """
+    if recipe.min_confidence is not None:
+        assert pipeline.aligner is not None
+        calibration = pipeline.aligner.calibration
+        if calibration.confidence is None:
+            why = calibration.no_confidence or "it is not calibrated"
+            remedy = f"calibrate it with s2s align {model} SOURCE TARGET --calibrate, or leave out --min-confidence"
+            raise UserError(f"{model}: has no confidence ({why}); {remedy}")
+    if recipe.tag is not None:
+        tokenizers = pipeline.translator.tokenizers
+        check_tag(recipe.tag, tokenizers.target if recipe.kind == "back" else tokenizers.source, model)
+
+
+def check_tag(tag: str, tokenizer: "Tokenizer", model: str) -> None:
+    """Refuse a tag that a tokenizer does not encode as one piece.
+
+    Raises:
+        UserError: it is none.
+    """
+    if tag not in set(tokenizer.text_pieces()):
+        remedy = "train the tokenizer with this tag in tokenizer.extra_pieces, or leave out --tag"
+        raise UserError(f"--tag {tag}: not a piece of the tokenizer of {model}; {remedy}")
+
+
+def check_language(shards: Sequence[Shard], language: str | None) -> None:
+    """Refuse a text whose lines are in another language than the model's source, judged by a sample.
+
+    Raises:
+        DataError: at least two fifths of the lines with a clear language are in one other language, and hardly any in
+            this one.
+    """
+    code = known_language(language)
+    if code is None or not is_identifiable(code):
+        return
+    for shard in {shard.text: shard for shard in reversed(shards)}.values():  # the first shard of each text
+        lines = [line for line in shard.lines() if line and line.strip()]
+        sample = lines[:: max(len(lines) // SAMPLED_LINES, 1)][:SAMPLED_LINES]
+        clear = Counter(filter(None, map(identified, sample)))
+        if clear.total() < FEWEST_CLEAR or clear[code] >= LEAST_NAMED * clear.total():
+            continue
+        most, count = clear.most_common(1)[0]
+        if count >= LEAST_SHARE * clear.total():
+            share = f"{100 * count / clear.total():.0f} % of the clear lines of a sample"
+            raise DataError(
+                f"{shard.text}: {share} are {language_name(most)}, but the model translates {language_name(code)}; "
+                "give the other text or model, or --force"
+            )
+
+
+def held_out_lines(texts: Iterable[str]) -> frozenset[str]:
+    """Return the normalised lines of held-out sets."""
+    return frozenset(filter(None, map(normalise, texts)))
+
+
+def check_references(shards: Sequence[Shard], references: Sequence[Shard]) -> None:
+    """Refuse references that are not parallel to the texts.
+
+    Raises:
+        DataError: the numbers of lines differ.
+    """
+    if [shard.count for shard in shards] != [shard.count for shard in references]:
+        counts = [sum(shard.count for shard in each) for each in (shards, references)]
+        raise DataError(
+            f"--text has {counts[0]:,} lines and --reference {counts[1]:,}; line i of one must translate line i of the "
+            "other, file by file"
+        )
+
+
+def default_search(kind: Kind, num_lines: int, given: Mapping[str, Any]) -> tuple[dict[str, Any], str]:
+    """Return search settings, and the reason for them, where the user chose none (Edunov et al. 2018).
+
+    Samples give better back-translations of much text; with little text, and so with poor models, beam search does.
+    """
+    if kind == "back" and num_lines > MANY_LINES and not given.keys() & {"beam_size", "sample", "n_best"}:
+        why = f"sampling from the {SAMPLED_FROM} likeliest pieces, because there are more than {MANY_LINES:,} lines"
+        return {"sample": True, "top_k": SAMPLED_FROM}, why
+    return {}, ""
+
+
+def check_search(recipe: Recipe, search: Mapping[str, Any], engine: str) -> None:
+    """Refuse search settings that cannot serve the recipe.
+
+    Raises:
+        UserError: the message names the options.
+    """
+    if recipe.keep == "best" and search.get("n_best", 1) > 1:
+        raise UserError("--n-best needs --keep chrf or mbr, which choose among the translations")
+    if recipe.keep != "best" and search.get("n_best", 1) < 2:
+        raise UserError(f"--keep {recipe.keep} chooses among several translations; give --n-best 2 or more")
+    if recipe.keep != "best" and recipe.min_confidence is not None:
+        raise UserError("--min-confidence judges the best translation; leave it out, or --keep")
+    if search.get("sample") and engine == "ctranslate2":
+        raise UserError("--sample: CTranslate2 cannot repeat its draws; leave out --engine ctranslate2")

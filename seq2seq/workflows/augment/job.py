@@ -1,0 +1,216 @@
+"""The job of `s2s augment`: all that a worker needs to make a part, which can be pickled.
+
+`request` makes a `AugmentJob`. The pair of a line depends on the line, its number, the models and the recipe alone.
+"""
+
+import functools
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from seq2seq.config.corpora import NoiseConfig
+from seq2seq.data.examples import Pair
+from seq2seq.data.noise import perturbed
+from seq2seq.errors import ModelError
+from seq2seq.evaluation.selection import consensus, nearest
+from seq2seq.inference.degeneration import LOST, REPAIRED, SPLIT, SYMPTOMS
+from seq2seq.inference.pipeline import Pipeline
+from seq2seq.inference.translation import Alternative, Translation
+from seq2seq.inspection.overlap import normalise
+from seq2seq.text.untranslatable import VERBATIM
+from seq2seq.workflows.augment.shards import PartCounts, Shard, finished_part, folder_record, write_part
+
+Kind = Literal["back", "forward"]
+Keep = Literal["best", "chrf", "mbr"]
+
+# Workers for which sentences are grouped, whatever their number is, so that the bits of scores do not depend on it.
+GROUPED_FOR = 4
+DRY_SECONDS, DRY_LINES = 5.0, 64
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a line becomes a pair."""
+
+    kind: Kind = "back"
+    """`back`: the translation is the source; `forward`: it is the target."""
+    keep: Keep = "best"
+    """The candidate that is kept: the first, the nearest to the reference, or the nearest to all others."""
+    min_confidence: float | None = None
+    """The least probability that a translation is good."""
+    skip_long: bool = False
+    """Leave out lines that are longer than the model's limit, instead of translating them in parts."""
+    tag: str | None = None
+    """A piece before each synthetic source (Caswell et al. 2019)."""
+    noise: NoiseConfig | None = None
+    """Perturbations of the pairs."""
+
+
+@dataclass(frozen=True)
+class AugmentJob:
+    """The work of `s2s augment`: one part for each shard and group of models."""
+
+    folder: Path
+    models: tuple[tuple[Path, ...], ...]
+    """The groups of models; each group is an ensemble that translates the whole text."""
+    fingerprints: tuple[tuple[str, ...], ...]
+    loading: tuple[tuple[str, Any], ...]
+    """Options of `Translator.load`, search settings included."""
+    recipe: Recipe
+    shards: tuple[Shard, ...]
+    references: tuple[Shard, ...] = ()
+    """The shards of the references, parallel to `shards`."""
+    held_out: frozenset[str] = frozenset()
+    """Normalised lines of held-out sets, which are left out."""
+
+    @property
+    def num_parts(self) -> int:
+        """The number of parts."""
+        return len(self.models) * len(self.shards)
+
+    def pipeline(self, group: int = 0) -> Pipeline:
+        """Return the opened models of a group.
+
+        Raises:
+            ModelError: a model cannot be read, or changed since the command started.
+        """
+        has_confidence = self.recipe.min_confidence is not None
+        return opened(self.models[group], self.fingerprints[group], self.loading, has_confidence)
+
+    def make(self, number: int) -> dict[str, Any]:
+        """Write a part, unless it is there, and return its facts.
+
+        Raises:
+            DataError: the text cannot be read, or changed.
+            ModelError: as `pipeline`.
+            OSError: the part cannot be written.
+        """
+        with _one_at_a_time:
+            if (facts := finished_part(self.folder, number)) is not None:
+                return facts
+            group, index = divmod(number, len(self.shards))
+            shard, left_out = self.shards[index], Counter[str]()
+            references = self.references[index].lines() if self.references else ()
+            records = list(self.records(self.pipeline(group), shard, references, left_out))
+            counts = PartCounts(shard.count, len(records), dict(sorted(left_out.items())))
+            return write_part(self.folder, number, records, counts)
+
+    def records(
+        self, pipeline: Pipeline, shard: Shard, references: Sequence[str | None], left_out: Counter[str]
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the pairs of a shard; lines without one are counted in `left_out`."""
+        lines = shard.lines()
+        reasons = [self._unfit(line) for line in lines]
+        texts = ["" if why else str(line).strip() for line, why in zip(lines, reasons, strict=True)]
+        recipe, details = self.recipe, () if self.recipe.min_confidence is None else ("confidence",)
+        answers = pipeline.translate(texts, first_line=shard.before, details=details)
+        languages = pipeline.translator.description
+        sides = (languages.source_language, languages.target_language) if languages else (None, None)
+        for index, (text, answer, why) in enumerate(zip(texts, answers, reasons, strict=True)):
+            chosen, flags = _chosen(pipeline, answer, recipe.keep, references[index] if references else None)
+            confidence = _confidence(answer)
+            if why := why or _fault(recipe, text, chosen.text, flags, confidence):
+                left_out[why] += 1
+                continue
+            pair = Pair(text, chosen.text.strip())
+            if recipe.kind == "back":
+                pair, own_sides = Pair(pair.target, pair.source), sides[::-1]
+            else:
+                own_sides = sides
+            number = shard.before + index + 1
+            if recipe.noise is not None:
+                pair = perturbed(pair, recipe.noise, random.Random(f"{recipe.noise.seed} {number}"), own_sides)
+            source = f"{recipe.tag} {pair.source}" if recipe.tag else pair.source
+            record = {"source": source, "target": pair.target, "score": round(chosen.score, 4)}
+            if confidence is not None:
+                record["confidence"] = round(confidence, 4)
+            yield {**record, "origin": [shard.name, shard.first + index]}
+
+    def _unfit(self, line: str | None) -> str:
+        """Return why a line is not translated, or an empty text."""
+        if line is None:
+            return "not UTF-8"
+        if not line.strip():
+            return "blank"
+        return "held out" if self.held_out and normalise(line) in self.held_out else ""
+
+    def seconds_per_line(self) -> tuple[float, int]:
+        """Return the time of a line in seconds, measured over at most `DRY_SECONDS`, and the number of lines."""
+        pipeline, shard = self.pipeline(), self.shards[0]
+        references = self.references[0].lines() if self.references else ()
+        texts = [line for line in shard.lines() if not self._unfit(line)]
+        began, done = time.perf_counter(), 0
+        while done < len(texts) and time.perf_counter() - began < DRY_SECONDS:
+            block = texts[done : done + DRY_LINES]
+            answers = pipeline.translate(block)
+            for index, answer in enumerate(answers, start=done):
+                _chosen(pipeline, answer, self.recipe.keep, references[index] if references else None)
+            done += len(block)
+        return (time.perf_counter() - began) / max(done, 1), done
+
+
+def make_part(job: AugmentJob, number: int) -> dict[str, Any]:
+    """Make a part of a job; workers call it."""
+    return job.make(number)
+
+
+_one_at_a_time = threading.Lock()  # a worker of a cluster may have several threads
+
+
+@functools.lru_cache(maxsize=1)
+def opened(
+    models: tuple[Path, ...], fingerprints: tuple[str, ...], loading: tuple[tuple[str, Any], ...], has_aligner: bool
+) -> Pipeline:
+    """Return the pipeline of an ensemble, which stays open in this process; it is used for many parts.
+
+    Raises:
+        ModelError: a model cannot be read, or does not have its fingerprint.
+    """
+    for model, fingerprint in zip(models, fingerprints, strict=True):
+        if folder_record(model) != fingerprint:
+            raise ModelError(f"{model}: changed since the command started; start it again in a new folder")
+    pipeline = Pipeline.load(*models, with_aligner=has_aligner, **dict(loading))
+    pipeline.translator = pipeline.translator.grouping_for(GROUPED_FOR)
+    return pipeline
+
+
+def _chosen(
+    pipeline: Pipeline, answer: Translation, keep: Keep, reference: str | None
+) -> tuple[Alternative, Sequence[str]]:
+    """Return the candidate that is kept, and its flags."""
+    candidates = [answer, *answer.alternatives]
+    if keep == "best" or len(candidates) == 1 or not answer.source:
+        return answer, answer.flags
+    texts = [candidate.text for candidate in candidates]
+    chosen = candidates[consensus(texts) if keep == "mbr" else nearest(texts, reference or "")]
+    if chosen.text == answer.text:
+        return answer, answer.flags
+    kept = [flag for flag in answer.flags if flag in (SPLIT, VERBATIM)]
+    return chosen, (*kept, *pipeline.translator.flags([(answer.source, chosen.text)])[0])
+
+
+def _confidence(answer: Translation) -> float | None:
+    """Return the confidence of a translation, that of its worst part; None if it has none."""
+    known = [part.confidence for part in answer.details if part.confidence is not None]
+    return min(known, default=None)
+
+
+def _fault(recipe: Recipe, text: str, translation: str, flags: Sequence[str], confidence: float | None) -> str:
+    """Return why a translation is left out, or an empty text."""
+    found = [] if REPAIRED in flags else sorted(SYMPTOMS.intersection(flags))
+    if VERBATIM in flags and translation.strip() == text:
+        return "not language"
+    if found:
+        return found[0]
+    if LOST in flags:
+        return "lost words"
+    if recipe.skip_long and SPLIT in flags:
+        return "too long"
+    if recipe.min_confidence is not None and (confidence is None or confidence < recipe.min_confidence):
+        return "low confidence"
+    return ""

@@ -1,0 +1,190 @@
+"""The request of a user for pairs: it is checked, becomes a `AugmentJob`, and is carried out by workers.
+
+`cli.augment` and `workflows.distill` make a `Request`.
+"""
+
+import functools
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from seq2seq.config import file as config_file
+from seq2seq.data.file_facts import combined_fingerprint
+from seq2seq.data.sources import open_pairs
+from seq2seq.errors import UserError
+from seq2seq.executors import LOCAL, open_workers
+from seq2seq.languages import language_code
+from seq2seq.lines import read_lines
+from seq2seq.processes import usable_cpus
+from seq2seq.store.finding import RUN_CONFIG, find_model
+from seq2seq.workflows.augment.checks import (
+    check_language,
+    check_pipeline,
+    check_references,
+    check_search,
+    default_search,
+    held_out_lines,
+)
+from seq2seq.workflows.augment.job import AugmentJob, Recipe, make_part, opened
+from seq2seq.workflows.augment.shards import PartCounts, finish_parts, folder_record, open_parts, plan
+
+logger = logging.getLogger(__name__)
+
+SHARD_LINES = 20_000
+# Options of `Translator.load` that change no translation, except for the last bits of scores on a GPU.
+NOT_IDENTITY = ("device", "threads", "batch_tokens")
+
+
+@dataclass(frozen=True)
+class Request:
+    """Everything that a user chooses, except how many workers there are."""
+
+    models: tuple[Path, ...]
+    texts: tuple[Path, ...]
+    output: Path
+    recipe: Recipe = field(default_factory=Recipe)
+    loading: Mapping[str, Any] = field(default_factory=dict)
+    """Options of `Translator.load`, search settings included."""
+    each: bool = False
+    """Whether each model translates the text alone; otherwise several models are an ensemble."""
+    references: tuple[Path, ...] = ()
+    held_out: tuple[Path, ...] = ()
+    """Further texts whose lines are left out."""
+    shard_lines: int = SHARD_LINES
+    limit: int | None = None
+    """The number of lines to read."""
+    is_forced: bool = False
+    """Whether a text in another language is accepted."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A job that passed all checks, and its identity: two jobs of one identity make the same parts."""
+
+    job: AugmentJob
+    identity: Mapping[str, Any]
+    num_lines: int
+    notes: tuple[str, ...] = ()
+    """Choices that were made for the user."""
+
+
+def prepare(request: Request) -> Prepared:
+    """Check a request, without writing anything.
+
+    Raises:
+        DataError: a text cannot be read, has no lines, or is in another language.
+        ModelError, UserError: the models or settings do not fit.
+    """
+    facts, shards = plan(request.texts, request.shard_lines, request.limit)
+    num_lines = sum(each.lines for each in facts)
+    search, note = default_search(request.recipe.kind, num_lines, request.loading)
+    loading = {**request.loading, **search}
+    check_search(request.recipe, loading, loading.get("engine", "auto"))
+    folders = [find_model(model, "translation").resolve() for model in request.models]
+    if len(set(folders)) < len(folders):
+        raise UserError("a MODEL is given twice; name each once")
+    read, references = plan(request.references, request.shard_lines, request.limit) if request.references else ([], [])
+    if references:
+        check_references(shards, references)
+    groups = [[folder] for folder in folders] if request.each else [folders]
+    job = AugmentJob(
+        folder=request.output.resolve(),
+        models=tuple(map(tuple, groups)),
+        fingerprints=tuple(tuple(map(folder_record, group)) for group in groups),
+        loading=tuple(sorted(loading.items())),
+        recipe=request.recipe,
+        shards=tuple(shard._replace(text=shard.text.resolve()) for shard in shards),
+        references=tuple(shard._replace(text=shard.text.resolve()) for shard in references),
+        held_out=held_out_lines(_held_out(request)),
+    )
+    languages = _checked_languages(job, request)
+    kept = {key: value for key, value in loading.items() if key not in NOT_IDENTITY}
+    identity = {
+        "options": {
+            **asdict(replace(request.recipe, noise=None)),
+            "noise": request.recipe.noise and request.recipe.noise.model_dump(exclude_defaults=True),
+            **dict(sorted(kept.items())),
+            "shard_lines": request.shard_lines,
+        },
+        "languages": languages,
+        "models": [list(group) for group in job.fingerprints],
+        "texts": [asdict(each) for each in facts],
+        "references": [asdict(each) for each in read],
+        "held_out": combined_fingerprint(sorted(job.held_out)),
+    }
+    return Prepared(job, identity, num_lines, (note,) if note else ())
+
+
+def augment(
+    prepared: Prepared,
+    where: str = LOCAL,
+    workers: int = 1,
+    report: Callable[[int, Mapping[str, Any]], None] = lambda number, facts: None,
+) -> PartCounts:
+    """Make all parts that are missing, and return the counts of all.
+
+    Args:
+        prepared: from `prepare`.
+        where: executor, as in `open_workers`.
+        workers: number of local processes, which share the CPUs.
+        report: called with the number and the facts of each part.
+
+    Raises:
+        RunError: parts could not be made, or the executor could not be used.
+        UserError: the folder has something else.
+    """
+    job = prepared.job
+    description = open_parts(job.folder, prepared.identity)
+    if workers > 1:
+        threads = dict(job.loading).get("threads") or max(usable_cpus() // workers, 1)
+        job = replace(job, loading=tuple(sorted({**dict(job.loading), "threads": threads}.items())))
+    if workers > 1 or where != LOCAL:
+        opened.cache_clear()  # frees the memory of the models that the checks opened
+    with open_workers(where, workers) as running:
+        return finish_parts(job.folder, description, functools.partial(make_part, job), job.num_parts, running, report)
+
+
+def _checked_languages(job: AugmentJob, request: Request) -> dict[str, str | None]:
+    """Return the languages of the pairs; refuse models that do not fit the request or each other."""
+    found = []
+    for group, models in enumerate(job.models):
+        pipeline = job.pipeline(group)
+        check_pipeline(pipeline, job.recipe, str(request.models[group]))
+        about = pipeline.translator.description
+        sides = (about.source_language, about.target_language) if about else (None, None)
+        if not request.is_forced and not group:
+            check_language(job.shards, sides[0])
+        found.append(sides)
+    for sides, model in zip(found, request.models, strict=False):
+        if any(a and b and language_code(a) != language_code(b) for a, b in zip(sides, found[0], strict=True)):
+            here, first = ("-".join(str(side) for side in each) for each in (sides, found[0]))
+            raise UserError(
+                f"{model}: translates {here}, and {request.models[0]} {first}; give models of one direction"
+            )
+    source, target = found[0] if job.recipe.kind == "forward" else found[0][::-1]
+    return {"source": source, "target": target}
+
+
+def _held_out(request: Request) -> Iterator[str]:
+    """Yield the lines of `request.held_out`, and the sources of the validation and test sets of the models' runs."""
+    for path in request.held_out:
+        yield from read_lines(path)
+    for model in request.models:
+        run_config = find_model(model).resolve().parent / RUN_CONFIG
+        if run_config.is_file():
+            yield from _sources_of_sets(run_config)
+
+
+def _sources_of_sets(run_config: Path) -> Iterator[str]:
+    try:
+        config = config_file.load(run_config, check_files=False)
+        sets: Iterable[Any] = (config.data.valid, *config.data.test.values())
+        for each in sets:
+            pairs = open_pairs(each, config.source_language or "", config.target_language or "")
+            yield from (pair.source for pair in pairs)
+    except UserError as error:
+        logger.warning(
+            "the held-out sets of %s are not left out: %s; name them with --held-out", run_config.parent, error
+        )

@@ -1,0 +1,115 @@
+"""Every item has one outcome, whatever happens to workers: in this process, in local ones, and on a Dask cluster."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from functools import partial
+from pathlib import Path
+
+import pytest
+from support.cluster import cluster
+
+from seq2seq.errors import DataError, MissingDependency, RunError, UserError
+from seq2seq.executors import MOST_DEATHS, WorkerDied, completed, open_workers
+
+needs_kill = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs SIGKILL")
+
+
+def squared(item: int) -> int:
+    if item == 3:
+        raise DataError("three")
+    return item * item
+
+
+def deadly(folder: Path, item: int) -> int:
+    """The square; item 3 always kills its worker, item 5 does the first time."""
+    mark = folder / f"{item}-{time.monotonic_ns()}"
+    mark.touch()
+    if item == 3 or (item == 5 and len(list(folder.glob("5-*"))) == 1):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return item * item
+
+
+def outcomes(where: str, count: int, work=squared, items=range(7)) -> dict:
+    with open_workers(where, count) as workers:
+        listed = list(completed(work, items, workers))
+    assert sorted(item for item, _ in listed) == sorted(items)
+    return dict(listed)
+
+
+def assert_only_three_fails(found: dict, error: type[Exception]) -> None:
+    assert isinstance(found.pop(3), error)
+    assert found == {item: item * item for item in range(7) if item != 3}
+
+
+def test_an_item_that_fails_does_not_stop_the_others():
+    assert_only_three_fails(outcomes("local", 1), DataError)
+
+
+@pytest.mark.slow
+@needs_kill
+def test_local_workers_that_die_are_replaced_and_an_item_that_kills_each_of_them_is_named(tmp_path):
+    found = outcomes("local", 2, partial(deadly, tmp_path))
+    assert_only_three_fails(found, WorkerDied)
+    assert len(list(tmp_path.glob("3-*"))) == MOST_DEATHS
+    assert len(list(tmp_path.glob("5-*"))) == 2
+    assert len(list(tmp_path.glob("4-*"))) == 1, "an item whose worker lives is not repeated"
+
+
+def sleeping(folder: Path, item: int) -> None:
+    (folder / str(os.getpid())).touch()
+    time.sleep(60)
+
+
+@pytest.mark.slow
+@needs_kill
+def test_an_interrupt_ends_local_processes_without_waiting_for_their_items(tmp_path):
+    def interrupt():
+        deadline = time.monotonic() + 30
+        while len(list(tmp_path.iterdir())) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), open_workers("local", 2) as workers:
+        list(completed(partial(sleeping, tmp_path), range(4), workers))
+    assert time.monotonic() - began < 30
+    for process in tmp_path.iterdir():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(process.name), 0)
+
+
+@pytest.mark.slow
+@needs_kill
+def test_a_cluster_gives_the_same_outcomes(tmp_path):
+    pytest.importorskip("distributed")
+    with cluster(tmp_path) as name:
+        assert_only_three_fails(outcomes(name, 1), DataError)
+        marks = tmp_path / "marks"
+        marks.mkdir()
+        assert_only_three_fails(outcomes(name, 1, partial(deadly, marks)), WorkerDied)
+
+
+@pytest.mark.parametrize("name", ["dask:", "daks:tcp://a:1", "ray", ""])
+def test_an_unknown_executor_is_refused(name):
+    with pytest.raises(UserError, match=r"not an executor"), open_workers(name):
+        pass
+
+
+def test_without_the_package_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(MissingDependency, match=r"seq2seq-toolkit\[dask\]"), open_workers("dask:tcp://127.0.0.1:1"):
+        pass
+
+
+def test_a_scheduler_that_is_not_there_is_named(monkeypatch, tmp_path):
+    pytest.importorskip("distributed")
+    monkeypatch.setattr("seq2seq.executors.WAIT_SECONDS", 0.5)
+    with (
+        pytest.raises(RunError, match=r"dask:tcp://127.0.0.1:9: no scheduler answers; start it with dask scheduler"),
+        open_workers("dask:tcp://127.0.0.1:9"),
+    ):
+        pass

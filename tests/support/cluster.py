@@ -1,0 +1,42 @@
+"""A Dask cluster of two workers on this machine, each a process with one thread."""
+
+import contextlib
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def command_settings() -> dict[str, str]:
+    """The environment in which other processes find what this one imports."""
+    return os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+@contextlib.contextmanager
+def cluster(folder: Path) -> Iterator[str]:
+    """Yield the name of the executor."""
+    file = folder / "scheduler.json"
+    options = {
+        "scheduler": ["--no-dashboard", "--host", "127.0.0.1", "--port", "0"],
+        "worker": ["--nworkers", "2", "--nthreads", "1", "--no-dashboard"],
+    }
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-m", f"distributed.cli.dask_{kind}", "--scheduler-file", str(file), *own],
+            env=command_settings(),
+            cwd=folder,
+            stderr=subprocess.DEVNULL,
+        )
+        for kind, own in options.items()
+    ]
+    try:
+        deadline = time.monotonic() + 60
+        while not file.exists() and time.monotonic() < deadline:
+            time.sleep(0.1)
+        yield f"dask:{file}"
+    finally:
+        for process in reversed(started):
+            process.terminate()
+            process.wait(30)

@@ -1,0 +1,99 @@
+"""`s2s augment` killed at random moments, with one and two workers, ends in the bytes of a run without kills.
+
+SIGKILL comes to the command itself or to one of its workers. A cluster of other processes gives the same bytes too.
+"""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from support.cluster import cluster
+from support.number_words import sentences
+from support.reversed_folder import folder
+
+__all__ = ["folder"]  # a fixture
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")]
+
+KILLS = 6
+SHARD_LINES, LINES = 6, 240
+
+
+@pytest.fixture(scope="module")
+def place(folder, tmp_path_factory) -> Path:
+    """A folder with a text, a model, and the pairs of a run without kills in `whole`."""
+    place = tmp_path_factory.mktemp("kills")
+    (place / "text").write_text("".join(f"{' '.join(row)}\n" for row in sentences(LINES, 5)))
+    (place / "model").symlink_to(folder / "runs" / "toy" / "best")
+    assert started(place, "whole", "1").wait(120) == 0
+    return place
+
+
+def started(place: Path, name: str, workers: str, *options: str) -> subprocess.Popen:
+    command = ["augment", "model", "--text", "text", "-o", name, "--shard-lines", str(SHARD_LINES)]
+    command += [*options] or ["--workers", workers]
+    settings = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    log = open(place / f"{name}.log", "ab")
+    return subprocess.Popen(
+        [sys.executable, "-m", "seq2seq", *command], cwd=place, env=settings, stderr=log, stdout=log
+    )
+
+
+def contents(made: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in made.iterdir()}
+
+
+def parts(made: Path) -> int:
+    return len(list(made.glob("part-*.gz")))
+
+
+def children(process: int) -> list[int]:
+    """The workers: children that run Python's spawn, without its resource tracker."""
+    found = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return [int(child) for child in found if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_killed_at_random_moments_the_folder_gets_the_same_bytes(workers, place):
+    draw, name = random.Random(int(workers)), f"killed-{workers}"
+    kills = 0
+    while kills < KILLS:
+        before, command = parts(place / name), started(place, name, workers)
+        wanted = before + draw.randint(1, 4)
+        while command.poll() is None and parts(place / name) < wanted:
+            time.sleep(0.002)
+        time.sleep(draw.uniform(0, 0.02))
+        if command.poll() is not None:
+            break
+        command.kill()
+        command.wait()
+        kills += 1
+    assert kills >= 4, (place / f"{name}.log").read_text()
+    assert started(place, name, workers).wait(120) == 0, (place / f"{name}.log").read_text()
+    assert contents(place / name) == contents(place / "whole")
+
+
+def test_a_worker_that_is_killed_is_replaced(place):
+    command = started(place, "worker", "2")
+    killed: set[int] = set()
+    while command.poll() is None and len(killed) < 3:
+        time.sleep(0.01)
+        if parts(place / "worker") > 8 * len(killed):
+            for worker in set(children(command.pid)) - killed:
+                os.kill(worker, signal.SIGKILL)
+                killed.add(worker)
+                break
+    assert command.wait(120) == 0, (place / "worker.log").read_text()
+    assert len(killed) >= 2
+    assert contents(place / "worker") == contents(place / "whole")
+
+
+def test_a_cluster_gives_the_same_bytes(place):
+    pytest.importorskip("distributed")
+    with cluster(place) as executor:
+        assert started(place, "cluster", "", "--executor", executor).wait(120) == 0, (place / "cluster.log").read_text()
+    assert contents(place / "cluster") == contents(place / "whole")

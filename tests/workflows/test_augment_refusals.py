@@ -1,0 +1,121 @@
+"""What `s2s augment` refuses before it writes anything: one line with the remedy for each mistake."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from support.foreign_models import make_marian
+from support.our_models import make_ours
+
+from seq2seq.cli import main
+from seq2seq.workflows.augment.checks import MANY_LINES, default_search
+
+GERMAN = ["Der alte Mann geht mit seinem Hund langsam durch den Park.", "Zwei Kinder spielen auf der Straße Fußball."]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """A folder with untrained models, texts, and a folder of pairs of another command."""
+    place = tmp_path_factory.mktemp("refusals")
+    make_ours(place / "model", True, ending=1.0)
+    make_marian(place / "marian")
+    shutil.copytree(place / "model", place / "twin")
+    texts = {"text": ["A man."] * 3, "two": ["Ein Mann."] * 2, "german": GERMAN * 20, "empty": []}
+    for name, lines in texts.items():
+        (place / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    (place / "damaged.gz").write_bytes(b"\x1f\x8b\x08broken")
+    os.mkfifo(place / "pipe")
+    (place / "full").mkdir()
+    (place / "full" / "letter").write_text("Dear Sir")
+    return place
+
+
+MISTAKES = {
+    "another language": (["--text", "german"], "are German, but the model translates English; give the other text or "
+                         "model, or --force"),
+    "an empty text": (["--text", "empty"], "empty: no lines"),
+    "a missing text": (["--text", "nowhere"], "nowhere: cannot be read (No such file or directory)"),
+    "a truncated text": (["--text", "damaged.gz"], "damaged.gz: damaged after line 0"),
+    "a tag of no tokenizer": (["--tag", "<synthetic>"], "--tag <synthetic>: not a piece of the tokenizer of model; "
+                              "train the tokenizer with this tag in tokenizer.extra_pieces, or leave out --tag"),
+    "a tag of targets": (["--tag", "<b>", "--kind", "forward"], "--tag is for synthetic sources"),
+    "no calibration": (["--min-confidence", "0.3"], "model: has no confidence (it is not calibrated); calibrate it "
+                       "with s2s align model SOURCE TARGET --calibrate, or leave out --min-confidence"),
+    "a folder of something else": (["-o", "full"], "full: exists already, and has no augment.json; name a new folder"),
+    "a reference without its use": (["--reference", "text"], "--keep chrf and --reference belong together"),
+    "a use without a reference": (["--keep", "chrf", "--n-best", "2"], "--keep chrf and --reference belong together"),
+    "a short reference": (["--keep", "chrf", "--n-best", "2", "--reference", "two"], "--text has 3 lines and "
+                          "--reference 2; line i of one must translate line i of the other, file by file"),
+    "one candidate": (["--keep", "mbr"], "--keep mbr chooses among several translations; give --n-best 2 or more"),
+    "no choice": (["--n-best", "3"], "--n-best needs --keep chrf or mbr"),
+    "confidence of another": (["--keep", "mbr", "--n-best", "2", "--min-confidence", "0.1"], "--min-confidence judges "
+                              "the best translation; leave it out, or --keep"),
+    "draws of CTranslate2": (["--sample", "--engine", "ctranslate2"], "--sample: CTranslate2 cannot repeat its draws"),
+    "a draw without draws": (["--top-k", "3"], "--top-k is for random draws; add --sample"),
+    "a beam of draws": (["--sample", "--beam-size", "3"], "--beam-size is for a search; leave out --sample"),
+    "unknown noise": (["--noise", "typo=0.1"], "--noise: 'typo' is not a kind of noise; did you mean 'typos'?"),
+    "too much noise": (["--noise", "typos=2"], "--noise typos: must be a share from 0 to 1, not '2'"),
+    "an unknown executor": (["--executor", "ray"], "executor 'ray': not an executor; give local, or dask:ADDRESS"),
+    "workers of a cluster": (["--executor", "dask:a", "--workers", "2"], "--workers is for --executor local"),
+    "one of each": (["--each"], "--each is for several MODELs"),
+    "another direction": (["--from", "fr"], "model has en alone; name another model"),
+    "a pipe": (["--text", "pipe"], "pipe: a pipe, which can be read only once; write its text to a file first"),
+    "an output over its input": (["-o", "text"], "text: exists already, and has no augment.json; name a new folder"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line_and_changes_nothing(mistake, made, monkeypatch, capsys):
+    options, message = MISTAKES[mistake]
+    monkeypatch.chdir(made)
+    before = sorted(made.rglob("*"))
+    options = options if "--text" in options else ["--text", "text", *options]
+    options = options if "-o" in options else ["-o", "new", *options]
+    assert main(["augment", "model", *options]) == 2
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if not line.startswith("s2s: engine"))
+    assert message in line
+    assert sorted(made.rglob("*")) == before
+
+
+PAIRS = {
+    "a model twice": (["model", "model"], "a MODEL is given twice; name each once"),
+    "another vocabulary": (["model", "marian"], "its vocabulary is not that of"),
+    "confidence of an ensemble": (["model", "twin", "--min-confidence", "0.1"], "--min-confidence needs the attention "
+                                  "of one MODEL; an ensemble has several"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", PAIRS)
+def test_models_that_do_not_go_together_are_refused(mistake, made, monkeypatch, capsys):
+    arguments, message = PAIRS[mistake]
+    monkeypatch.chdir(made)
+    (made / "twin" / "README.md").write_text("twin")
+    assert main(["augment", *arguments, "--text", "text", "-o", "new"]) == 2
+    assert message in capsys.readouterr().err
+    assert not (made / "new").exists()
+
+
+def test_another_command_is_refused_and_a_dry_run_writes_nothing(made, monkeypatch, capsys):
+    monkeypatch.chdir(made)
+    arguments = ["augment", "model", "--text", "text", "-o", "pairs"]
+    assert main([*arguments, "--dry-run"]) == 0
+    assert "3 lines in 1 part; nothing is written" in capsys.readouterr().out
+    assert not Path("pairs").exists()
+    assert main(arguments) == 0
+    capsys.readouterr()
+    assert main([*arguments, "--beam-size", "2"]) == 2
+    assert "pairs: has parts of another command: options.beam_size null there, 2 here" in capsys.readouterr().err
+    Path("text").write_text("A dog.\n" * 3)
+    assert main(arguments) == 2
+    Path("text").write_text("A man.\n" * 3)
+    assert "texts.0.sha256" in capsys.readouterr().err
+
+
+def test_much_text_is_sampled_for_back_translation_alone():
+    assert default_search("back", MANY_LINES, {}) == ({}, "")
+    search, why = default_search("back", MANY_LINES + 1, {})
+    assert search == {"sample": True, "top_k": 10}
+    assert "more than 100,000 lines" in why
+    assert default_search("forward", MANY_LINES + 1, {}) == ({}, "")
+    assert default_search("back", MANY_LINES + 1, {"beam_size": 5}) == ({}, "")
