@@ -52,6 +52,8 @@ COLUMNS = (
            "sentences/s as a share of those of the translator on all lines together, in adjacent rounds"),
     Column("tokens/s", "tokens_per_second", "{:,.0f}",
            "source and target tokens without padding, ends included; median of the rounds (lowest-highest)"),
+    Column("tokens per CPU second", "tokens_per_cpu_second", "{:,.0f}",
+           "the same for a second of computation of the whole process"),
     Column("tokens/s", "output_tokens_per_second", "{:,.0f}", "output pieces, including ends of sentences"),
     Column("updates/s", "updates_per_second", "{:.3g}"),
     Column("one at a time/s", "single_sentences_per_second", "{:.1f}",

@@ -1,11 +1,11 @@
-"""The command `s2s bench`: the speed of training, decoding and serving on this machine, next to other toolkits."""
+"""The command `s2s bench`: the speed of training, of its batches, of decoding and of serving on this machine."""
 
 import contextlib
 import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from seq2seq.config.ranges import QUANTIZATIONS, Range
 
 if TYPE_CHECKING:
     from seq2seq.bench.report import Report
+    from seq2seq.config.schema import Config
 
 # The settings without CONFIG: the corpus of the toolkit, with the sizes and batches of a real small model.
 DEFAULTS = ("model.preset=small", "tokenizer.vocab_size=3000", "training.batch_tokens=4096", "training.ema=")
@@ -85,22 +86,35 @@ def train(
     MarianMTModel of transformers trains on the same batches. Of all files, only the tokenised corpus is kept."""
     if steps is not None:
         options.only_for("rounds without --steps; give one of the two", "seconds")
-    from seq2seq.config import file as config_file
-    from seq2seq.files import shipped_folder
-
     given = [f"training.{key}={value}" for key, value in training.items() if value is not None]
     for key in training:
         if any(override.partition("=")[0].strip() == f"training.{key}" for override in overrides):
             options.only_for(f"runs without --set training.{key}; give one of the two", key)
-    demo = shipped_folder() / "configs" / "demo.yaml"
-    settings = config_file.load(config or demo, [*(() if config else DEFAULTS), *overrides, *given])
+    settings = _settings(config, [*overrides, *given])
     from seq2seq.bench.training import PEERS, TrainingRounds, bench_training
-    from seq2seq.tasks.run_folder import RunFolder
 
-    with tempfile.TemporaryDirectory(prefix="s2s-bench-") as temporary, _progress() as progress:
-        cache = Path(temporary) if config is None else RunFolder(Path("runs") / config.stem).cache(settings)
+    with _cache(config, settings) as cache, _progress() as progress:
         measured = TrainingRounds(rounds, steps, seconds)
         report = bench_training(settings, cache, _chosen(peers, PEERS), measured, progress)
+    _show(report, form)
+
+
+@command.command(epilog="Example: s2s bench feed configs/multi30k-en-de.yaml --set tokenizer.sampling=0.3")
+@click.argument("config", type=options.FILE, required=False)
+@options.set_option
+@click.option("--seconds", type=options.Number(Range(0.001, 1e6)), default=2.0, help="Seconds per round.")
+@click.option("--rounds", type=options.Number(ranges.COUNT), default=5, help="Number of rounds.")
+@options.format_option
+def feed(config: Path | None, overrides: tuple[str, ...], seconds: float, rounds: int, form: str) -> None:
+    """Measure the speed at which the batches of CONFIG are made, without a model.
+
+    If a GPU trains faster, it waits for them. CONFIG defines data, tokenizer and batches [default: the phrasebook of
+    the toolkit]. Of all files, only the tokenised corpus is kept."""
+    settings = _settings(config, overrides)
+    from seq2seq.bench.feeding import bench_feed
+
+    with _cache(config, settings) as cache, _progress() as progress:
+        report = bench_feed(settings, cache, rounds, seconds, progress)
     _show(report, form)
 
 
@@ -238,6 +252,24 @@ def serve(
         folder = options.chosen_model(model, "translation")
         report = bench_serve(folder, Probe.read(input_path, None), load, loading, progress)
     _show(report, form)
+
+
+def _settings(config: Path | None, overrides: Sequence[str]) -> "Config":
+    """Return the settings of CONFIG, or those of the demonstration with the sizes of `DEFAULTS`."""
+    from seq2seq.config import file as config_file
+    from seq2seq.files import shipped_folder
+
+    demo = shipped_folder() / "configs" / "demo.yaml"
+    return config_file.load(config or demo, [*(() if config else DEFAULTS), *overrides])
+
+
+@contextlib.contextmanager
+def _cache(config: Path | None, settings: "Config") -> Iterator[Path]:
+    """Yield the folder of the tokenised corpora of CONFIG, or a temporary one."""
+    from seq2seq.tasks.run_folder import RunFolder
+
+    with tempfile.TemporaryDirectory(prefix="s2s-bench-") as temporary:
+        yield Path(temporary) if config is None else RunFolder(Path("runs") / config.stem).cache(settings)
 
 
 def _chosen(peers: tuple[str, ...], known: Iterable[str]) -> tuple[str, ...]:

@@ -47,14 +47,14 @@ class TokenCorpus:
         self.counts = FilterCounts(**manifest["counts"])
         self.labels: tuple[str, ...] = tuple(manifest["labels"])
         self.parts = list(zip(bounds[:-1], bounds[1:], weights, strict=True))
-        self._ids = {side: _map_file(folder / f"{side}.ids", name) for side, name in types.items()}
-        self._offsets = {side: _map_file(folder / f"{side}.offsets", np.int64) for side in types}
+        self._ids = {side: map_file(folder / f"{side}.ids", name) for side, name in types.items()}
+        self._offsets = {side: map_file(folder / f"{side}.offsets", np.int64) for side in types}
         if "target" not in types:
-            self._labels = _map_file(folder / LABELS, np.int32)
+            self._labels = map_file(folder / LABELS, np.int32)
         self._bounds = np.array(bounds)
         self._is_soft = np.isin(np.arange(len(weights)), manifest["soft"])  # by source
         if self._is_soft.any():
-            self._shares = _map_file(folder / PROBABILITIES, np.float32).reshape(-1, len(self.labels))
+            self._shares = map_file(folder / PROBABILITIES, np.float32).reshape(-1, len(self.labels))
 
     def __len__(self) -> int:
         return len(self._offsets["source"]) - 1
@@ -68,12 +68,14 @@ class TokenCorpus:
     def rows(self, side: str, indices: np.ndarray, most: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return the ids of one side in one array, and the int64 length of each example; `most` is the maximum length
         of each."""
-        starts = self._offsets[side][indices]
-        lengths = self._offsets[side][1:][indices] - starts
-        if most is not None:
-            lengths = np.minimum(lengths, most)
+        starts, lengths = self._offsets[side][indices], self.lengths(side, indices, most)
         begins = np.cumsum(lengths) - lengths
         return self._ids[side][np.repeat(starts - begins, lengths) + np.arange(lengths.sum())], lengths
+
+    def lengths(self, side: str, indices: np.ndarray, most: int | None = None) -> np.ndarray:
+        """Return the int64 length of one side of each of these examples; `most` is the maximum."""
+        lengths = self._offsets[side][1:][indices] - self._offsets[side][indices]
+        return lengths if most is None else np.minimum(lengths, most)
 
     def label_ids(self, indices: np.ndarray) -> list[int]:
         """Return the class of each of these examples, as an index into `labels`."""
@@ -148,7 +150,7 @@ def prepare_corpus(
     content = [FORMAT, [source.fingerprint for source in sources], *settings]
     folder = cache_dir / hashlib.sha256(json.dumps(content).encode()).hexdigest()[:32]
     try:
-        manifest = _read_manifest(folder)  # needs no write permission for the cache
+        manifest = read_manifest(folder)  # needs no write permission for the cache
     except DamagedFile:
         manifest = _build(folder, sources, encoding, labels or (), num_workers)
     remove_progress(folder, manifest)
@@ -165,7 +167,7 @@ def _build(
         _remove_abandoned(cache_dir, keep=folder)
         with atomic.locked(_lock(folder)):
             try:
-                return _read_manifest(folder)  # another process built it
+                return read_manifest(folder)  # another process built it
             except DamagedFile as error:
                 if folder.exists():
                     logger.warning("%s: the tokenised corpus is damaged (%s); building it anew", folder, error)
@@ -203,7 +205,7 @@ def _remove_if_abandoned(partial: Path, lock: Path) -> None:
             shutil.rmtree(partial)
 
 
-def _read_manifest(folder: Path) -> dict[str, Any]:
+def read_manifest(folder: Path) -> dict[str, Any]:
     """Return the manifest of a complete corpus. Every byte is verified, which takes about a second for 10 million pairs
     (1.2 GB).
 
@@ -220,7 +222,8 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def _map_file(path: Path, dtype: Any) -> np.ndarray:
+def map_file(path: Path, dtype: Any) -> np.ndarray:
+    """Return the numbers in a file, which are read when they are used."""
     if path.stat().st_size == 0:  # an empty file cannot be mapped
         return np.empty(0, dtype=dtype)
     return np.asarray(np.memmap(path, dtype=dtype, mode="r"))

@@ -4,6 +4,7 @@
 """
 
 import random
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -22,6 +23,7 @@ from seq2seq.data.collate import (
 )
 from seq2seq.data.corpus import TokenCorpus
 from seq2seq.data.sampler import TokenBudgetSampler, moved_position
+from seq2seq.data.segmentations import Segmentations
 from seq2seq.errors import CheckpointError
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
@@ -36,7 +38,8 @@ MakeBatch = Callable[[np.ndarray, int], Any]
 class CorpusBatches:
     """Factory of the batches of a corpus; with `sampling`, a share of the sentences is segmented at random.
 
-    A random segmentation is determined by (seed, epoch, index, side) alone, so a resumed run repeats it. Batches are
+    A random segmentation is determined by (seed, epoch, index, side) alone, so a resumed run repeats it. It is drawn
+    from `segmentations` if they are stored, and otherwise made by the tokenizer, which is slow. Batches are
     planned with the stored segmentations; random ones, and so batches, may be a little longer. A side with more than
     `max_pieces` is truncated, because validation keeps every pair, and the positions of a model are limited.
     """
@@ -48,8 +51,10 @@ class CorpusBatches:
         sampling: TokenizerConfig | None = None,
         seed: int = 0,
         max_pieces: int | None = None,
+        segmentations: Segmentations | None = None,
     ):
         self._corpus, self._tokenizers, self._seed, self._max_pieces = corpus, tokenizers, seed, max_pieces
+        self._segmentations = segmentations
         self._sampling = sampling if sampling and sampling.sampling > 0 else None
 
     def __call__(self, indices: np.ndarray, epoch: int) -> TranslationBatch | ClassificationBatch:
@@ -65,9 +70,22 @@ class CorpusBatches:
     def _rows(self, side: str, tokenizer: Tokenizer, indices: np.ndarray, epoch: int) -> Rows:
         if self._sampling is None:
             return Rows(*self._corpus.rows(side, indices, self._max_pieces))
+        if self._segmentations is not None:
+            return self._drawn(self._segmentations, side, indices, epoch)
         rows = [row[: self._max_pieces] for row in self._corpus.ids(side, indices)]
         keys = (f"{self._seed} {epoch} {index} {side}" for index in indices)
         return Rows.of([self._resegmented(row, tokenizer, key) for row, key in zip(rows, keys, strict=True)])
+
+    def _drawn(self, segmentations: Segmentations, side: str, indices: np.ndarray, epoch: int) -> Rows:
+        """Return the stored rows, with the drawn segmentations in place of a share of them."""
+        lengths = self._corpus.lengths(side, indices, self._max_pieces)
+        most = _most_drawn(lengths, self._max_pieces)
+        is_drawn, drawn_ids, of_each = segmentations.draw(side, indices, epoch, most)
+        lengths[is_drawn] = of_each
+        ids, of_drawn = np.empty(lengths.sum(), np.int64), np.repeat(is_drawn, lengths)
+        ids[of_drawn] = drawn_ids
+        ids[~of_drawn] = self._corpus.rows(side, indices[~is_drawn], self._max_pieces)[0]
+        return Rows(ids, lengths)
 
     def _resegmented(self, row: list[int], tokenizer: Tokenizer, key: str) -> list[int]:
         """Return `row`, or, for a share of the keys, a random segmentation of its text."""
@@ -75,8 +93,13 @@ class CorpusBatches:
         if draw.random() >= config.sampling:
             return row
         sampled = tokenizer.sample(tokenizer.decode(row), draw, config.sampling_nbest, config.sampling_alpha)
-        most = int(SAMPLED_GROWTH * len(row)) + SAMPLED_MORE
-        return sampled if len(sampled) <= min(most, self._max_pieces or most) else row
+        return sampled if len(sampled) <= _most_drawn(np.array(len(row)), self._max_pieces) else row
+
+
+def _most_drawn(lengths: np.ndarray, max_pieces: int | None) -> np.ndarray:
+    """Return the maximum length of a random segmentation of rows with these lengths."""
+    most = (SAMPLED_GROWTH * lengths).astype(np.int64) + SAMPLED_MORE
+    return most if max_pieces is None else np.minimum(most, max_pieces)
 
 
 class BatchStream:
@@ -172,6 +195,15 @@ class BatchStream:
 
     def _following(self, epoch: int, section: int) -> tuple[int, int]:
         return (epoch, section + 1) if section + 1 < self._sampler.num_sections else (epoch + 1, 0)
+
+
+def read_for(stream: BatchStream, seconds: float) -> tuple[int, float]:
+    """Read batches for about `seconds`, and return the number of their tokens and the seconds taken."""
+    began, tokens, taken = time.perf_counter(), 0, 0.0
+    while taken < seconds:
+        tokens += next(stream).num_tokens
+        taken = time.perf_counter() - began
+    return tokens, taken
 
 
 def validation_batches(

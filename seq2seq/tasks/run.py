@@ -18,7 +18,7 @@ from seq2seq import atomic, runtime
 from seq2seq.config import file as config_file
 from seq2seq.config.description import ModelDescription
 from seq2seq.config.schema import Config, TrainingConfig
-from seq2seq.data.stream import BatchStream
+from seq2seq.data.stream import BatchStream, read_for
 from seq2seq.errors import UserError, counted
 from seq2seq.evaluation.text import check_settings
 from seq2seq.runtime import Runtime
@@ -49,6 +49,8 @@ from seq2seq.training.trainer import Trainer, Work
 
 logger = getLogger(__name__)
 
+# How long batches are read for `--dry-run`, and how many times as fast as the steps they are if no step waits for them.
+FEED_SECONDS, FEED_MARGIN = 0.5, 1.25
 # Least seconds between two drawings of the curves while a run trains; a drawing takes as long as many small steps.
 CURVE_SECONDS = 30.0
 
@@ -122,7 +124,9 @@ def describe(config: Config, path: Path) -> str:
             trainer = run.trainer()
             with contextlib.closing(trainer.stream):
                 a_step = trainer.time_steps()
+                tokens, seconds = read_for(trainer.stream, FEED_SECONDS)
         figures.append(f"time: {estimate(config.training, *a_step)}")
+        figures += feed_advice(tokens / seconds, run.task.tokens_per_epoch * a_step[1] / a_step[0])
         _warn(here, too_long(config.training, foreseen_steps(config.training, *a_step)))
         figures += batch_advice(config.training, here)
         return "\n".join([config_file.dump(inputs.config), *(f"# {line}" for line in figures)])
@@ -137,6 +141,15 @@ def batch_advice(training: TrainingConfig, here: Runtime) -> list[str]:
     else:
         remedy = "an epoch then has fewer steps; a higher learning rate or more epochs make up for it"
     return [f"a GPU waits for the CPU with training.batch_tokens below about {SMALL_GPU_BATCH:,}: {remedy}"]
+
+
+def feed_advice(fed: float, trained: float) -> list[str]:
+    """Return a line on the speed of the batches, in tokens/s, and a remedy if training could not be much faster."""
+    line = f"feeder: batches are made at {fed:,.0f} tokens/s, and training reads {trained:,.0f}"
+    if fed > FEED_MARGIN * trained:
+        return [line]
+    remedy = "set tokenizer.sampling: 0, or tokenizer.sampling_nbest to 16 or less with a unigram tokenizer"
+    return [f"{line}: training waits for them; {remedy}"]
 
 
 def build(inputs: Inputs, tokenizer_folder: Path | None, here: Runtime) -> Task:

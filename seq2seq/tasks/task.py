@@ -24,6 +24,7 @@ from seq2seq.config.corpora import FilterConfig
 from seq2seq.data.corpus import TokenCorpus, prepare_corpus
 from seq2seq.data.examples import Source
 from seq2seq.data.sampler import TokenBudgetSampler
+from seq2seq.data.segmentations import prepare_segmentations
 from seq2seq.data.stream import CorpusBatches, validation_batches
 from seq2seq.data.tokenizer_text import TokenizerText
 from seq2seq.errors import ModelError
@@ -71,7 +72,9 @@ class Task(ABC):
         self._check_corpora()
         self._valid_corpus, self._valid = self._prepare([inputs.valid], None), list(inputs.valid)
         sampling, seed = self.config.tokenizer, self.config.seed
-        self.make_batch = CorpusBatches(self.corpus, tokenizers, sampling, seed, max_pieces(self.config, tokenizers))
+        stored = prepare_segmentations(self.corpus, tokenizers, sampling, seed, self.config.data.num_workers)
+        most = max_pieces(self.config, tokenizers)
+        self.make_batch = CorpusBatches(self.corpus, tokenizers, sampling, seed, most, stored)
         self.model = self._new_model()
         # Whether the initial weights are those of a model that already does the task.
         self.can_start = inputs.initial is not None and self._load_weights(inputs.initial)
@@ -188,6 +191,12 @@ class Task(ABC):
     def epochs_per_step(self) -> float:
         """The share of an epoch that an optimiser step reads."""
         return self.config.training.accumulate / (self.sampler.num_sections * len(self.sampler.plan(0)))
+
+    @property
+    def tokens_per_epoch(self) -> int:
+        """Tokens of both sides that all ranks read in an epoch, before random segmentations, without special ids."""
+        sides = [lengths for lengths in (self.corpus.source_lengths, self.corpus.target_lengths) if lengths is not None]
+        return sum(int(side[start:stop].sum() * weight) for side in sides for start, stop, weight in self.corpus.parts)
 
     @cached_property
     def compilation(self) -> Choice:

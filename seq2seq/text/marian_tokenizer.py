@@ -118,6 +118,17 @@ class MarianTokenizer(ReadingTokenizer):
         ids = self._segmenter.sample(text, draw, nbest, alpha)
         return self._to_ids(language, self._segmenter.pieces(ids))
 
+    @property
+    def lists_segmentations(self) -> bool:
+        """Whether the model lists its best segmentations, as unigram models do."""
+        return self._segmenter.lists_segmentations
+
+    def segmentations(self, text: str, count: int) -> list[tuple[list[int], float]]:
+        """Return the best segmentations of `text`; see `Tokenizer.segmentations`."""
+        language, text = self._split_language(text)
+        found = self._segmenter.segmentations(text, count)
+        return [(self._to_ids(language, self._segmenter.pieces(ids)), score) for ids, score in found]
+
     def decode(self, ids: Iterable[int]) -> str:
         """Return one line of text for any ids; special ids are skipped."""
         known = [self._pieces[i] for i in map(int, ids) if 0 <= i < self.vocab_size and i not in self.silent_ids]

@@ -61,9 +61,9 @@ class Tokenizer(ReadingTokenizer):
         self._scores: list[float] = self._processor.get_score(list(range(self.vocab_size)))
         self._splits: dict[int, list[tuple[int, int]]] = {}
         try:  # SentencePiece does not name a model's kind; only unigram models list their best segmentations
-            self._has_nbest = self._processor.nbest_encode_as_ids("a", 2) is not None
+            self.lists_segmentations = self._processor.nbest_encode_as_ids("a", 2) is not None
         except RuntimeError:
-            self._has_nbest = False
+            self.lists_segmentations = False
         self._has_bytes = self._processor.is_byte(self._processor.piece_to_id("<0x00>"))
 
     def __reduce__(self):
@@ -97,14 +97,22 @@ class Tokenizer(ReadingTokenizer):
         """
         if META_SYMBOL in text:
             return self.encode(text)
-        if not self._has_nbest:
+        if not self.lists_segmentations:
             return list(self._undo_merges(self.encode(text), draw, min(alpha, 1.0)))
-        candidates = self._processor.nbest_encode_as_ids(encodable(text), nbest)
-        if len(candidates) < 2:
-            return candidates[0] if candidates else []
-        scores = [alpha * sum(self._scores[piece] for piece in candidate) for candidate in candidates]
+        found = self.segmentations(text, nbest)
+        if len(found) < 2:
+            return found[0][0] if found else []
+        scores = [alpha * score for _, score in found]
         best = max(scores)
-        return draw.choices(candidates, weights=[math.exp(score - best) for score in scores])[0]
+        return draw.choices([ids for ids, _ in found], weights=[math.exp(score - best) for score in scores])[0]
+
+    def segmentations(self, text: str, count: int) -> list[tuple[list[int], float]]:
+        """Return the `count` best segmentations of `text` with their log-probabilities, the best first, if the model
+        `lists_segmentations`; they are fewer if there are not as many."""
+        if META_SYMBOL in text:
+            return [(self.encode(text), 0.0)]
+        found = self._processor.nbest_encode_as_ids(encodable(text), count)
+        return [(ids, sum(self._scores[piece] for piece in ids)) for ids in found]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return one line of text for any ids; start, end and padding are skipped, and broken bytes become U+FFFD."""

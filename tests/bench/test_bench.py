@@ -18,7 +18,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from seq2seq import Translator, runtime
-from seq2seq.bench import decoding, training
+from seq2seq.bench import decoding, feeding, training
 from seq2seq.bench.measure import Entrant, figures, forward_flops, peak_memory
 from seq2seq.bench.training_peers import HandLoop, MarianLogits
 from seq2seq.cli import main
@@ -92,6 +92,15 @@ def measure_decoding(model, threads=1, **options):
 @pytest.fixture(scope="module")
 def decoded(model):
     return measure_decoding(model)
+
+
+def test_the_stream_of_batches_is_measured_without_a_model(folder):
+    config = config_file.load(folder / "tiny.yaml", ["tokenizer.sampling=0.5"])
+    report = feeding.bench_feed(config, folder / "cache", rounds=2, seconds=0.01)
+    (system,) = report.systems
+    assert report.work["sampling"] == 0.5
+    assert all(len(system[name]["rounds"]) == 2 for name in ("tokens_per_second", "tokens_per_cpu_second"))
+    assert system["tokens_per_second"]["low"] > 0
 
 
 @pytest.mark.slow

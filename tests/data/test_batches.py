@@ -15,6 +15,7 @@ from seq2seq.config.schema import TokenizerConfig
 from seq2seq.data.collate import collate_classification, collate_translation
 from seq2seq.data.corpus import prepare_corpus
 from seq2seq.data.sampler import TokenBudgetSampler
+from seq2seq.data.segmentations import prepare_segmentations
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.data.stream import SAMPLED_GROWTH, SAMPLED_MORE, BatchStream, CorpusBatches, validation_batches
 from seq2seq.errors import CheckpointError
@@ -177,28 +178,41 @@ def test_batches_hold_the_corpus_rows_they_name(corpus, labelled, tokenizers):
 SAMPLING = TokenizerConfig(vocab_size=310, sampling=0.9, sampling_nbest=8, sampling_alpha=0.1)
 
 
+@pytest.fixture(params=["made for each batch", "stored"])
+def resegmenting(request):
+    """Makes batches with random segmentations."""
+
+    def make(corpus, tokenizers, config=SAMPLING, seed=1, max_pieces=None):
+        is_stored = request.param == "stored"
+        stored = prepare_segmentations(corpus, tokenizers, config, seed, 1) if is_stored else None
+        assert is_stored == (stored is not None)
+        return CorpusBatches(corpus, tokenizers, config, seed, max_pieces, stored)
+
+    return make
+
+
 def rows_of(batch):
     return [row[mask].tolist() for row, mask in zip(batch.source_ids, batch.source_mask, strict=True)]
 
 
-def test_random_segmentations_keep_the_text_and_repeat(corpus, tokenizers):
-    plain, sampled = CorpusBatches(corpus, tokenizers), CorpusBatches(corpus, tokenizers, SAMPLING, seed=1)
+def test_random_segmentations_keep_the_text_and_repeat(corpus, tokenizers, resegmenting):
+    plain, sampled = CorpusBatches(corpus, tokenizers), resegmenting(corpus, tokenizers)
     indices = np.arange(0, 150, 5)
     stored, drawn = plain(indices, 0), sampled(indices, 0)
     for batch in (stored, drawn):
         texts = [tokenizers.source.decode(row.tolist()) for row in batch.source_ids]
         assert texts == [tokenizers.source.decode(corpus.ids("source", [i])[0]) for i in indices]
     assert not equal(stored, drawn)
-    assert equal(drawn, CorpusBatches(corpus, tokenizers, SAMPLING, seed=1)(indices, 0))
+    assert equal(drawn, resegmenting(corpus, tokenizers)(indices, 0))
     assert not equal(drawn, sampled(indices, 1))
-    assert not equal(drawn, CorpusBatches(corpus, tokenizers, SAMPLING, seed=2)(indices, 0))
+    assert not equal(drawn, resegmenting(corpus, tokenizers, seed=2)(indices, 0))
 
 
 @pytest.mark.parametrize("share", [0.3, 0.9])
-def test_the_share_of_new_segmentations_is_that_of_the_sampler(corpus, tokenizers, share):
+def test_the_share_of_new_segmentations_is_that_of_the_sampler(corpus, tokenizers, resegmenting, share):
     """However long the draws are: in batches of similar lengths, longer ones must not be lost."""
     sampling = TokenizerConfig(vocab_size=310, sampling=share, sampling_nbest=8, sampling_alpha=0.1)
-    sampled, stored = CorpusBatches(corpus, tokenizers, sampling, seed=1), corpus.ids("source", range(150))
+    sampled, stored = resegmenting(corpus, tokenizers, sampling), corpus.ids("source", range(150))
     sampler = TokenBudgetSampler(corpus.source_lengths, corpus.target_lengths, 150, seed=4)
     new = longer = drawn_new = 0
     for epoch in range(8):
@@ -214,28 +228,26 @@ def test_the_share_of_new_segmentations_is_that_of_the_sampler(corpus, tokenizer
     assert new == pytest.approx(share * drawn_new, rel=0.15)
 
 
-def test_a_random_segmentation_does_not_depend_on_the_rest_of_the_batch(corpus, tokenizers):
-    sampled = CorpusBatches(corpus, tokenizers, SAMPLING, seed=1)
+def test_a_random_segmentation_does_not_depend_on_the_rest_of_the_batch(corpus, tokenizers, resegmenting):
+    sampled = resegmenting(corpus, tokenizers)
     for i in range(20):
         assert rows_of(sampled(np.array([i, 149]), 0))[0] == rows_of(sampled(np.array([77, i, 7]), 0))[1]
 
 
-def test_a_random_segmentation_fits_the_models_positions(corpus, tokenizers):
+def test_a_random_segmentation_fits_the_models_positions(corpus, tokenizers, resegmenting):
     longest = max(map(len, corpus.ids("source", range(150))))
-    made = CorpusBatches(corpus, tokenizers, SAMPLING, seed=1, max_pieces=longest)(np.arange(150), 0)
+    made = resegmenting(corpus, tokenizers, max_pieces=longest)(np.arange(150), 0)
     assert max(map(len, rows_of(made))) <= longest + 1
 
 
 @pytest.mark.parametrize("kind", ["translation", "classification"])
 @pytest.mark.parametrize("consumed", [0, 1, 5, 23, 24, 60])
 def test_a_stream_resumed_at_k_equals_the_uninterrupted_one_from_k(
-    kind, consumed, corpus, labelled, tokenizers, streams
+    kind, consumed, corpus, labelled, tokenizers, streams, resegmenting
 ):
     def stream():
-        if kind == "translation":
-            made = make_stream(corpus, CorpusBatches(corpus, tokenizers, SAMPLING, seed=1))
-        else:
-            made = make_stream(labelled, CorpusBatches(labelled, tokenizers, SAMPLING, seed=1))
+        examples = corpus if kind == "translation" else labelled
+        made = make_stream(examples, resegmenting(examples, tokenizers))
         streams.append(made)
         return made
 

@@ -165,7 +165,7 @@ def test_a_kill_at_any_write_costs_nothing_but_time(kind, tmp_path, tokenizers, 
     number, cache = 1, tmp_path / "1"
     while killed_at(number, functools.partial(prepare, cache)):
         for folder in whole_folders(cache):  # killed after it was finished
-            assert corpus._read_manifest(folder)
+            assert corpus.read_manifest(folder)
         again = prepare(cache)
         assert content(again) == content(expected), f"killed at write {number}"
         assert again.counts == expected.counts

@@ -17,7 +17,7 @@ from seq2seq.cli import main
 from seq2seq.config.schema import TrainingConfig
 from seq2seq.runtime import Runtime
 from seq2seq.store.model_folder import load_model
-from seq2seq.tasks.run import batch_advice
+from seq2seq.tasks.run import batch_advice, feed_advice
 
 
 @pytest.fixture
@@ -135,6 +135,10 @@ def test_a_batch_too_small_for_a_gpu_is_pointed_out(kind, batch_tokens, accumula
     training = TrainingConfig(batch_tokens=batch_tokens, accumulate=accumulate)
     lines = batch_advice(training, Runtime(torch.device(kind), torch.float32))
     assert [remedy in line for line in lines] == [True] * bool(remedy)
+
+
+def test_a_feeder_that_is_too_slow_for_the_steps_is_pointed_out():
+    assert ["waits" in line for fed in (3e6, 1.1e6, 4e5) for line in feed_advice(fed, 1e6)] == [False, True, True]
 
 
 @pytest.mark.parametrize(
