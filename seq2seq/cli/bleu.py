@@ -201,6 +201,8 @@ def _score(
     first, *others = test_set.references
     scores = score_texts(translations, first, confidence=confidence, other_references=others, **scoring)
     more = {"degenerate": test_set.degenerate} if test_set.degenerate else {}
+    if test_set.off_target:
+        more["off_target"] = next(iter(test_set.off_target.values()))
     records = [json.loads(score.format(width, is_json=True)) | more for score in scores]
     return records, [f"{score.score:.{width}f}" if score_only else score.format(width) for score in scores]
 
@@ -235,6 +237,8 @@ def _compare(test_set: TestSet, scoring: Mapping[str, Any], width: int) -> tuple
             p_values = (f"p = {each.p_value:.4f}{'*' if each.p_value < 0.05 else ' '}" for each in row)
             cells = [f"{cell} {p_value}" for cell, p_value in zip(cells, p_values, strict=True)]
         rows.append([system, *cells])
-        records.append({"system": system, **dict(zip(results, map(vars, row), strict=True))})
+        of_model = test_set.off_target.get(system.removeprefix("Baseline: "))
+        more = {"off_target": of_model} if of_model else {}
+        records.append({"system": system, **dict(zip(results, map(vars, row), strict=True)), **more})
     notes = ["", "* differs from the baseline (paired bootstrap, p < 0.05)", ""]
     return records, [*aligned(rows), *notes, *(f"{metric}|{text}" for metric, text in signatures.items())]

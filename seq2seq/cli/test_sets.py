@@ -38,6 +38,9 @@ class TestSet:
     """The flags of each line, by system, for models."""
     degenerate: dict[str, Any] = field(default_factory=dict)
     """The number and rate of degenerate translations of the last model, and the number by symptom."""
+    off_target: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The number and rate of translations in another language than the target, by system, for models of several target
+    languages."""
 
 
 def given_files(references: Sequence[Path], hypotheses: Sequence[Path]) -> TestSet:
@@ -139,7 +142,7 @@ class TranslatingModels:
         self, test_sets: Sequence[TestSet], outputs: Sequence[Path | None], loading: Mapping[str, Any]
     ) -> None:
         """Let each model translate all test sets, and write the translations to `outputs`."""
-        from seq2seq.inference.degeneration import summary, symptom_counts
+        from seq2seq.inference.degeneration import off_target, summary, symptom_counts
         from seq2seq.inference.pipeline import Pipeline
 
         for model, folder in self.folders.items():
@@ -156,6 +159,10 @@ class TranslatingModels:
                 test_set.degenerate = {"lines": num_lines, "rate": num_lines / len(flags), **counts}
                 about = [model] * (len(self.folders) > 1) + [test_set.name] * (test_set.name is not None)
                 logger.info("%s", ": ".join([*about, summary(Counter(flags))]))
+                if pipeline.translator.has_many_targets:
+                    found = test_set.off_target[model] = off_target(flags)
+                    words = "{lines:,} lines ({rate:.1%}) are in another language than the target".format(**found)
+                    logger.info("%s", ": ".join([*about, words]))
 
 
 def named_metrics(text: str) -> list[str]:

@@ -35,6 +35,7 @@ FLAGS = {
     "markup": "written without emphasis, or left unchanged, because Markdown would have read them differently",
     "verbatim": "copied, in full or in part, because the text is not language",
     "lost": "translated without some words or characters, which the model does not know",
+    "language": "translated into another language than the target",
     "unchanged": "left unchanged, because their translation was empty",
 }
 

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from typing import Any
 
 from seq2seq.config.schema import SearchConfig
 from seq2seq.search.base import Hypothesis
@@ -15,8 +16,8 @@ from seq2seq.text.words import word_spans
 LOOP, LONG, EMPTY, SHORT, COPY = "loop", "long", "empty", "short", "copy"
 SYMPTOMS = {LOOP, LONG, EMPTY, SHORT, COPY}
 # Other flags, next to VERBATIM: a second search removed the symptoms; the line was translated in parts; words or
-# characters that the vocabulary lacks are missing.
-REPAIRED, SPLIT, LOST = "repaired", "split", "lost"
+# characters that the vocabulary lacks are missing; the translation is in another language than the target.
+REPAIRED, SPLIT, LOST, LANGUAGE = "repaired", "split", "lost", "language"
 
 LONGEST_PERIOD = 8
 MIN_REPETITIONS = 4
@@ -87,6 +88,12 @@ def symptom_counts(flags: Iterable[Sequence[str]]) -> tuple[int, dict[str, int]]
     """Return how many translations still have a symptom, and how many have each, the most frequent symptom first."""
     remaining = [sorted(SYMPTOMS.intersection(names)) for names in flags if REPAIRED not in names]
     return sum(map(bool, remaining)), dict(Counter(chain.from_iterable(remaining)).most_common())
+
+
+def off_target(flags: Sequence[Sequence[str]]) -> dict[str, Any]:
+    """Return the number (`lines`) and rate of translations in another language than the target."""
+    count = sum(LANGUAGE in names for names in flags)
+    return {"lines": count, "rate": count / max(len(flags), 1)}
 
 
 def summary(flags: Counter[tuple[str, ...]], unit: str = "line") -> str:

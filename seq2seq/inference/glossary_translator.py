@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 
 from seq2seq.inference.aligner import Aligner
-from seq2seq.inference.degeneration import LOST, line_flags
+from seq2seq.inference.degeneration import LANGUAGE, LOST, line_flags
 from seq2seq.inference.translation import PartSpans, Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.search.base import normalized_score
@@ -35,7 +35,7 @@ MOST_FORMS = 8
 LEADING_WORDS = 5
 # The largest number of second searches of a sentence; each forces one missing term.
 MOST_ROUNDS = 4
-HARMLESS = {LOST}  # flags that a usable translation may have
+HARMLESS = {LOST, LANGUAGE}  # flags that a usable translation may have
 
 
 @dataclass

@@ -60,8 +60,9 @@ class Translation(Alternative):
     flags: tuple[str, ...] = ()
     """The `degeneration.symptoms` of the first search, and further flags: `repaired` if a second search removed them,
     `split` for a line translated in parts, `verbatim` if a part was copied because it is not language
-    (`text.untranslatable`), `lost` if words or characters that the vocabulary lacks are missing. A document has the
-    flags of its sentences, and those of `markup.translation.Marked`."""
+    (`text.untranslatable`), `lost` if words or characters that the vocabulary lacks are missing, `language` if the text
+    is in another language than the target (`text.identification`). A document has the flags of its sentences, and those
+    of `markup.translation.Marked`."""
     alternatives: tuple[Alternative, ...] = ()
     """The next best translations, with `n_best` above 1; for a line in parts, each joins hypotheses of one rank."""
     source: str = ""

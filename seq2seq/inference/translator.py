@@ -4,6 +4,7 @@ Commands, library users and validation in training share `Translator`, so all ge
 """
 
 import copy
+import logging
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterator, Sequence
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 from seq2seq.config.description import ModelDescription
 from seq2seq.config.schema import SearchConfig
 from seq2seq.errors import DataError, UserError
-from seq2seq.inference.degeneration import EMPTY, LOST, REPAIRED, SYMPTOMS, line_flags, remedy, symptoms
+from seq2seq.inference.degeneration import EMPTY, LANGUAGE, LOST, REPAIRED, SYMPTOMS, line_flags, remedy, symptoms
 from seq2seq.inference.engine import Engine, EngineName
 from seq2seq.inference.loading import load_engine, override_search
 from seq2seq.inference.prefixes import Prefix, Prefixes
@@ -24,9 +25,12 @@ from seq2seq.lines import as_one_line, checked_texts, first_of_each
 from seq2seq.search.base import Hypothesis, Sentence
 from seq2seq.store.direction import choices, directed
 from seq2seq.text.direction import Direction
+from seq2seq.text.identification import Identifier
 from seq2seq.text.parts import Part, fitting
 from seq2seq.text.tokenizer import TokenizerPair, encodable
 from seq2seq.text.untranslatable import VERBATIM, Untranslatable
+
+logger = logging.getLogger(__name__)
 
 MOST_PARTS, MANY_PARTS = 2**20, 8
 LINE_ENDS = re.compile("[\n-\r\x1c-\x1e\x85\u2028\u2029]")
@@ -74,7 +78,25 @@ class Translator:
         self.tokenizers = tokenizers
         self._repair = repair
         self.is_untranslatable = Untranslatable(tokenizers.source)
-        self._prefixes = Prefixes(tokenizers, description.target_language if description else None)
+        self._prefixes = Prefixes(tokenizers, self._target_language)
+        self._identifier = Identifier(self._possible_languages)
+        self._typed: set[str] = set()  # languages in place of the target, of which a warning was logged
+
+    @property
+    def _target_language(self) -> str | None:
+        return self.description.target_language if self.description else None
+
+    @property
+    def has_many_targets(self) -> bool:
+        """Whether the model has several target languages, so that a translation may be in a wrong one."""
+        return self.description is not None and len(self._tokenizers.source.tags) > 1
+
+    @property
+    def _possible_languages(self) -> set[str]:
+        """The languages that a translation may be in; only with several targets does their identification cost time."""
+        about = self.description
+        names = {about.source_language, *self._tokenizers.source.tags} if about and self.has_many_targets else set()
+        return {name for name in (*names, self._target_language) if name}
 
     @property
     def _part_length(self) -> int:
@@ -148,6 +170,7 @@ class Translator:
         other.description, other.tokenizers = described, tokenizers
         other._engine = self._engine.directed(tokenizers)
         other._prefixes = Prefixes(tokenizers, described.target_language)
+        other._identifier, other._typed = Identifier(other._possible_languages), set()
         return other
 
     def translate(
@@ -201,6 +224,8 @@ class Translator:
         """Yield the requests of the parts of all lines; a prefix belongs to the first part of its line."""
         source = self.tokenizers.source
         stripped = [encodable(as_one_line(line)).strip() for line in lines]
+        if source.tag_ids:
+            self._name_typed_tags(stripped)
         for number, (text, ids) in enumerate(zip(stripped, source.read_all(stripped), strict=True)):
             if not text:
                 continue
@@ -220,6 +245,14 @@ class Translator:
                 ids_of_part, starts = tuple(read(part.tag + part.text)), self.tokenizers.target.start_ids
                 sentence = Sentence(ids_of_part, first.ids, key, never, first.opening, starts)
                 yield _Request(number, part._replace(begin=part.begin + begin), sentence, first)
+
+    def _name_typed_tags(self, texts: Sequence[str]) -> None:
+        """Warn of texts that begin with a tag of another language than the target, once for each language."""
+        named = (self._tokenizers.source.language_named(text) for text in texts if text.startswith(">>"))
+        for language in {name for name in named if name} - self._typed - {self._target_language or ""}:
+            self._typed.add(language)
+            place = f"it is translated into {language}, not {self._target_language}"
+            logger.warning("a text begins with >>%s<<, so %s; remove the tag if this is wrong", language, place)
 
     def takes_prefix(self, text: str) -> bool:
         """Whether a translation that begins with this text fits the model."""
@@ -283,19 +316,22 @@ class Translator:
             Alternative(texts[index], each.log_prob, each.score, len(each.ids) + each.finished)
             for index, each in ((index, hypotheses[index]) for index in kept)
         )
-        flags = self._flags(request.part.text, request.sentence.source_ids, texts[0], hypotheses[0])
+        flags = self._flags(request.part, request.sentence.source_ids, texts[0], hypotheses[0])
         return Translation(**vars(best), flags=flags, alternatives=tuple(others))
 
-    def _flags(self, source: str, source_ids: Sequence[int], text: str, hypothesis: Hypothesis) -> tuple[str, ...]:
-        is_lost = any(word not in text for word in self.is_untranslatable.foreign_words(source))
-        return (*symptoms(source, source_ids, text, hypothesis), *[LOST] * is_lost)
+    def _flags(self, part: Part, source_ids: Sequence[int], text: str, hypothesis: Hypothesis) -> tuple[str, ...]:
+        is_lost = any(word not in text for word in self.is_untranslatable.foreign_words(part.text))
+        language = self._tokenizers.source.language_named(part.tag or part.text) or self._target_language
+        is_other = language is not None and self._identifier.is_other(text, language)
+        found = symptoms(part.text, source_ids, text, hypothesis)
+        return (*found, *[LOST] * is_lost, *[LANGUAGE] * is_other)
 
     def flags(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[str, ...]]:
         """Return the flags of translations that were not made in parts, given as (source, translation)."""
         sources = self.tokenizers.source.read_all([source for source, _ in pairs])
         targets = self.tokenizers.target.encode_all([text for _, text in pairs])
         return [
-            self._flags(source, ids, text, Hypothesis(tuple(target_ids), 0.0, 0.0, True))
+            self._flags(Part(0, "", source), ids, text, Hypothesis(tuple(target_ids), 0.0, 0.0, True))
             for (source, text), ids, target_ids in zip(pairs, sources, targets, strict=True)
         ]
 
@@ -325,7 +361,7 @@ def _hopeless_lines(requests: Sequence[_Request], answers: Sequence[Translation]
     pairs = zip(requests, answers, strict=True)
     flags = {(request.line, request.part.text): answer.flags for request, answer in pairs if not request.part.is_copied}
     flagged, num_parts = (
-        Counter(line for (line, _), names in flags.items() if names),
+        Counter(line for (line, _), names in flags.items() if SYMPTOMS.intersection(names)),
         Counter(line for line, _ in flags),
     )
     return {line for line, count in flagged.items() if 2 * count > num_parts[line] >= MANY_PARTS}

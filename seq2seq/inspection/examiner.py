@@ -21,10 +21,11 @@ from seq2seq.inspection.blocks import Block, Finding
 from seq2seq.inspection.correspondence import log_lengths
 from seq2seq.inspection.line_languages import directions
 from seq2seq.inspection.near_duplicates import NearDuplicates
-from seq2seq.inspection.oddities import oddities_of, script_of
+from seq2seq.inspection.oddities import oddities_of
 from seq2seq.inspection.overlap import HeldOut, Matches, SharedExample, normalise
 from seq2seq.inspection.word_pairs import WordPairs
 from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.text.writing import script_of
 
 PIECES_PER_CHARACTER = 0.3
 

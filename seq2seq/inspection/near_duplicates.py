@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from seq2seq.data.examples import Example
-from seq2seq.inspection.oddities import UNSPACED_SCRIPTS, script_of
 from seq2seq.inspection.overlap import HeldOut, SharedExample, normalise
+from seq2seq.text.writing import UNSPACED_SCRIPTS, script_of
 
 NEAR_SIMILARITY = 0.7
 # Examples with fewer n-grams are not compared, because short texts such as "Thank you." resemble many others.

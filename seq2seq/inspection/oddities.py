@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import permutations
 
 from seq2seq.text.forms import ESCAPED, MARK_OF_MOSES, MARKS_OF_PIECES
-from seq2seq.text.scripts import SCRIPTS_WITHOUT_SPACES
+from seq2seq.text.writing import SCRIPT_CHARACTERS, script_characters
 
 
 @dataclass(frozen=True)
@@ -29,37 +29,10 @@ class Oddity:
     """The share of lines above which there is an error."""
 
 
-# Scripts by the first word of the Unicode names of their letters.
-_SCRIPTS = dict.fromkeys(("CJK", "HIRAGANA", "KATAKANA"), "Han or kana") | {
-    name.upper(): name
-    for name in (
-        "Latin", "Greek", "Cyrillic", "Armenian", "Hebrew", "Arabic", "Devanagari", "Bengali", "Gurmukhi", "Gujarati",
-        "Oriya", "Tamil", "Telugu", "Kannada", "Malayalam", "Sinhala", "Thai", "Lao", "Tibetan", "Myanmar", "Georgian",
-        "Ethiopic", "Khmer", "Mongolian", "Hangul",
-    )
-}  # fmt: skip
-UNSPACED_SCRIPTS = {"Han or kana", *SCRIPTS_WITHOUT_SPACES} & {*_SCRIPTS.values()}
-_NAMES = {chr(ord("A") + index): name for index, name in enumerate(sorted({*_SCRIPTS.values()}))}
-_CHARACTERS = {name: character for character, name in _NAMES.items()}
-_MIXED_WORD = re.compile("|".join(
-    _CHARACTERS[first] + _CHARACTERS[second] for first, second in permutations(("Latin", "Greek", "Cyrillic"), 2)
-))  # fmt: skip
+_MIXED_WORD = re.compile(
+    "|".join(map("".join, permutations([SCRIPT_CHARACTERS[name] for name in ("Latin", "Greek", "Cyrillic")], 2)))
+)
 
-
-class _ScriptCodes(dict):
-    """A table for `str.translate` that maps letters to a character for their script, and all else to space.
-
-    It is filled when characters occur.
-    """
-
-    def __missing__(self, code: int) -> str:
-        words = unicodedata.name(chr(code), "?").removeprefix("FULLWIDTH ").removeprefix("HALFWIDTH ").split(" ")
-        is_letter = unicodedata.category(chr(code))[0] == "L"
-        self[code] = _CHARACTERS[_SCRIPTS[words[0]]] if is_letter and words[0] in _SCRIPTS else " "
-        return self[code]
-
-
-_CODES = _ScriptCodes()
 
 # Line separators, marks of byte order and direction, and zero-width characters except joiners, which some scripts need.
 _CONTROL = r"\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u200b\u2028\u2029\u202a-\u202e\u2060\u2066-\u2069\ufeff"
@@ -84,14 +57,6 @@ def oddities_of(line: str) -> list[str]:
     if is_plain and not _SUSPICIOUS.search(line) and not _is_decomposed(line):
         return []
     return [oddity.name for oddity in ODDITIES.values() if oddity.find is not None and oddity.find(line)]
-
-
-def script_of(line: str) -> str | None:
-    """Return the script of most letters; None without letters of a known script."""
-    if line.isascii():
-        return "Latin" if any(map(str.isalpha, line)) else None
-    codes = line.translate(_CODES).replace(" ", "")
-    return _NAMES[max(sorted(set(codes)), key=codes.count)] if codes else None
 
 
 def _is_decomposed(line: str) -> bool:
@@ -128,7 +93,7 @@ ODDITIES = {
         Oddity("mojibake", "UTF-8 that was read as another encoding", _matches(_MOJIBAKE),
                "UTF-8 read as another encoding; convert back", 0.0, 0.01),
         Oddity("mixed_script", "letters of two scripts in one word",
-               lambda line: not line.isascii() and _MIXED_WORD.search(line.translate(_CODES)),
+               lambda line: not line.isascii() and _MIXED_WORD.search(script_characters(line)),
                "written in two scripts within one word", 0.001),
         Oddity("foreign_script", "mostly in another script than the rest of this side", None,
                "in another script than the rest", 0.02, 0.3),

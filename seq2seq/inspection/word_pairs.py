@@ -13,8 +13,8 @@ from zlib import crc32
 import numpy as np
 import regex
 
-from seq2seq.inspection.oddities import UNSPACED_SCRIPTS, script_of
 from seq2seq.inspection.overlap import normalise
+from seq2seq.text.writing import UNSPACED_SCRIPTS, script_of
 
 HASH_FACTOR = 0xC2B2AE35  # of murmur3
 TABLE_SIZE = 1024  # words are counted by their hashes modulo this

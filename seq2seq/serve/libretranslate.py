@@ -37,7 +37,7 @@ from seq2seq.serve.openapi import Endpoint
 from seq2seq.serve.schemas import TranslateRequest, worded
 from seq2seq.serve.served import ServedTranslator
 from seq2seq.serve.service import Service
-from seq2seq.text.identification import LEAST_PROBABILITY, ranked
+from seq2seq.text.identification import LEAST_PROBABILITY, Identifier
 
 # Further paths of LibreTranslate, whose errors have its form too.
 OTHER_PATHS = ("/spec", "/suggest", "/download_file")
@@ -185,6 +185,10 @@ class LibreTranslate:
         }
 
     @functools.cached_property
+    def _identifier(self) -> Identifier:
+        return Identifier(self._codes)
+
+    @functools.cached_property
     def _languages(self) -> list[dict[str, Any]]:
         codes = self._codes
         return [
@@ -233,13 +237,10 @@ class LibreTranslate:
 
         Without a guess, this is the first source language, with confidence 0.
         """
-        models = self._service.models
-        codes = {language_code(name): code for name, code in self._codes.items()}
-        sample = " ".join(texts)[:LONGEST_SAMPLE]
-        guesses = await asyncio.to_thread(ranked, sample, codes) if any(map(str.isalpha, sample)) else []
-        shown = [{"confidence": round(100 * share, 1), "language": codes[language]} for language, share in guesses]
+        guesses = await asyncio.to_thread(self._identifier.ranked, " ".join(texts)[:LONGEST_SAMPLE])
+        shown = [{"confidence": round(100 * share, 1), "language": self._codes[name]} for name, share in guesses]
         likely = [guess for guess in shown if guess["confidence"] >= LEAST_CONFIDENCE]
-        return likely or [{"confidence": 0.0, "language": language} for language in models.sources[:1]]
+        return likely or [{"confidence": 0.0, "language": language} for language in self._service.models.sources[:1]]
 
     def _has(self, source: str, target: str) -> bool:
         """Whether there is a model for this language pair, or both languages are the same."""

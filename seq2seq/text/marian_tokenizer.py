@@ -83,6 +83,11 @@ class MarianTokenizer(ReadingTokenizer):
         """See `ReadingTokenizer.tags`; `deu` is the name of `>>deu<<`."""
         return {piece[2:-2]: piece for piece in self._pieces if piece in self._languages}
 
+    def language_named(self, text: str) -> str | None:
+        """See `ReadingTokenizer.language_named`: `deu` for a text that begins with `>>deu<<`."""
+        language, rest = self._split_language(text)
+        return language[2:-2] if language and len(rest) < len(text) else None
+
     @property
     def tag_ids(self) -> tuple[int, ...]:
         """See `ReadingTokenizer.tag_ids`; a text may begin with another tag."""

@@ -171,6 +171,10 @@ class ReadingTokenizer(ABC):
         """The pieces that stand for languages, by the names of these."""
         return {}
 
+    def language_named(self, text: str) -> str | None:
+        """Return the language of `tags` whose tag a text begins with, as users of OPUS-MT type it; usually None."""
+        return None
+
     @property
     def tag_ids(self) -> tuple[int, ...]:
         """The ids that every encoded text begins with: the tag of a language, or nothing."""

@@ -152,6 +152,52 @@ def test_a_package_of_argos_cannot_hold_it(nllb, tmp_path, capfd):
     assert not (tmp_path / "x.argosmodel").exists()
 
 
+def test_a_translation_in_another_language_is_flagged(nllb, tmp_path, capfd):
+    """By both engines and in all forms; the text is that of a prefix, which the model has to begin with."""
+    german = "die Katze saß auf der Matte"
+    (tmp_path / "line").write_text(SOURCE[0] + "\n")
+    (tmp_path / "begin").write_text(german + "\n")
+    typed = ["translate", str(nllb), "-i", str(tmp_path / "line"), "--prefix-file", str(tmp_path / "begin")]
+    for engine, to, is_other in (("torch", "fr", True), ("ctranslate2", "fr", True), ("torch", "de", False)):
+        assert main([*typed, "--from", "en", "--to", to, "--engine", engine, "--format", "jsonl"]) == 0
+        out, err = capfd.readouterr()
+        assert json.loads(out)["text"].startswith(german)
+        assert ("language" in json.loads(out)["flags"]) == is_other
+        assert ("into another language than the target" in err) == is_other
+    translator = Translator.load(nllb, engine="torch", source_language="en", target_language="fr")
+    assert translator.flags([(SOURCE[0], german), ("1 2 3", german), ("the cat", "le chat")]) == [
+        ("language",), ("language",), (),
+    ]  # fmt: skip
+    assert all("language" not in one.flags for one in translator.translate(["", "12:30", "https://example.org/a/b/c"]))
+
+
+def test_the_off_target_rate_is_the_share_of_flagged_lines(nllb, tmp_path, capfd):
+    (tmp_path / "lines").write_text("\n".join(SOURCE) + "\n")
+    (tmp_path / "gold").write_text("\n".join(TARGET) + "\n")
+    scored = ["--source", str(tmp_path / "lines"), "--reference", str(tmp_path / "gold"), "-f", "json"]
+    for to in ("de", "ja"):
+        assert main(["bleu", "--model", str(nllb), *scored, "--from", "en", "--to", to]) == 0
+        out, err = capfd.readouterr()
+        translator = Translator.load(nllb, source_language="en", target_language=to)
+        count = sum("language" in one.flags for one in translator.translate(SOURCE))
+        assert json.loads(out)[0]["off_target"] == {"lines": count, "rate": count / len(SOURCE)}
+        assert f"{count} lines ({count / len(SOURCE):.1%}) are in another language than the target" in err
+        assert (count == 0) == (to == "de")
+
+
+def test_a_typed_tag_of_another_language_is_reported_once(tmp_path, caplog):
+    make_marian(tmp_path / "opus", languages=LANGUAGES)
+    german = Translator.load(tmp_path / "opus", engine="torch", target_language="de", beam_size=1)
+    german.translate([">>deu<< the cat", "the cat"])
+    assert "begins with" not in caplog.text
+    german.translate([f">>nld<< {line}" for line in SOURCE])
+    german.translate([">>nld<< the cat"])
+    Translator.load(tmp_path / "opus", engine="torch", beam_size=1).translate([">>nld<< the cat"])
+    (message,) = [record.getMessage() for record in caplog.records if "begins with" in record.getMessage()]
+    assert ">>nld<<" in message
+    assert "not deu" in message
+
+
 def test_opus_models_of_several_targets(tmp_path):
     """`--to X` is the tag that a user types; a text with a tag of its own keeps it."""
     make_marian(tmp_path / "opus", languages=LANGUAGES)

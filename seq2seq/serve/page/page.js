@@ -11,7 +11,7 @@ const FLAGS = {
   loop: "repeats itself", copy: "is a copy of the text", empty: "is empty", short: "is very short",
   long: "was cut off at the length limit", split: "was translated in parts", repaired: "was translated a second time",
   verbatim: "was copied, because it is not language", lost: "lacks characters that the model does not know",
-  unchanged: "was left unchanged where its translation is empty",
+  language: "is in another language", unchanged: "was left unchanged where its translation is empty",
 };
 const FORMATS = { html: "html", htm: "html", xhtml: "xml", xml: "xml", md: "markdown" };
 const $ = (id) => document.getElementById(id);
