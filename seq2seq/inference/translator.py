@@ -89,13 +89,13 @@ class Translator:
     @property
     def has_many_targets(self) -> bool:
         """Whether the model has several target languages, so that a translation may be in a wrong one."""
-        return self.description is not None and len(self._tokenizers.source.tags) > 1
+        return self.description is not None and len(self.tokenizers.source.tags) > 1
 
     @property
     def _possible_languages(self) -> set[str]:
         """The languages that a translation may be in; only with several targets does their identification cost time."""
         about = self.description
-        names = {about.source_language, *self._tokenizers.source.tags} if about and self.has_many_targets else set()
+        names = {about.source_language, *self.tokenizers.source.tags} if about and self.has_many_targets else set()
         return {name for name in (*names, self._target_language) if name}
 
     @property
@@ -248,7 +248,7 @@ class Translator:
 
     def _name_typed_tags(self, texts: Sequence[str]) -> None:
         """Warn of texts that begin with a tag of another language than the target, once for each language."""
-        named = (self._tokenizers.source.language_named(text) for text in texts if text.startswith(">>"))
+        named = (self.tokenizers.source.language_named(text) for text in texts if text.startswith(">>"))
         for language in {name for name in named if name} - self._typed - {self._target_language or ""}:
             self._typed.add(language)
             place = f"it is translated into {language}, not {self._target_language}"
@@ -321,7 +321,7 @@ class Translator:
 
     def _flags(self, part: Part, source_ids: Sequence[int], text: str, hypothesis: Hypothesis) -> tuple[str, ...]:
         is_lost = any(word not in text for word in self.is_untranslatable.foreign_words(part.text))
-        language = self._tokenizers.source.language_named(part.tag or part.text) or self._target_language
+        language = self.tokenizers.source.language_named(part.tag or part.text) or self._target_language
         is_other = language is not None and self._identifier.is_other(text, language)
         found = symptoms(part.text, source_ids, text, hypothesis)
         return (*found, *[LOST] * is_lost, *[LANGUAGE] * is_other)
