@@ -32,7 +32,7 @@ from seq2seq.serve.http import (
     media_type,
 )
 from seq2seq.serve.limits import Refusal, bad, unsupported
-from seq2seq.serve.models import AUTO
+from seq2seq.serve.models import AUTO, LEAST_GUESS, LONGEST_SAMPLE
 from seq2seq.serve.openapi import Endpoint
 from seq2seq.serve.schemas import TranslateRequest, worded
 from seq2seq.serve.served import ServedTranslator
@@ -44,8 +44,7 @@ OTHER_PATHS = ("/spec", "/suggest", "/download_file")
 # LibreTranslate's names for some languages.
 ALIASES = {"pb": "pt-BR", "zt": "zh-Hant"}
 # Confidences in percent: the least one of a guess, and the least one for which `auto` uses the guess.
-LEAST_CONFIDENCE, CERTAIN = 50.0, 100 * LEAST_PROBABILITY
-LONGEST_SAMPLE = 1_000
+LEAST_CONFIDENCE, CERTAIN = 100 * LEAST_GUESS, 100 * LEAST_PROBABILITY
 
 
 def _or(default: Any) -> BeforeValidator:

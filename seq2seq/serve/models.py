@@ -19,9 +19,12 @@ from seq2seq.serve.served import ServedClassifier, ServedModel, ServedTranslator
 from seq2seq.store.finding import BEST, CONFIG, find_model
 from seq2seq.store.opened import in_one_state
 from seq2seq.text.direction import UNNAMED, Direction, nearest_language
+from seq2seq.text.identification import Identifier
 
 AUTO = "auto"
 SIDES = ("source", "target")
+# The least probability of a language that `auto` uses, and the length of the beginning of a text that is judged.
+LEAST_GUESS, LONGEST_SAMPLE = 0.5, 1_000
 
 
 def load(paths: Sequence[Path], translating: dict[str, Any], computing: dict[str, Any]) -> "Models":
@@ -122,7 +125,7 @@ class Models:
             return self._named(name, source, target)
         wanted = None if source is None or source.lower() == AUTO else source
         if source is not None and wanted is None and len(self.sources) > 1:
-            raise bad(f"languages are not detected here; name the source: {some_of(self.sources)}", "source")
+            raise _unclear(self.sources)
         by_source = [model for model in self.translators if model.has("source", wanted)]
         if not by_source:
             raise _unknown("from", wanted, self.translators, "source")
@@ -141,6 +144,23 @@ class Models:
             missing = "target" if target is None else "source"
             raise bad(f"several models fit; name one of {_directions(fitting)}", missing)
         return (exact or fitting)[0]
+
+    def source_of(self, texts: Sequence[str], source: str | None, target: str | None, name: str | None) -> str | None:
+        """Return the source language of a request; for `auto`, that of its texts, if the models that fit have several.
+
+        Raises:
+            Refusal: the language of the texts is not clear.
+        """
+        if source is None or source.lower() != AUTO:
+            return source
+        fitting = [one for one in self.translators if name in (None, one.name) and one.has("target", target)]
+        known = sorted({language for one in fitting for language in _names(one, "source")})
+        if len(set(map(language_code, known))) < 2:
+            return source
+        found = _identifier(tuple(known)).ranked(" ".join(texts)[:LONGEST_SAMPLE])
+        if not found or found[0][1] < LEAST_GUESS:
+            raise _unclear(known)
+        return found[0][0]
 
     def _named(self, name: str, source: str | None, target: str | None) -> ServedTranslator:
         named = next((model for model in self.translators if model.name == name), None)
@@ -170,6 +190,15 @@ class Models:
 def _names(model: ServedTranslator, side: str) -> list[str]:
     """Return the known languages of a side."""
     return model.choices.get(side) or [name for name in (getattr(model, side),) if name]
+
+
+@functools.lru_cache(maxsize=16)
+def _identifier(languages: tuple[str, ...]) -> Identifier:
+    return Identifier(languages)
+
+
+def _unclear(sources: Sequence[str]) -> Refusal:
+    return bad(f"the language of the text is not clear; name the source: {some_of(sources, 10)}", "source")
 
 
 def _unknown(way: str, language: str | None, models: Sequence[ServedTranslator], side: str) -> Refusal:

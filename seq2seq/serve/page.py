@@ -56,8 +56,9 @@ class Page:
             if model is None:
                 raise bad("choose a direction", "direction")
             named = {side: str(fields[side]) for side in model.choices if fields.get(side)}
-            model = self._service.models.translator(named.get("source"), named.get("target"), model.name)
             translating = TranslateRequest(text=text, split="sentences", model=model.name, **named)
+            translating = await self._service.sourced(translating)
+            model = self._service.models.translator(translating.source, translating.target, model.name)
             answers = await self._service.translated(request, translating)
         except Refusal as refusal:
             words = html.escape(str(explained(refusal)["message"]))
@@ -102,7 +103,8 @@ def _languages(side: str, models: Sequence[ServedTranslator], chosen: str) -> st
         return ""
     titles = Counter(map(language_name, names))
     shown = {name: language_name(name) if titles[language_name(name)] == 1 else name for name in names}
-    options = "".join(
+    options = '<option value="auto">Detect</option>' if side == "source" else ""
+    options += "".join(
         f'<option value="{html.escape(name)}"{" selected" * (name == chosen)}>{html.escape(title)}</option>'
         for name, title in sorted(shown.items(), key=lambda pair: (pair[0] == pair[1], pair[1].lower()))
     )

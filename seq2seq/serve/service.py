@@ -4,6 +4,7 @@
 the results of the worker.
 """
 
+import asyncio
 import contextlib
 import math
 import threading
@@ -21,7 +22,7 @@ from seq2seq.serve.glossaries import Glossaries
 from seq2seq.serve.http import Bodies, client_of, unless_gone
 from seq2seq.serve.limits import SHARES, Limits, Refusal, bad, unsupported
 from seq2seq.serve.metrics import Metrics
-from seq2seq.serve.models import Models
+from seq2seq.serve.models import AUTO, Models
 from seq2seq.serve.queue import Full, Job, Queue, Text, Worker
 from seq2seq.serve.request import Answers, Documents, Translating
 from seq2seq.serve.schemas import GlossaryBody, TranslateRequest
@@ -101,10 +102,21 @@ class Service:
             "glossary": self._can_explain,
             "glossaries": sorted(self.glossaries.named),
             "default_glossaries": list(self.glossaries.default_names),
-            "detects_languages": False,
+            "detects_languages": len(self.models.sources) > 1,
         }
 
     # -- requests --------------------------------------------------------------------------------
+
+    async def sourced(self, asked: TranslateRequest) -> TranslateRequest:
+        """Return the request with the language of its texts as its source, if that is `auto`.
+
+        Raises:
+            Refusal: the language of the texts is not clear.
+        """
+        if asked.source is None or asked.source.lower() != AUTO:
+            return asked
+        given = asked.texts, asked.source, asked.target, asked.model
+        return asked.model_copy(update={"source": await asyncio.to_thread(self.models.source_of, *given)})
 
     def accept(self, asked: TranslateRequest, client: str = "") -> Translating:
         """Check a request for translations, and put its sentences into the queue.

@@ -70,7 +70,7 @@ class Api:
 
     async def translate(self, request: Request, body: TranslateRequest) -> Response:
         """Answer with translations, together or streamed line by line."""
-        answers = self._service.accept(body, client_of(request.client))
+        answers = self._service.accept(await self._service.sourced(body), client_of(request.client))
         if body.stream:
             return _Lines(_streamed(answers, body.details), lambda: self._service.leave(answers))
         try:

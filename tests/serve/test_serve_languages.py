@@ -97,18 +97,48 @@ def test_models_lists_the_languages_and_answers_name_them(server):
         ({"target": "de"}, "source", "name the source language"),
         ({"source": "en"}, "target", "name the target language"),
         ({}, "source", "name the source language"),
-        ({"source": "auto", "target": "de"}, "source", "name the source"),
+        ({"source": "auto", "target": "germn"}, "source", "the language of the text is not clear; name the source"),
+        ({"source": "auto", "target": "de", "text": "12 + 30"}, "source", "not clear; name the source: "),
         ({"source": "en", "target": "germn"}, "target", "did you mean 'german'"),
         ({"source": "englsh", "target": "de"}, "source", "did you mean 'english'"),
         ({"source": "en", "target": "zh"}, "target", "zho_Hans, zho_Hant"),
     ],
 )
 def test_a_language_that_is_missing_or_unknown_is_refused(server, languages, field, words):
-    answer = server.ask("/v1/translate", {"text": "the house", **languages})
+    answer = server.ask("/v1/translate", {"text": "xyz", **languages})
     assert answer.status == 400
     assert answer.json["error"]["field"] == field
     assert words in answer.json["error"]["message"]
     assert "\n" not in answer.json["error"]["message"]
+
+
+def test_a_source_that_is_not_named_is_that_of_the_text(server, expected):
+    """In both APIs and on the form; the answer names it."""
+    text = "The old house is red, and she reads a book in the park."
+    asked = {"text": text, "target": "de"}
+    found, named = (server.ask("/v1/translate", {**asked, "source": source}).json for source in ("auto", "en"))
+    assert found["translations"] == named["translations"]
+    assert found["source"] == named["source"] == "eng_Latn"
+    german = server.ask(
+        "/v1/translate", {"text": ["Das alte Haus ist rot,", "sagt er."], "source": "auto", "target": "en"}
+    )
+    assert german.json["source"] == "deu_Latn"
+    answer = server.ask("/translate", {"q": text, "source": "auto", "target": "de"}).json
+    assert answer["detectedLanguage"]["language"] == "en"
+    assert answer["detectedLanguage"]["confidence"] > 90
+    detected = server.ask("/detect", {"q": "Das alte Haus ist rot, und sie liest ein Buch."}).json
+    assert detected[0]["language"] == "de"
+    forms = [
+        server.form("/", text=text, direction=0, source=source, target="deu_Latn") for source in ("auto", "eng_Latn")
+    ]
+    outputs = [form.body.decode().partition("<output")[2].partition("</output>")[0] for form in forms]
+    assert outputs[0] == outputs[1] != ""
+    assert server.ask("/v1/models").json["abilities"]["detects_languages"]
+
+
+def test_a_translation_in_another_language_has_the_flag(server):
+    asked = {"text": LINES[0], "source": "en", "target": "fr", "prefix": "die Katze saß auf der Matte"}
+    assert "language" in server.ask("/v1/translate", asked).json["translations"][0]["flags"]
 
 
 def test_details_and_documents_are_of_the_direction(place, server):

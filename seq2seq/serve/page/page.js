@@ -311,7 +311,7 @@ function save() {
 }
 
 // Whether both languages can be exchanged in the lists.
-const turns = () => ["source", "target"].every((side) => served()?.languages?.[side]);
+const turns = () => ["source", "target"].every((side) => served()?.languages?.[side]) && $("source").value !== "auto";
 const reverse = () => models.findIndex((one) => one.source && one.source === model()?.target && one.target === model()?.source);
 
 function swap() {
@@ -337,7 +337,7 @@ function showFacts() {
 
 // Another model was chosen.
 function turned() {
-  text.lang = model().source ?? "";
+  text.lang = model().source === "auto" ? "" : model().source ?? "";
   $("swap").hidden = !turns() && reverse() < 0;
   for (const side of ["source", "target"].filter($))
     for (const part of [$(side), ...$(side).labels]) part.hidden = !served().languages?.[side];
