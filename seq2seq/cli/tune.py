@@ -125,9 +125,9 @@ def _writable(model: Path | None, output: Path | None) -> Path:
 def _check_tunable(folder: Path, direction: "Direction") -> str | None:
     """Refuse a folder without search settings that can be changed, and return the target language of the model."""
     from seq2seq.files import read_object
+    from seq2seq.interop.architectures import KINDS
     from seq2seq.interop.ctranslate2 import is_ctranslate2
     from seq2seq.store.finding import CONFIG
-    from seq2seq.store.foreign import KINDS
     from seq2seq.store.model_folder import GENERATION, load_model
 
     if is_ctranslate2(folder):

@@ -69,7 +69,7 @@ class CTranslate2Engine:
         self._target_ids = {piece: id_ for id_, piece in enumerate(self._target_pieces)}
         self._end = self._target_pieces[tokenizers.target.eos_id]
         self._source_end = self._source_ends(tokenizers)
-        self._num_own_starts = 0 if ctranslate2.starts_with_tag(tokenizers) else 1
+        self._num_own_starts = 0 if tokenizers.starts_with_tag else 1
         self._translator = _open(folder, device, threads)
         self._grouped_for = self._translator.num_translators
 

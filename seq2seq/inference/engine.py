@@ -1,15 +1,18 @@
-"""The protocol of engines and the names to choose one by.
+"""The protocol of engines, the names to choose one by, and its search settings.
 
 `loading` opens an engine, PyTorch's (`torch_engine`) or CTranslate2's (`ctranslate2_engine`), and `Translator` gives it
 sentences. This module does not import torch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
+
+from pydantic import ValidationError
 
 from seq2seq.config.description import ModelDescription
 from seq2seq.config.schema import SearchConfig
+from seq2seq.errors import UserError, did_you_mean
 from seq2seq.search.base import Hypothesis, Sentence
 from seq2seq.text.tokenizer import TokenizerPair
 
@@ -47,3 +50,21 @@ class Loaded:
     """The name of the engine and, if it is PyTorch, the reason; for people."""
     description: ModelDescription
     """The description of the model; for an ensemble, that of the first model."""
+
+
+def override_search(config: SearchConfig, changes: Mapping[str, Any]) -> SearchConfig:
+    """Return `config` with `changes`.
+
+    Raises:
+        UserError: a key does not exist, or a value is not possible.
+    """
+    known = SearchConfig.model_fields
+    if unknown := [key for key in changes if key not in known]:
+        raise UserError(f"search.{unknown[0]}: unknown setting{did_you_mean(unknown[0], known)}")
+    try:
+        return SearchConfig.model_validate({**config.model_dump(), **changes})
+    except ValidationError as error:
+        from seq2seq.config.problems import describe
+
+        problem = describe({**error.errors()[0], "loc": ("search", *error.errors()[0]["loc"])})
+        raise UserError(problem) from error

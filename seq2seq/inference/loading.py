@@ -12,13 +12,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from seq2seq.config.schema import SearchConfig
-from seq2seq.errors import ModelError, RunError, UserError, did_you_mean
+from seq2seq.errors import ModelError, RunError, UserError
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine, difference
-from seq2seq.inference.engine import EngineName, Loaded
-from seq2seq.interop.ctranslate2 import Obstacles, is_ctranslate2
+from seq2seq.inference.engine import EngineName, Loaded, override_search
+from seq2seq.interop.ctranslate2 import Obstacles, is_ctranslate2, read_description
 from seq2seq.processes import usable_cpus
 from seq2seq.store.direction import directed
 from seq2seq.store.finding import find_model
@@ -135,11 +132,13 @@ def _open_ctranslate2(
     direction: Direction | None,
 ) -> Loaded | str:
     """Return the engine or, if there `has_choice`, the reason why PyTorch has to be used."""
-    from seq2seq.inference.conversion_cache import converted
-    from seq2seq.interop.ctranslate2 import read_description
+    if is_ctranslate2(folder):
+        source = contextlib.nullcontext((folder, *read_description(folder)[:2]))
+    else:
+        from seq2seq.inference.conversion_cache import converted
 
-    source = contextlib.nullcontext((folder, *read_description(folder)[:2])) if is_ctranslate2(folder) else None
-    with source or converted(folder, quantization) as (opened, described, known):
+        source = converted(folder, quantization)
+    with source as (opened, described, known):
         description, tokenizers = directed(folder, described, known, direction)
         config = override_search(description.search, search)
         if has_choice and (reason := difference(vars(config))):
@@ -187,21 +186,3 @@ def _open_torch(
     engine = TorchEngine(steps[0] if len(steps) == 1 else EnsembleSteps(steps))
     note = f"PyTorch on {runtime.device} ({reason})"
     return Loaded(engine, models[0].tokenizers, config, note, models[0].description)
-
-
-def override_search(config: SearchConfig, changes: Mapping[str, Any]) -> SearchConfig:
-    """Return `config` with `changes`.
-
-    Raises:
-        UserError: a key does not exist, or a value is not possible.
-    """
-    known = SearchConfig.model_fields
-    if unknown := [key for key in changes if key not in known]:
-        raise UserError(f"search.{unknown[0]}: unknown setting{did_you_mean(unknown[0], known)}")
-    try:
-        return SearchConfig.model_validate({**config.model_dump(), **changes})
-    except ValidationError as error:
-        from seq2seq.config.problems import describe
-
-        problem = describe({**error.errors()[0], "loc": ("search", *error.errors()[0]["loc"])})
-        raise UserError(problem) from error

@@ -5,21 +5,18 @@ new feature of translations is added here once. Without an aligner, this module 
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import islice
-from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from seq2seq.errors import UserError, did_you_mean
-from seq2seq.inference.degeneration import text_flags
+from seq2seq.errors import UserError
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator, unequal
-from seq2seq.lines import checked_texts
-from seq2seq.text.glossary import Glossary
 
 if TYPE_CHECKING:
     from seq2seq.inference.aligner import Aligner
+    from seq2seq.text.glossary import Glossary
 
 TEXT = "text"
 
@@ -33,7 +30,7 @@ class Pipeline:
         glossary: terms that translations must contain, and forbidden words.
     """
 
-    def __init__(self, translator: Translator, aligner: "Aligner | None" = None, glossary: Glossary | None = None):
+    def __init__(self, translator: Translator, aligner: "Aligner | None" = None, glossary: "Glossary | None" = None):
         self.translator, self.aligner, self.glossary = translator, aligner, glossary
         self.statuses: Counter[str] = Counter()
         """The number of terms of each status in all lines so far, including those of documents."""
@@ -42,7 +39,7 @@ class Pipeline:
     def load(
         cls,
         *paths: str | Path | None,
-        glossary: str | Path | Glossary | None = None,
+        glossary: "str | Path | Glossary | None" = None,
         with_aligner: bool = False,
         **options: Any,
     ) -> Self:
@@ -66,7 +63,7 @@ class Pipeline:
         from seq2seq.inference.glossary_translator import read_glossary
 
         translator, aligner = load_both(paths[0] if paths else None, **options)
-        if glossary is not None and not isinstance(glossary, Glossary):
+        if isinstance(glossary, str | Path):
             glossary = read_glossary(Path(glossary), translator)
         return cls(translator, aligner, glossary)
 
@@ -98,6 +95,8 @@ class Pipeline:
         if self.aligner is None and (self.glossary or details or form != TEXT):
             raise UserError("this pipeline has no aligner; load it with the argument with_aligner=True")
         if form != TEXT:
+            from seq2seq.inference.documents import translate_documents
+
             return translate_documents(texts, form, self._aligned, self.aligner, self.is_untranslatable)
         if self.glossary is None:
             answers = self.translator.translate(texts, prefixes, first_line)
@@ -129,48 +128,3 @@ class Pipeline:
 
     def _aligned(self, lines: Sequence[str]) -> list[Translation]:
         return self.translate(lines, details=("alignment",))
-
-
-def translate_documents(
-    texts: Sequence[str],
-    form: str,
-    translate: Callable[[Sequence[str]], Sequence[Translation]],
-    aligner: "Aligner",
-    is_untranslatable: Callable[[str], bool],
-) -> list[Translation]:
-    """Translate each document of a format independently.
-
-    Args:
-        texts: documents.
-        form: format of `markup.translation.FORMATS`.
-        translate: function that translates lines, with their alignments as `details`.
-        aligner: aligner of the model, for its calibration and description.
-        is_untranslatable: function that returns whether a line is copied.
-
-    Raises:
-        DataError: a document is not in the format.
-        UserError: there is no such format.
-    """
-    from seq2seq.markup import translation as markup
-    from seq2seq.markup.placeholders import CLASSES, PlaceholderClass
-    from seq2seq.markup.render import Answer
-    from seq2seq.text.alignment import Alignment
-
-    if form not in markup.FORMATS:
-        raise UserError(f"format {form!r}: not one of {', '.join(markup.FORMATS)}{did_you_mean(form, markup.FORMATS)}")
-    known = [PlaceholderClass(each.name, each.words, each.answers) for each in aligner.calibration.stand_ins] or CLASSES
-    # If a word of the best class was lost, another word of it may be kept.
-    classes = [known[0], known[0].turned(), *known[1:]]
-    about = aligner.description
-    languages = about.source_language, about.target_language
-
-    def plain(lines: Sequence[str]) -> list[Answer]:
-        return [Answer(each.text, Alignment.joined(each.details), frozenset(each.flags)) for each in translate(lines)]
-
-    texts = checked_texts(texts, "translate")
-    named = (languages[0], languages[1]) if languages[0] and languages[1] else None
-    answers = markup.translate_documents(texts, form, plain, classes, is_untranslatable, named)
-    return [
-        Translation(answer.text, nan, nan, 0, text_flags(answer.sentences), source=text, sentences=answer.sentences)
-        for text, answer in zip(texts, answers, strict=True)
-    ]

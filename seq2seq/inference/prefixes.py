@@ -5,13 +5,15 @@
 
 import functools
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from seq2seq.lines import as_one_line
 from seq2seq.search.base import Opening
 from seq2seq.text.scripts import lower, title
-from seq2seq.text.spellings import SPACE, Spellings, begin_of_last_word
 from seq2seq.text.tokenizer import TokenizerPair, encodable
+
+if TYPE_CHECKING:
+    from seq2seq.text.spellings import Spellings
 
 # The maximum number of bytes of the last word that are spelled again, because scripts without spaces have long words.
 LONGEST_LAST_WORD = 48
@@ -44,7 +46,9 @@ class Prefixes:
         self._tokenizers, self._target, self._language = tokenizers, tokenizers.target, language
 
     @functools.cached_property
-    def _spellings(self) -> Spellings:  # takes about 60 ms, and most translations do not need it
+    def _spellings(self) -> "Spellings":  # takes about 60 ms, and most translations do not need it
+        from seq2seq.text.spellings import Spellings
+
         return Spellings(self._tokenizers)
 
     def prefix(self, text: str, is_whole: bool = False) -> Prefix:
@@ -54,11 +58,10 @@ class Prefixes:
         if not ids or is_whole:
             return Prefix(text.rstrip(), tuple(ids), None, self._target.decode(ids)) if ids else Prefix()
         if text[-1].isspace():
-            opening = Opening((dict.fromkeys([*self._spellings.beginning(SPACE), self._target.eos_id], 1),))
+            opening = Opening((dict.fromkeys([*self._spellings.beginning(b" "), self._target.eos_id], 1),))
             return Prefix(text, tuple(ids), opening, self._target.decode(ids) + " ")
-        parts = [self._spellings.bytes[id_] for id_ in ids]
-        first = begin_of_last_word(parts, LONGEST_LAST_WORD)
-        rest = b"".join(parts[first:])
+        first = self._spellings.begin_of_last_word(ids, LONGEST_LAST_WORD)
+        rest = self._spellings.spelled(ids[first:])
         steps = self._spellings.steps(rest) if rest else ()
         if not steps:
             return Prefix(text, tuple(ids), None, self._target.decode(ids))
@@ -73,6 +76,6 @@ class Prefixes:
         sequences: set[tuple[int, ...]] = set()
         for form in cases:
             ids = self._target.encode(form)
-            spelled = b"".join(self._spellings.bytes[id_] for id_ in ids)
+            spelled = self._spellings.spelled(ids)
             sequences |= {tuple(ids), *self._spellings.sequences(spelled, MOST_SPELLINGS, len(ids) + MORE_PIECES)}
         return tuple(sorted(sequences))

@@ -17,8 +17,7 @@ from seq2seq.config.description import ModelDescription
 from seq2seq.config.schema import SearchConfig
 from seq2seq.errors import DataError, UserError
 from seq2seq.inference.degeneration import EMPTY, LANGUAGE, LOST, REPAIRED, SYMPTOMS, line_flags, remedy, symptoms
-from seq2seq.inference.engine import Engine, EngineName
-from seq2seq.inference.loading import load_engine, override_search
+from seq2seq.inference.engine import Engine, EngineName, override_search
 from seq2seq.inference.prefixes import Prefix, Prefixes
 from seq2seq.inference.translation import Alternative, PartSpans, Translation, join
 from seq2seq.lines import as_one_line, checked_texts, first_of_each
@@ -133,6 +132,8 @@ class Translator:
         """
         if given := [key for key in search if key in ELSEWHERE]:
             raise UserError(f"{given[0]}: not an option of Translator.load; use {ELSEWHERE[given[0]]}")
+        from seq2seq.inference.loading import load_engine  # validation in training has an engine of its own
+
         direction = None if all_languages else Direction(source_language, target_language)
         loaded = load_engine(paths or (None,), engine, quantization, device, precision, threads, search, direction)
         return cls(loaded.engine, loaded.tokenizers, loaded.search, note=loaded.note, description=loaded.description)

@@ -38,14 +38,6 @@ def is_ctranslate2(folder: Path) -> bool:
     return (folder / DESCRIPTION).is_file() and (folder / WEIGHTS).is_file()
 
 
-def starts_with_tag(tokenizers: TokenizerPair) -> bool:
-    """Whether the decoder's start is a tag, which CTranslate2 takes as the first piece of a prefix."""
-    from seq2seq.text.multilingual_tokenizer import MultilingualTokenizer
-
-    target = tokenizers.target
-    return isinstance(target, MultilingualTokenizer) and target.tagging.target == "first"
-
-
 def read_description(folder: Path) -> tuple[ModelDescription, TokenizerPair, str]:
     """Read what `write_ctranslate2` wrote next to CTranslate2's own files, after verifying all files: the description
     of the model, its tokenizers, and the number format of its weights.

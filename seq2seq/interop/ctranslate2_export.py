@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from seq2seq.config.description import ModelDescription
 from seq2seq.config.schema import ModelConfig
 from seq2seq.files import record, write_object
-from seq2seq.interop.ctranslate2 import DESCRIPTION, FORMAT, Obstacles, package, starts_with_tag
+from seq2seq.interop.ctranslate2 import DESCRIPTION, FORMAT, Obstacles, package
 from seq2seq.model.transformer import Transformer
 from seq2seq.text.tokenizer import TokenizerPair
 
@@ -92,8 +92,8 @@ def _specification(model: Transformer, tokenizers: TokenizerPair) -> Any:
         [target.unk_id, target.eos_id, target.start_id]
     )
     spec.config.bos_token = spec.config.decoder_start_token
-    if starts_with_tag(tokenizers):
-        spec.config.decoder_start_token = None
+    if tokenizers.starts_with_tag:
+        spec.config.decoder_start_token = None  # CTranslate2 takes it as the first piece of a prefix
     spec.config.add_source_eos = not tokenizers.needs_direction
     spec.register_source_vocabulary(tokenizers.source.pieces(range(tokenizers.source.vocab_size)))
     spec.register_target_vocabulary(target.pieces(range(target.vocab_size)))

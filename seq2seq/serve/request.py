@@ -13,7 +13,7 @@ from typing import Any
 
 from seq2seq.errors import DataError
 from seq2seq.inference.degeneration import text_flags
-from seq2seq.inference.pipeline import translate_documents
+from seq2seq.inference.documents import translate_documents
 from seq2seq.inference.translation import Translation, join
 from seq2seq.serve.limits import Refusal, bad
 from seq2seq.serve.queue import Job, Queue, Text

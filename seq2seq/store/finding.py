@@ -7,7 +7,6 @@ from pathlib import Path
 from seq2seq import atomic
 from seq2seq.errors import ModelError, UserError, did_you_mean
 from seq2seq.files import DamagedFile, read_object
-from seq2seq.store.foreign import foreign_form
 
 CONFIG = "config.json"
 RUNS, LATEST, BEST, RUN_CONFIG, RUN_METRICS = Path("runs"), "latest", "best", "config.yaml", "metrics.jsonl"
@@ -25,6 +24,11 @@ def find_model(path: str | Path | None, task: str | None = None) -> Path:
     if path is None:
         return find_model(newest_run(task))
     folder = atomic.standing(Path(path))
+    for found in (folder, atomic.standing(folder / BEST)):
+        if _is_ours(found):
+            return found
+    from seq2seq.store.foreign import foreign_form
+
     if folder.exists() and (form := foreign_form(folder)):
         raise ModelError(f"{path}: {form}")
     if folder.is_file():
@@ -49,6 +53,14 @@ def find_model(path: str | Path | None, task: str | None = None) -> Path:
     if (folder / RUN_CONFIG).is_file() or (folder / "checkpoints").is_dir():
         raise ModelError(f"{path}: this run has no best model yet; it comes with {_first_validation(folder)}")
     raise ModelError(f"{path}: not a model folder ({CONFIG} is missing) nor a run folder (best/ is missing)")
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether a folder is one that this toolkit wrote: a model folder, or a CTranslate2 folder with a description."""
+    try:
+        return "format" in read_object(folder / CONFIG) or (folder / "seq2seq.json").is_file()
+    except DamagedFile:
+        return False
 
 
 def newest_run(task: str | None = None) -> Path:

@@ -5,17 +5,13 @@ run.
 """
 
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from seq2seq.files import DamagedFile, read_object
+from seq2seq.interop.architectures import FOREIGN
 from seq2seq.lines import DAMAGE
 
-# The architectures of transformers that are read, by `model_type` of config.json.
-FOREIGN = {"marian": "Marian (OPUS-MT)", "m2m_100": "M2M-100 or NLLB", "mbart": "mBART"}
-# By what `s2s convert --from` calls them.
-KINDS = {"marian": "marian", "m2m100": "m2m_100", "nllb": "m2m_100", "mbart": "mbart"}
 _READ = "of other toolkits, s2s reads only folders of transformers with Marian (OPUS-MT), M2M-100, NLLB or mBART"
 _AVERAGE = "make a model of it: s2s average {path} -o MODEL"
 # Names by `model_type` of config.json, in folders that transformers saved.
@@ -44,11 +40,6 @@ _WRITERS = (
     ((b"generator", b"vocab"), "a model of OpenNMT-py"),
 )
 _LARGEST_PICKLE = 1 << 24
-
-
-def is_foreign(info: Mapping[str, Any]) -> bool:
-    """Whether the content of a config.json is that of a model of transformers that is read."""
-    return info.get("model_type") in list(FOREIGN)
 
 
 def foreign_form(path: Path) -> str | None:

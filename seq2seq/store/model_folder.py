@@ -18,10 +18,10 @@ from seq2seq.config.schema import Config
 from seq2seq.config.values import unwritable
 from seq2seq.errors import CheckpointError, ModelError, UserError, shown
 from seq2seq.files import DamagedFile, json_text, read_object, record, verify, write_object
+from seq2seq.interop.architectures import FOREIGN, is_foreign
 from seq2seq.model.transformer import Transformer
 from seq2seq.store.direction import directed
 from seq2seq.store.finding import CONFIG, find_model
-from seq2seq.store.foreign import FOREIGN, is_foreign
 from seq2seq.stored_tensors import FileTensors, copy_rows
 from seq2seq.tensors import Uninitialized, distinct, load_tied, misfit, write_tensors
 from seq2seq.text.direction import UNNAMED, Direction
@@ -160,7 +160,7 @@ def load_model(folder: str | Path) -> LoadedModel:
 
 
 def load_foreign(folder: Path, torch_file: bool = False, model_type: str | None = None) -> LoadedModel:
-    """Load a folder of transformers, of an architecture in `store.foreign`; `torch_file` as in `read_marian`.
+    """Load a folder of transformers, of an architecture in `interop.architectures`; `torch_file` as in `read_marian`.
 
     Raises:
         ModelError: the folder is not of `model_type`, a file is missing or damaged, or settings are not supported; the

@@ -17,7 +17,6 @@ from seq2seq.data.collate import TranslationBatch
 from seq2seq.data.examples import Pair, Source
 from seq2seq.evaluation.text import Score, score_texts
 from seq2seq.evaluation.uncertainty import Measured
-from seq2seq.inference.calibrating import MOST_PAIRS, calibrate
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.inference.translator import Translator
@@ -71,6 +70,8 @@ class TranslationTask(Task):
 
     def calibrate(self, folder: Path) -> Calibration:
         """Return the calibration of alignments and confidence of the model in `folder`, on the validation set."""
+        from seq2seq.inference.calibrating import MOST_PAIRS, calibrate  # at the end of a run, if at all
+
         loaded, pairs = load_model(folder), [(pair.source, pair.target) for pair in self._valid[:MOST_PAIRS]]
         here = replace(self._runtime, precision=self.answer_precision)
         loaded.model.to(here.device)

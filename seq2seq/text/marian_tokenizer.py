@@ -20,7 +20,6 @@ from seq2seq.files import DamagedFile, read_object
 from seq2seq.lines import as_one_line
 from seq2seq.text.direction import Direction
 from seq2seq.text.normalization import ReadingTokenizer
-from seq2seq.text.segmenter import Segmenter
 from seq2seq.text.tokenizer import (
     LARGEST_FILE,
     META_SYMBOL,
@@ -31,6 +30,7 @@ from seq2seq.text.tokenizer import (
     VOCABULARY_FILE,
     Tokenizer,
     TokenizerPair,
+    bytes_without,
     encodable,
 )
 
@@ -149,7 +149,7 @@ class MarianTokenizer(ReadingTokenizer):
 
     def without(self, removed: Collection[str]) -> "MarianTokenizer":
         """Return the tokenizer without these pieces; pieces of the .spm file that have no id stay."""
-        return MarianTokenizer(Segmenter(self.model_bytes).without(removed), self._numbered_without(removed), self.tag)
+        return MarianTokenizer(bytes_without(self, removed), self._numbered_without(removed), self.tag)
 
     def save(self, path: Path, vocabulary_file: str = VOCABULARY_FILE) -> None:
         """Write the .spm file, and the vocabulary next to it."""

@@ -16,8 +16,7 @@ from seq2seq.errors import ModelError
 from seq2seq.files import DamagedFile, read_object
 from seq2seq.text.direction import Direction
 from seq2seq.text.marian_tokenizer import MarianTokenizer, MarianTokenizerPair
-from seq2seq.text.segmenter import Segmenter
-from seq2seq.text.tokenizer import LANGUAGES_FILE, SOURCE_FILE, TARGET_FILE
+from seq2seq.text.tokenizer import LANGUAGES_FILE, SOURCE_FILE, TARGET_FILE, bytes_without
 
 BOS = "<s>"
 
@@ -129,8 +128,8 @@ class MultilingualTokenizer(MarianTokenizer):
         pieces = {name: piece for name, piece in self.tagging.pieces.items() if piece not in removed}
         silent = tuple(piece for piece in self.tagging.silent if piece not in removed)
         tagging = replace(self.tagging, pieces=pieces, silent=silent)
-        model_bytes = Segmenter(self.model_bytes).without(removed)
-        return MultilingualTokenizer(model_bytes, self._numbered_without(removed), tagging, self.tag, self.start)
+        numbered = self._numbered_without(removed)
+        return MultilingualTokenizer(bytes_without(self, removed), numbered, tagging, self.tag, self.start)
 
     def text_pieces(self) -> list[str]:
         """See `ReadingTokenizer.text_pieces`."""
@@ -156,6 +155,11 @@ class MultilingualTokenizerPair(MarianTokenizerPair):
     def needs_direction(self) -> bool:
         """See `TokenizerPair.needs_direction`."""
         return True
+
+    @property
+    def starts_with_tag(self) -> bool:
+        """See `TokenizerPair.starts_with_tag`."""
+        return self.target.tagging.target == "first"
 
     def directed(self, direction: Direction) -> "MultilingualTokenizerPair":
         """See `TokenizerPair.directed`."""

@@ -163,6 +163,8 @@ class ReadingTokenizer(ABC):
     `encode` and `decode` do not normalise; `read` is for all texts that are input of an encoder.
     """
 
+    model_bytes: bytes
+    """The content of the .spm file."""
     start_id: int
     eos_id: int
 

@@ -6,7 +6,7 @@
 import bisect
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from seq2seq.text.tokenizer import META_SYMBOL, TokenizerPair
 
@@ -15,7 +15,6 @@ Steps = tuple[dict[int, int], ...]
 `len(steps)` at the end of the text or beyond it."""
 
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
-SPACE = b" "
 
 
 class Spellings:
@@ -25,10 +24,9 @@ class Spellings:
         target = tokenizers.target
         silent = {*tokenizers.never_generated, target.unk_id, *target.silent_ids}
         pieces = target.pieces(range(target.vocab_size))
-        self.bytes = [b"" if id_ in silent else _bytes(piece) for id_, piece in enumerate(pieces)]
-        """The bytes that each id adds to a text; none for ids without text."""
+        self._bytes = [b"" if id_ in silent else _bytes(piece) for id_, piece in enumerate(pieces)]
         self._ids: dict[bytes, list[int]] = defaultdict(list)
-        for id_, own in enumerate(self.bytes):
+        for id_, own in enumerate(self._bytes):
             if own:
                 self._ids[own].append(id_)
         self._sorted = sorted(self._ids)
@@ -63,19 +61,21 @@ class Spellings:
                 break
             yield from self._ids[own]
 
+    def spelled(self, ids: Iterable[int]) -> bytes:
+        """Return the bytes that ids add to a text; ids without text add none."""
+        return b"".join(self._bytes[id_] for id_ in ids)
 
-def begin_of_last_word(parts: Sequence[bytes], most: int) -> int:
-    """Return the index of the first piece of the last word, of which at most `most` bytes and one piece are taken."""
-    first = len(parts)
-    size = 0
-    while first and parts[first - 1]:
-        size += len(parts[first - 1])
-        if first < len(parts) and size > most:
-            break
-        first -= 1
-        if parts[first].startswith(SPACE):
-            break
-    return first
+    def begin_of_last_word(self, ids: Sequence[int], most: int) -> int:
+        """Return the index of the first piece of the last word, of at most `most` bytes and one piece."""
+        first, size = len(ids), 0
+        while first and (own := self._bytes[ids[first - 1]]):
+            size += len(own)
+            if first < len(ids) and size > most:
+                break
+            first -= 1
+            if own.startswith(b" "):
+                break
+        return first
 
 
 def _bytes(piece: str) -> bytes:

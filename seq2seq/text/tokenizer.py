@@ -5,35 +5,29 @@ is stored in the model folder. Special ids are read from the model; no other cod
 """
 
 import hashlib
-import io
-import logging
 import math
 import random
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import sentencepiece
 
-from seq2seq.config.schema import TokenizerConfig
-from seq2seq.errors import ConfigError, DataError, ModelError
+from seq2seq.errors import ModelError
 from seq2seq.lines import as_one_line, read_regular
 from seq2seq.text.direction import Direction
-from seq2seq.text.normalization import ReadingTokenizer, normalized
-from seq2seq.text.segmenter import Segmenter
+from seq2seq.text.normalization import ReadingTokenizer
 
-logger = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    from seq2seq.config.schema import TokenizerConfig
 
 SOURCE_FILE, TARGET_FILE = "source.spm", "target.spm"
 # Of tokenizers whose pieces are numbered by a table, and of multilingual ones.
 VOCABULARY_FILE, TARGET_VOCABULARY_FILE, LANGUAGES_FILE = "vocab.json", "target_vocab.json", "languages.json"
 META_SYMBOL = "\u2581"  # SentencePiece's symbol for a space; the character itself is spelled as bytes
 SURROGATES = re.compile("[\ud800-\udfff]")
-# SentencePiece skips training lines above a limit in bytes; ours are split before they reach it.
-LONGEST_TRAINING_TEXT = 2_000
-# The result of EM depends on the split of the corpus among threads, so their number must not depend on the machine.
-TRAINER_THREADS = 16
 LARGEST_FILE = 2**28  # bytes of a .spm file: some hundred times a vocabulary of 32,000
 
 
@@ -137,7 +131,7 @@ class Tokenizer(ReadingTokenizer):
 
     def without(self, removed: Collection[str]) -> "Tokenizer":
         """Return the tokenizer without these pieces; the ids of the others keep their order."""
-        return Tokenizer(Segmenter(self.model_bytes).without(removed))
+        return Tokenizer(bytes_without(self, removed))
 
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
@@ -159,7 +153,7 @@ class Tokenizer(ReadingTokenizer):
         path.write_bytes(self.model_bytes)
 
     @classmethod
-    def train(cls, texts: Iterable[str], config: TokenizerConfig, seed: int) -> "Tokenizer":
+    def train(cls, texts: Iterable[str], config: "TokenizerConfig", seed: int) -> "Tokenizer":
         """Train on the normalised `texts`, or on `config.sample_lines` of them, drawn evenly by `seed`.
 
         The same texts, config and seed give the same bytes. If the corpus is too small for the vocabulary, the
@@ -169,18 +163,9 @@ class Tokenizer(ReadingTokenizer):
             DataError: there is no text.
             ConfigError: the vocabulary is too small for the characters alone.
         """
-        lines = [normalized(encodable(line)) for line in _draw_evenly(texts, config.sample_lines, random.Random(seed))]
-        # A space at the end of a line would become part of the last word, and words with it are too rare to become
-        # pieces. (A tab, which the trainer reserves, would cost the whole line; normalised text has none.)
-        lines = [part.strip() for line in lines for part in _cut(line) if part.strip()]
-        if not lines:
-            raise DataError(
-                "no text to train a tokenizer on; the training corpus is empty or all of it was filtered out"
-            )
-        try:
-            return cls(_train_model(lines, config, config.vocab_size))
-        except RuntimeError as error:
-            return cls(_train_model(lines, config, _possible_size(error, config)))
+        from seq2seq.text.tokenizer_training import train_model
+
+        return cls(train_model(map(encodable, texts), config, seed))
 
     def _encode_meta_symbol(self, text: str) -> list[int]:
         """Encode text that contains U+2581: another character is encoded in its place, and its bytes are replaced."""
@@ -259,6 +244,11 @@ class TokenizerPair:
         return self
 
     @property
+    def starts_with_tag(self) -> bool:
+        """Whether the decoder reads the tag of a language in place of a start, so that its first input varies."""
+        return False
+
+    @property
     def undirected(self) -> "TokenizerPair":
         """The tokenizers for all directions, as a model folder holds them."""
         return self
@@ -280,65 +270,13 @@ class TokenizerPair:
         self.target.save(folder / TARGET_FILE)
 
 
+def bytes_without(tokenizer: ReadingTokenizer, removed: Collection[str]) -> bytes:
+    """Return the .spm file of a tokenizer without these pieces."""
+    from seq2seq.text.segmenter import Segmenter  # for smaller vocabularies only
+
+    return Segmenter(tokenizer.model_bytes).without(removed)
+
+
 def encodable(text: str) -> str:
     """Return `text` with U+FFFD in place of lone surrogates, which are not characters."""
     return text if text.isascii() else SURROGATES.sub("\ufffd", text)
-
-
-def _draw_evenly(texts: Iterable[str], count: int, draw: random.Random) -> list[str]:
-    """Return a sample of `count` texts by reservoir sampling: every text is kept with the same probability."""
-    kept: list[str] = []
-    for index, text in enumerate(texts):
-        if index < count:
-            kept.append(text)
-        elif (replaced := int(draw.random() * (index + 1))) < count:
-            kept[replaced] = text
-    return kept
-
-
-def _cut(line: str) -> Iterator[str]:
-    """Yield `line` in parts that the trainer accepts, split at spaces if possible."""
-    while len(line) > LONGEST_TRAINING_TEXT:
-        end = line.rfind(" ", 1, LONGEST_TRAINING_TEXT)
-        end = LONGEST_TRAINING_TEXT if end < 0 else end
-        yield line[:end]
-        line = line[end:]
-    yield line
-
-
-def _train_model(lines: Sequence[str], config: TokenizerConfig, vocab_size: int) -> bytes:
-    written = io.BytesIO()
-    # without pieces, the option is left out, so that the bytes are those of earlier versions
-    extra = {"user_defined_symbols": list(config.extra_pieces)} if config.extra_pieces else {}
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines),
-        model_writer=written,
-        model_type=config.kind,
-        vocab_size=vocab_size,
-        character_coverage=config.character_coverage,
-        byte_fallback=config.byte_fallback,
-        normalization_rule_name=config.normalization,
-        remove_extra_whitespaces=False,
-        unk_id=0,
-        bos_id=1,
-        eos_id=2,
-        pad_id=3,
-        max_sentence_length=4 * LONGEST_TRAINING_TEXT + 1,
-        num_threads=TRAINER_THREADS,
-        minloglevel=2,
-        **extra,
-    )
-    return written.getvalue()
-
-
-def _possible_size(error: RuntimeError, config: TokenizerConfig) -> int:
-    """Return the largest possible vocabulary according to the trainer's error; raise ConfigError for other failures."""
-    message = " ".join(str(error).split())
-    if found := re.search(r"set it to a value <= (\d+)", message):
-        size = f"{config.vocab_size:,}", f"{int(found[1]):,}"
-        logger.warning("tokenizer.vocab_size: the corpus is too small for %s pieces; using %s", *size)
-        return int(found[1])
-    if found := re.search(r"required_chars\. \d+ vs (\d+)", message):
-        problem = f"{config.vocab_size} is too small for the characters alone; raise it to more than {found[1]}"
-        raise ConfigError("tokenizer.vocab_size", [f"{problem}, or lower tokenizer.character_coverage"]) from error
-    raise ConfigError("tokenizer", [f"SentencePiece cannot train on this text ({message})"]) from error

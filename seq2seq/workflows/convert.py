@@ -17,12 +17,12 @@ from seq2seq.files import DamagedFile, read_object
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine
 from seq2seq.inference.loading import load_engine
 from seq2seq.inference.translator import Translator
+from seq2seq.interop.architectures import KINDS
 from seq2seq.interop.argos import SUFFIX, argos_obstacles, write_argos
 from seq2seq.interop.ctranslate2_export import write_ctranslate2
 from seq2seq.interop.marian import marian_obstacles, read_marian, write_marian
 from seq2seq.languages import language_code
 from seq2seq.store.finding import CONFIG, find_model
-from seq2seq.store.foreign import KINDS
 from seq2seq.store.model_card import front_matter, short_card
 from seq2seq.store.model_folder import CARD, FORMAT, LoadedModel, load_foreign, load_model, save_model
 from seq2seq.tensors import distinct
@@ -39,7 +39,7 @@ def import_foreign(folder: Path, output: Path, torch_file: bool = False, kind: s
         folder: the folder.
         output: the model folder to write.
         torch_file: as in `read_marian`.
-        kind: a key of `store.foreign.KINDS`.
+        kind: a key of `interop.architectures.KINDS`.
 
     Raises:
         ModelError: it cannot be read, is of another kind, or `output` exists already.

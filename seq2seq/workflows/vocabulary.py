@@ -14,8 +14,8 @@ from torch import Tensor
 from seq2seq import atomic
 from seq2seq.data.collate import collate_translation
 from seq2seq.errors import DataError, ModelError, UserError, counted, some_of
+from seq2seq.inference.engine import override_search
 from seq2seq.inference.groups import BATCH_TOKENS, token_groups
-from seq2seq.inference.loading import override_search
 from seq2seq.inference.steps import TransformerSteps, float32_logits
 from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.inference.translator import Translator

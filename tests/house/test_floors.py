@@ -128,6 +128,27 @@ def test_the_lowest_floor_and_help_need_no_heavy_package():
     assert done.stdout.strip() == "[]"
 
 
+# What training reaches by imports that run with their files, tasks and validation included, in lines; it needs none of
+# these modules. Those of translation are counted as they are imported (`cli/test_translate_command.py`).
+MOST_LINES_OF_TRAINING = 15_000
+NOT_FOR_TRAINING = ("bench", "serve", "markup", "interop.marian", "interop.m2m", "interop.ctranslate2", "plots")
+
+
+def test_training_imports_no_more_than_it_needs():
+    waiting, reached = ["cli.train", "workflows.train", "tasks.run", "tasks.translation"], set()
+    while waiting:
+        name = f"{LAZY_ROOT}.{waiting.pop()}"
+        if name not in reached:
+            reached.add(name)
+            found = inside(imports(MODULES[name], name, top_level_only=True))
+            waiting += [module.partition(".")[2] for module in found]
+    names = {name.partition(".")[2] for name in reached}
+    assert not [name for name in names if name.startswith(NOT_FOR_TRAINING)]
+    assert not names & {"inference.loading", "inference.ctranslate2_engine", "inference.calibrating", "store.foreign"}
+    lines = sum(len(MODULES[name].read_text(encoding="utf-8").splitlines()) for name in reached)
+    assert MOST_LINES_OF_TRAINING - 1_500 < lines <= MOST_LINES_OF_TRAINING
+
+
 def assert_short_with_docstring(text: str) -> None:
     assert len(text.splitlines()) <= MAX_LINES
     assert ast.get_docstring(ast.parse(text)), "a module opens with a docstring"

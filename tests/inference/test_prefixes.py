@@ -55,7 +55,7 @@ def test_every_way_to_spell_an_opening_begins_with_the_text(text):
     prefix = Prefixes(tokenizers).prefix(text)
     assert prefix.restored(prefix.spelled) == text
     if prefix.opening and not text[-1].isspace():
-        rest = b"".join(Spellings(tokenizers).bytes[id_] for id_ in tokenizers.target.encode(text.strip()))
+        rest = Spellings(tokenizers).spelled(tokenizers.target.encode(text.strip()))
         for ids in Spellings(tokenizers).sequences(rest[len(rest) - len(prefix.opening.steps) :], 200, 3):
             whole = tokenizers.target.decode((*prefix.ids, *ids)).split("\ufffd")[0]
             assert prefix.restored(whole).startswith(text)

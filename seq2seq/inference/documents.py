@@ -1,0 +1,61 @@
+"""The translation of documents with markup by a translator of lines, for `Pipeline` and the server.
+
+`markup` knows no model: it is given the translations of sentences with their alignments, and the placeholders that the
+calibration of the model found. This module does not import torch.
+"""
+
+from collections.abc import Callable, Sequence
+from math import nan
+from typing import TYPE_CHECKING
+
+from seq2seq.errors import UserError, did_you_mean
+from seq2seq.inference.degeneration import text_flags
+from seq2seq.inference.translation import Translation
+from seq2seq.lines import checked_texts
+from seq2seq.markup import translation as markup
+from seq2seq.markup.placeholders import CLASSES, PlaceholderClass
+from seq2seq.markup.render import Answer
+from seq2seq.text.alignment import Alignment
+
+if TYPE_CHECKING:
+    from seq2seq.inference.aligner import Aligner
+
+
+def translate_documents(
+    texts: Sequence[str],
+    form: str,
+    translate: Callable[[Sequence[str]], Sequence[Translation]],
+    aligner: "Aligner",
+    is_untranslatable: Callable[[str], bool],
+) -> list[Translation]:
+    """Translate each document of a format independently.
+
+    Args:
+        texts: documents.
+        form: format of `markup.translation.FORMATS`.
+        translate: function that translates lines, with their alignments as `details`.
+        aligner: aligner of the model, for its calibration and description.
+        is_untranslatable: function that returns whether a line is copied.
+
+    Raises:
+        DataError: a document is not in the format.
+        UserError: there is no such format.
+    """
+    if form not in markup.FORMATS:
+        raise UserError(f"format {form!r}: not one of {', '.join(markup.FORMATS)}{did_you_mean(form, markup.FORMATS)}")
+    known = [PlaceholderClass(each.name, each.words, each.answers) for each in aligner.calibration.stand_ins] or CLASSES
+    # If a word of the best class was lost, another word of it may be kept.
+    classes = [known[0], known[0].turned(), *known[1:]]
+    about = aligner.description
+    languages = about.source_language, about.target_language
+
+    def plain(lines: Sequence[str]) -> list[Answer]:
+        return [Answer(each.text, Alignment.joined(each.details), frozenset(each.flags)) for each in translate(lines)]
+
+    texts = checked_texts(texts, "translate")
+    named = (languages[0], languages[1]) if languages[0] and languages[1] else None
+    answers = markup.translate_documents(texts, form, plain, classes, is_untranslatable, named)
+    return [
+        Translation(answer.text, nan, nan, 0, text_flags(answer.sentences), source=text, sentences=answer.sentences)
+        for text, answer in zip(texts, answers, strict=True)
+    ]
