@@ -34,20 +34,11 @@ DEFAULT_METRICS = ("bleu", "chrf")
     help="Translate with this model or run, then score. Repeatable: several models are compared.",
 )
 @click.option("--source", type=options.FILE, help="With --model: text to translate [default: the run's test sets].")
-@click.option(
-    "-r",
-    "--reference",
-    "references",
-    type=options.FILE,
-    multiple=True,
-    help="With --model: reference translation of --source. Without --model: a further reference. Repeatable.",
+@options.references_option(
+    "With --model: reference translation of --source. Without --model: a further reference. Repeatable."
 )
 @click.option("--test-set", "names", multiple=True, help="With --model: only this test set of the run; repeatable.")
-@click.option("-m", "--metrics", help="Metrics, separated by commas: bleu, chrf, chrf++, ter [default: bleu,chrf].")
-@click.option(
-    "--tokenize", help="Tokenizer of sacrebleu for BLEU: 13a, intl, zh, char, flores200, ... [default: by language]."
-)
-@click.option("--lowercase", is_flag=True, help="Ignore case in BLEU and chrF; TER always ignores it.")
+@options.scoring_options(",".join(DEFAULT_METRICS))
 @click.option(
     "--confidence", is_flag=True, help="Print 95 % bootstrap intervals; for several systems they are always printed."
 )

@@ -37,20 +37,11 @@ DEFAULT_METRICS = ("bleu", "chrf", "ter")
 
 @click.command(cls=Command, epilog="Example: s2s compare runs/base runs/wide --html report.html")
 @click.argument("systems", nargs=-1, required=True, type=options.ANY_PATH)
-@click.option(
-    "-r",
-    "--reference",
-    "references",
-    type=options.FILE,
-    multiple=True,
-    help="Reference translation; repeatable [default: a test set of the first run].",
-)
+@options.references_option("Reference translation; repeatable [default: a test set of the first run].")
 @click.option("--source", type=options.FILE, help="Source text of --reference.")
 @click.option("--test-set", "name", help="Test set of the first run [default: its first].")
 @click.option("--training", type=options.FILE, help="Source side of training data, to group results by rare words.")
-@click.option("-m", "--metrics", help="Metrics, separated by commas: bleu, chrf, chrf++, ter [default: bleu,chrf,ter].")
-@click.option("--tokenize", help="Tokenizer of sacrebleu for BLEU [default: by language].")
-@click.option("--lowercase", is_flag=True, help="Ignore case in BLEU and chrF; TER always ignores it.")
+@options.scoring_options(",".join(DEFAULT_METRICS))
 @click.option("--each-seed", "apart", is_flag=True, help="Show runs that differ only in their seed as separate rows.")
 @click.option(
     "-o",

@@ -164,6 +164,25 @@ sampling_options = _all(
 )
 
 
+def references_option(purpose: str) -> Callable:
+    """Return the repeatable option `--reference`."""
+    return click.option("-r", "--reference", "references", type=FILE, multiple=True, help=purpose)
+
+
+def scoring_options(metrics: str) -> Callable:
+    """Return the options of the metrics, with the names of the default ones."""
+    return _all(
+        click.option(
+            "-m", "--metrics", help=f"Metrics, separated by commas: bleu, chrf, chrf++, ter [default: {metrics}]."
+        ),
+        click.option(
+            "--tokenize",
+            help="Tokenizer of sacrebleu for BLEU: 13a, intl, zh, char, flores200, ... [default: by language].",
+        ),
+        click.option("--lowercase", is_flag=True, help="Ignore case in BLEU and chrF; TER always ignores it."),
+    )
+
+
 def only_for(purpose: str, *names: str) -> None:
     """Refuse these parameters of the running command if they were given, because they would have no effect."""
     context = click.get_current_context()
