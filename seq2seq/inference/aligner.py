@@ -8,9 +8,8 @@ Shapes: B pairs, C channels, K heads of all layers (first unchanged, then shifte
 source length, J target words, I source words.
 """
 
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
@@ -23,7 +22,7 @@ from torch import Tensor
 from seq2seq.data.collate import TranslationBatch, collate_translation
 from seq2seq.errors import ModelError
 from seq2seq.inference.confidence import confidence
-from seq2seq.inference.groups import equal_parts, token_groups
+from seq2seq.inference.groups import PairPart, pair_parts, token_groups
 from seq2seq.inference.one_model import computing
 from seq2seq.inference.scorer import Scorer
 from seq2seq.inference.translation import Translation
@@ -85,15 +84,6 @@ class _Side:
         owned = self.owner >= 0
         counts = np.bincount(self.owner[owned], minlength=len(self.words))
         return np.bincount(self.owner[owned], values[owned], len(self.words)) / np.maximum(counts, 1)
-
-
-@dataclass(frozen=True)
-class _Part:
-    """A pair, or a part of a pair that is too long for the model."""
-
-    pair: int
-    source: range
-    target: range
 
 
 class Aligner(Scorer):
@@ -232,13 +222,16 @@ class Aligner(Scorer):
 
     def _matched(
         self, sides: Sequence[tuple[_Side, _Side]], probabilities: bool
-    ) -> Iterator[tuple[_Part, np.ndarray, tuple[int, int], np.ndarray]]:
+    ) -> Iterator[tuple[PairPart, np.ndarray, tuple[int, int], np.ndarray]]:
         """Yield each part with its target log-probabilities, its first (target, source) word, and its matrix (C, J, I).
 
         The matrix is the attention between words. As parts are yielded one by one, memory never contains the matrix of
         a whole pair, which grows with the square of its length.
         """
-        parts = list(chain.from_iterable(self._cut(index, *both) for index, both in enumerate(sides)))
+        sizes = ([range(len(side.ids)) for side in both] for both in sides)
+        most = self._part_length, self._part_length
+        cut = chain.from_iterable(pair_parts(index, *both, most) for index, both in enumerate(sizes))
+        parts = [part for part in cut if part.target]
         lengths = [max(len(part.source), len(part.target)) + 1 for part in parts]
         for indices in token_groups(lengths, self.batch_tokens):
             group = [parts[index] for index in indices]
@@ -249,17 +242,9 @@ class Aligner(Scorer):
                 weights = attention[:, targets, : len(part.source)]
                 yield part, scores[targets], (row, column), target @ weights @ source.T
 
-    def _cut(self, index: int, source: _Side, target: _Side) -> Iterator[_Part]:
-        lengths = len(source.ids), len(target.ids)
-        count = max(1, *(math.ceil(length / self._part_length) for length in lengths))
-        cut = (equal_parts(range(length), count) for length in lengths)
-        for source_part, target_part in zip(*cut, strict=True):
-            if target_part:
-                yield _Part(index, source_part, target_part)
-
     @torch.inference_mode()
     def _forced(
-        self, parts: Sequence[_Part], sides: Sequence[tuple[_Side, _Side]], probabilities: bool
+        self, parts: Sequence[PairPart], sides: Sequence[tuple[_Side, _Side]], probabilities: bool
     ) -> tuple[Iterator, Iterator]:
         """Return iterators over the log-probabilities (T,) and the attention (C, T, S) of each part."""
         ids = [[sides[part.pair][0].ids[index] for index in part.source] for part in parts]

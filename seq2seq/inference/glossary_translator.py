@@ -44,6 +44,10 @@ class _Draft:
 
     source: str
     text: str
+    free: str
+    """The first translation, without constraints."""
+    flags: tuple[str, ...]
+    """The flags of the translation."""
     matches: list[Match]
     forced: set[Span]
     """The source spans of terms that were forced."""
@@ -100,6 +104,7 @@ class GlossaryTranslator:
             if not waiting:
                 break
             self._force(waiting)
+        self._flag([part for part in flat if part.text != part.free])
         joined = [self._joined(answer, of_line) for answer, of_line in zip(translations, parts, strict=True)]
         changed = [index for index, answer in enumerate(joined) if answer.text != translations[index].text]
         scores = self._scores([(joined[index].source, joined[index].text) for index in changed])
@@ -107,14 +112,20 @@ class GlossaryTranslator:
             joined[index] = replace(joined[index], log_prob=log_prob, score=score, tokens=tokens)
         return joined
 
+    def _flag(self, changed: Sequence[_Draft]) -> None:
+        """Set the flags of parts whose translation has changed."""
+        flags = self.translator.flags([(part.source, part.text) for part in changed])
+        for part, of_part in zip(changed, flags, strict=True):
+            part.flags = of_part
+
     def _draft(self, translation: Translation, spans: PartSpans) -> _Draft:
-        source, text = translation.source[slice(*spans.source)], translation.text[slice(*spans.target)]
+        source, free = translation.source[slice(*spans.source)], translation.text[slice(*spans.target)]
         matches = self.glossary.matches(source)
-        forced: set[Span] = set()
+        text, forced = free, set[Span]()
         if spans.is_copied and matches:
             text, forced = _replaced(source, matches), {match.span for match in matches}
         forms = chain.from_iterable(match.forms for match in matches)
-        return _Draft(source, text, matches, forced, set(), set(), " ".join([text, *forms]))
+        return _Draft(source, text, free, spans.flags, matches, forced, set(), set(), " ".join([text, *forms]))
 
     def _scores(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[float, float, int]]:
         """Yield the log-probability, score and tokens of each (source, translation)."""
@@ -215,10 +226,8 @@ class GlossaryTranslator:
             text += translation.text[end : before.target[0]]
             begin, end = len(text), before.target[1]
             text += part.text
-            is_same = part.text == translation.text[slice(*before.target)]
-            flags = before.flags if is_same else self.translator.flags([(part.source, part.text)])[0]
             is_copied = before.is_copied and part.text == part.source
-            spans.append(PartSpans(before.source, (begin, len(text)), is_copied, flags))
+            spans.append(PartSpans(before.source, (begin, len(text)), is_copied, part.flags))
             for match, place in zip(part.matches, places(part.matches, part.text), strict=True):
                 status: Status = "missing" if place is None else "forced" if match.span in part.forced else "kept"
                 target = place and (place[0] + begin, place[1] + begin)

@@ -1,9 +1,11 @@
-"""Batches of texts: how many tokens they have, and which texts are computed together.
+"""Batches of texts: how many tokens they have, which texts are computed together, and where long ones are cut.
 
 Both engines, the scorer, the aligner and the classifier group their texts here. This module does not import torch.
 """
 
+import math
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 # Default tokens of a batch: of a search on a CPU, of other work on a CPU, and of both on a GPU, which needs hardly more
 # time for this many than for a tenth of them.
@@ -29,6 +31,24 @@ def token_groups(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
         count = max(1, budget // lengths[order[start]])
         yield order[start : start + count]
         start += count
+
+
+class PairPart(NamedTuple):
+    """A pair of texts, or a part of a pair that is too long for the model."""
+
+    pair: int
+    source: Sequence[int]
+    target: Sequence[int]
+    is_last: bool
+    """Whether the end of the target belongs to this part."""
+
+
+def pair_parts(pair: int, source: Sequence[int], target: Sequence[int], most: tuple[int, int]) -> list[PairPart]:
+    """Return a pair in the smallest number of equal parts whose sides have at most `most` ids; usually one."""
+    sides = source, target
+    count = max(1, *(math.ceil(len(ids) / limit) for ids, limit in zip(sides, most, strict=True)))
+    cut = zip(*(equal_parts(ids, count) for ids in sides), strict=True)
+    return [PairPart(pair, *both, is_last=number == count) for number, both in enumerate(cut, start=1)]
 
 
 def equal_parts(ids: Sequence[int], count: int) -> list[Sequence[int]]:

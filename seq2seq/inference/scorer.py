@@ -6,13 +6,12 @@ Shapes: B pairs, T target length, N tokens, V vocabulary.
 """
 
 import copy
-import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain, count
-from typing import NamedTuple, Self
+from typing import Self
 
 import regex
 import torch
@@ -20,7 +19,7 @@ from torch import Tensor
 
 from seq2seq.data.collate import TranslationBatch, collate_translation
 from seq2seq.data.examples import Pair
-from seq2seq.inference.groups import equal_parts, token_groups
+from seq2seq.inference.groups import PairPart, pair_parts, token_groups
 from seq2seq.inference.one_model import OneModel
 from seq2seq.inference.steps import float32_logits
 from seq2seq.lines import as_one_line, checked_pairs
@@ -51,16 +50,6 @@ class PairScore:
     """The number of target tokens, including the end if it counts; an empty target consists only of its end."""
     parts: int
     """The number of parts of the pair, more than 1 if it is too long for the model."""
-
-
-class _Part(NamedTuple):
-    """A pair, or a part of a pair that is too long for the model."""
-
-    pair: int
-    source: Sequence[int]
-    target: Sequence[int]
-    is_last: bool
-    """Whether the end of the target belongs to this part."""
 
 
 class Scorer(OneModel):
@@ -121,8 +110,8 @@ class Scorer(OneModel):
             for pair, (log_prob, tokens) in enumerate(scored)
         ]
 
-    def _parts(self, pair: int, text: str, source: list[int], target: list[int]) -> Iterator[_Part]:
-        """Yield the pair, or equal parts of both sides that fit; each source begins with the language tag of `text`."""
+    def _parts(self, pair: int, text: str, source: list[int], target: list[int]) -> list[PairPart]:
+        """Return the pair, or equal parts of both sides that fit; each source begins with the tag of `text`."""
         read, tag_ids = self._tokenizers.source.read, self._tokenizers.source.tag_ids
         tag: Sequence[int] = ()
         if max(len(source), len(target)) > self._part_length:
@@ -131,14 +120,11 @@ class Scorer(OneModel):
                 tag, source = read(begin), read(rest)[len(tag_ids) :]
             elif tag_ids:
                 tag, source = tag_ids, source[len(tag_ids) :]
-        most = self._part_length
-        num_parts = max(1, math.ceil(len(source) / (most - len(tag))), math.ceil(len(target) / most))
-        cut = zip(equal_parts(source, num_parts), equal_parts(target, num_parts), strict=True)
-        for number, (source_part, target_part) in enumerate(cut, start=1):
-            yield _Part(pair, [*tag, *source_part], target_part, is_last=number == num_parts)
+        most = self._part_length - len(tag), self._part_length
+        return [part._replace(source=[*tag, *part.source]) for part in pair_parts(pair, source, target, most)]
 
     @torch.inference_mode()
-    def _score_parts(self, parts: Sequence[_Part]) -> Tensor:
+    def _score_parts(self, parts: Sequence[PairPart]) -> Tensor:
         """Return the log-probability of each part, (B,) float64."""
         _, sources, targets, _ = zip(*parts, strict=True)
         batch = collate_translation(sources, targets, self._tokenizers, range(len(parts)))
