@@ -117,9 +117,7 @@ def _from_files(files: Sequence[Path], source_language: str | None, target_langu
         raise DataError("give a CONFIG (.yaml), two text files SOURCE and TARGET, or one .tsv, .csv, .jsonl or .tmx")
     else:
         source = SourceConfig(**{kind if kind in ("jsonl", "tmx") else "tsv": files[0]})
-        if kind == "tmx":
-            languages = (source_language or "", target_language or "")
-        elif not (source_language and target_language):
+        if kind != "tmx" and not (source_language and target_language):
             columns = _columns_of(files[0], kind == "jsonl")
             source = source.model_copy(update=columns)
             languages = None if "label_column" in columns else ("", "")

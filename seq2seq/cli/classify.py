@@ -13,7 +13,7 @@ from seq2seq.lines import aligned, readable_again
 
 if TYPE_CHECKING:
     from seq2seq.evaluation.classification import ClassificationReport
-    from seq2seq.inference.classifier import Classifier
+    from seq2seq.inference.classifier import Classification, Classifier
 
 
 @click.command(cls=Command, reads_input=True, epilog="Example: s2s classify runs/sst2 < reviews.txt > labels.tsv")
@@ -66,10 +66,7 @@ def command(
             return
         for lines in read_idle_batches(source, on_invalid=options.warn_invalid(input_path)):
             for line, answer in zip(lines, classifier.classify(lines), strict=True):
-                text = f"{answer.label}\t{answer.probability:.4f}" if answer.label else ""
-                if form == "jsonl":
-                    text = json.dumps({"text": line, **vars(answer)}, ensure_ascii=False)
-                sink.write(f"{text}\n".encode())
+                sink.write(f"{_as_line(line, answer, form)}\n".encode())
             sink.flush()
 
 
@@ -86,6 +83,12 @@ def _score(classifier: "Classifier", gold: Path) -> "ClassificationReport":
         raise DataError(f"{gold}: the model has no label {some_of(unknown[:1])!r}; its labels are {known}")
     answers = classifier.classify([example.text for example in examples])
     return classification_report(labels, [answer.label for answer in answers], classifier.labels)
+
+
+def _as_line(line: str, answer: "Classification", form: str) -> str:
+    if form == "jsonl":
+        return json.dumps({"text": line, **vars(answer)}, ensure_ascii=False)
+    return f"{answer.label}\t{answer.probability:.4f}" if answer.label else ""
 
 
 def _as_text(report: "ClassificationReport") -> str:

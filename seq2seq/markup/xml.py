@@ -16,7 +16,7 @@ from seq2seq.markup.tags import Lexeme, build, copied, ends, escape_text, unesca
 from seq2seq.text.forms import XLIFF
 
 _TOKEN = re.compile(
-    r"(?P<comment><!--.*?-->)|(?P<cdata><!\[CDATA\[.*?\]\]>)|(?P<other><\?.*?\?>|<![^>\"']*(?:\"[^\"]*\"[^>\"']*|"
+    r"(?P<literal><!\[CDATA\[.*?\]\]>)|(?P<other><!--.*?-->|<\?.*?\?>|<![^>\"']*(?:\"[^\"]*\"[^>\"']*|"
     r"'[^']*'[^>\"']*)*>)|(?P<close></[^>]*>)|(?P<open><[^>\"']*(?:\"[^\"]*\"[^>\"']*|'[^']*'[^>\"']*)*>)"
     r"|(?P<text>(?:[^<&]|&#|&(?:amp|lt|gt|quot|apos);)+)|(?P<entity>&[^;<&]*;)",
     re.DOTALL,
@@ -67,19 +67,13 @@ def lexemes(text: str) -> list[Lexeme]:
 
 def _lexemes(text: str) -> Iterator[Lexeme]:
     for match in _TOKEN.finditer(text):
-        raw, kind = match.group(), match.lastgroup
-        if kind == "text":
-            yield Lexeme("text", raw)
-        elif kind == "entity":  # entities of HTML need no declaration
-            yield Lexeme("text" if unescape(raw) != raw else "other", raw)
-        elif kind == "cdata":
-            yield Lexeme("literal", raw)
-        elif kind == "open":
-            yield Lexeme("empty" if raw.endswith("/>") else "open", raw, _NAME.match(raw)[1])  # type: ignore[index]
-        elif kind == "close":
-            yield Lexeme("close", raw, _NAME.match(raw)[1])  # type: ignore[index]
-        else:
-            yield Lexeme("other", raw)
+        raw, kind, name = match.group(), match.lastgroup, ""
+        if kind == "entity":  # entities of HTML need no declaration
+            kind = "text" if unescape(raw) != raw else "other"
+        elif kind in ("open", "close"):
+            name = _NAME.match(raw)[1]  # type: ignore[index]
+            kind = "empty" if kind == "open" and raw.endswith("/>") else kind
+        yield Lexeme(kind, raw, name)
 
 
 def _inside_text(lexemes: Sequence[Lexeme]) -> list[bool]:

@@ -88,16 +88,15 @@ class RunFolder:
             UserError: the folder contains something other than a run, or is used for something else.
         """
         path, initial = self.path.resolve(), config.training.init_from
-        problem = ""
-        if path == self.cache(config).resolve():
-            problem = "is the folder of tokenised corpora"
-        elif initial and path in (initial.resolve(), *initial.resolve().parents):
-            problem = "holds the model of training.init_from"
-        elif path.exists() and not path.is_dir():
-            problem = "is a file"
-        elif path.exists() and not self.config.exists() and any(path.glob("[!.]*")):
-            problem = "not empty and not a run folder"
-        if problem:
+        is_file, is_new = path.exists() and not path.is_dir(), not self.config.exists()
+        problems = {
+            "is the folder of tokenised corpora": path == self.cache(config).resolve(),
+            "holds the model of training.init_from": initial
+            and path in (initial.resolve(), *initial.resolve().parents),
+            "is a file": is_file,
+            "not empty and not a run folder": is_new and not is_file and any(path.glob("[!.]*")),
+        }
+        if problem := next((problem for problem, applies in problems.items() if applies), ""):
             raise UserError(f"{self.path}: {problem}; choose another --run-dir")
 
     @property
