@@ -45,6 +45,9 @@ ENGLISH_NAMES = {code: name.title() for code, name, *_ in _ROWS}
 LANGUAGE_NAMES = {name: code for code, *names in _ROWS for name in names}
 _CODES = {name: names[0] for names in map(str.split, _THREE_LETTERS.split(",")) for name in names}
 
+# The first code of three letters, which is that of ISO 639-3.
+_LONG_CODES = {names[0]: names[1] for names in map(str.split, _THREE_LETTERS.split(",")) if len(names) > 1}
+
 
 @functools.lru_cache(maxsize=1024)
 def language_code(name: str | None) -> str:
@@ -59,6 +62,14 @@ def language_code(name: str | None) -> str:
 def language_name(code: str) -> str:
     """Return the English name of a language, or its code if no name is known."""
     return ENGLISH_NAMES.get(language_code(code), code)
+
+
+def language_tag(name: str) -> str:
+    """Return the tag of a language as OPUS writes it: `>>deu<<`, with the script if the name has one
+    (`>>srp_Cyrl<<`)."""
+    code, parts = language_code(name), re.split("[-_]", name.strip())[1:]
+    script = "".join(f"_{part.title()}" for part in parts if re.fullmatch("[A-Za-z]{4}", part))
+    return f">>{_LONG_CODES.get(code, code)}{script}<<"
 
 
 def known_language(name: str | None) -> str | None:

@@ -148,7 +148,10 @@ def _print(
     """Print the scores of all test sets as text or JSON."""
     records: list[dict[str, Any]] = []
     lines: list[str] = []
+    means: dict[str, list[float]] = {}
     for test_set in test_sets:
+        if test_set.direction is not None:
+            scoring = {**scoring, "target_language": test_set.direction[1]}
         _hint(test_set, scoring)
         named = {} if test_set.name is None else {"test_set": test_set.name}
         if by_line:
@@ -161,7 +164,13 @@ def _print(
         else:
             scored, plain = _score(test_set, scoring, confidence, width, score_only)
             lines += [f"{test_set.name}: {line}" if test_set.name else line for line in plain]
+            for record in scored if test_set.direction is not None else ():
+                means.setdefault(record["name"], []).append(record["score"])
         records += [named | record for record in scored]
+    for metric, values in means.items():
+        if len(values) > 1:
+            mean = f"{sum(values) / len(values):.{width}f}"
+            lines.append(f"mean of {len(values)}: {mean if score_only else f'{metric} = {mean}'}")
     if form == "json":
         is_one = len(records) == 1 and test_sets[0].name is None and not by_line
         lines = [json.dumps(records[0] if is_one else records, indent=1, ensure_ascii=False, default=float)]

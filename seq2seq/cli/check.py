@@ -2,23 +2,30 @@
 
 import contextlib
 import json
+import logging
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
 from seq2seq.config import ranges
+from seq2seq.config.directions import direction_name
 from seq2seq.config.ranges import Range
 from seq2seq.errors import DataError
 from seq2seq.lines import open_bytes, read_lines, readable_again
 
 if TYPE_CHECKING:
+    from seq2seq.config.corpora import SourceConfig
+    from seq2seq.config.directions import LanguagesConfig
     from seq2seq.inspection.check import Corpora
+
+logger = logging.getLogger("seq2seq.cli")
 
 CONFIG_SUFFIXES = (".yaml", ".yml")
 SPOILED = 1
@@ -70,30 +77,43 @@ def command(
 
     with contextlib.ExitStack() as stack:
         paths = [stack.enter_context(readable_again(path)) for path in files]
-        corpora = _from_config(paths[0], overrides) if config else _from_files(paths, source_language, target_language)
+        if config:
+            corpora = _from_config(paths[0], overrides)
+        else:
+            corpora = {"": _from_files(paths, source_language, target_language)}
         bar = tqdm(unit=" examples", unit_scale=True, disable=None, leave=False, desc="checking")
-        report = check_corpora(corpora, workers or 0, progress=stack.enter_context(bar).update)
+        update = stack.enter_context(bar).update
+        reports = {name: check_corpora(one, workers or 0, progress=update) for name, one in corpora.items()}
     if form == "json":
-        click.echo(json.dumps(report.as_dict(), ensure_ascii=False, indent=1).encode("utf-8", "replace").decode())
+        found = {name: report.as_dict() for name, report in reports.items()}
+        shown = found[""] if "" in found else {"ok": all(report.ok for report in reports.values()), "directions": found}
+        click.echo(json.dumps(shown, ensure_ascii=False, indent=1).encode("utf-8", "replace").decode())
     else:
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
-        for line in as_text(report, examples, config):
-            click.echo(wrapped(line, width))
-    if not report.ok:
+        for name, report in reports.items():
+            for line in [f"== {name}"] * bool(name) + list(as_text(report, examples, config)):
+                click.echo(wrapped(line, width))
+    if not all(report.ok for report in reports.values()):
         context.exit(SPOILED)
 
 
-def _from_config(path: Path, overrides: Sequence[str]) -> "Corpora":
+def _from_config(path: Path, overrides: Sequence[str]) -> "dict[str, Corpora]":
+    """Return the corpora of each direction by its name, which is empty for a single one."""
     from seq2seq.config.file import load
     from seq2seq.inspection.check import Corpora
 
     config = load(path, overrides)
     tests = {f"test {name}" if name in ("train", "valid") else name: test for name, test in config.data.test.items()}
     translates = config.task == "translation"
-    return Corpora(
+    single = (config.source_language or "", config.target_language or "") if translates else None
+    held_out = config.data.valid_sets | tests
+    groups = {single: (config.data.train, held_out)}
+    if config.languages is not None:
+        groups = _by_direction(config.languages, config.data.train, held_out)
+    whole = Corpora(
         train=config.data.train,
-        held_out={"valid": config.data.valid} | tests,
-        languages=(config.source_language or "", config.target_language or "") if translates else None,
+        held_out=held_out,
+        languages=single,
         filters=config.data.filters,
         tokenizer=config.tokenizer,
         preset=config.model.preset,
@@ -101,6 +121,29 @@ def _from_config(path: Path, overrides: Sequence[str]) -> "Corpora":
         seed=config.seed,
         label_names=config.data.label_names,
     )
+    return {
+        "" if config.languages is None else direction_name(sides or ()): replace(
+            whole, train=train, held_out=others, languages=sides
+        )
+        for sides, (train, others) in groups.items()
+    }
+
+
+def _by_direction(
+    languages: "LanguagesConfig", train: "Sequence[SourceConfig]", held_out: "Mapping[str, SourceConfig]"
+) -> "dict[Any, tuple[list[SourceConfig], dict[str, SourceConfig]]]":
+    """Return the training corpora and held-out sets of each direction, except files whose lines have their own."""
+    groups: dict[Any, tuple[list[SourceConfig], dict[str, SourceConfig]]] = {}
+    for name, source in [*(("", one) for one in train), *held_out.items()]:
+        if (sides := languages.sides_of(source, name)) is None:
+            logger.warning("%s: lines with languages of their own are not checked", source.jsonl)
+            continue
+        of_train, others = groups.setdefault(sides, ([], {}))
+        if name:
+            others[name] = source
+        else:
+            of_train.append(source)
+    return groups
 
 
 def _from_files(files: Sequence[Path], source_language: str | None, target_language: str | None) -> "Corpora":

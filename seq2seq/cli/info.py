@@ -16,6 +16,7 @@ from seq2seq.lines import aligned, shown_name
 
 if TYPE_CHECKING:
     from seq2seq.inference.conversion_cache import CachedModel
+    from seq2seq.text.tokenizer import TokenizerPair
 
 NOT_RECORDED = "not recorded"
 
@@ -115,6 +116,7 @@ def _describe(folder: Path) -> dict[str, Any]:
         vocabulary |= {"target": tokenizers.target.vocab_size, "shared": tokenizers.shared}
         of_task["languages"] = sorted(tokenizers.source.tags)
         of_task["needs_direction"] = tokenizers.needs_direction
+        of_task["directions"] = {name: name in description.directions for name in _directions(tokenizers)}
         of_task["license"] = description.license
     else:
         of_task = description.model_dump(mode="json", include={"classifier"})
@@ -132,6 +134,15 @@ def _describe(folder: Path) -> dict[str, Any]:
     }
 
 
+def _directions(tokenizers: "TokenizerPair") -> list[str]:
+    """Return the names of all directions of a model that was trained in some of them; empty for other models."""
+    from seq2seq.config.directions import direction_name
+
+    if (languages := getattr(tokenizers, "languages", None)) is None:
+        return []
+    return [direction_name((one, two)) for one in languages.source for two in languages.target if one != two]
+
+
 def _rows(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "model", described["folder"]
     if described["task"] == "translation":
@@ -141,6 +152,10 @@ def _rows(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if described.get("languages"):
         sides = "between" if described["needs_direction"] else "into"
         yield "languages", f"{sides} {', '.join(described['languages'])}"
+    metrics = described["metrics"]
+    for name, is_trained in described.get("directions", {}).items():
+        scores = [f"{key.partition('.')[0]} {value:.4g}" for key, value in metrics.items() if key.endswith(f".{name}")]
+        yield f"  {name}", ", ".join(scores) if scores else "not validated" if is_trained else "zero-shot"
     if described.get("license"):
         yield "licence", described["license"]
     size = f"{described['bytes'] / 2**20:,.1f} MiB"
@@ -151,7 +166,9 @@ def _rows(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "architecture", _architecture(described["model"], described["task"])
     yield "vocabulary", _vocabulary(**described["vocabulary"])
     yield "tokenizer", described["tokenizer_fingerprint"]
-    for name, value in described["metrics"].items():
+    for name, value in metrics.items():
+        if "." in name:  # of a direction, or of the worst
+            continue
         yield name, f"{value:.4g}" if isinstance(value, float) else str(value)
     yield "weights", f"sha256 {described['weights_sha256'][:16]}"
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from seq2seq.cli import options
+from seq2seq.config.directions import direction_name
 from seq2seq.errors import DataError, ModelError, did_you_mean
 from seq2seq.lines import check_counts, read_lines
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from seq2seq.config.schema import Config
 
 logger = logging.getLogger("seq2seq.cli")
+
+LANGUAGES = ("source_language", "target_language")
 
 
 @dataclass
@@ -36,6 +39,8 @@ class TestSet:
     """The translations by system."""
     flags: dict[str, list[tuple[str, ...]]] = field(default_factory=dict)
     """The flags of each line, by system, for models."""
+    direction: tuple[str, str] | None = None
+    """The languages, for a run of many directions."""
     degenerate: dict[str, Any] = field(default_factory=dict)
     """The number and rate of degenerate translations of the last model, and the number by symptom."""
     off_target: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -89,7 +94,7 @@ class TranslatingModels:
         return {
             "metrics": evaluation.metrics,
             "tokenize": evaluation.tokenize,
-            "target_language": self.config.target_language,
+            "target_language": self.config.single_languages[1],
         }
 
     def test_sets(self, source: Path | None, references: Sequence[Path], names: Sequence[str]) -> list[TestSet]:
@@ -109,7 +114,7 @@ class TranslatingModels:
         return test_sets
 
     def _of_the_run(self, names: Sequence[str]) -> list[TestSet]:
-        from seq2seq.data.sources import open_pairs
+        from seq2seq.data.directions import open_named
 
         config, folder = self.config, next(iter(self.folders.values()))
         give = "give --source FILE and --reference FILE"
@@ -121,10 +126,19 @@ class TranslatingModels:
             if name not in config.data.test:
                 known = ", ".join(config.data.test)
                 raise DataError(f"--test-set {name}: the run has {known}{did_you_mean(name, config.data.test)}")
+        trained = _trained(folder)
         test_sets = []
         for name in dict.fromkeys(names or config.data.test):
-            pairs = list(open_pairs(config.data.test[name], config.source_language, config.target_language))
-            test_sets.append(TestSet(name, [[pair.target for pair in pairs]], [pair.source for pair in pairs]))
+            sides = config.source_language, config.target_language
+            pairs = list(open_named(config.data.test[name], name, config.languages, sides))
+            directions = dict.fromkeys(pair.direction for pair in pairs) or {None: None}
+            for direction in directions:
+                own = [pair for pair in pairs if pair.direction == direction]
+                title = name if len(directions) == 1 else f"{name} {direction_name(direction)}"
+                if direction is not None and direction_name(direction) not in trained:
+                    title = f"{title} (zero-shot)"
+                sides = [[pair.target for pair in own]], [pair.source for pair in own]
+                test_sets.append(TestSet(title, *sides, direction=direction))
         return test_sets
 
     def outputs(self, test_sets: Sequence[TestSet], output: Path | None) -> list[Path | None]:
@@ -145,10 +159,18 @@ class TranslatingModels:
         from seq2seq.inference.degeneration import off_target, summary, symptom_counts
         from seq2seq.inference.pipeline import Pipeline
 
+        given = {key: value for key, value in loading.items() if value is not None}
+        if given.keys() & set(LANGUAGES) and any(test_set.direction for test_set in test_sets):
+            raise click.UsageError("--from and --to: the test sets of the run have directions; leave these options out")
         for model, folder in self.folders.items():
-            pipeline = Pipeline.load(folder, **{key: value for key, value in loading.items() if value is not None})
-            logger.info("%s: engine: %s", folder, pipeline.translator.engine_note)
+            pipelines: dict[tuple[str, str] | None, Pipeline] = {}
             for test_set, path in zip(test_sets, outputs, strict=True):
+                if test_set.direction not in pipelines:
+                    languages = dict(zip(LANGUAGES, test_set.direction or (), strict=False))
+                    pipelines[test_set.direction] = Pipeline.load(folder, **given, **languages)
+                    if len(pipelines) == 1:
+                        logger.info("%s: engine: %s", folder, pipelines[test_set.direction].translator.engine_note)
+                pipeline = pipelines[test_set.direction]
                 translations = pipeline.translate(test_set.sources)
                 texts = test_set.translations[model] = [translation.text for translation in translations]
                 if path is not None:
@@ -207,6 +229,16 @@ def given_lines(path: Path | None) -> list[str]:
         name = path or "standard input"
         logger.warning("%s: begins with a byte order mark, which sacrebleu counts as text; remove it", name)
     return lines
+
+
+def _trained(folder: Path) -> Sequence[str]:
+    """Return the directions that the model in a folder was trained in; of a CTranslate2 folder, none are known."""
+    from seq2seq.files import DamagedFile, read_object
+
+    try:
+        return read_object(folder / "config.json").get("directions", ())
+    except DamagedFile:
+        return ()
 
 
 def _target_language(folder: Path) -> str | None:

@@ -7,6 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from seq2seq.errors import DataError, ModelError
 from seq2seq.lines import aligned, check_counts, read_lines
 
 if TYPE_CHECKING:
+    from seq2seq.config.corpora import SourceConfig
     from seq2seq.config.schema import Config
     from seq2seq.data.examples import Pair
     from seq2seq.text.direction import Direction
@@ -73,10 +75,10 @@ def command(
         )
     folder = _writable(model, output)
     direction = Direction(loading["source_language"], loading["target_language"])
-    language, config = _check_tunable(folder, direction), _run_config(folder)
-    scoring = Scoring(metric, config.evaluation.tokenize if config else None, language)
+    direction, config = _check_tunable(folder, direction), _run_config(folder)
+    scoring = Scoring(metric, config.evaluation.tokenize if config else None, direction.target)
     check_settings((metric,), scoring.tokenize)
-    pairs, tests = _pairs(folder, config, source, reference), _test_sets(config)
+    pairs, tests = _pairs(folder, config, source, reference, direction), _test_sets(config, direction)
     loading = {key: value for key, value in loading.items() if value is not None}
     with contextlib.ExitStack() as stack:
         means = {}
@@ -122,13 +124,14 @@ def _writable(model: Path | None, output: Path | None) -> Path:
     return folder
 
 
-def _check_tunable(folder: Path, direction: "Direction") -> str | None:
-    """Refuse a folder without search settings that can be changed, and return the target language of the model."""
+def _check_tunable(folder: Path, direction: "Direction") -> "Direction":
+    """Refuse a folder without search settings that can be changed, and return the direction under the model's names."""
     from seq2seq.files import read_object
     from seq2seq.interop.architectures import KINDS
     from seq2seq.interop.ctranslate2 import is_ctranslate2
     from seq2seq.store.finding import CONFIG
     from seq2seq.store.model_folder import GENERATION, load_model
+    from seq2seq.text.direction import Direction
 
     if is_ctranslate2(folder):
         raise ModelError(
@@ -142,7 +145,8 @@ def _check_tunable(folder: Path, direction: "Direction") -> str | None:
         raise ModelError(
             f"{folder}: a folder of transformers; import it first: s2s convert {folder} --from {kinds} -o MODEL"
         )
-    return model.directed(direction).description.target_language
+    described = model.directed(direction).description
+    return Direction(described.source_language, described.target_language)
 
 
 def _run_config(folder: Path) -> "Config | None":
@@ -152,9 +156,10 @@ def _run_config(folder: Path) -> "Config | None":
     return load(path, check_files=False) if path.is_file() else None
 
 
-def _pairs(folder: Path, config: "Config | None", source: Path | None, reference: Path | None) -> "list[Pair]":
+def _pairs(
+    folder: Path, config: "Config | None", source: Path | None, reference: Path | None, direction: "Direction"
+) -> "list[Pair]":
     from seq2seq.data.examples import Pair
-    from seq2seq.data.sources import open_pairs
 
     if source is not None and reference is not None:
         sides = [list(read_lines(path, options.warn_invalid(path))) for path in (source, reference)]
@@ -163,19 +168,27 @@ def _pairs(folder: Path, config: "Config | None", source: Path | None, reference
     elif config is None:
         raise DataError(f"{folder}: a model without its run has no validation set; give --source and --reference")
     else:
-        pairs = list(open_pairs(config.data.valid, config.source_language or "", config.target_language or ""))
+        pairs = _of_the_run(config, config.data.valid_sets, direction)
     if not pairs:
         raise DataError(f"{source or 'data.valid'} has no lines; there is nothing to tune on")
     return pairs
 
 
-def _test_sets(config: "Config | None") -> "dict[str, list[Pair]]":
-    from seq2seq.data.sources import open_pairs
-
+def _test_sets(config: "Config | None", direction: "Direction") -> "dict[str, list[Pair]]":
     if config is None:
         return {}
-    languages = config.source_language or "", config.target_language or ""
-    return {name: list(open_pairs(source, *languages)) for name, source in config.data.test.items()}
+    found = {name: _of_the_run(config, {name: source}, direction) for name, source in config.data.test.items()}
+    return {name: pairs for name, pairs in found.items() if pairs or config.languages is None}
+
+
+def _of_the_run(config: "Config", sets: "Mapping[str, SourceConfig]", direction: "Direction") -> "list[Pair]":
+    """Return the pairs of sets of the run, in the direction of the model if the run has many."""
+    from seq2seq.data.directions import open_named
+
+    sides = config.source_language, config.target_language
+    pairs = chain.from_iterable(open_named(source, name, config.languages, sides) for name, source in sets.items())
+    wanted = direction.source, direction.target
+    return [pair for pair in pairs if pair.direction is None or pair.direction == wanted]
 
 
 def _means(folder: Path, temporary: Path) -> dict[str, Path]:

@@ -3,11 +3,11 @@
 `config` holds them as its section `data`; the part of the toolkit that reads corpora receives that section alone.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import Field, field_serializer, model_serializer, model_validator
+from pydantic import Discriminator, Field, Tag, field_serializer, model_serializer, model_validator
 
 from seq2seq.config import ranges
 from seq2seq.config.ranges import Range
@@ -78,6 +78,16 @@ class SourceConfig(Section):
     label_column: Column = None
     """Classification: column of the label, or in `jsonl` and `hub` of an object with the probability of each label
     (distillation); default `probabilities` if that is such an object, else `label`."""
+    from_: str | None = Field(default=None, alias="from")
+    """With `languages`: language of the source."""
+    to: str | None = None
+    """With `languages`: language of the target."""
+    both_ways: bool = False
+    """With `languages`: train the reverse direction on the same pairs too."""
+    from_column: str | None = None
+    """With `languages` and jsonl: key of the language of the source, if each line has its own direction."""
+    to_column: str | None = None
+    """Key of the language of the target."""
     noise: NoiseConfig | None = None
     """Perturb the examples as they are read; typically set on a second copy of the source, with a small weight."""
     weight: Annotated[float, Range(1e-6, 1000.0)] = 1.0
@@ -92,11 +102,16 @@ class SourceConfig(Section):
         if len(kinds) != 1:
             given = " and ".join(kinds) or "none"
             raise ValueError(f"needs exactly one of source + target, tsv, jsonl, tmx, hub; {given} given")
+        if (self.from_column is None) != (self.to_column is None):
+            raise ValueError("from_column and to_column belong together; give both")
+        if self.from_column is not None and (self.jsonl is None or self.from_ is not None or self.to is not None):
+            raise ValueError("from_column and to_column are for jsonl without from and to")
         return self
 
     @model_serializer(mode="wrap")
     def _without_unset(self, serialize: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
-        return {key: value for key, value in serialize(self).items() if value is not None}
+        values = {"from" if key == "from_" else key: value for key, value in serialize(self).items()}
+        return {key: value for key, value in values.items() if value is not None and (key != "both_ways" or value)}
 
     def files(self) -> Iterator[tuple[str, Path]]:
         """Yield (key, path) of every local file that this source names."""
@@ -120,13 +135,31 @@ class FilterConfig(Section):
     """Leave out pairs whose target is the source."""
 
 
+def _is_one_set(given: Any) -> str:
+    """Return the kind of a value of `data.valid`: one source, or sources by name."""
+    names = given.keys() if isinstance(given, Mapping) else ()
+    values = given.values() if isinstance(given, Mapping) else ()
+    keys = {field.alias or name for name, field in SourceConfig.model_fields.items()}
+    are_named = all(isinstance(value, Mapping | SourceConfig) for value in values) and not keys.intersection(names)
+    return NAMED if names and are_named else ONE
+
+
+# Kinds of `data.valid`, which pydantic adds to the path of a key.
+ONE, NAMED = "[one]", "[named]"
+
+
 class DataConfig(Section):
     """The corpora of a run."""
 
     train: Annotated[tuple[SourceConfig, ...], one_or_more]
     """One source, or a list of sources mixed by weight."""
-    valid: SourceConfig
-    """The set that decides which checkpoint is best."""
+    temperature: Annotated[float, Range(1.0, 1000.0)] = 1.0
+    """With `languages`: the share of a direction is proportional to size^(1/temperature); `weight` multiplies it."""
+    valid: Annotated[
+        Annotated[SourceConfig, Tag(ONE)] | Annotated[dict[TestSetName, SourceConfig], Tag(NAMED)],
+        Discriminator(_is_one_set),
+    ]
+    """The set that decides which checkpoint is best; with `languages`, several by name, such as `en-de`."""
     test: Annotated[dict[TestSetName, SourceConfig], with_text_keys] = Field(default_factory=dict)
     """Test sets by name, scored when training ends and by `s2s bleu --model`."""
     filters: FilterConfig = FilterConfig()
@@ -137,6 +170,11 @@ class DataConfig(Section):
     """Number of tokenising processes; 0 is one per CPU."""
     label_names: LabelNames = Field(default_factory=dict)
     """Classification: names shown in place of the labels in the data, such as {"0": negative}."""
+
+    @property
+    def valid_sets(self) -> dict[str, SourceConfig]:
+        """The validation sets by name; a single one has the name `valid`."""
+        return {"valid": self.valid} if isinstance(self.valid, SourceConfig) else self.valid
 
     @field_serializer("train")
     def _as_written(self, train: tuple[SourceConfig, ...]) -> Any:

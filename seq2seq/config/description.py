@@ -4,9 +4,10 @@
 folders of every format.
 """
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_serializer, model_validator
 
 from seq2seq.config.schema import ClassifierConfig, Config, ModelConfig, SearchConfig
 from seq2seq.config.values import Label, Section, displayed_labels
@@ -35,8 +36,14 @@ class ModelDescription(Section):
     """Names that output uses for labels, by the labels of the data."""
     license: str | None = None
     """Licence of the model that this one was made from, as model hubs write it."""
+    directions: Annotated[tuple[str, ...], Field(strict=False)] = ()
+    """Directions that a model of many was trained in, such as en-de."""
     metrics: dict[str, Any] = Field(default={})
     """Metrics of the validation at which the weights were saved."""
+
+    @model_serializer(mode="wrap")
+    def _without_unset(self, serialize: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        return {key: value for key, value in serialize(self).items() if key != "directions" or value}
 
     @model_validator(mode="after")
     def _labels_differ(self) -> "ModelDescription":
@@ -48,8 +55,8 @@ class ModelDescription(Section):
         """Return the description of the model that a run with this configuration trains."""
         return cls(
             task=config.task,
-            source_language=config.source_language,
-            target_language=config.target_language,
+            source_language=config.single_languages[0],
+            target_language=config.single_languages[1],
             model=config.model,
             classifier=config.classifier,
             search=config.search,

@@ -13,6 +13,8 @@ from typing import Any
 from pydantic import ValidationError
 from ruamel.yaml import YAML
 
+from seq2seq.config.corpora import NAMED, ONE
+from seq2seq.config.direction_problems import direction_problems
 from seq2seq.config.schema import Config
 from seq2seq.config.values import unwritable
 from seq2seq.config.yaml_text import YamlProblem, read_yaml
@@ -76,7 +78,9 @@ def _problems(values: dict[str, Any]) -> list[str]:
     changed: list[tuple[Any, ...]] = []
     while True:
         try:
-            return problems + _cross_check(Config.model_validate(values))
+            checked = Config.model_validate(values)
+            has_languages = not any(place[:1] == ("languages",) for place in changed)
+            return problems + _cross_check(checked) + (_of_languages(checked) if has_languages else [])
         except ValidationError as error:
             found = [
                 (problem, line)
@@ -96,7 +100,7 @@ def _described(error: ValidationError, values: dict[str, Any]) -> Iterator[tuple
     from seq2seq.config.problems import describe
 
     for found in error.errors():
-        location = found["loc"]
+        location = tuple(part for part in found["loc"] if part not in (ONE, NAMED))
         if location[:3] == ("data", "train", 0) and not isinstance(values["data"]["train"], (list, tuple)):
             location = location[:2] + location[3:]
         problem = {**found, "loc": location}
@@ -164,13 +168,21 @@ def _apply_override(values: dict[str, Any], override: str) -> list[str]:
     return []
 
 
+def _of_languages(config: Config) -> list[str]:
+    if config.task != "translation":
+        return ["languages: only for task: translation; leave it out"] if config.languages is not None else []
+    missing = [
+        f"{key}: missing; name the language, such as en"
+        for key in ("source_language", "target_language")
+        if getattr(config, key) is None and config.languages is None
+    ]
+    return missing or direction_problems(config)
+
+
 def _cross_check(config: Config) -> list[str]:
     problems, training = [], config.training
     metrics = {"translation": ("bleu", "chrf", "chrf++"), "classification": ("accuracy", "f1")}[config.task]
     if config.task == "translation":
-        for key in ("source_language", "target_language"):
-            if getattr(config, key) is None:
-                problems.append(f"{key}: missing; name the language, such as en")
         if config.model.tied_embeddings == "all" and not config.tokenizer.shared:
             problems.append(
                 "model.tied_embeddings: all needs tokenizer.shared: true; use decoder, or share the vocabulary"

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from seq2seq.config.corpora import SourceConfig
 from seq2seq.config.schema import Config
@@ -127,7 +127,7 @@ def _meant(name: str, location: Sequence[Any]) -> str:
     here: type[Section] = Config
     for part in location:
         if field := here.model_fields.get(part):
-            here = next(filter(_is_section, [field.annotation, *get_args(field.annotation)]), here)
+            here = next(_sections(field.annotation), here)
     if ":" in name and name.partition(":")[0] in here.model_fields:
         return "; a space after the colon is missing"
     if command := _COMMANDS_OF.get(name):
@@ -136,15 +136,23 @@ def _meant(name: str, location: Sequence[Any]) -> str:
     if not elsewhere and (key := _KEYS_OF.get(name.lower().replace("-", "_"))):
         section, _, own = key.rpartition(".")
         elsewhere = [f"'{own if section == '.'.join(map(str, location)) else key}'"]
-    return f"; did you mean {' or '.join(elsewhere)}?" if elsewhere else did_you_mean(name, here.model_fields)
+    return f"; did you mean {' or '.join(elsewhere)}?" if elsewhere else did_you_mean(name, _names(here))
 
 
 def _all_keys(section: type[Section], prefix: str = "") -> Iterator[str]:
-    for name, field in section.model_fields.items():
+    for name, field in zip(_names(section), section.model_fields.values(), strict=True):
         yield f"{prefix}{name}"
-        if _is_section(field.annotation):
-            yield from _all_keys(field.annotation, f"{prefix}{name}.")
+        if get_origin(field.annotation) not in (tuple, dict) and (section := next(_sections(field.annotation), None)):
+            yield from _all_keys(section, f"{prefix}{name}.")
 
 
-def _is_section(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, Section)
+def _names(section: type[Section]) -> list[str]:
+    return [field.alias or name for name, field in section.model_fields.items()]
+
+
+def _sections(annotation: Any) -> Iterator[type[Section]]:
+    """Yield the sections in an annotation, such as that of a list of them."""
+    if isinstance(annotation, type) and issubclass(annotation, Section):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _sections(part)

@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from seq2seq.config import ranges
-from seq2seq.config.corpora import DataConfig
+from seq2seq.config.corpora import DataConfig, SourceConfig
+from seq2seq.config.directions import LanguagesConfig, Sides
 from seq2seq.config.presets import PRESETS, TRAINING_PRESETS
 from seq2seq.config.ranges import Range
 from seq2seq.config.values import (
@@ -195,6 +196,9 @@ class TrainingConfig(PresetSection):
     best_metric: Literal["auto", "loss", "bleu", "chrf", "chrf++", "accuracy", "f1"] = "auto"
     """Metric for `best/` and patience; auto is bleu (while it is below 1, chrf), or accuracy in classification. Among
     models that are equal within chance, the latest is chosen."""
+    best_of: str = "mean"
+    """With `languages`: the best model has the best mean of all directions, the best `worst` one, or the best score of
+    a direction such as `en-de`."""
     patience: Positive | None = None
     """Validations without an improvement beyond chance, of best_metric or the loss, before training stops."""
     validate_every: Positive = 500
@@ -297,6 +301,8 @@ class Config(Section):
     task: Literal["translation", "classification"] = "translation"
     source_language: str | None = None
     target_language: str | None = None
+    languages: LanguagesConfig | None = None
+    """Languages of a model of several directions."""
     seed: Annotated[int, ranges.SEED] = 1
     data: DataConfig
     tokenizer: TokenizerConfig = TokenizerConfig()
@@ -305,3 +311,32 @@ class Config(Section):
     training: TrainingConfig = TrainingConfig()
     search: SearchConfig = SearchConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_one_direction(cls, given: Any) -> Any:
+        """Return a configuration whose `languages` are one of each as one with a source and a target language."""
+        languages = given.get("languages") if isinstance(given, Mapping) else None
+        if not isinstance(languages, Mapping) or {"source_language", "target_language"} & given.keys():
+            return given
+        sides = [languages.get(side) for side in ("source", "target")]
+        single = [side[0] if isinstance(side, list | tuple) and len(side) == 1 else side for side in sides]
+        if not all(isinstance(side, str) for side in single) or languages.keys() - {"source", "target", "tags"}:
+            return given
+        others = {key: value for key, value in given.items() if key != "languages"}
+        return {**others, "source_language": single[0], "target_language": single[1]}
+
+    def sides_of(self, source: SourceConfig, name: str = "") -> Sides | None:
+        """Return the source and the target language of a corpus; None if each line has its own."""
+        if self.languages is not None:
+            return self.languages.sides_of(source, name)
+        return self.source_language or "", self.target_language or ""
+
+    @property
+    def single_languages(self) -> tuple[str | None, str | None]:
+        """The source and the target language, each if there is only one."""
+        if self.languages is None:
+            return self.source_language, self.target_language
+        sides = self.languages.source, self.languages.target
+        source, target = (side[0] if len(side) == 1 else None for side in sides)
+        return source, target

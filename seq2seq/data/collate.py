@@ -103,13 +103,22 @@ def collate_translation(
     target: Rows | Sequence[Sequence[int]],
     tokenizers: TokenizerPair,
     indices: Sequence[int],
+    tags: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> TranslationBatch:
-    """Make a batch of ids without special ids, on the CPU."""
-    pad_id, start_ids = tokenizers.target.pad_id, tokenizers.target.start_ids
-    tags = len(start_ids) - 1
-    source_ids, source_mask = padded(source, tokenizers.source.pad_id, after=tokenizers.source.end_ids)
-    target_output, target_mask = padded(target, pad_id, (pad_id,) * tags, (tokenizers.target.eos_id,))
-    target_mask[:, :tags] = False
+    """Make a batch of ids without special ids, on the CPU.
+
+    If the examples have different directions, `tags` are the tags that each source begins with, and those that the
+    decoder reads after its start, (B, tags) each; otherwise `tokenizers` add them.
+    """
+    pad_id, start_ids = tokenizers.target.pad_id, np.array([tokenizers.target.start_ids])
+    before = np.zeros((1, 0), np.int64)
+    if tags is not None:
+        before, after = tags
+        start_ids = np.concatenate([np.repeat(start_ids, len(after), axis=0), after], axis=1)
+    num_tags = start_ids.shape[1] - 1
+    source_ids, source_mask = padded(source, tokenizers.source.pad_id, before, tokenizers.source.end_ids)
+    target_output, target_mask = padded(target, pad_id, (pad_id,) * num_tags, (tokenizers.target.eos_id,))
+    target_mask[:, :num_tags] = False
     target_input, _ = padded(target, pad_id, start_ids)
     num_targets = int(target_mask.sum())
     arrays = (source_ids, source_mask, target_input, target_output, target_mask, np.asarray(indices, dtype=np.int64))
@@ -134,10 +143,15 @@ def collate_classification(
 
 
 def padded(
-    rows: Rows | Sequence[Sequence[int]], pad_id: int, before: tuple[int, ...] = (), after: tuple[int, ...] = ()
+    rows: Rows | Sequence[Sequence[int]],
+    pad_id: int,
+    before: tuple[int, ...] | np.ndarray = (),
+    after: tuple[int, ...] = (),
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return (ids, mask), (B, longest) each, of rows with special ids before or after each."""
-    start, specials = len(before), len(before) + len(after)
+    """Return (ids, mask), (B, longest) each, of rows with special ids before or after each; those before may differ
+    from row to row, (B, specials)."""
+    start = np.shape(before)[-1]
+    specials = start + len(after)
     flat, lengths = rows if isinstance(rows, Rows) else Rows.of(rows)
     longest = int(lengths.max())
     ids = np.full((len(lengths), longest + specials), pad_id, dtype=np.int64)  # (B, L)

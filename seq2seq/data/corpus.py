@@ -110,15 +110,20 @@ class TokenCorpus:
 class LengthsOnDisk:
     """Lengths computed on demand from the stored offsets."""
 
-    def __init__(self, offsets: np.ndarray):
-        self._offsets = offsets
+    def __init__(self, offsets: np.ndarray, tags: int = 0):
+        """Initialize; each length includes a number of tags, which batches add."""
+        self._offsets, self._tags = offsets, tags
 
     def __len__(self) -> int:
         return len(self._offsets) - 1
 
     def __getitem__(self, indices: np.ndarray | slice) -> np.ndarray:
         """Return the length of each index, int32."""
-        return (self._offsets[1:][indices] - self._offsets[:-1][indices]).astype(np.int32)
+        return (self._offsets[1:][indices] - self._offsets[:-1][indices] + self._tags).astype(np.int32)
+
+    def with_tags(self, tags: int) -> "LengthsOnDisk":
+        """Return the lengths with a number of tags."""
+        return LengthsOnDisk(self._offsets, tags)
 
 
 def prepare_corpus(

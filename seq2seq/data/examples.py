@@ -15,6 +15,8 @@ class Pair:
 
     source: str
     target: str
+    direction: tuple[str, str] | None = None
+    """The languages of both sides, for a model of many directions."""
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -77,6 +79,8 @@ class Source(ABC):
     fingerprint: str
     size: int | None
     """Number of examples, if it is known without reading them."""
+    direction: tuple[str, str] | None = None
+    """The direction of all examples, for a model of many; None if there is one, or if each example has its own."""
     invalid: Sequence[list[int]] = ()
     """For each file, the numbers of the lines that were not UTF-8 when it was last read."""
 

@@ -92,7 +92,8 @@ def example_key(example: Example) -> int:
     Among 10 million different ones, two have the same key with a chance of 1 in 300,000.
     """
     first, second = (example.source, example.target) if isinstance(example, Pair) else (example.text, example.label)
-    text = f"{first}\n{second}".encode("utf-8", "surrogatepass")
+    direction = f"\n{example.direction}" if isinstance(example, Pair) and example.direction else ""
+    text = f"{first}\n{second}{direction}".encode("utf-8", "surrogatepass")
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 

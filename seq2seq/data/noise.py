@@ -88,7 +88,7 @@ def perturbed(
         more = _invented(draw)
         sides = [f"{side} {more}" for side in sides]
     if isinstance(example, Pair):
-        return Pair(*sides)
+        return Pair(*sides, example.direction)
     return replace(example, text=sides[0])
 
 

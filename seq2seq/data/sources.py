@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seq2seq.config.corpora import SourceConfig
+from seq2seq.config.directions import LanguagesConfig
 from seq2seq.data.examples import Source
 from seq2seq.data.text_files import TextFiles
 from seq2seq.errors import DataError
@@ -18,10 +19,17 @@ if TYPE_CHECKING:
     from seq2seq.data.columns import Columns
 
 
-def open_pairs(config: SourceConfig, source_language: str, target_language: str, cache: Path | None = None) -> Source:
+def open_pairs(
+    config: SourceConfig,
+    source_language: str,
+    target_language: str,
+    cache: Path | None = None,
+    languages_of_lines: LanguagesConfig | None = None,
+) -> Source:
     """Open a source of sentence pairs; unless `config` names the columns, they are named after the languages.
 
-    Facts of files are stored in the folder `cache`.
+    Facts of files are stored in the folder `cache`. `languages_of_lines` are those of a model of many directions, if
+    each line of the file has its own.
 
     Raises:
         DataError: a file is missing or damaged, the two sides have unequal line counts, a column is missing. Errors
@@ -36,7 +44,12 @@ def open_pairs(config: SourceConfig, source_language: str, target_language: str,
         return _with_noise(TmxFile(memory, languages, config.weight, cache), config, languages)
     from seq2seq.data.columns import pair_columns
 
-    return _with_noise(_open_columns(config, pair_columns(config, *languages), cache), config, languages)
+    columns = pair_columns(config, *languages)
+    if languages_of_lines is not None:
+        from seq2seq.data.tables import DirectedLines
+
+        return _with_noise(DirectedLines(config, columns, languages_of_lines, cache), config, languages)
+    return _with_noise(_open_columns(config, columns, cache), config, languages)
 
 
 def open_labelled(

@@ -22,6 +22,7 @@ from seq2seq.data.collate import (
     collate_translation,
 )
 from seq2seq.data.corpus import TokenCorpus
+from seq2seq.data.directions import RowTags
 from seq2seq.data.sampler import TokenBudgetSampler, moved_position
 from seq2seq.data.segmentations import Segmentations
 from seq2seq.errors import CheckpointError
@@ -41,7 +42,8 @@ class CorpusBatches:
     A random segmentation is determined by (seed, epoch, index, side) alone, so a resumed run repeats it. It is drawn
     from `segmentations` if they are stored, and otherwise made by the tokenizer, which is slow. Batches are
     planned with the stored segmentations; random ones, and so batches, may be a little longer. A side with more than
-    `max_pieces` is truncated, because validation keeps every pair, and the positions of a model are limited.
+    `max_pieces` is truncated, because validation keeps every pair, and the positions of a model are limited. `tags`
+    are those of examples with different directions.
     """
 
     def __init__(
@@ -52,7 +54,9 @@ class CorpusBatches:
         seed: int = 0,
         max_pieces: int | None = None,
         segmentations: Segmentations | None = None,
+        tags: RowTags | None = None,
     ):
+        self._tags = tags
         self._corpus, self._tokenizers, self._seed, self._max_pieces = corpus, tokenizers, seed, max_pieces
         self._segmentations = segmentations
         self._sampling = sampling if sampling and sampling.sampling > 0 else None
@@ -65,7 +69,7 @@ class CorpusBatches:
             labels, probabilities = corpus.label_ids(indices), corpus.probabilities(indices)
             return collate_classification(source, labels, tokenizers.source, indices, probabilities)
         target = self._rows("target", tokenizers.target, indices, epoch)
-        return collate_translation(source, target, tokenizers, indices)
+        return collate_translation(source, target, tokenizers, indices, self._tags and self._tags(indices))
 
     def _rows(self, side: str, tokenizer: Tokenizer, indices: np.ndarray, epoch: int) -> Rows:
         if self._sampling is None:

@@ -9,17 +9,19 @@ import re
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from seq2seq.config.corpora import SourceConfig
+from seq2seq.config.directions import LanguagesConfig
 from seq2seq.data.column_kinds import FEWEST_LINES, have_languages, misplaced
 from seq2seq.data.columns import LABEL_WORDS, Columns, flattened, listed, looks_like_header
 from seq2seq.data.examples import Example, LabelledText
 from seq2seq.data.file_facts import combined_fingerprint
 from seq2seq.data.text_files import TextSource
-from seq2seq.errors import DataError, counted, kind_of, reason
+from seq2seq.errors import DataError, counted, kind_of, reason, shown, some_of
 from seq2seq.lines import as_one_line, open_bytes, read_lines
 from seq2seq.text.forms import JSON, MOSES, form_of_file
 
@@ -211,6 +213,38 @@ class JsonLines(_LineFile):
         if not isinstance(record, dict):
             raise DataError(f"{origin}: {kind_of(record)} instead of an object with the columns as keys")
         return flattened(record), origin
+
+
+class DirectedLines(JsonLines):
+    """JSON objects that also name the languages of their sides; the texts are columns of these names, if there are any,
+    else those that the config names, or `source` and `target`."""
+
+    def __init__(self, config: SourceConfig, columns: Columns, languages: LanguagesConfig, cache: Path | None):
+        assert config.jsonl is not None
+        self._languages, self._keys = languages, {"source": config.from_column, "target": config.to_column}
+        super().__init__(config.jsonl, replace(columns, defaults=(("source",), ("target",))), config.weight, cache)
+        known = self._keys, languages.model_dump()
+        self.fingerprint = combined_fingerprint("directed", self.fingerprint, *known)
+
+    def _example(self, line: str, number: int) -> Example | None:
+        if not line.strip():
+            return None
+        record, origin = self._record(line, number)
+        sides, given = [], []
+        for side, key in self._keys.items():
+            if not isinstance(name := record.get(key), str):
+                raise DataError(f"{origin}: no language of the {side}; write it as {shown(key)}")
+            if (found := self._languages.named(side, name)) is None:
+                known = some_of(list(getattr(self._languages, side)))
+                raise DataError(f"{origin}: {key}: {shown(name)} is not in languages.{side} ({known})")
+            sides.append(found)
+            given.append(name if name in record else found if found in record else None)
+        columns = self._columns
+        if None not in given and columns.given == (None, None):
+            columns = replace(columns, given=tuple(given))
+        names = columns.choose(list(record), origin)
+        example = columns.example(names, [record[name] for name in names], origin)
+        return replace(example, direction=tuple(sides))
 
 
 def _delimiter(lines: Sequence[str]) -> str:

@@ -3,6 +3,7 @@
 `inference` and `tasks` call `directed` on a loaded model before they encode a text.
 """
 
+from itertools import chain
 from pathlib import Path
 
 from seq2seq.config.description import ModelDescription
@@ -18,10 +19,8 @@ def choices(description: ModelDescription, tokenizers: TokenizerPair) -> dict[st
     A model with both sides needs both. With the target alone (OPUS-MT), texts may begin with a tag instead. It is empty
     for a model with one direction, such as M2M-100 after fine-tuning for one.
     """
-    tags = list(tokenizers.source.tags)
-    if tokenizers.needs_direction:
-        return {} if description.source_language and description.target_language else {"source": tags, "target": tags}
-    return {"target": tags} if tags else {}
+    has_both = description.source_language and description.target_language
+    return {} if has_both and tokenizers.needs_direction else dict(tokenizers.choices)
 
 
 def directed(
@@ -47,16 +46,19 @@ def directed(
         direction = UNNAMED
     known = {"source": description.source_language, "target": description.target_language}
     named = {side: language for side, language in vars(direction).items() if language}
-    tagged = {"source", "target"} if tokenizers.needs_direction else {"target"} if tokenizers.source.tags else set()
+    options, tagged = {"source": "--from", "target": "--to"}, tokenizers.choices
     if tokenizers.needs_direction:
-        named = {**{side: language for side, language in known.items() if language}, **named}
-        if len(named) < 2:
-            listed = some_of(list(tokenizers.source.tags), MOST_LISTED)
-            raise UserError(f"{model}: name the languages with --from and --to; it has {listed}")
+        only = {side: names[0] for side, names in tagged.items() if len(names) == 1}
+        named = {**only, **{side: language for side, language in known.items() if language}, **named}
+        if missing := [side for side in tokenizers.needed if side not in named]:
+            wanted = tokenizers.needed if len(missing) < len(tokenizers.needed) == 2 else missing
+            listed = some_of(list(dict.fromkeys(chain.from_iterable(tagged[side] for side in wanted))), MOST_LISTED)
+            names = f"language{'s' * (len(wanted) > 1)} with {' and '.join(options[side] for side in wanted)}"
+            raise UserError(f"{model}: name the {names}; it has {listed}")
     for side, language in named.items():
-        option = {"source": "--from", "target": "--to"}[side]
+        option = options[side]
         if side in tagged:
-            named[side] = find_language(language, tokenizers.source.tags, option)
+            named[side] = find_language(language, tagged[side], option)
         elif known[side] and language_code(known[side]) != language_code(language):
             raise UserError(f"{option} {language}: {model} has {known[side]} alone; name another model")
     changes = {f"{side}_language": language for side, language in named.items()}

@@ -12,6 +12,7 @@ from typing import Any
 from seq2seq.config.description import ModelDescription
 from seq2seq.config.schema import Config
 from seq2seq.config.values import Section
+from seq2seq.errors import some_of
 from seq2seq.lines import shown_name
 
 
@@ -51,10 +52,12 @@ def model_card(
     the model."""
     from seq2seq.config.file import dump
 
-    description = ModelDescription.of(config)
+    description, languages = ModelDescription.of(config), config.languages
     kind = "text classification"
     if config.task == "translation":
         kind = f"{' to '.join(description.languages)} translation"
+        if languages is not None:
+            kind = f"translation from {some_of(languages.source)} into {some_of(languages.target)}"
     paragraphs = [
         f"A Transformer for {kind} with {num_parameters:,} parameters, taken at step {step:,}.",
         _usage(description),

@@ -59,6 +59,7 @@ WITHOUT_EFFECT: Mapping[tuple[str, ...], tuple[str, Condition]] = {
         lambda config: "bleu" not in config.evaluation.metrics,
     ),
     ("search.early_stopping",): ("search.beam_size is 1", lambda config: config.search.beam_size == 1),
+    ("data.temperature",): ("there is one direction", lambda config: config.languages is None),
     ("search.seed",): ("search.sample is false", lambda config: not config.search.sample),
 }
 OF_HUB = ("subset", "split", "streaming")
@@ -77,10 +78,13 @@ def without_effect(config: Config, ranks: int = 1) -> Iterator[str]:
         yield "training.shard: no effect; there is one process, start several with torchrun"
     single = len(config.data.train) == 1
     named = {f"data.train{'' if single else f'.{index}'}": source for index, source in enumerate(config.data.train)}
-    named |= {"data.valid": config.data.valid, **{f"data.test.{name}": test for name, test in config.data.test.items()}}
+    is_one = isinstance(config.data.valid, SourceConfig)
+    named |= {f"data.valid{'' if is_one else f'.{name}'}": one for name, one in config.data.valid_sets.items()}
+    named |= {f"data.test.{name}": test for name, test in config.data.test.items()}
     for name, source in named.items():
         yield from (f"{name}.{key}: no effect; {reason}" for key, reason in _of_source(source, config))
-    if _translates(config) and language_code(config.source_language) == language_code(config.target_language):
+    is_one_direction = _translates(config) and config.languages is None
+    if is_one_direction and language_code(config.source_language) == language_code(config.target_language):
         yield f"source_language and target_language are both {config.source_language}; check them"
 
 

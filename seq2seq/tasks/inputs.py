@@ -15,13 +15,16 @@ from pydantic import ValidationError
 
 from seq2seq.config.corpora import SourceConfig
 from seq2seq.config.description import FREE_MODEL_KEYS
+from seq2seq.config.directions import Sides
 from seq2seq.config.presets import PRESETS
 from seq2seq.config.schema import Config, ModelConfig, SearchConfig, TokenizerConfig
+from seq2seq.data.directions import open_set, open_training
 from seq2seq.data.examples import Source
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import ConfigError, shown
 from seq2seq.store.model_folder import LoadedModel, load_model
 from seq2seq.text.direction import Direction
+from seq2seq.text.tagged_tokenizer import Languages
 from seq2seq.text.tokenizer import TokenizerPair
 from seq2seq.text.trained_with import trained_with
 
@@ -46,7 +49,11 @@ class Inputs:
     cache: Path
     """The folder of tokenised corpora and of facts about large files."""
     train: tuple[Source, ...]
-    valid: Source
+    """Training corpora; of a model of many directions, one for each direction of each corpus."""
+    origins: tuple[int, ...]
+    """For each of `train`, the index of its corpus in `data.train`."""
+    valid: Mapping[str, Source]
+    """Validation sets by name, as `data.valid_sets`."""
     tests: Mapping[str, Source]
 
     @classmethod
@@ -59,28 +66,63 @@ class Inputs:
             DataError: a corpus cannot be read in the configured format.
         """
 
-        def opened(source: SourceConfig) -> Source:
+        def opened(source: SourceConfig, name: str = "") -> Source:
             if config.task == "classification":
                 return open_labelled(source, cache, config.data.label_names)
+            if config.languages is not None:
+                return open_set(source, config.languages, name, cache)
             return open_pairs(source, config.source_language or "", config.target_language or "", cache)
+
+        def training(source: SourceConfig) -> list[Source]:
+            return [opened(source)] if config.languages is None else open_training(source, config.languages, cache)
 
         initial = load_model(config.training.init_from) if config.training.init_from else None
         if initial is not None and initial.tokenizers.needs_direction and config.task == "translation":
-            initial = initial.directed(Direction(config.source_language, config.target_language))
+            initial = _in_directions_of(config, initial)
         config = complete(config, initial)
-        tests = {name: opened(source) for name, source in config.data.test.items()}
-        return cls(config, initial, cache, tuple(map(opened, config.data.train)), opened(config.data.valid), tests)
+        valid, tests = (
+            {name: opened(source, name) for name, source in sets.items()}
+            for sets in (config.data.valid_sets, config.data.test)
+        )
+        train = [(index, one) for index, source in enumerate(config.data.train) for one in training(source)]
+        origins, sources = zip(*train, strict=True) if train else ((), ())
+        return cls(config, initial, cache, sources, origins, valid, tests)
+
+    @property
+    def trained(self) -> tuple[Sides, ...]:
+        """The directions that are trained; none if there is only one."""
+        return tuple(dict.fromkeys(source.direction for source in self.train if source.direction))
 
     def identity(self) -> dict[str, str]:
         """Return the fingerprints of training and validation data and of the initial model, by configuration key."""
-        train = self.config.data.train
-        keys = ["data.train"] if len(train) == 1 else [f"data.train.{index}" for index in range(len(train))]
-        fingerprints = {key: source.fingerprint for key, source in zip(keys, self.train, strict=True)}
-        fingerprints["data.valid"] = self.valid.fingerprint
+        single, fingerprints = len(self.config.data.train) == 1, {}
+        for index, source in zip(self.origins, self.train, strict=True):
+            key = "data.train" if single else f"data.train.{index}"
+            fingerprints[key] = "-".join(filter(None, [fingerprints.get(key), source.fingerprint]))
+        is_one = isinstance(self.config.data.valid, SourceConfig)
+        fingerprints |= {
+            "data.valid" if is_one else f"data.valid.{name}": source.fingerprint for name, source in self.valid.items()
+        }
         if self.initial is not None:
             content = json.dumps([self.initial.files, self.initial.tokenizers.fingerprint], sort_keys=True)
             fingerprints["training.init_from"] = hashlib.sha256(content.encode()).hexdigest()
         return fingerprints
+
+
+def _in_directions_of(config: Config, initial: LoadedModel) -> LoadedModel:
+    """Return a model of many languages in the direction of a run, or in all if the run has many.
+
+    Raises:
+        ConfigError: the run has many directions, and the model has other languages.
+        UserError: as `LoadedModel.directed`.
+    """
+    if config.languages is None:
+        return initial.directed(Direction(config.source_language, config.target_language))
+    own = getattr(initial.tokenizers, "languages", None)
+    if own != Languages(**vars(config.languages), pieces=config.languages.pieces):
+        ways = "write its languages and tags, or train one direction with source_language and target_language"
+        raise ConfigError("config", [f"languages: the model of training.init_from has others; {ways}"])
+    return initial
 
 
 def complete(config: Config, initial: LoadedModel | None) -> Config:
@@ -119,7 +161,9 @@ def max_pieces(config: Config, tokenizers: TokenizerPair | None = None) -> int:
     if config.task == "classification":
         specials = 2
     else:
-        specials = max(len(tokenizers.source.end_ids), len(tokenizers.target.start_ids)) if tokenizers else 1
+        tags = config.languages.num_tags if config.languages else (0, 0)
+        ends = (len(tokenizers.source.end_ids), len(tokenizers.target.start_ids)) if tokenizers else (1, 1)
+        specials = max(map(sum, zip(ends, tags, strict=True)))
     return max(1, config.model.max_length - specials)
 
 

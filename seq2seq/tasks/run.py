@@ -17,6 +17,7 @@ from torch import Tensor
 from seq2seq import atomic, runtime
 from seq2seq.config import file as config_file
 from seq2seq.config.description import ModelDescription
+from seq2seq.config.directions import direction_name
 from seq2seq.config.schema import Config, TrainingConfig
 from seq2seq.data.stream import BatchStream, read_for
 from seq2seq.errors import UserError, counted
@@ -209,7 +210,8 @@ class _Run:
     def save_best(self, weights: Mapping[str, Tensor], metrics: Mapping[str, float]) -> None:
         self.folder.test_scores.unlink(missing_ok=True)  # they belong to the model that is replaced
         described = ModelDescription.of(self.task.config, self.task.labels, dict(metrics))
-        description = described.model_copy(update={"license": self.license})
+        trained = tuple(map(direction_name, self.task.inputs.trained))
+        description = described.model_copy(update={"license": self.license, "directions": trained})
         save_model(self.folder.best, weights, description, self.task.tokenizers, self.card(metrics))
 
     def card(self, metrics: Mapping[str, float], tests: Sequence[ScoreRecord] = (), notes: Sequence[str] = ()) -> str:

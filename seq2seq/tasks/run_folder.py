@@ -36,7 +36,7 @@ CHANGEABLE = (
     *("training.compile", "training.recompute"),
 )
 # Tokenizers depend on these keys, and on the content of the corpora or of the initial model.
-MAKES_TOKENIZERS = ("task", "seed", "tokenizer", "data.train", "data.filters", "training.init_from")
+MAKES_TOKENIZERS = ("task", "seed", "languages", "tokenizer", "data.train", "data.filters", "training.init_from")
 TOKENIZER = "tokenizer"
 
 
@@ -312,8 +312,9 @@ def _named(key: str, config: Config) -> str:
     if key == TOKENIZER:
         return "a file of the run's tokenizers"
     value: Any = config
-    for part in key.split("."):
-        value = value[int(part)] if part.isdigit() else getattr(value, part)
+    named = "data.valid." if key.startswith("data.valid.") else ""
+    for part in [*named.split(".")[:2], key.removeprefix(named)] if named else key.split("."):
+        value = value[part] if isinstance(value, dict) else value[int(part)] if part.isdigit() else getattr(value, part)
     if key.startswith("data."):
         sources = value if isinstance(value, tuple) else (value,)
         return " or ".join(str(path) for each in sources for path in [p for _, p in each.files()] or [each.hub])

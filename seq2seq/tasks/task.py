@@ -21,7 +21,9 @@ from torch import nn
 
 from seq2seq import atomic
 from seq2seq.config.corpora import FilterConfig
+from seq2seq.config.directions import direction_name
 from seq2seq.data.corpus import TokenCorpus, prepare_corpus
+from seq2seq.data.directions import RowTags
 from seq2seq.data.examples import Source
 from seq2seq.data.sampler import TokenBudgetSampler
 from seq2seq.data.segmentations import prepare_segmentations
@@ -38,6 +40,7 @@ from seq2seq.tasks.inputs import Inputs, max_pieces
 from seq2seq.tasks.run_folder import read_note, write_note
 from seq2seq.tensors import Uninitialized
 from seq2seq.text.stored import load_tokenizers
+from seq2seq.text.tagged_tokenizer import Languages, tagged_pair
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 from seq2seq.training.compiling import Choice, choose_compilation
 from seq2seq.training.frozen import freeze
@@ -70,11 +73,15 @@ class Task(ABC):
         self.corpus = self._prepare(inputs.train, self.config.data.filters)
         self.labels = self.corpus.labels
         self._check_corpora()
-        self._valid_corpus, self._valid = self._prepare([inputs.valid], None), list(inputs.valid)
+        self._valid_corpus = self._prepare(list(inputs.valid.values()), None)
+        self._valid = list(chain.from_iterable(inputs.valid.values()))
         sampling, seed = self.config.tokenizer, self.config.seed
         stored = prepare_segmentations(self.corpus, tokenizers, sampling, seed, self.config.data.num_workers)
-        most = max_pieces(self.config, tokenizers)
-        self.make_batch = CorpusBatches(self.corpus, tokenizers, sampling, seed, most, stored)
+        most, tags = max_pieces(self.config, tokenizers), self._tags_of_training()
+        self.make_batch = CorpusBatches(self.corpus, tokenizers, sampling, seed, most, stored, tags)
+        self._valid_batches = CorpusBatches(
+            self._valid_corpus, tokenizers, max_pieces=most, tags=self._tags_of_validation()
+        )
         self.model = self._new_model()
         # Whether the initial weights are those of a model that already does the task.
         self.can_start = inputs.initial is not None and self._load_weights(inputs.initial)
@@ -114,6 +121,23 @@ class Task(ABC):
     def score_records(self, dataset: str, scores: Mapping[str, float]) -> list[ScoreRecord]:
         """Return the scores of a set with their signatures; `scores` may contain other figures too."""
 
+    def _tags_of_training(self) -> RowTags | None:
+        """Return the tags of the training corpus, if its examples have different directions."""
+        return None
+
+    def _tags_of_validation(self) -> RowTags | None:
+        """Return the tags of the validation sets, if their examples have different directions."""
+        return None
+
+    def _ratio(self, name: str, numerators: np.ndarray, denominators: np.ndarray) -> dict[str, Measured]:
+        """Return a ratio of sums over the validation examples, by the name of the metric."""
+        return {name: of_ratio(numerators, denominators)}
+
+    @property
+    def parts(self) -> list[tuple[int, int, float]]:
+        """The (start, stop, weight) ranges of the training corpus."""
+        return self.corpus.parts
+
     @property
     def answer_precision(self) -> torch.dtype:
         """The number format of inference for scores: float32 on a CPU, and that of training on a GPU."""
@@ -129,7 +153,7 @@ class Task(ABC):
         """Measure `model`, in evaluation mode, on the validation set; the figures are the same on every rank."""
         here, examples = self._runtime, self._valid
         sums = np.zeros((len(examples), 3))  # of each example: loss, correct targets, targets
-        make = CorpusBatches(self._valid_corpus, self.tokenizers, max_pieces=max_pieces(self.config, self.tokenizers))
+        make = self._valid_batches
 
         def measure(batch: Any) -> tuple[np.ndarray, np.ndarray]:
             with here.autocast():
@@ -144,7 +168,7 @@ class Task(ABC):
         answers = [""] * len(examples)
         for index, part in enumerate(here.gather(self._answers(model, examples[here.rank :: here.world_size]))):
             answers[index :: here.world_size] = part
-        scores = {"valid_loss": of_ratio(losses, counts), **self._scores(answers, examples)}
+        scores = {**self._ratio("valid_loss", losses, counts), **self._scores(answers, examples)}
         if "accuracy" not in scores:  # accuracy of tokens; a classifier has one target per text, and `accuracy`
             scores["valid_accuracy"] = of_ratio(corrects, counts)
         shown = zip(examples[: self.config.training.num_samples], answers, strict=False)
@@ -171,13 +195,14 @@ class Task(ABC):
     def sampler(self) -> TokenBudgetSampler:
         """The batches of training for this rank; cached, so that the first epoch is planned only once."""
         corpus, training, here = self.corpus, self.config.training, self._runtime
+        before, after = self.tokenizers.num_tags
         return TokenBudgetSampler(
-            corpus.source_lengths,
-            corpus.target_lengths,
+            corpus.source_lengths.with_tags(before),
+            corpus.target_lengths and corpus.target_lengths.with_tags(after),
             training.batch_tokens,
             batch_sentences=training.batch_sentences,
             seed=self.config.seed,
-            parts=corpus.parts,
+            parts=self.parts,
             rank=here.rank,
             world_size=here.world_size,
         )
@@ -209,12 +234,18 @@ class Task(ABC):
     def data(self) -> list[DataRecord]:
         """The corpora, for the model card."""
         inputs, sizes = self.inputs, [stop - start for start, stop, _ in self.corpus.parts]
-        corpora = [("train", *corpus) for corpus in zip(self.config.data.train, inputs.train, sizes, strict=True)]
-        corpora += [("valid", self.config.data.valid, inputs.valid, len(self._valid_corpus))]
+        corpora = [
+            ("train", self.config.data.train[index], source, size)
+            for index, source, size in zip(inputs.origins, inputs.train, sizes, strict=True)
+        ]
+        sizes = [stop - start for start, stop, _ in self._valid_corpus.parts]
+        held_out = self.config.data.valid_sets.values(), inputs.valid.values(), sizes
+        corpora += [("valid", *corpus) for corpus in zip(*held_out, strict=True)]
         records = []
         for role, named, source, examples in corpora:
             path = named.source or named.tsv or named.jsonl or named.tmx  # its name alone enters the card
             name = path.name if path else " ".join(filter(None, (named.hub, named.subset, named.split)))
+            role = f"{role} {direction_name(source.direction)}" if source.direction else role
             records.append(DataRecord(role, name, examples, source.fingerprint[:16]))
         return records
 
@@ -247,12 +278,16 @@ def _new_tokenizers(inputs: Inputs, runtime: Runtime) -> TokenizerPair:
     if inputs.initial is not None:
         return inputs.initial.tokenizers
     logger.info("training the tokenizer (%s, %s pieces)", settings.kind, f"{settings.vocab_size:,}")
+    tags = config.languages.pieces if config.languages else {}
     text = TokenizerText(inputs.train, config.data.filters, settings, config.seed)
     sides = [text.side(0)] if config.task == "classification" else [text.side(0), text.side(1)]
     with waiting_for("training the tokenizer"):
         if settings.shared or len(sides) == 1:
             sides = [chain(*sides)]
-        tokenizers = [Tokenizer.train(side, settings, config.seed) for side in sides]
+        tokenizers = [Tokenizer.train(side, settings, config.seed, list(tags.values())) for side in sides]
+    if config.languages is not None:
+        languages = Languages(**vars(config.languages), pieces=tags)
+        return tagged_pair(tokenizers[0].model_bytes, tokenizers[-1].model_bytes, languages)
     return TokenizerPair(tokenizers[0], tokenizers[-1])
 
 
@@ -264,7 +299,7 @@ def overlap_notes(inputs: Inputs, runtime: Runtime) -> list[str]:
     """
     if not runtime.is_main:
         return []
-    held_out = {"valid": inputs.valid, **inputs.tests}
+    held_out = {**inputs.valid, **inputs.tests}
     fingerprints = {name: source.fingerprint for name, source in held_out.items()}
     identity = json.dumps([[source.fingerprint for source in inputs.train], fingerprints])
     path = inputs.cache / f"overlap-{hashlib.sha256(identity.encode()).hexdigest()[:32]}.json"

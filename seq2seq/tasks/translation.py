@@ -13,10 +13,12 @@ import numpy as np
 import torch
 from torch import nn
 
+from seq2seq.config.directions import Sides, direction_name
 from seq2seq.data.collate import TranslationBatch
+from seq2seq.data.directions import RowTags, tempered
 from seq2seq.data.examples import Pair, Source
 from seq2seq.evaluation.text import Score, score_texts
-from seq2seq.evaluation.uncertainty import Measured
+from seq2seq.evaluation.uncertainty import Measured, of_ratio
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.inference.translator import Translator
@@ -26,8 +28,11 @@ from seq2seq.model.transformer import Transformer
 from seq2seq.store.calibration import Calibration
 from seq2seq.store.model_card import ScoreRecord
 from seq2seq.store.model_folder import LoadedModel, load_model
+from seq2seq.tasks.directions import WORST, by_direction, rows_of_directions, target_of
 from seq2seq.tasks.task import Task
+from seq2seq.text.direction import Direction
 from seq2seq.training.loss import LossSum, translation_loss
+from seq2seq.training.state import SE
 
 logger = getLogger(__name__)
 
@@ -47,35 +52,85 @@ class TranslationTask(Task):
         return translation_loss(model, batch, smoothing, r_drop, compiled=self.compilation.is_on)
 
     def _answers(self, model: nn.Module, examples: Sequence[Pair]) -> list[str]:
-        return self._translations(model, [pair.source for pair in examples])
+        answers = [""] * len(examples)
+        for sides, rows in rows_of_directions(examples).items():
+            texts = self._translations(model, sides, [examples[row].source for row in rows])
+            for row, text in zip(rows, texts, strict=True):
+                answers[row] = text
+        return answers
 
-    def _translations(self, model: nn.Module, sources: Sequence[str]) -> list[str]:
+    def _translations(self, model: nn.Module, sides: Sides | None, sources: Sequence[str]) -> list[str]:
         if self.answer_precision != torch.float32 and not self.config.training.shard:  # shards cannot be copied
             model = copy.deepcopy(model).to(self.answer_precision)
-        engine = TorchEngine(TransformerSteps(model, self.tokenizers, self._runtime.device))
-        translator = Translator(engine, self.tokenizers, self.config.search)
+        tokenizers = self.tokenizers if sides is None else self.tokenizers.directed(Direction(*sides))
+        engine = TorchEngine(TransformerSteps(model, tokenizers, self._runtime.device))
+        translator = Translator(engine, tokenizers, self.config.search)
         return [translation.text for translation in translator.translate(sources)]
 
     def _scores(self, answers: Sequence[str], examples: Sequence[Pair]) -> dict[str, Measured]:
-        return {score.metric: score.measured for score in self._score(answers, [pair.target for pair in examples])}
+        def measured(rows: Sequence[int], sides: Sides | None) -> dict[str, Measured]:
+            references = [examples[row].target for row in rows]
+            found = self._score([answers[row] for row in rows], references, sides and sides[1])
+            return {score.metric: score.measured for score in found}
+
+        groups = rows_of_directions(examples)
+        return by_direction({sides: measured(rows, sides) for sides, rows in groups.items()}, groups)
+
+    def _ratio(self, name: str, numerators: np.ndarray, denominators: np.ndarray) -> dict[str, Measured]:
+        groups = rows_of_directions(self._valid)
+        found = {sides: {name: of_ratio(numerators[rows], denominators[rows])} for sides, rows in groups.items()}
+        return by_direction(found, groups)
 
     def score_records(self, dataset: str, scores: Mapping[str, float]) -> list[ScoreRecord]:
-        # A signature depends only on the settings, so a placeholder text gives it; no validation may have run yet.
-        signatures = {score.metric: score.signature for score in self._score(["."], ["."])}
-        return [ScoreRecord(dataset, name, scores[name], signatures[name]) for name in signatures if name in scores]
+        records, trained = [], [direction_name(sides) for sides in self.inputs.trained]
+        names = list(dict.fromkeys(name.partition(".")[2] for name in scores if not name.endswith(SE)))
+        directions = [name for name in names if name and name != WORST]
+        for direction in ["", *directions]:
+            target = self.config.single_languages[1] if not direction else target_of(direction, self.config.languages)
+            # A signature depends only on the settings, so a placeholder text gives it; no validation may have run yet.
+            for score in self._score(["."], ["."], target):
+                zero_shot = "" if direction in trained else ", zero-shot"
+                title = f"{dataset} ({direction}{zero_shot})" if direction else dataset
+                name = f"{score.metric}.{direction}" if direction else score.metric
+                is_mean = not direction and directions
+                if name in scores and not (is_mean and len(directions) == 1):
+                    signature = f"mean of {len(directions)} directions" if is_mean else score.signature
+                    records.append(ScoreRecord(title, score.metric, scores[name], signature))
+        return records
 
-    def _score(self, texts: Sequence[str], references: Sequence[str]) -> list[Score]:
-        evaluation = self.config.evaluation
-        return score_texts(texts, references, evaluation.metrics, evaluation.tokenize, self.config.target_language)
+    def _score(self, texts: Sequence[str], references: Sequence[str], target: str | None = None) -> list[Score]:
+        evaluation, target = self.config.evaluation, target or self.config.target_language
+        return score_texts(texts, references, evaluation.metrics, evaluation.tokenize, target)
 
     def calibrate(self, folder: Path) -> Calibration:
-        """Return the calibration of alignments and confidence of the model in `folder`, on the validation set."""
+        """Return the calibration of alignments and confidence of the model in `folder`, on the validation set; of a
+        model of many directions, on the first of them."""
         from seq2seq.inference.calibrating import MOST_PAIRS, calibrate  # at the end of a run, if at all
 
-        loaded, pairs = load_model(folder), [(pair.source, pair.target) for pair in self._valid[:MOST_PAIRS]]
+        sides, rows = next(iter(rows_of_directions(self._valid).items()))
+        loaded = load_model(folder).directed(None if sides is None else Direction(*sides))
+        pairs = [(self._valid[row].source, self._valid[row].target) for row in rows[:MOST_PAIRS]]
         here = replace(self._runtime, precision=self.answer_precision)
         loaded.model.to(here.device)
-        return calibrate(loaded, here, pairs, partial(self._translations, loaded.model))
+        return calibrate(loaded, here, pairs, partial(self._translations, loaded.model, sides))
+
+    def _tags_of_training(self) -> RowTags | None:
+        if self.config.languages is None:
+            return None
+        sizes = [stop - start for start, stop, _ in self.corpus.parts]
+        return RowTags(self.tokenizers, [source.direction for source in self.inputs.train], sizes)
+
+    def _tags_of_validation(self) -> RowTags | None:
+        if self.config.languages is None:
+            return None
+        return RowTags(self.tokenizers, [pair.direction for pair in self._valid], [1] * len(self._valid))
+
+    @property
+    def parts(self) -> list[tuple[int, int, float]]:
+        if self.config.languages is None:
+            return self.corpus.parts
+        directions = [source.direction for source in self.inputs.train]
+        return tempered(self.corpus.parts, directions, self.config.data.temperature)
 
     def _new_model(self) -> Transformer:
         return Transformer(self.config.model, self.tokenizers.source.vocab_size, self.tokenizers.target.vocab_size)
@@ -90,13 +145,16 @@ class TranslationTask(Task):
             return
         first, *train = self.inputs.train
         tests = {f"data.test.{name}": source for name, source in self.inputs.tests.items()}
-        others = {source.name: source for source in train} | {"data.valid": self.inputs.valid} | tests
-        usual = _first_lines(first)
+        valid = self.inputs.valid.values()
+        keys = ["data.valid"] if len(valid) == 1 else [f"data.valid.{name}" for name in self.inputs.valid]
+        others = {source.name: source for source in train} | dict(zip(keys, valid, strict=True)) | tests
+        usual: dict[Sides | None, tuple[list[str], list[str]]] = {}
         for name, source in {"data.train": first, **others}.items():
-            sources, targets = usual if source is first else _first_lines(source)
+            sources, targets = lines = _first_lines(source)
+            known = usual.setdefault(source.direction, lines)
             if sources == targets:
                 logger.warning("%s: source and target are the same text; check the names of the files", name)
-            elif source is not first and sides_are_swapped(usual, (sources, targets)):
+            elif known is not lines and sides_are_swapped(known, lines):
                 logger.warning("%s: source and target look swapped against data.train; for details run s2s check", name)
         for source in self.inputs.train:
             sides = _first_lines(source)

@@ -183,6 +183,11 @@ class MarianTokenizerPair(TokenizerPair):
         """Whether both sides have one vocabulary."""
         return self.source.vocabulary_bytes == self.target.vocabulary_bytes
 
+    @property
+    def choices(self) -> Mapping[str, Sequence[str]]:
+        """See `TokenizerPair.choices`."""
+        return {"target": list(self.source.tags)} if self.source.tags else {}
+
     def directed(self, direction: Direction) -> "MarianTokenizerPair":
         """See `TokenizerPair.directed`: sources begin with the tag of the target language."""
         if direction.target is None:

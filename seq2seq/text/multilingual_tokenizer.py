@@ -7,7 +7,7 @@
 import copy
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -152,9 +152,14 @@ class MultilingualTokenizerPair(MarianTokenizerPair):
     target: MultilingualTokenizer
 
     @property
-    def needs_direction(self) -> bool:
-        """See `TokenizerPair.needs_direction`."""
-        return True
+    def choices(self) -> Mapping[str, Sequence[str]]:
+        """See `TokenizerPair.choices`."""
+        return {side: list(self.source.tags) for side in self.needed}
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """See `TokenizerPair.needed`."""
+        return "source", "target"
 
     @property
     def starts_with_tag(self) -> bool:

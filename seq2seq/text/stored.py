@@ -23,6 +23,11 @@ def load_tokenizers(folder: Path, files: Collection[str] | None = None) -> Token
     files = [path.name for path in folder.iterdir()] if files is None else files
     names = [SOURCE_FILE, TARGET_FILE] if TARGET_FILE in files else [SOURCE_FILE]
     sides = [Tokenizer.load(folder / name) for name in names]
+    if VOCABULARY_FILE not in files and LANGUAGES_FILE in files:
+        from seq2seq.text.tagged_tokenizer import read_languages, tagged_pair
+
+        languages = read_languages(folder / LANGUAGES_FILE)
+        return tagged_pair(sides[0].model_bytes, sides[-1].model_bytes, languages)
     if VOCABULARY_FILE not in files:
         return TokenizerPair(sides[0], sides[0] if sides[-1].model_bytes == sides[0].model_bytes else sides[-1])
     from seq2seq.text.marian_tokenizer import MarianTokenizer, MarianTokenizerPair, read_vocabulary

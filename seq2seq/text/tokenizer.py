@@ -8,7 +8,7 @@ import hashlib
 import math
 import random
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -153,8 +153,10 @@ class Tokenizer(ReadingTokenizer):
         path.write_bytes(self.model_bytes)
 
     @classmethod
-    def train(cls, texts: Iterable[str], config: "TokenizerConfig", seed: int) -> "Tokenizer":
+    def train(cls, texts: Iterable[str], config: "TokenizerConfig", seed: int, tags: Sequence[str] = ()) -> "Tokenizer":
         """Train on the normalised `texts`, or on `config.sample_lines` of them, drawn evenly by `seed`.
+
+        `tags` become pieces that no text can spell.
 
         The same texts, config and seed give the same bytes. If the corpus is too small for the vocabulary, the
         vocabulary is reduced, with a warning.
@@ -165,7 +167,7 @@ class Tokenizer(ReadingTokenizer):
         """
         from seq2seq.text.tokenizer_training import train_model
 
-        return cls(train_model(map(encodable, texts), config, seed))
+        return cls(train_model(map(encodable, texts), config, seed, tags))
 
     def _encode_meta_symbol(self, text: str) -> list[int]:
         """Encode text that contains U+2581: another character is encoded in its place, and its bytes are replaced."""
@@ -231,9 +233,24 @@ class TokenizerPair:
         return f"{self.source.fingerprint}-{self.target.fingerprint}"
 
     @property
+    def choices(self) -> Mapping[str, Sequence[str]]:
+        """The languages that `directed` knows, by side (`source`, `target`)."""
+        return {}
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The sides whose language `directed` needs."""
+        return ()
+
+    @property
+    def num_tags(self) -> tuple[int, int]:
+        """The numbers of tags of a source and of a translation that `tags_of` adds to their ids."""
+        return 0, 0
+
+    @property
     def needs_direction(self) -> bool:
-        """Whether a translation needs `directed` before: every sequence has a tag of its language."""
-        return False
+        """Whether a translation needs `directed` before: every sequence has a tag."""
+        return bool(self.needed)
 
     def directed(self, direction: Direction) -> "TokenizerPair":
         """Return the tokenizers for one direction; its names are those of `tags`.

@@ -20,7 +20,7 @@ LONGEST_TRAINING_TEXT = 2_000
 TRAINER_THREADS = 16
 
 
-def train_model(texts: Iterable[str], config: TokenizerConfig, seed: int) -> bytes:
+def train_model(texts: Iterable[str], config: TokenizerConfig, seed: int, tags: Sequence[str] = ()) -> bytes:
     """Return the content of a .spm file (see `Tokenizer.train`); `texts` have no lone surrogates."""
     lines = [normalized(line) for line in _draw_evenly(texts, config.sample_lines, random.Random(seed))]
     # A space at the end of a line would become part of the last word, and words with it are too rare to become
@@ -29,9 +29,9 @@ def train_model(texts: Iterable[str], config: TokenizerConfig, seed: int) -> byt
     if not lines:
         raise DataError("no text to train a tokenizer on; the training corpus is empty or all of it was filtered out")
     try:
-        return _train_model(lines, config, config.vocab_size)
+        return _train_model(lines, config, config.vocab_size, tags)
     except RuntimeError as error:
-        return _train_model(lines, config, _possible_size(error, config))
+        return _train_model(lines, config, _possible_size(error, config), tags)
 
 
 def _draw_evenly(texts: Iterable[str], count: int, draw: random.Random) -> list[str]:
@@ -55,10 +55,11 @@ def _cut(line: str) -> Iterator[str]:
     yield line
 
 
-def _train_model(lines: Sequence[str], config: TokenizerConfig, vocab_size: int) -> bytes:
+def _train_model(lines: Sequence[str], config: TokenizerConfig, vocab_size: int, tags: Sequence[str]) -> bytes:
     written = io.BytesIO()
     # without pieces, the option is left out, so that the bytes are those of earlier versions
-    extra = {"user_defined_symbols": list(config.extra_pieces)} if config.extra_pieces else {}
+    given = {"user_defined_symbols": config.extra_pieces, "control_symbols": tags}
+    extra = {option: list(pieces) for option, pieces in given.items() if pieces}
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(lines),
         model_writer=written,

@@ -223,8 +223,17 @@ def has_diverged(state: RunState) -> bool:
     return state.smooth_loss > 1.5 * state.lowest_loss + 0.5
 
 
-def deciding_metric(wanted: str, metrics: Mapping[str, float], before: str | None = None) -> tuple[str, float]:
+def deciding_key(metric: str, best_of: str) -> str:
+    """Return the key of a deciding metric in a validation; `best_of` is `training.best_of`."""
+    return METRIC_KEYS[metric] if best_of == "mean" else f"{METRIC_KEYS[metric]}.{best_of}"
+
+
+def deciding_metric(
+    wanted: str, metrics: Mapping[str, float], before: str | None = None, best_of: str = "mean"
+) -> tuple[str, float]:
     """Return the name and value of the metric that decides which model is best; `wanted` is `training.best_metric`.
+
+    With several directions, `best_of` chooses the mean, the worst or one of them.
 
     `auto` does not choose a BLEU below `LEAST_BLEU` if another metric was measured, unless the run chose BLEU `before`.
 
@@ -238,7 +247,9 @@ def deciding_metric(wanted: str, metrics: Mapping[str, float], before: str | Non
             name = others[0]
     if METRIC_KEYS[name] not in metrics:
         raise RunError(f"training.best_metric: {name} was not measured; choose one of {', '.join(metrics)}")
-    return name, metrics[METRIC_KEYS[name]]
+    if (key := deciding_key(name, best_of)) not in metrics:
+        raise RunError(f"training.best_of: {best_of} was not measured; choose one of {', '.join(metrics)}")
+    return name, metrics[key]
 
 
 def _sign(metric: str) -> int:

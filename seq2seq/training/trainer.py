@@ -26,10 +26,10 @@ from seq2seq.training.ranks import naming_lost_ranks
 from seq2seq.training.signals import StopSignal, answers
 from seq2seq.training.snapshots import Snapshots
 from seq2seq.training.state import (
-    METRIC_KEYS,
     RunState,
     TrainingResult,
     Validation,
+    deciding_key,
     deciding_metric,
     dropout_share,
     end_reason,
@@ -280,9 +280,10 @@ class Trainer:
                 validation = self._work.validate(self.module)
             measured = {**validation.metrics, **validation.errors}, dict(validation.contributions)
             metrics, contributions = self.runtime.gather(measured)[0]
-            metric, value = deciding_metric(self.config.best_metric, metrics, state.metric)
+            best_of = self.config.best_of
+            metric, value = deciding_metric(self.config.best_metric, metrics, state.metric, best_of)
             step = state.best_step if anew else state.step
-            judged = Judged.of(step, METRIC_KEYS[metric], metrics, contributions)
+            judged = Judged.of(step, deciding_key(metric, best_of), metrics, contributions)
             better = (state.note_best_anew if anew else state.note_validation)(metric, judged)
             state.measure = self._work.measure
             if better:

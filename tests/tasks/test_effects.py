@@ -73,6 +73,7 @@ CASES = {
     "evaluation.tokenize": ("char", TEXT + "evaluation: {metrics: [chrf]}", "evaluation.metrics=[bleu, chrf]"),
     "search.early_stopping": ("true", TEXT + "search: {beam_size: 1}", "search.beam_size=4"),
     "search.seed": ("7", TEXT, "search.sample=true"),
+    "data.temperature": ("3.0", TEXT, None),
     "training.shard": ("true", TEXT, None),
     "data.train.subset": ("x", TEXT, None),
     "data.train.split": ("test", TEXT, None),

@@ -5,14 +5,14 @@
 
 import functools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from seq2seq.config import file as config_file
+from seq2seq.data.directions import open_named
 from seq2seq.data.file_facts import combined_fingerprint
-from seq2seq.data.sources import open_pairs
 from seq2seq.errors import UserError
 from seq2seq.executors import LOCAL, open_workers
 from seq2seq.languages import language_code
@@ -180,10 +180,9 @@ def _held_out(request: Request) -> Iterator[str]:
 def _sources_of_sets(run_config: Path) -> Iterator[str]:
     try:
         config = config_file.load(run_config, check_files=False)
-        sets: Iterable[Any] = (config.data.valid, *config.data.test.values())
-        for each in sets:
-            pairs = open_pairs(each, config.source_language or "", config.target_language or "")
-            yield from (pair.source for pair in pairs)
+        sides = config.source_language, config.target_language
+        for name, each in (*config.data.valid_sets.items(), *config.data.test.items()):
+            yield from (pair.source for pair in open_named(each, name, config.languages, sides))
     except UserError as error:
         logger.warning(
             "the held-out sets of %s are not left out: %s; name them with --held-out", run_config.parent, error

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq.config.schema import Config
-from seq2seq.data.sources import open_pairs
+from seq2seq.data.directions import open_named
 from seq2seq.errors import DataError
 from seq2seq.store.finding import BEST
 from seq2seq.tasks.run_folder import read_note
@@ -126,8 +126,8 @@ def training_texts(config: Config) -> Iterator[str]:
     Raises:
         DataError: a corpus cannot be read; it may have been moved since.
     """
-    languages = config.source_language or "", config.target_language or ""
-    pairs = chain.from_iterable(open_pairs(source, *languages) for source in config.data.train)
+    sides = config.source_language, config.target_language
+    pairs = chain.from_iterable(open_named(source, "", config.languages, sides) for source in config.data.train)
     for pair in islice(pairs, MOST_TRAINING_PAIRS):
         yield pair.source
 

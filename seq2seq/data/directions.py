@@ -1,0 +1,148 @@
+"""Corpora of models of many directions: the direction of each example, its tags, and its share of an epoch.
+
+`tasks` opens the corpora of a configuration with `open_set` and `open_training`. A source for training has one
+direction, so that the parts of a corpus have one too.
+"""
+
+import functools
+import hashlib
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seq2seq.config.corpora import SourceConfig
+from seq2seq.config.directions import LanguagesConfig, Sides
+from seq2seq.data.examples import Chunk, Example, Pair, Position, Source
+from seq2seq.data.sources import open_pairs
+from seq2seq.text.direction import Direction
+from seq2seq.text.tagged_tokenizer import TaggedTokenizerPair
+
+Parse = Callable[[Any, int], list[Example | None]]
+
+
+class DirectedSource(Source):
+    """The pairs of a source in one direction.
+
+    Args:
+        source: pairs with a direction of their own, of which only those in `sides` are taken, or without one.
+        sides: the direction.
+        is_reversed: whether the sides of the pairs are exchanged, so that they have the direction `sides`.
+    """
+
+    def __init__(self, source: Source, sides: Sides, is_reversed: bool = False):
+        self._source, self.direction, self.is_reversed = source, sides, is_reversed
+        self.name, self.weight, self.size = source.name, source.weight, source.size
+        known = f"{source.fingerprint} {list(sides)} {is_reversed}"
+        self.fingerprint = hashlib.sha256(known.encode()).hexdigest()
+
+    @property
+    def invalid(self):
+        """Lines that were not UTF-8, as in `Source`."""
+        return self._source.invalid
+
+    def chunks(self, start: Position = None) -> Iterator[Chunk]:
+        """Yield the pairs, as `Source.chunks` does."""
+        for chunk in self._source.chunks(start):
+            yield replace(chunk, parse=functools.partial(_directed, chunk.parse, self.direction, self.is_reversed))
+
+
+def _directed(parse: Parse, sides: Sides, is_reversed: bool, raw: Any, first: int) -> list[Example | None]:
+    found: list[Example | None] = []
+    for pair in parse(raw, first):
+        if isinstance(pair, Pair):
+            texts, own = (pair.target, pair.source) if is_reversed else pair.texts, pair.direction or sides
+            own = own[::-1] if is_reversed and pair.direction else own
+            found.append(Pair(*texts, sides) if own == sides else None)
+        else:
+            found.append(None)
+    return found
+
+
+def open_set(source: SourceConfig, languages: LanguagesConfig, name: str = "", cache: Path | None = None) -> Source:
+    """Open a validation or test set; its pairs have their direction.
+
+    Raises:
+        DataError: as `open_pairs` does; or a line has no language, or one that the model does not have.
+    """
+    if (sides := languages.sides_of(source, name)) is not None:
+        return DirectedSource(open_pairs(source, *sides, cache), sides)
+    return open_pairs(source, "", "", cache, languages)
+
+
+def open_named(
+    source: SourceConfig, name: str, languages: LanguagesConfig | None, sides: tuple[str | None, str | None]
+) -> Source:
+    """Open a set of a configuration with `languages`, or with a single direction `sides`."""
+    if languages is not None:
+        return open_set(source, languages, name)
+    return open_pairs(source, sides[0] or "", sides[1] or "")
+
+
+def open_training(source: SourceConfig, languages: LanguagesConfig, cache: Path | None = None) -> list[Source]:
+    """Open a training corpus as one source for each of its directions.
+
+    Raises:
+        DataError: as `open_set` does.
+    """
+    sides = languages.sides_of(source)
+    whole = open_set(source, languages, "", cache) if sides is None else open_pairs(source, *sides, cache)
+    plain = _occurring(whole) if sides is None else [sides]
+    forward = [DirectedSource(whole, one) for one in plain]
+    backward = [DirectedSource(whole, one[::-1], is_reversed=True) for one in plain] if source.both_ways else []
+    return [*forward, *backward]
+
+
+def _occurring(source: Source) -> list[Sides]:
+    found = {pair.direction: None for pair in source if isinstance(pair, Pair) and pair.direction}
+    return sorted(found)
+
+
+class RowTags:
+    """The tags of the examples of a corpus, by index.
+
+    Args:
+        tokenizers: of the model.
+        directions: the direction of each run of examples.
+        sizes: the number of examples in each run.
+    """
+
+    def __init__(self, tokenizers: TaggedTokenizerPair, directions: Sequence[Sides], sizes: Sequence[int]):
+        numbers = {sides: number for number, sides in enumerate(dict.fromkeys(directions))}
+        tags = [tokenizers.tags_of(Direction(*sides)) for sides in numbers]
+        self.numbers = np.repeat(np.array([numbers[sides] for sides in directions], np.uint16), sizes)  # (N,)
+        self._before, self._start = (np.array(side, np.int64) for side in zip(*tags, strict=True))  # (D, tags)
+
+    def __call__(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the tags that sources begin with, and those after the decoder's start, (B, tags) each."""
+        numbers = self.numbers[indices]
+        return self._before[numbers], self._start[numbers]
+
+
+def tempered(
+    parts: Sequence[tuple[int, int, float]], directions: Sequence[Sides], temperature: float
+) -> list[tuple[int, int, float]]:
+    """Return the parts of a corpus with the weights that give a direction a share of size^(1/temperature).
+
+    The number of pairs in an epoch stays the same, except for the weights that the parts have already.
+    """
+    sizes = sizes_of(parts, directions)
+    shares = {sides: size ** (1 / temperature) for sides, size in sizes.items()}
+    total, sum_of_shares = sum(sizes.values()), sum(shares.values())
+    factors = {sides: total * shares[sides] / sum_of_shares / max(size, 1) for sides, size in sizes.items()}
+    if temperature == 1:
+        factors = dict.fromkeys(factors, 1.0)
+    return [
+        (start, stop, weight * factors[sides]) for (start, stop, weight), sides in zip(parts, directions, strict=True)
+    ]
+
+
+def sizes_of(parts: Sequence[tuple[int, int, float]], directions: Sequence[Sides]) -> Mapping[Sides, int]:
+    """Return the number of examples of each direction."""
+    sizes: dict[Sides, int] = defaultdict(int)
+    for (start, stop, _), sides in zip(parts, directions, strict=True):
+        sizes[sides] += stop - start
+    return sizes

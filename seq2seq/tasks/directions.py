@@ -1,0 +1,58 @@
+"""Figures of a model of many directions: one for each direction, their mean, and the worst.
+
+`tasks.translation` makes them at each validation, and of test sets. `bleu.en-de` is the name of the BLEU of a
+direction, `bleu` that of the mean, and `bleu.worst` that of the worst direction.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from seq2seq.config.directions import LanguagesConfig, Sides, direction_name
+from seq2seq.data.examples import Pair
+from seq2seq.evaluation.uncertainty import Measured
+
+WORST = "worst"
+LOWER_IS_BETTER = ("valid_loss", "ter")
+
+
+def rows_of_directions(examples: Sequence[Pair]) -> dict[Sides | None, list[int]]:
+    """Return the indices of the examples of each direction, in the order of the directions' first examples."""
+    rows: dict[Sides | None, list[int]] = {}
+    for row, pair in enumerate(examples):
+        rows.setdefault(pair.direction, []).append(row)
+    return rows
+
+
+def by_direction(
+    found: Mapping[Sides | None, Mapping[str, Measured]], rows: Mapping[Sides | None, Sequence[int]]
+) -> dict[str, Measured]:
+    """Return the figures of all directions by name, with their mean and the worst of them.
+
+    The contributions to a mean are such that their standard error is that of the mean of independent sets.
+    """
+    if None in found:
+        return dict(found[None])
+    named: dict[str, Measured] = {}
+    for metric in next(iter(found.values())):
+        each = {direction_name(sides): values[metric] for sides, values in found.items() if sides is not None}
+        named[metric] = _mean([(values[metric], rows[sides]) for sides, values in found.items()])
+        worst = (max if metric in LOWER_IS_BETTER else min)(each.values(), key=lambda measured: measured.value)
+        named[f"{metric}.{WORST}"] = worst
+        named |= {f"{metric}.{name}": measured for name, measured in each.items()}
+    return named
+
+
+def target_of(direction: str, languages: LanguagesConfig) -> str | None:
+    """Return the target language of a direction's name."""
+    return next((target for target in languages.target if direction.endswith(f"-{target}")), None)
+
+
+def _mean(each: Sequence[tuple[Measured, Sequence[int]]]) -> Measured:
+    total = sum(len(rows) for _, rows in each)
+    value = float(np.mean([measured.value for measured, _ in each]))
+    contributions = np.zeros(total)
+    for measured, rows in each:
+        share = total / (len(each) * len(rows))
+        contributions[list(rows)] = value + share * (measured.contributions - measured.value)
+    return Measured(value, contributions)

@@ -1,0 +1,114 @@
+"""The section `languages`: names and tags, the direction of each corpus, and each mistake as one message."""
+
+from pathlib import Path
+
+import pytest
+
+from seq2seq.config.directions import LanguagesConfig
+from seq2seq.config.file import dump, parse
+from seq2seq.errors import ConfigError
+from seq2seq.languages import language_tag
+
+MANY = """
+languages: {source: [en, de], target: [de, en, fr]}
+data:
+  train:
+    - {source: a.en, target: a.de, from: en, to: de, both_ways: true}
+    - {source: b.en, target: b.fr, from: english, to: fra}
+  valid: {en-de: {source: a, target: b}, other: {source: a, target: b, from: en, to: fr}}
+  test: {x: {source: a, target: b, from: de, to: fr}}
+  temperature: 3
+training: {best_of: worst}
+"""
+SINGLE = "data: {train: {source: a, target: b}, valid: {source: a, target: b}}\n"
+
+
+def problems(text: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        parse(text, check_files=False)
+    return str(caught.value)
+
+
+def test_a_configuration_with_languages_is_read_as_written():
+    config = parse(MANY, check_files=False)
+    assert parse(dump(config), check_files=False) == config
+    first, second = config.data.train
+    assert config.sides_of(first) == ("en", "de")
+    assert config.sides_of(second) == ("en", "fr")  # under the names of the section
+    assert config.sides_of(config.data.valid_sets["en-de"], "en-de") == ("en", "de")
+    assert config.sides_of(config.data.test["x"], "x") == ("de", "fr")
+
+
+@pytest.mark.parametrize("side", ["{source: en, target: de}", "{source: [en], target: [de], tags: both}"])
+def test_one_language_of_each_is_a_configuration_of_one_direction(side):
+    one = parse(f"languages: {side}\n{SINGLE}", check_files=False)
+    assert one == parse(f"source_language: en\ntarget_language: de\n{SINGLE}", check_files=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "tag"),
+    [("de", ">>deu<<"), ("German", ">>deu<<"), ("sr_Cyrl", ">>srp_Cyrl<<"), ("srp-latn", ">>srp_Latn<<"),
+     ("pt-BR", ">>por<<"), ("cmn_Hans", ">>zho_Hans<<"), ("kab", ">>kab<<")],
+)  # fmt: skip
+def test_tags_are_written_as_opus_writes_them(name, tag):
+    assert language_tag(name) == tag
+
+
+def test_scripts_of_one_language_are_two_languages():
+    languages = LanguagesConfig(source=("en",), target=("sr_Cyrl", "sr_Latn"))
+    assert languages.named("target", "srp_Latn") == "sr_Latn"
+    assert languages.named("target", "sr") is None  # it is either of them
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("[en, de], t", "[zh, zho_Hans], t", "languages: zh and zho_Hans are two names of one tag, >>zho<<; keep one"),
+        ("[en, de], t", "[zh, cmn], t", "languages: zh and cmn are two names of one tag, >>zho<<; keep one"),
+        ("[en, de], t", "[en, en], t", "languages: source has a language twice"),
+        ("[en, de], t", "[en, klingonisch], t",
+         "languages: klingonisch is not a language; write a code such as de, deu or srp_Cyrl"),
+        ("languages", "source_language: en\nlanguages", "source_language: replaced by languages; leave it out"),
+        ("temperature: 3", "temperature: 0.5", "data.temperature: must be a number from 1 to 1000, not 0.5"),
+        ("to: fra", "to: frr", "data.train.1: to: frr is not in languages.target (de, en, fr); did you mean 'fr'?"),
+        ("from: english, ", "", "data.train.1: from is missing; name one of languages.source: en, de"),
+        ("both_ways: true}", "both_ways: true}\n    - {source: c, target: d, from: en, to: fr, both_ways: true}",
+         "data.train.1.both_ways: fr-en is not possible with languages"),
+        ("from: en, to: fr}}", "from: de, to: fr}}",
+         "data.valid.other: de-fr is not trained; move it to data.test, or add it to data.train"),
+        ("best_of: worst", "best_of: en-dx",
+         "training.best_of: en-dx is not one of mean, worst, en-de, en-fr; did you mean 'en-de'?"),
+        ("from: english,", "from_column: a, ", "data.train.1: from_column and to_column belong together; give both"),
+        ("from: english, to: fra", "from_column: a, to_column: b",
+         "data.train.1: from_column and to_column are for jsonl without from and to"),
+        ("to: fr}}\n  temp", "to: fr, both_ways: true}}\n  temp",
+         "data.test.x.both_ways: only for data.train; leave it out"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_message(old, new, message):
+    assert old in MANY
+    assert problems(MANY.replace(old, new)).splitlines() == [f"config: {message}"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ("{source: a, target: b, from: en, to: fr}",
+         "data.train.to: fr is not the language of this config (de); for several, set languages"),
+        ("{source: a, target: b, both_ways: true}",
+         "data.train: both_ways, from_column and to_column need languages, with the languages of both sides"),
+    ],
+)  # fmt: skip
+def test_keys_of_directions_need_languages(entry, message):
+    text = f"source_language: en\ntarget_language: de\ndata: {{train: {entry}, valid: {{source: a, target: b}}}}\n"
+    assert problems(text) == f"config: {message}"
+
+
+def test_several_validation_sets_need_languages():
+    text = "source_language: en\ntarget_language: de\ndata: {train: {tsv: a}, valid: {en-de: {tsv: a}}}\n"
+    assert problems(text) == "config: data.valid: several sets need languages; name one set, or the languages"
+
+
+def test_a_missing_file_of_a_named_set_is_named(tmp_path: Path):
+    with pytest.raises(ConfigError, match=r"data\.valid\.en-de\.source: file a not found"):
+        parse(MANY, folder=tmp_path)

@@ -1,0 +1,148 @@
+"""Corpora of many directions: each pair has its direction and its tags, and a direction its share of the epochs."""
+
+import functools
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seq2seq.config.corpora import FilterConfig, SourceConfig
+from seq2seq.config.directions import LanguagesConfig
+from seq2seq.config.schema import TokenizerConfig
+from seq2seq.data.collate import collate_translation
+from seq2seq.data.corpus import prepare_corpus
+from seq2seq.data.directions import RowTags, open_set, open_training, sizes_of, tempered
+from seq2seq.data.sampler import TokenBudgetSampler
+from seq2seq.data.stream import CorpusBatches
+from seq2seq.errors import DataError
+from seq2seq.text.direction import Direction
+from seq2seq.text.tagged_tokenizer import Languages, tagged_pair
+from seq2seq.text.tokenizer import Tokenizer
+
+LANGUAGES = LanguagesConfig(source=("en", "de"), target=("de", "en"))
+TEXTS = ["one two three", "two >>deu<< one", "three", "eins zwei drei", "zwei", "drei eins"]
+
+
+@functools.cache
+def tokenizers(tags: str):
+    trained = Tokenizer.train(TEXTS * 20, TokenizerConfig(vocab_size=290), 1, list(LANGUAGES.pieces.values()))
+    languages = Languages(LANGUAGES.pieces, LANGUAGES.source, LANGUAGES.target, tags)
+    return tagged_pair(trained.model_bytes, trained.model_bytes, languages)
+
+
+def files(folder, count=3):
+    for name, lines in (("a.en", TEXTS[:count]), ("a.de", TEXTS[3 : 3 + count])):
+        (folder / name).write_text("\n".join(lines) + "\n")
+    return SourceConfig.model_validate(
+        {"source": folder / "a.en", "target": folder / "a.de", "from": "en", "to": "de", "both_ways": True}
+    )
+
+
+def test_both_ways_are_two_sources_with_exchanged_sides(tmp_path):
+    forward, backward = open_training(files(tmp_path), LANGUAGES)
+    assert [pair.texts for pair in backward] == [pair.texts[::-1] for pair in forward]
+    assert {pair.direction for pair in forward} == {("en", "de")}
+    assert {pair.direction for pair in backward} == {("de", "en")}
+    assert forward.fingerprint != backward.fingerprint
+
+
+def test_lines_name_their_languages(tmp_path):
+    lines = [("en", "deu", "x", "y"), ("German", "en", "u", "v"), ("en", "de", "p", "q")]
+    path = tmp_path / "mixed.jsonl"
+    path.write_text("".join(json.dumps({"f": a, "t": b, "source": c, "target": d}) + "\n" for a, b, c, d in lines))
+    config = SourceConfig(jsonl=path, from_column="f", to_column="t")
+    first, second = sorted(open_training(config, LANGUAGES), key=lambda source: source.direction)
+    assert [pair.texts for pair in first] == [("u", "v")]
+    assert [pair.texts for pair in second] == [("x", "y"), ("p", "q")]
+    assert [pair.direction for pair in open_set(config, LANGUAGES)] == [("en", "de"), ("de", "en"), ("en", "de")]
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"t": "de", "source": "a", "target": "b"}, 'line 2: no language of the source; write it as "f"'),
+        ({"f": "en", "t": "fr", "source": "a", "target": "b"}, 'line 2: t: "fr" is not in languages.target (de, en)'),
+    ],
+)
+def test_a_line_without_languages_is_named(record, message, tmp_path):
+    path = tmp_path / "mixed.jsonl"
+    good = {"f": "en", "t": "de", "source": "a", "target": "b"}
+    path.write_text(f"{json.dumps(good)}\n{json.dumps(record)}\n")
+    config = SourceConfig(jsonl=path, from_column="f", to_column="t")
+    with pytest.raises(DataError) as caught:
+        open_training(config, LANGUAGES)
+    assert message in str(caught.value).replace("'", '"')
+
+
+@pytest.mark.parametrize("tags", ["source", "both", "decoder"])
+def test_a_batch_of_many_directions_has_the_rows_of_batches_of_one(tags, tmp_path):
+    pair, sources = tokenizers(tags), open_training(files(tmp_path), LANGUAGES)
+    corpus = prepare_corpus(sources, pair, None, tmp_path / "cache", 1)
+    directions = [source.direction for source in sources]
+    sizes = [stop - start for start, stop, _ in corpus.parts]
+    mixed = CorpusBatches(corpus, pair, tags=RowTags(pair, directions, sizes))(np.array([0, 4, 1, 5]), 0)
+    for row, (index, sides) in enumerate([(0, 0), (4, 1), (1, 0), (5, 1)]):
+        own = pair.directed(Direction(*directions[sides]))
+        texts = list(sources[sides])[index % 3].texts
+        alone = collate_translation(own.source.encode_all([texts[0]]), own.target.encode_all([texts[1]]), own, [index])
+        for name in ("source", "target"):
+            mask = getattr(mixed, f"{name}_mask")[row]
+            assert int(mask.sum()) == int(getattr(alone, f"{name}_mask").sum())
+        width = alone.target_input.shape[1]
+        assert mixed.source_ids[row][mixed.source_mask[row]].tolist() == alone.source_ids[0].tolist()
+        assert mixed.target_input[row][:width].tolist() == alone.target_input[0].tolist()
+        assert mixed.target_output[row][:width].tolist() == alone.target_output[0].tolist()
+    tag_ids = set(pair.target.ids_of(LANGUAGES.pieces.values()))
+    assert not tag_ids & set(mixed.target_output[mixed.target_mask].tolist())  # no tag is to be learned
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.text(alphabet=">><<deu_ abc", max_size=30), st.sampled_from(sorted(LANGUAGES.pieces.values())))
+def test_no_text_spells_a_tag(text, tag):
+    pair = tokenizers("source")
+    ids = pair.source.read(f"{tag} {text}{tag}")
+    assert not pair.source.silent_ids & set(ids)
+    assert pair.target.decode(pair.target.encode(f"{text}{tag}")) == f"{text}{tag}".rstrip("\n")
+
+
+def test_a_pair_is_a_duplicate_only_in_its_own_direction(tmp_path):
+    for name in ("a.en", "a.de"):
+        (tmp_path / name).write_text("Berlin\nBerlin\n")
+    config = SourceConfig.model_validate(
+        {"source": tmp_path / "a.en", "target": tmp_path / "a.de", "from": "en", "to": "de", "both_ways": True}
+    )
+    corpus = prepare_corpus(open_training(config, LANGUAGES), tokenizers("source"), FilterConfig(), tmp_path / "c", 1)
+    assert [stop - start for start, stop, _ in corpus.parts] == [1, 1]
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.0, 3.0, 5.0])
+def test_the_shares_of_directions_are_exact_over_epochs(temperature):
+    """Law: over whole epochs each pair is seen as often as planned, and a share is size^(1/temperature)."""
+    parts = [(0, 600, 1.0), (600, 700, 1.0), (700, 720, 1.0)]
+    directions = [("en", "de"), ("en", "fr"), ("en", "de")]
+    weighed, sizes = tempered(parts, directions, temperature), sizes_of(parts, directions)
+    assert sum((stop - start) * weight for start, stop, weight in weighed) == pytest.approx(720)
+    planned = {sides: size ** (1 / temperature) for sides, size in sizes.items()}
+    lengths = np.full(720, 5, np.int32)
+    sampler = TokenBudgetSampler(lengths, lengths, 100, seed=1, parts=weighed)
+    epochs, seen = 12, Counter()
+    for epoch in range(epochs):
+        seen.update(np.concatenate(sampler.plan(epoch)).tolist())
+    counts = np.array([seen[index] for index in range(720)])
+    for (start, stop, weight), sides in zip(weighed, directions, strict=True):
+        assert abs(counts[start:stop].sum() - epochs * weight * (stop - start)) <= 1
+        assert counts[start:stop].max() - counts[start:stop].min() <= 1  # evenly
+        share = 720 * planned[sides] / sum(planned.values()) / sizes[sides]
+        assert weight == pytest.approx(share)
+
+
+def test_temperature_1_leaves_the_weights_and_weight_multiplies():
+    parts = [(0, 7, 2.5), (7, 9, 1.0)]
+    assert tempered(parts, [("a", "b"), ("b", "a")], 1.0) == parts
+    doubled = tempered([(0, 7, 5.0), (7, 9, 1.0)], [("a", "b"), ("b", "a")], 4.0)
+    single = tempered(parts, [("a", "b"), ("b", "a")], 4.0)
+    assert doubled[0][2] == pytest.approx(2 * single[0][2])
+    assert doubled[1] == single[1]

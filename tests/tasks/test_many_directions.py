@@ -1,0 +1,177 @@
+"""A run of many directions: its laws, and its model in the commands that know directions.
+
+The corpora are number words in three languages. The run is made once, and is too short to learn them.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from support.number_words import WORDS, sentences
+
+from seq2seq.cli import main
+from seq2seq.errors import UserError
+from seq2seq.inference.translator import Translator
+from seq2seq.store.model_folder import load_model
+from seq2seq.text.direction import Direction
+
+FRENCH = dict(zip(WORDS, ["un", "deux", "trois", "quatre", "cinq", "six", "sept", "huit", "neuf", "dix"], strict=True))
+MANY = """
+languages: {source: [en, de], target: [de, en, fr], tags: TAGS}
+data:
+  train:
+    - {source: train.en, target: train.de, from: en, to: de, both_ways: true}
+    - {source: small.en, target: small.fr, from: en, to: fr}
+  valid: {en-de: {source: valid.en, target: valid.de}, en-fr: {source: valid.en, target: valid.fr}}
+  test: {zero: {source: valid.de, target: valid.fr, from: de, to: fr}, en-de: {source: valid.en, target: valid.de}}
+  temperature: 3
+  num_workers: 1
+tokenizer: {vocab_size: 300}
+model: {preset: tiny, d_model: 32, d_ff: 64, num_encoder_layers: 1, num_decoder_layers: 1, max_length: 32}
+training: {max_steps: 6, batch_tokens: 256, warmup_steps: 5, validate_every: 3, checkpoint_every: 3, log_every: 3,
+  threads: 1, best_of: worst, best_metric: chrf}
+search: {beam_size: 2}
+"""
+
+
+def write_corpora(folder: Path) -> None:
+    for name, count, seed in (("train", 400, 1), ("small", 50, 3), ("valid", 12, 2)):
+        rows = sentences(count, seed)
+        for language, words in (("en", dict(zip(WORDS, WORDS, strict=True))), ("de", WORDS), ("fr", FRENCH)):
+            lines = [" ".join(words[word] for word in row) for row in rows]
+            (folder / f"{name}.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+@pytest.fixture(scope="module", params=["source", pytest.param("both", marks=pytest.mark.slow), "decoder"])
+def run(request, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp(request.param)
+    write_corpora(folder)
+    (folder / "many.yaml").write_text(MANY.replace("TAGS", request.param), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main(["train", "many.yaml", "--run-dir", "run"]) == 0
+    return folder / "run"
+
+
+LONG = "one two three four five six. " * 12
+
+
+def test_the_folder_has_its_directions(run):
+    loaded = load_model(run)
+    assert loaded.description.directions == ("en-de", "de-en", "en-fr")
+    assert Translator.load(run, all_languages=True).choices == {"source": ["en", "de"], "target": ["de", "en", "fr"]}
+    with pytest.raises(UserError, match=r"name the languages? with .*--to; it has"):
+        loaded.directed()
+    with pytest.raises(UserError, match="--to it: not a language of the model; it has de, en, fr"):
+        loaded.directed(Direction("en", "it"))
+
+
+def test_a_part_of_a_long_line_is_the_part_alone(run):
+    """Law: every part of a long line has the tags of the direction."""
+    translator = Translator.load(run, engine="torch", source_language="en", target_language="fr")
+    whole = translator.translate([LONG])[0]
+    assert len(whole.parts) > 1
+    for part in whole.parts:
+        alone = translator.translate([whole.source[slice(*part.source)]])[0]
+        assert alone.text == whole.text[slice(*part.target)]
+
+
+def test_tags_decide_and_never_come_out(run):
+    """A tag changes what the model reads, and is suppressed even where the model prefers it."""
+    loaded = load_model(run)
+    ids = {name: list(loaded.tokenizers.directed(Direction("en", name)).source.read("one")) for name in ("de", "fr")}
+    starts = {name: loaded.tokenizers.directed(Direction("en", name)).target.start_ids for name in ("de", "fr")}
+    assert (ids["de"], starts["de"]) != (ids["fr"], starts["fr"])
+    tags = list(loaded.tokenizers.target.ids_of(loaded.tokenizers.languages.pieces.values()))
+    assert set(tags) <= set(loaded.tokenizers.never_generated)
+
+
+def test_figures_are_by_direction_and_the_worst_decides(run):
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    validations = [record for record in records if "valid_loss" in record]
+    for record in validations:
+        for metric in ("valid_loss", "bleu", "chrf"):
+            each = [record[f"{metric}.en-de"], record[f"{metric}.en-fr"]]
+            assert record[metric] == pytest.approx(sum(each) / 2)
+            assert record[f"{metric}.worst"] == (max(each) if metric == "valid_loss" else min(each))
+    state = json.loads(max((run / "checkpoints").glob("step_*")).joinpath("state.json").read_text())["run"]
+    metric = state["metric"]
+    assert [value for _, value in state["validations"]] == [record[f"{metric}.worst"] for record in validations]
+
+
+def test_info_bleu_and_the_card_name_directions(run, capfd, monkeypatch):
+    monkeypatch.chdir(run.parent)
+    assert main(["info", str(run)]) == 0
+    rows = dict(line.strip().split(None, 1) for line in capfd.readouterr().out.splitlines())
+    assert rows["de-fr"] == "zero-shot"
+    assert rows["de-en"] == "not validated"
+    assert rows["en-fr"].startswith("valid_loss ")
+    assert main(["bleu", "--model", str(run), "-m", "chrf", "--engine", "torch"]) == 0
+    out = capfd.readouterr().out.splitlines()
+    assert [line.split(": ")[0] for line in out] == ["zero (zero-shot)", "en-de", "mean of 2"]
+    figures = [float(line.rpartition("= ")[2]) for line in out]
+    assert figures[2] == pytest.approx(sum(figures[:2]) / 2, abs=0.1)
+    card = (run / "best" / "README.md").read_text(encoding="utf-8")
+    assert "zero (de-fr, zero-shot)" in card
+    assert "valid (en-fr)" in card
+    assert "mean of 2 directions" in card
+
+
+def test_another_order_of_the_corpora_is_another_run(run, tmp_path, monkeypatch, capfd):
+    """Law: the order of `data.train` is part of the identity; the same order continues."""
+    shutil.copytree(run.parent, tmp_path / "moved")
+    monkeypatch.chdir(tmp_path / "moved")
+    text = Path("many.yaml").read_text(encoding="utf-8")
+    lines = text.splitlines()
+    first = next(index for index, line in enumerate(lines) if "both_ways" in line)
+    lines[first], lines[first + 1] = lines[first + 1], lines[first]
+    Path("other.yaml").write_text("\n".join(lines), encoding="utf-8")
+    assert main(["train", "other.yaml", "--run-dir", "run"]) == 2
+    assert "was trained with other settings" in capfd.readouterr().err
+
+
+def test_one_of_each_trains_the_bits_of_a_single_direction(tmp_path, monkeypatch):
+    """Law: `languages` with one source and one target is today's run, file for file."""
+    write_corpora(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    rest = MANY[MANY.index("tokenizer:") :].replace(", best_of: worst", "").replace("max_steps: 6", "max_steps: 3")
+    data = "data: {train: {source: train.en, target: train.de}, valid: {source: valid.en, target: valid.de}}\n"
+    for name, head in (
+        ("a", "source_language: en\ntarget_language: de\n"),
+        ("b", "languages: {source: en, target: de}\n"),
+    ):
+        Path(f"{name}.yaml").write_text(head + data + rest, encoding="utf-8")
+        assert main(["train", f"{name}.yaml", "--run-dir", name]) == 0
+    ours, theirs = load_model("a"), load_model("b")
+    for name, tensor in ours.model.state_dict().items():
+        assert torch.equal(tensor, theirs.model.state_dict()[name]), name
+    names = sorted(path.name for path in Path("a/best").iterdir())
+    assert names == sorted(path.name for path in Path("b/best").iterdir())
+    assert "languages.json" not in names
+    assert Path("a/best/config.json").read_bytes() == Path("b/best/config.json").read_bytes()
+    assert "directions" not in json.loads(Path("a/best/config.json").read_text())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("tags", ["source", "both", "decoder"])
+def test_both_engines_give_the_same_translations_without_tags(tags, tmp_path, monkeypatch):
+    write_corpora(tmp_path)
+    shutil.copy(tmp_path / "train.en", tmp_path / "small.en")
+    shutil.copy(tmp_path / "train.fr", tmp_path / "small.fr")
+    monkeypatch.chdir(tmp_path)
+    text = MANY.replace("TAGS", tags).replace(
+        "max_steps: 6", "max_steps: 250, learning_rate: 0.005, label_smoothing: 0.0"
+    )
+    Path("many.yaml").write_text(text.replace("validate_every: 3", "validate_every: 250"), encoding="utf-8")
+    assert main(["train", "many.yaml", "--run-dir", "run"]) == 0
+    loaded = load_model("run")
+    lines = [" ".join(row) for row in sentences(20, 5)] + [LONG]
+    for language in ("de", "fr"):  # law: CTranslate2, with tags and prefixes, equals PyTorch
+        options = {"source_language": "English", "target_language": language, "n_best": 2}
+        found = [Translator.load("run", engine=name, **options).translate(lines) for name in ("torch", "ctranslate2")]
+        assert [one.text for one in found[0]] == [one.text for one in found[1]]
+        assert [one.score for one in found[0]] == pytest.approx([one.score for one in found[1]], abs=1e-2)
+        texts = " ".join(each.text for one in found[0] for each in (one, *one.alternatives))
+        assert not any(piece in texts for piece in loaded.tokenizers.languages.pieces.values())
