@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from seq2seq import runtime as runtimes
-from seq2seq.bench.measure import OURS, Progress, spread
+from seq2seq.bench.measure import OURS, Entrant, Progress, figures, take_rounds
 from seq2seq.bench.report import Report, machine
 from seq2seq.config.schema import Config
 from seq2seq.data.stream import BatchStream, read_for
@@ -34,13 +34,15 @@ def bench_feed(
         task = build(Inputs.open(config, cache), None, here)
         with contextlib.closing(BatchStream(task.sampler, task.make_batch)) as stream:
             next(stream)
-            rates: dict[str, list[float]] = {"tokens_per_second": [], "tokens_per_cpu_second": []}
-            for number in range(rounds):
-                progress(f"round {number + 1} of {rounds}")
+
+            def take_round() -> dict[str, float]:
                 busy = time.process_time()
                 tokens, taken = read_for(stream, seconds)
-                rates["tokens_per_second"].append(tokens / taken)
-                rates["tokens_per_cpu_second"].append(tokens / (time.process_time() - busy))
+                busy = time.process_time() - busy
+                return {"tokens_per_second": tokens / taken, "tokens_per_cpu_second": tokens / busy}
+
+            ours = Entrant(OURS, "", take_round, {})
+            take_rounds([ours], rounds, progress)
     work = {
         "corpus": ", ".join(record.name for record in task.data if record.role == "train"),
         "examples": len(task.corpus),
@@ -50,5 +52,5 @@ def bench_feed(
         "seconds_a_round": seconds,
         "rounds": rounds,
     }
-    system = {"name": OURS, **{name: spread(values) for name, values in rates.items()}}
-    return Report("feed", machine(here, [system]), work, [system], {})
+    systems = list(figures([ours]))
+    return Report("feed", machine(here, systems), work, systems, {})

@@ -1,7 +1,8 @@
 """The measurement of benchmarks: alternating rounds, and functions for time, memory and matrix products.
 
-`training` and `decoding` give their entrants to `compare`. It repeats one round of every system after the other, so
-that changes in the speed of the machine affect all systems. Ratios are those of adjacent rounds.
+Each benchmark says what a round of its entrants is. `take_rounds` repeats one round of every entrant after the other,
+so that changes in the speed of the machine affect all of them, and `figures` computes the ratios of adjacent rounds.
+`training` and `decoding` leave it to `compare` to open the systems of several toolkits.
 """
 
 import contextlib
@@ -39,7 +40,7 @@ class Entrant:
     work: str
     """The kind of work, empty if there is only one; entrants are compared with the first one of the same work."""
     take_round: Callable[[], dict[str, float]]
-    """Times one round and returns rates by name (higher is faster), among them `flops_per_second`."""
+    """Times one round and returns rates by name (higher is faster)."""
     facts: dict[str, Any]
     """The figures that are the same in every round, for the report."""
     rates: dict[str, list[float]] = field(default_factory=dict)
@@ -74,28 +75,39 @@ def compare(
     works = [entrant.work for entrant in entrants]
     entrants.sort(key=lambda entrant: works.index(entrant.work))
     matmul_size = matmul_size or MATMUL_SIZES[runtime.device.type]
-    peaks = []
-    for number in range(rounds):
-        peaks.append(matmul_rate(runtime, matmul_size))
-        for entrant in entrants:
-            progress(f"round {number + 1} of {rounds}: {', '.join(filter(None, (entrant.name, entrant.work)))}")
-            for name, rate in entrant.take_round().items():
-                entrant.rates.setdefault(name, []).append(rate)
+    peaks: list[float] = []
+    take_rounds(entrants, rounds, progress, lambda: peaks.append(matmul_rate(runtime, matmul_size)))
     work = {"rounds": rounds, "matmul_size": matmul_size, "matmul_flops_a_second": spread(peaks)}
     return list(figures(entrants, peaks)), left_out, work
 
 
-def figures(entrants: Sequence[Entrant], peaks: Sequence[float]) -> Iterator[dict[str, Any]]:
-    """Yield each entrant's facts and rates, its share of the machine's rate, and the ratios of the first to it."""
+def take_rounds(
+    entrants: Sequence[Entrant], rounds: int, progress: Progress, begin: Callable[[], object] = lambda: None
+) -> None:
+    """Add the rates of so many rounds to each entrant; `begin` is called before each round."""
+    for number in range(rounds):
+        begin()
+        for entrant in entrants:
+            progress(f"round {number + 1} of {rounds}: {', '.join(filter(None, (entrant.name, entrant.work)))}")
+            for name, rate in entrant.take_round().items():
+                entrant.rates.setdefault(name, []).append(rate)
+
+
+def figures(entrants: Sequence[Entrant], peaks: Sequence[float] = ()) -> Iterator[dict[str, Any]]:
+    """Yield each entrant's facts and rates, and the ratios of the first to it.
+
+    With `peaks`, the FLOP/s of the machine before each round, a rate `flops_per_second` is given as a share of these.
+    """
     for entrant in entrants:
         first = next(other for other in entrants if other.work == entrant.work)
         rates = dict(entrant.rates)
-        flops = rates.pop("flops_per_second")
+        flops = rates.pop("flops_per_second") if peaks else []
         ratios = {
             f"{name}_ratio": None if entrant is first else spread(list(map(truediv, first.rates[name], values)))
             for name, values in rates.items()
         }
-        rates["matmul_share"] = list(map(truediv, flops, peaks))
+        if peaks:
+            rates["matmul_share"] = list(map(truediv, flops, peaks))
         yield (
             {"name": entrant.name}
             | ({"work": entrant.work} if entrant.work else {})

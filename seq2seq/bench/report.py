@@ -48,8 +48,6 @@ COLUMNS = (
     Column("search", "work"),
     Column("sentences/s", "sentences_per_second", "{:,.1f}",
            "text to text, including tokenizers; median of the rounds (lowest-highest)"),
-    Column("of translate", "share", "{:.2f}",
-           "sentences/s as a share of those of the translator on all lines together, in adjacent rounds"),
     Column("tokens/s", "tokens_per_second", "{:,.0f}",
            "source and target tokens without padding, ends included; median of the rounds (lowest-highest)"),
     Column("tokens per CPU second", "tokens_per_cpu_second", "{:,.0f}",
@@ -103,7 +101,7 @@ class Report:
     @property
     def columns(self) -> list[Column]:
         """The columns of the table."""
-        return [column for column in COLUMNS if any(column.key in system for system in self.systems)]
+        return [column for column in COLUMNS if any(system.get(column.key) is not None for system in self.systems)]
 
     @property
     def notes(self) -> list[str]:

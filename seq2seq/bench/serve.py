@@ -18,11 +18,12 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from seq2seq.bench.decoding import phrasebook
-from seq2seq.bench.measure import Progress, spread
+from seq2seq.bench.measure import Entrant, Progress, figures, take_rounds
 from seq2seq.bench.report import Report, machine
 from seq2seq.errors import RunError
 from seq2seq.inference.translator import Translator
@@ -52,15 +53,25 @@ class LoadRounds:
 
 @dataclass
 class ClientTally:
-    """The results of the clients in one round, and the memory of the server before and after it."""
+    """The results of a number of clients, and the memory of the server before and after each of their rounds."""
 
     seconds: list[float] = field(default_factory=list)
     """The latency of each answer."""
     counts: Counter[str] = field(default_factory=Counter)
-    rate: float = 0.0
-    """Lines per second, until the last answer."""
-    memory: tuple[int | None, int | None] = (None, None)
-    """Resident bytes of the server before and after the round; None if unknown."""
+    memory: list[int | None] = field(default_factory=list)
+    """Resident bytes of the server; None if unknown."""
+
+    def facts(self) -> dict[str, Any]:
+        """Return the figures of all rounds together."""
+        taken = sorted(self.seconds)
+        return {
+            "p50_ms": 1000 * statistics.median(taken) if taken else None,
+            "p95_ms": 1000 * taken[int(0.95 * (len(taken) - 1))] if taken else None,
+            "answers": len(taken),
+            **{name: self.counts[name] for name in ("wrong", "lost", "refused")},
+            "memory_before_bytes": self.memory[0],
+            "memory_after_bytes": self.memory[-1],
+        }
 
 
 def bench_serve(
@@ -90,49 +101,45 @@ def bench_serve(
     given = probe if probe.lines is not None else phrasebook(folder, translator.description)
     lines = given.lines[: load.sentences]
     translator.translate(lines[:WARM_UP_LINES])
-    rates: list[float] = []
-    tallies: dict[int, list[ClientTally]] = {count: [] for count in load.clients}
+    tallies = {count: ClientTally() for count in load.clients}
+    expected: list[str] = []
+
+    def translate() -> dict[str, float]:
+        begun = time.perf_counter()
+        expected[:] = [translation.text for translation in translator.translate(lines)]
+        return {"sentences_per_second": len(lines) / (time.perf_counter() - begun)}
+
     with _server(folder, options, load.texts * max(load.clients)) as (address, process):
-        for number in range(load.rounds):
-            progress(f"round {number + 1} of {load.rounds}: translate")
-            begun = time.perf_counter()
-            expected = [translation.text for translation in translator.translate(lines)]
-            rates.append(len(lines) / (time.perf_counter() - begun))
-            for count in load.clients:
-                progress(f"round {number + 1} of {load.rounds}: {count} clients")
-                before = resident_bytes(process.pid)
-                tally = _round_of_clients(address, lines, expected, count, load)
-                tally.memory = before, resident_bytes(process.pid)
-                tallies[count].append(tally)
-    systems = [{"name": "translate", "sentences_per_second": spread(rates), "answers": load.rounds * len(lines)}]
-    systems += [_figures(count, of_count, rates) for count, of_count in tallies.items()]
+
+        def ask(count: int) -> dict[str, float]:
+            tally = tallies[count]
+            tally.memory.append(resident_bytes(process.pid))
+            rate = _round_of_clients(address, lines, expected, count, load, tally)
+            tally.memory.append(resident_bytes(process.pid))
+            return {"sentences_per_second": rate}
+
+        entrants = [Entrant("translate", "", translate, {"answers": load.rounds * len(lines)})]
+        entrants += [Entrant(f"{count} clients", "", partial(ask, count), {}) for count in load.clients]
+        take_rounds(entrants, load.rounds, progress)
+    for entrant, tally in zip(entrants[1:], tallies.values(), strict=True):
+        entrant.facts.update(tally.facts())
+    systems = list(figures(entrants))
     work = {"model": str(folder), "engine": translator.engine_note, "lines": len(lines), "seconds": load.seconds}
     work["lines of a request"] = load.texts
     return Report("serve", machine(start("cpu", "float32"), systems), work, systems, {})
 
 
-def _figures(count: int, tallies: Sequence[ClientTally], rates: Sequence[float]) -> dict[str, Any]:
-    """Return the figures of a number of clients; `rates` are the lines per second of the translator in each round."""
-    taken = sorted(itertools.chain.from_iterable(tally.seconds for tally in tallies))
-    total = sum((tally.counts for tally in tallies), Counter())
-    return {
-        "name": f"{count} clients",
-        "sentences_per_second": spread([tally.rate for tally in tallies]),
-        "share": spread([tally.rate / rate for tally, rate in zip(tallies, rates, strict=True)]),
-        "p50_ms": 1000 * statistics.median(taken) if taken else None,
-        "p95_ms": 1000 * taken[int(0.95 * (len(taken) - 1))] if taken else None,
-        "answers": len(taken),
-        **{name: total[name] for name in ("wrong", "lost", "refused")},
-        "memory_before_bytes": tallies[0].memory[0],
-        "memory_after_bytes": tallies[-1].memory[1],
-    }
-
-
 def _round_of_clients(
-    address: tuple[str, int], lines: Sequence[str], expected: Sequence[str], count: int, load: LoadRounds
-) -> ClientTally:
-    """Let this number of clients send requests for the seconds of a round, and return their results."""
-    tally, lock, numbers = ClientTally(), threading.Lock(), itertools.count()
+    address: tuple[str, int],
+    lines: Sequence[str],
+    expected: Sequence[str],
+    count: int,
+    load: LoadRounds,
+    tally: ClientTally,
+) -> float:
+    """Let this number of clients send requests for the seconds of a round, add their results to `tally`, and return the
+    lines per second until the last answer."""
+    lock, numbers, before = threading.Lock(), itertools.count(), len(tally.seconds)
     begun = time.perf_counter()
 
     def one_client() -> None:
@@ -157,8 +164,7 @@ def _round_of_clients(
         thread.start()
     for thread in threads:
         thread.join()
-    tally.rate = load.texts * len(tally.seconds) / (time.perf_counter() - begun)
-    return tally
+    return load.texts * (len(tally.seconds) - before) / (time.perf_counter() - begun)
 
 
 def _ask(connection: http.client.HTTPConnection, lines: Sequence[str], expected: Sequence[str]) -> tuple[str, float]:
