@@ -30,13 +30,13 @@ from seq2seq.bench.report import Report, machine
 from seq2seq.config.description import ModelDescription
 from seq2seq.config.schema import SearchConfig
 from seq2seq.errors import DataError, ModelError
+from seq2seq.evaluation.probe import Probe
 from seq2seq.evaluation.text import score_texts
 from seq2seq.files import shipped_folder
 from seq2seq.inference.engine import EngineName, override_search
 from seq2seq.inference.loading import load_engine
 from seq2seq.inference.translator import Translator
 from seq2seq.store.model_folder import LoadedModel, load_model
-from seq2seq.workflows.probe import Probe
 
 REMARKS = (
     "seq2seq decodes degenerate translations again; the time includes this",

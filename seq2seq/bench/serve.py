@@ -26,10 +26,10 @@ from seq2seq.bench.decoding import phrasebook
 from seq2seq.bench.measure import Entrant, Progress, figures, take_rounds
 from seq2seq.bench.report import Report, machine
 from seq2seq.errors import RunError
+from seq2seq.evaluation.probe import Probe
 from seq2seq.inference.translator import Translator
 from seq2seq.processes import resident_bytes
 from seq2seq.runtime import start
-from seq2seq.workflows.probe import Probe
 
 WARM_UP_LINES = 16
 LONGEST_SECONDS = 120.0  # the time limit of a client for an answer

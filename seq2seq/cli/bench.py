@@ -187,7 +187,7 @@ def decode(
     if NO_PEERS in peers:
         options.only_for("other toolkits; leave out --peer none", "batch_size")
     from seq2seq.bench.decoding import PEERS, DecodingRounds, Engines, bench_decoding
-    from seq2seq.workflows.probe import Probe
+    from seq2seq.evaluation.probe import Probe
 
     probe = Probe.read(input_path, reference)
     settings = Engines(engines, quantization, **computing)
@@ -245,7 +245,7 @@ def serve(
 
     MODEL is a model folder or a run folder [default: the newest translation run]."""
     from seq2seq.bench.serve import LoadRounds, bench_serve
-    from seq2seq.workflows.probe import Probe
+    from seq2seq.evaluation.probe import Probe
 
     load = LoadRounds(rounds, tuple(dict.fromkeys(clients)), seconds, texts, sentences)
     with _progress() as progress:

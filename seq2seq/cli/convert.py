@@ -11,7 +11,7 @@ from seq2seq.cli.commands import Command
 from seq2seq.config.ranges import QUANTIZATIONS
 
 if TYPE_CHECKING:
-    from seq2seq.workflows.probe import Comparison
+    from seq2seq.evaluation.probe import Comparison
 
 logger = logging.getLogger("seq2seq.cli")
 

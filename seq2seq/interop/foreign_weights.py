@@ -11,8 +11,7 @@ from torch import Tensor
 
 from seq2seq.errors import ModelError
 from seq2seq.files import DamagedFile, check_regular, read_object
-from seq2seq.stored_tensors import FileTensors, HeldTensors
-from seq2seq.tensors import read_tensors
+from seq2seq.tensors import FileTensors, HeldTensors, read_tensors
 
 WEIGHTS, PICKLE = "model.safetensors", "pytorch_model.bin"
 INDEX, SHARD = "model.safetensors.index.json", re.compile(r"[A-Za-z0-9_-][\w.-]*\.safetensors")

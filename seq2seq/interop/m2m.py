@@ -20,8 +20,7 @@ from seq2seq.interop.marian import CONFIG, GENERATION, MOST_TENSORS_NAMED, TOKEN
 from seq2seq.interop.marian_settings import read_model_config, read_search_config, special_ids
 from seq2seq.interop.marian_weights import BIAS
 from seq2seq.model.transformer import Transformer
-from seq2seq.stored_tensors import HeldTensors
-from seq2seq.tensors import Uninitialized
+from seq2seq.tensors import HeldTensors, Uninitialized
 from seq2seq.text.marian_tokenizer import EOS, PAD, UNK, VOCABULARY_FILE, read_vocabulary
 from seq2seq.text.multilingual_tokenizer import BOS, MultilingualTokenizerPair, Tagging, pair_of
 from seq2seq.text.tokenizer import LARGEST_FILE, Tokenizer

@@ -23,8 +23,7 @@ from seq2seq.interop.marian_weights import (
 )
 from seq2seq.model.positions import sinusoids
 from seq2seq.model.transformer import Transformer
-from seq2seq.stored_tensors import HeldTensors, are_equal, copy_rows
-from seq2seq.tensors import distinct
+from seq2seq.tensors import HeldTensors, are_equal, copy_rows, distinct
 
 # Sinusoids that old folders store.
 _SINUSOIDS = tuple(name + "s" for name in POSITIONS)

@@ -22,8 +22,7 @@ from seq2seq.interop.architectures import FOREIGN, is_foreign
 from seq2seq.model.transformer import Transformer
 from seq2seq.store.direction import directed
 from seq2seq.store.finding import CONFIG, find_model
-from seq2seq.stored_tensors import FileTensors, copy_rows
-from seq2seq.tensors import Uninitialized, distinct, load_tied, misfit, write_tensors
+from seq2seq.tensors import FileTensors, Uninitialized, copy_rows, distinct, load_tied, misfit, write_tensors
 from seq2seq.text.direction import UNNAMED, Direction
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tokenizer import (

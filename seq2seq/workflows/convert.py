@@ -13,6 +13,7 @@ from pathlib import Path
 
 from seq2seq import atomic, hub
 from seq2seq.errors import CheckpointError, ModelError, RunError, UserError
+from seq2seq.evaluation.probe import Comparison, Probe, builtin_sentences, compare, least_chrf
 from seq2seq.files import DamagedFile, read_object
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine
 from seq2seq.inference.loading import load_engine
@@ -27,7 +28,6 @@ from seq2seq.store.model_card import front_matter, short_card
 from seq2seq.store.model_folder import CARD, FORMAT, LoadedModel, load_foreign, load_model, save_model
 from seq2seq.tensors import distinct
 from seq2seq.text.direction import UNNAMED, Direction
-from seq2seq.workflows.probe import Comparison, Probe, builtin_sentences, compare, least_chrf
 
 logger = logging.getLogger(__name__)
 

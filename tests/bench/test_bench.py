@@ -26,9 +26,9 @@ from seq2seq.config import file as config_file
 from seq2seq.config.schema import ModelConfig, TrainingConfig
 from seq2seq.data.collate import collate_translation
 from seq2seq.errors import UserError
+from seq2seq.evaluation.probe import Probe
 from seq2seq.model.transformer import Transformer
 from seq2seq.training.loss import translation_loss
-from seq2seq.workflows.probe import Probe
 
 CPU = runtime.Runtime(torch.device("cpu"), torch.float32)
 SHAPE = dict(preset=None, d_model=16, num_heads=2, num_encoder_layers=2, num_decoder_layers=1, d_ff=24)

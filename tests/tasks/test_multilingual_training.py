@@ -13,8 +13,8 @@ from seq2seq.inference.translator import Translator
 from seq2seq.interop.m2m_weights import fill
 from seq2seq.model.transformer import Transformer
 from seq2seq.store.model_folder import load_model
-from seq2seq.stored_tensors import HeldTensors
 from seq2seq.tasks.run import train
+from seq2seq.tensors import HeldTensors
 from seq2seq.text.direction import Direction
 from seq2seq.training.loss import translation_loss
 

@@ -15,9 +15,9 @@ from support.our_models import make_ours
 from seq2seq import cli
 from seq2seq.config.description import ModelDescription
 from seq2seq.errors import DataError, RunError
+from seq2seq.evaluation.probe import SENTENCES, Comparison, builtin_sentences, compare, least_chrf
 from seq2seq.store.model_folder import load_model
 from seq2seq.workflows.convert import Probe, export_ctranslate2
-from seq2seq.workflows.probe import SENTENCES, Comparison, builtin_sentences, compare, least_chrf
 
 ROOT = Path(__file__).parents[2]
 
