@@ -93,6 +93,7 @@ def _describe(folder: Path) -> dict[str, Any]:
     """Return the description of the model in a folder, as plain values."""
     from seq2seq.files import record
     from seq2seq.interop.ctranslate2 import WEIGHTS, is_ctranslate2, read_description
+    from seq2seq.store.footprint import footprint
     from seq2seq.store.model_folder import load_model
 
     if is_ctranslate2(folder):
@@ -110,6 +111,8 @@ def _describe(folder: Path) -> dict[str, Any]:
             "parameters": sum(parameter.numel() for parameter in parameters),
             "bytes": sum(parameter.numel() * parameter.element_size() for parameter in parameters),
         }
+        if needs := footprint(loaded.folder):
+            sizes["memory"] = {"float32": needs.loaded, "int8": needs.converted, "training": needs.trained()}
     vocabulary: dict[str, int | bool] = {"source": tokenizers.source.vocab_size}
     if description.task == "translation":
         of_task = description.model_dump(mode="json", include={"source_language", "target_language", "search"})
@@ -163,6 +166,11 @@ def _rows(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "format", f"{described['format']}, {described['quantization']} ({size}); for s2s translate and s2s bleu"
     else:
         yield "parameters", f"{described['parameters']:,} ({size})"
+    if memory := described.get("memory"):
+        from seq2seq.store.footprint import shown_bytes
+
+        needs = {name: shown_bytes(count) for name, count in memory.items()}
+        yield "memory", "{float32} to translate, {int8} with --quantization int8, {training} to train".format(**needs)
     yield "architecture", _architecture(described["model"], described["task"])
     yield "vocabulary", _vocabulary(**described["vocabulary"])
     yield "tokenizer", described["tokenizer_fingerprint"]

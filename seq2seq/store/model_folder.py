@@ -22,6 +22,7 @@ from seq2seq.interop.architectures import FOREIGN, is_foreign
 from seq2seq.model.transformer import Transformer
 from seq2seq.store.direction import directed
 from seq2seq.store.finding import CONFIG, find_model
+from seq2seq.store.footprint import WEIGHTS, check_room
 from seq2seq.tensors import FileTensors, Uninitialized, copy_rows, distinct, load_tied, misfit, write_tensors
 from seq2seq.text.direction import UNNAMED, Direction
 from seq2seq.text.stored import load_tokenizers
@@ -35,7 +36,7 @@ from seq2seq.text.tokenizer import (
 )
 
 FORMAT, FORMAT_VERSION = "seq2seq model", 1
-WEIGHTS, GENERATION, CARD = "model.safetensors", "generation_config.json", "README.md"
+GENERATION, CARD = "generation_config.json", "README.md"
 # Keys that config.json omits; the search settings are in generation_config.json.
 NOT_IN_CONFIG = {
     "translation": {"search", "classifier", "labels", "label_names"},
@@ -141,6 +142,7 @@ def load_model(folder: str | Path) -> LoadedModel:
         ModelError: it is not a model folder, or a file is missing, damaged, or does not fit the others.
     """
     folder = find_model(folder)
+    check_room(folder)
     try:
         info = read_object(folder / CONFIG)
         if is_foreign(info):

@@ -25,6 +25,8 @@ from seq2seq.evaluation.text import check_settings
 from seq2seq.runtime import Runtime
 from seq2seq.store.calibration import FILE as CALIBRATION
 from seq2seq.store.calibration import read_calibration, summary, write_calibration
+from seq2seq.store.finding import find_model
+from seq2seq.store.footprint import check_training, footprint, shown_bytes
 from seq2seq.store.model_card import ScoreRecord, model_card, with_license
 from seq2seq.store.model_folder import CARD, load_model, save_model, update_settings
 from seq2seq.tasks.effects import without_effect
@@ -71,6 +73,7 @@ def train(config: Config, path: Path, command: str, overwrite: bool = False) -> 
         with contextlib.closing(_started(config)) as here:
             _warn(here, without_effect(config, here.world_size))
             with leaving_at_once(here, "stopping; the same command continues the preparation"):
+                _check_memory(config.training, here)
                 inputs = Inputs.open(config, folder.cache(config))
                 _on_main(here, lambda: stack.enter_context(folder.locked()))
                 _on_main(here, lambda: open_run(folder, inputs.config, overwrite, inputs.identity()))
@@ -114,6 +117,7 @@ def describe(config: Config, path: Path) -> str:
     _check(config, folder)
     with contextlib.closing(_started(config)) as here:
         _warn(here, without_effect(config, here.world_size))
+        _check_memory(config.training, here)
         inputs = Inputs.open(config, folder.cache(config))
         changed = differences(folder, inputs.config, inputs.identity())
         if error := refusal(folder, changed):
@@ -319,6 +323,22 @@ def _check(config: Config, folder: RunFolder) -> None:
     folder.check(config)
     if config.task == "translation":
         check_settings(config.evaluation.metrics, config.evaluation.tokenize)
+
+
+def _check_memory(training: TrainingConfig, here: Runtime) -> None:
+    """Report what the initial model needs, and refuse it, before it is loaded, if a CPU cannot train it."""
+    if training.init_from is None:
+        return
+    found = footprint(find_model(training.init_from))
+    if found is None:
+        return
+    # Weights, gradients, the moments of the optimizer (of Muon usually one) and the moving average.
+    needed = found.trained(2 + (1 if training.optimizer == "muon" else 2) + (training.ema is not None))
+    if here.device.type == "cpu" and not training.freeze:
+        check_training(training.init_from, needed)
+    words = "less for frozen ones; " * bool(training.freeze) + "batches come in addition"
+    if here.is_main:
+        logger.info("memory: %s for weights, gradients and optimizer; %s", shown_bytes(needed), words)
 
 
 def _warn(here: Runtime, lines: Iterable[str]) -> None:
