@@ -12,8 +12,8 @@ import click
 
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
+from seq2seq.cli.streaming import open_pairs
 from seq2seq.errors import DataError, ModelError
-from seq2seq.lines import check_counts, read_lines, readable_again
 
 logger = logging.getLogger("seq2seq.cli")
 
@@ -54,11 +54,7 @@ def command(
         options.only_for("alignments; leave out --calibrate", "output", "form", "batch_tokens")
     options.check_output(output)
     with contextlib.ExitStack() as stack:
-        paths = [stack.enter_context(readable_again(path)) for path in (source, target)]
-        counts = [sum(1 for _ in read_lines(path)) for path in paths]
-        check_counts(source, counts[0], target, counts[1])
-        names = zip(paths, (source, target), strict=True)
-        pairs = zip(*(read_lines(path, options.warn_invalid(name)) for path, name in names), strict=True)
+        pairs = stack.enter_context(open_pairs(source, target))
         folder = options.chosen_model(model)
         if calibrate:
             _calibrate(folder, list(islice(pairs, BATCH_LINES)), source, loading)

@@ -120,13 +120,7 @@ def feed(config: Path | None, overrides: tuple[str, ...], seconds: float, rounds
 
 @command.command(epilog="Example: s2s bench decode runs/demo --input test.en --reference test.de --threads 2")
 @click.argument("model", type=options.ANY_PATH, required=False)
-@click.option(
-    "-i",
-    "--input",
-    "input_path",
-    type=options.FILE,
-    help="Text to translate [default: the test set of the phrasebook].",
-)
+@options.input_option("Text to translate [default: the test set of the phrasebook].")
 @click.option("--reference", type=options.FILE, help="Reference translation of --input, line by line, for BLEU.")
 @click.option("--sentences", type=options.Number(ranges.COUNT), default=1000, help="Number of lines to translate.")
 @click.option(
@@ -201,13 +195,7 @@ def decode(
 
 @command.command(epilog="Example: s2s bench serve runs/demo --input test.en --clients 64 --seconds 30")
 @click.argument("model", type=options.ANY_PATH, required=False)
-@click.option(
-    "-i",
-    "--input",
-    "input_path",
-    type=options.FILE,
-    help="Lines that clients send [default: the test set of the phrasebook].",
-)
+@options.input_option("Lines that clients send [default: the test set of the phrasebook].")
 @click.option(
     "--sentences", type=options.Number(ranges.COUNT), default=1000, help="Number of lines, which are sent in turn."
 )

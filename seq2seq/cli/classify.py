@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command, reads_input=True, epilog="Example: s2s classify runs/sst2 < reviews.txt > labels.tsv")
 @click.argument("models", nargs=-1, type=options.ANY_PATH, metavar="[MODEL]...")
-@click.option("-i", "--input", "input_path", type=options.FILE, help="Text to label [default: standard input].")
+@options.input_option("Text to label [default: standard input].")
 @click.option("-o", "--output", type=options.FILE, help="File to write the answers to [default: standard output].")
 @click.option(
     "--format",

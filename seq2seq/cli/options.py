@@ -164,6 +164,11 @@ sampling_options = _all(
 )
 
 
+def input_option(text: str) -> Callable:
+    """Return the option `--input` of a file with this text."""
+    return click.option("-i", "--input", "input_path", type=FILE, help=text)
+
+
 def references_option(purpose: str) -> Callable:
     """Return the repeatable option `--reference`."""
     return click.option("-r", "--reference", "references", type=FILE, multiple=True, help=purpose)

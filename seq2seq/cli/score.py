@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import click
 
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
-from seq2seq.lines import check_counts, read_lines, readable_again
+from seq2seq.cli.streaming import open_pairs
 
 logger = logging.getLogger("seq2seq.cli")
 
@@ -33,19 +33,13 @@ def command(model: Path, source: Path, target: Path, output: Path | None, **load
     lines."""
     options.check_output(output)
     with contextlib.ExitStack() as stack:
-        paths = [stack.enter_context(readable_again(path)) for path in (source, target)]
-        counts = [sum(1 for _ in read_lines(path)) for path in paths]
-        check_counts(source, counts[0], target, counts[1])
+        pairs = stack.enter_context(open_pairs(source, target))
         from seq2seq.inference.scorer import Scorer
 
-        scorer = Scorer.load(options.chosen_model(model), **loading)
-        names = zip(paths, (source, target), strict=True)
-        pairs = zip(*(read_lines(path, options.warn_invalid(name)) for path, name in names), strict=True)
-        number = 0
+        scorer, numbers = Scorer.load(options.chosen_model(model), **loading), count(1)
         sink = stack.enter_context(options.open_output(output))
         while batch := list(islice(pairs, BATCH_LINES)):
-            for score in scorer.score(batch):
-                number += 1
+            for score, number in zip(scorer.score(batch), numbers, strict=False):
                 if score.parts > 1:
                     logger.warning("line %d is too long for the model; scored in %d parts", number, score.parts)
                 sink.write(f"{score.log_prob:.6f}\t{score.tokens}\n".encode())

@@ -1,9 +1,10 @@
-"""The lines of a stream in batches, for `s2s translate` and `s2s classify`.
+"""The lines of a stream in batches, for `s2s translate` and `s2s classify`, and pairs of lines of two files.
 
 A batch ends when no further input arrives for a moment. So a program at the other end of a pipe, or a person at a
 terminal, gets answers line by line, and a file still fills every batch.
 """
 
+import contextlib
 import io
 import os
 import queue
@@ -15,8 +16,18 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
+from seq2seq.cli.options import warn_invalid
 from seq2seq.errors import DataError, reason
-from seq2seq.lines import DAMAGE, OnInvalid, decode_line, open_bytes, text_bytes
+from seq2seq.lines import (
+    DAMAGE,
+    OnInvalid,
+    check_counts,
+    decode_line,
+    open_bytes,
+    read_lines,
+    readable_again,
+    text_bytes,
+)
 
 # Longer than any sentence. With longer lines, SentencePiece can abort the process if memory is short.
 MAX_LINE_BYTES = 1 << 24
@@ -65,6 +76,20 @@ def head_ahead(stream: BinaryIO, size: int) -> str | None:
             stream.seek(start)
     except (*DAMAGE, DataError):  # raised when the lines are read
         return None
+
+
+@contextlib.contextmanager
+def open_pairs(source: Path, target: Path) -> Iterator[Iterator[tuple[str, str]]]:
+    """Yield the pairs of lines of two files or named pipes, which are counted first.
+
+    Raises:
+        DataError: a file cannot be read, or the numbers of lines differ.
+    """
+    with readable_again(source) as first, readable_again(target) as second:
+        counts = [sum(1 for _ in read_lines(path)) for path in (first, second)]
+        check_counts(source, counts[0], target, counts[1])
+        named = (first, source), (second, target)
+        yield zip(*(read_lines(path, warn_invalid(name)) for path, name in named), strict=True)
 
 
 def read_idle_batches(

@@ -42,7 +42,7 @@ FLAGS = {
 
 @click.command(cls=Command, reads_input=True, epilog="Example: s2s translate runs/demo < input.txt > output.txt")
 @click.argument("models", nargs=-1, type=options.ANY_PATH, metavar="[MODEL]...")
-@click.option("-i", "--input", "input_path", type=options.FILE, help="Text to translate [default: standard input].")
+@options.input_option("Text to translate [default: standard input].")
 @click.option(
     "-o", "--output", "output_path", type=options.FILE, help="File to write translations to [default: standard output]."
 )
