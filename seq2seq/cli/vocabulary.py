@@ -1,8 +1,10 @@
-"""The command `s2s vocabulary trim`: a model with only the pieces that some texts need."""
+"""The commands `s2s vocabulary trim`, `extend` and `transplant`: a model with another vocabulary."""
 
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -10,6 +12,8 @@ from seq2seq.cli import options
 from seq2seq.cli.commands import Group
 from seq2seq.config import ranges
 
+OF_EXTEND = "Example: s2s vocabulary extend models/small --corpus t.lb --tag ltz_Latn --like deu_Latn -o models/larger"
+OF_TRANSPLANT = "Example: s2s vocabulary transplant models/old runs/new/tokenizer/source.spm -o models/new"
 EXAMPLE = "Example: s2s vocabulary trim models/nllb --languages en,lb --corpus t.en --corpus t.lb -o models/small"
 
 
@@ -60,18 +64,105 @@ def trim(
     The report says how probable the removed pieces were, and how many greedy translations of the first 100 lines of
     the sources differ. To keep more pieces, give more text, or --keep-frequent.
     """
-    if len(models) != 1:
-        raise click.UsageError(
-            "name one MODEL; each model of an ensemble is trimmed by its own command, with the same corpora"
-        )
+    model = _only(models)
     names = [name.strip() for name in languages.split(",") if name.strip()] if languages is not None else []
     if languages is not None and not names:
         raise click.UsageError("--languages names no language")
     from seq2seq.workflows.vocabulary import trim
 
-    trimming = trim(models[0], corpora, output, names, keep_frequent or 0)
+    trimming = trim(model, corpora, output, names, keep_frequent or 0)
+    _print(trimming.lines_of_report(), asdict(trimming), form)
+
+
+@command.command(epilog=OF_EXTEND)
+@click.argument("models", nargs=-1, required=True, type=options.ANY_PATH, metavar="MODEL")
+@click.option(
+    "--corpus",
+    "corpora",
+    required=True,
+    multiple=True,
+    type=options.FILE,
+    help="Text whose characters and pieces are added; repeatable.",
+)
+@click.option(
+    "--pieces",
+    type=options.Number(ranges.COUNT_OR_NONE),
+    default=2000,
+    show_default=True,
+    metavar="N",
+    help="Maximum number of pieces that each tokenizer learns in addition to characters.",
+)
+@click.option(
+    "--side",
+    type=click.Choice(["source", "target"]),
+    help="The only side to extend, if each has its own tokenizer [default: the side that spells a corpus in fewer "
+    "pieces, or both].",
+)
+@click.option("--tag", metavar="LANGUAGE", help="New language, whose tag is added; with --like.")
+@click.option("--like", metavar="LANGUAGE", help="Language of MODEL whose tag the new one begins as a copy of.")
+@click.option(
+    "-o", "--output", required=True, type=options.NAMED_PLACE, help="Model folder to write; it must be new or empty."
+)
+@options.format_option
+def extend(
+    models: tuple[Path, ...],
+    corpora: tuple[Path, ...],
+    pieces: int,
+    side: Literal["source", "target"] | None,
+    tag: str | None,
+    like: str | None,
+    output: Path,
+    form: str,
+) -> None:
+    """Write MODEL with a larger vocabulary, to be fine-tuned on new text or a new language.
+
+    Added are the characters of the corpora that MODEL has no piece for, and up to N sequences of its pieces that occur
+    5 times or more within words. The rows of a new piece begin as the mean of those of the pieces that spelled it, and
+    those of a character as the mean of its parts or of its script. Text without a new piece is segmented as before.
+
+    The report shows the most frequent new pieces, their counts, and in brackets the old pieces; added-pieces.tsv in the
+    new folder lists all. The first 1,000,000 lines of the corpora are read.
+    """
+    model = _only(models)
+    if (tag is None) != (like is None):
+        raise click.UsageError("--tag and --like belong together: a new language, and one of MODEL that it begins as")
+    from seq2seq.workflows.extension import extend
+
+    chosen = (tag, like) if tag is not None and like is not None else None
+    extension = extend(model, corpora, output, pieces, side, chosen)
+    _print(extension.lines_of_report(), extension.as_json(), form)
+
+
+@command.command(epilog=OF_TRANSPLANT)
+@click.argument("model", type=options.ANY_PATH)
+@click.argument("tokenizer", type=options.ANY_PATH)
+@click.option(
+    "-o", "--output", required=True, type=options.NAMED_PLACE, help="Model folder to write; it must be new or empty."
+)
+@options.format_option
+def transplant(model: Path, tokenizer: Path, output: Path, form: str) -> None:
+    """Write MODEL with another TOKENIZER, to be fine-tuned.
+
+    TOKENIZER is a .spm file of SentencePiece, for both sides, or a model. A piece that MODEL has keeps its rows; the
+    rows of another piece begin as the mean of those of the old pieces that spell it. Tags of languages stay.
+    """
+    from seq2seq.workflows.extension import transplant
+
+    result = transplant(model, tokenizer, output)
+    _print(result.lines_of_report(), result.as_json(), form)
+
+
+def _only(models: Sequence[Path]) -> Path:
+    if len(models) != 1:
+        raise click.UsageError(
+            "name one MODEL; each model of an ensemble is changed by its own command, with the same corpora"
+        )
+    return models[0]
+
+
+def _print(lines: Iterable[str], values: Mapping[str, object], form: str) -> None:
     if form == "json":
-        click.echo(json.dumps(asdict(trimming), indent=1))
+        click.echo(json.dumps(values, indent=1, ensure_ascii=False))
         return
-    for line in trimming.lines_of_report():
+    for line in lines:
         click.echo(line)

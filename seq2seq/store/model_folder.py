@@ -71,8 +71,9 @@ def save_model(
     description: ModelDescription,
     tokenizers: TokenizerPair,
     card: str = "",
+    others: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write a model folder, or replace an existing one.
+    """Write a model folder, or replace an existing one; `others` are the contents of more text files by name.
 
     Raises:
         CheckpointError: the disk is full or not writable; an existing folder is unchanged.
@@ -95,7 +96,8 @@ def save_model(
             write_object(temporary / CONFIG, values)
             ids = {name: getattr(tokenizers.target, name) for name in SPECIAL_IDS}
             write_object(temporary / GENERATION, {**ids, **description.model_dump(mode="json", include={"search"})})
-            (temporary / CARD).write_text(card or f"# {task} model\n", encoding="utf-8")
+            for name, text in {CARD: card or f"# {task} model\n", **(others or {})}.items():
+                (temporary / name).write_text(text, encoding="utf-8")
     except OSError as error:
         raise CheckpointError(
             f"{folder}: the model cannot be written ({error.strerror}); free space or make the folder writable, "

@@ -30,6 +30,7 @@ from seq2seq.text.tokenizer import (
     VOCABULARY_FILE,
     Tokenizer,
     TokenizerPair,
+    bytes_with,
     bytes_without,
     encodable,
 )
@@ -151,6 +152,20 @@ class MarianTokenizer(ReadingTokenizer):
         """Return the tokenizer without these pieces; pieces of the .spm file that have no id stay."""
         return MarianTokenizer(bytes_without(self, removed), self._numbered_without(removed), self.tag)
 
+    def split_all(self, texts: Sequence[str]) -> list[list[str]]:
+        """See `Tokenizer.split_all`."""
+        return self._segmenter.split_all(texts)
+
+    def with_pieces(self, scores: Mapping[str, float], others: Iterable[str] = ()) -> "MarianTokenizer":
+        """Return the tokenizer with more pieces, which get the last ids; `others` are numbered before them, and no text
+        is spelled with them."""
+        return MarianTokenizer(*self._with_pieces(scores, others), self.tag)
+
+    def with_tag(self, name: str, like: str) -> "MarianTokenizer":
+        """Return the tokenizer with the tag of one more language, which resembles that of `like`."""
+        numbered = self._numbered_with([self.tags[like].replace(like, name)])
+        return MarianTokenizer(self.model_bytes, numbered, self.tag)
+
     def save(self, path: Path, vocabulary_file: str = VOCABULARY_FILE) -> None:
         """Write the .spm file, and the vocabulary next to it."""
         path.write_bytes(self.model_bytes)
@@ -158,6 +173,12 @@ class MarianTokenizer(ReadingTokenizer):
 
     def _numbered_without(self, removed: Collection[str]) -> dict[str, int]:
         return {piece: id_ for id_, piece in enumerate(piece for piece in self._pieces if piece not in removed)}
+
+    def _with_pieces(self, scores: Mapping[str, float], others: Iterable[str]) -> tuple[bytes, dict[str, int]]:
+        return bytes_with(self, scores), self._numbered_with([*others, *scores])
+
+    def _numbered_with(self, added: Iterable[str]) -> dict[str, int]:
+        return {piece: id_ for id_, piece in enumerate(dict.fromkeys([*self._pieces, *added]))}
 
     def _split_language(self, text: str) -> tuple[str | None, str]:
         if self._languages and text.startswith(">>"):
@@ -193,6 +214,13 @@ class MarianTokenizerPair(TokenizerPair):
         if direction.target is None:
             return self
         return replace(self, source=self.source.tagged(self.source.tags[direction.target]))
+
+    def with_tag(self, name: str, like: str) -> "MarianTokenizerPair":
+        """Return the tokenizers with the tag of one more language; `like` is the name of one that they have."""
+        source = self.source.with_tag(name, like)
+        is_one, has_both = self.source is self.target, self.shared
+        target = source if is_one else self.target.with_tag(name, like) if has_both else self.target
+        return replace(self, source=source, target=target)
 
     @property
     def undirected(self) -> "MarianTokenizerPair":

@@ -131,6 +131,16 @@ class MultilingualTokenizer(MarianTokenizer):
         numbered = self._numbered_without(removed)
         return MultilingualTokenizer(bytes_without(self, removed), numbered, tagging, self.tag, self.start)
 
+    def with_pieces(self, scores: Mapping[str, float], others: Iterable[str] = ()) -> "MultilingualTokenizer":
+        """See `MarianTokenizer.with_pieces`."""
+        return MultilingualTokenizer(*self._with_pieces(scores, others), self.tagging, self.tag, self.start)
+
+    def with_tag(self, name: str, like: str) -> "MultilingualTokenizer":
+        """See `MarianTokenizer.with_tag`."""
+        piece = self.tags[like].replace(like, name)
+        tagging = replace(self.tagging, pieces={**self.tagging.pieces, name: piece})
+        return MultilingualTokenizer(self.model_bytes, self._numbered_with([piece]), tagging, self.tag, self.start)
+
     def text_pieces(self) -> list[str]:
         """See `ReadingTokenizer.text_pieces`."""
         return [piece for id_, piece in enumerate(self._pieces) if id_ not in self.silent_ids]

@@ -1,12 +1,13 @@
-"""The fields of a protocol buffer, such as a SentencePiece model; reading them needs no package.
+"""The fields of a protocol buffer, such as a SentencePiece model; reading and writing them needs no package.
 
-`segmenter` reads the pieces of a model, `trained_with` its settings.
+`segmenter` reads and writes the pieces of a model, `trained_with` reads its settings.
 """
 
+import struct
 from collections.abc import Iterator
 
 FIXED_BYTES = {1: 8, 5: 4}  # by wire type
-NUMBER, BYTES = 0, 2
+NUMBER, BYTES, FLOAT = 0, 2, 5
 
 
 def fields(message: bytes) -> Iterator[tuple[int, int | bytes, bytes]]:
@@ -32,6 +33,25 @@ def fields(message: bytes) -> Iterator[tuple[int, int | bytes, bytes]]:
         if value is None:
             value, position = message[position : position + size], position + size
         yield key >> 3, value, message[begin:position]
+
+
+def bytes_field(number: int, content: bytes) -> bytes:
+    """Return a field that holds bytes or a message."""
+    return _varint(number << 3 | BYTES) + _varint(len(content)) + content
+
+
+def float_field(number: int, value: float) -> bytes:
+    """Return a field that holds a number in float32."""
+    return _varint(number << 3 | FLOAT) + struct.pack("<f", value)
+
+
+def _varint(value: int) -> bytes:
+    """Return a number in variable length."""
+    parts = []
+    while value >= 0x80:
+        parts.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*parts, value])
 
 
 def _number(message: bytes, position: int) -> tuple[int, int]:

@@ -80,6 +80,8 @@ SENTENCE_MARK = rf"(?:{_ALONE}|[.!?…‥․‼⁇⁈⁉‽⸮])"
 DOTTED_I = frozenset({"tr", "az", "crh", "gag", "tt"})
 # Languages whose case rules differ from Unicode's default.
 OWN_CASE = DOTTED_I | {"el", "lt", "nl", "hy"}
+# Japanese writes them together, and SentencePiece takes them as one script.
+_HAN_AND_KANA = ("CJK", "HIRAGANA", "KATAKANA", "KATAKANA-HIRAGANA")
 _DIPHTHONG = regex.compile(r"([αεοηωυΑΕΟΗΩΥ])[\u0300\u0301\u0342]([ιυΙΥ])(?![\u0300\u0301\u0308\u0342])")
 _GREEK_ACCENTS = regex.compile(r"(?<=\p{Greek}\p{M}*)[\u0300\u0301\u0313\u0314\u0342]")
 _GREEK_WORD = regex.compile(r"[\p{Greek}\p{M}]+")
@@ -159,6 +161,14 @@ def is_word(text: str) -> bool:
 def ends_in_word(text: str) -> bool:
     """Whether the last character of a text is a letter, a mark or joiner of one, or a digit."""
     return text[-1:].isalnum() or regex.match(r"[\p{M}\u200c\u200d]", text[-1:]) is not None
+
+
+def script_of(character: str) -> str | None:
+    """Return a name of the script of a letter, as Unicode names its letters; Han and kana are one; None for others."""
+    if unicodedata.category(character)[0] != "L":
+        return None
+    name = unicodedata.name(character, "").split(" ")[0]
+    return "HAN" if name in _HAN_AND_KANA else name or None
 
 
 def graphemes(text: str) -> list[str]:

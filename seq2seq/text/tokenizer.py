@@ -133,6 +133,14 @@ class Tokenizer(ReadingTokenizer):
         """Return the tokenizer without these pieces; the ids of the others keep their order."""
         return Tokenizer(bytes_without(self, removed))
 
+    def split_all(self, texts: Sequence[str]) -> list[list[str]]:
+        """Return the pieces of each text, without normalisation; a run of unknown characters is one piece."""
+        return self._processor.encode([encodable(text) for text in texts], out_type=str)
+
+    def with_pieces(self, scores: Mapping[str, float], others: Iterable[str] = ()) -> "Tokenizer":
+        """Return the tokenizer with more pieces, which get the last ids; `others` are ignored."""
+        return Tokenizer(bytes_with(self, scores))
+
     @classmethod
     def load(cls, path: Path) -> "Tokenizer":
         """Load a tokenizer from a .spm file.
@@ -281,6 +289,18 @@ class TokenizerPair:
         is_one = self.source is self.target
         return replace(self, source=reading, target=reading if is_one else self.target.without(target))
 
+    def with_pieces(self, source: Mapping[str, float], target: Mapping[str, float]) -> "TokenizerPair":
+        """Return the tokenizers with more pieces of each side, by their scores; a shared vocabulary has those of both.
+
+        The new pieces get the last ids.
+        """
+        if self.source is self.target:
+            both = self.source.with_pieces({**target, **source})
+            return replace(self, source=both, target=both)
+        both_sides = [*source, *target] if self.shared else []
+        reading, writing = self.source.with_pieces(source, both_sides), self.target.with_pieces(target, both_sides)
+        return replace(self, source=reading, target=writing)
+
     def save(self, folder: Path) -> None:
         """Write `source.spm` and `target.spm`."""
         self.source.save(folder / SOURCE_FILE)
@@ -289,9 +309,16 @@ class TokenizerPair:
 
 def bytes_without(tokenizer: ReadingTokenizer, removed: Collection[str]) -> bytes:
     """Return the .spm file of a tokenizer without these pieces."""
-    from seq2seq.text.segmenter import Segmenter  # for smaller vocabularies only
+    from seq2seq.text.segmenter import Segmenter  # for other vocabularies only
 
     return Segmenter(tokenizer.model_bytes).without(removed)
+
+
+def bytes_with(tokenizer: ReadingTokenizer, scores: Mapping[str, float]) -> bytes:
+    """Return the .spm file of a tokenizer with more pieces, by their scores."""
+    from seq2seq.text.segmenter import Segmenter
+
+    return Segmenter(tokenizer.model_bytes).with_pieces(scores)
 
 
 def encodable(text: str) -> str:

@@ -38,11 +38,6 @@ def necessary(
     return kept & vocabulary.keys()
 
 
-def kept_ids(tokenizer: Tokenizer, kept: Collection[str]) -> list[int]:
-    """Return the ids of pieces that are kept, in order: `ids[new]` is the old id."""
-    return sorted(id_ for piece, id_ in tokenizer.vocabulary.items() if piece in kept)
-
-
 def known_share(tokenizer: Tokenizer, lines: Iterable[str]) -> float:
     """Return the share of the characters that have pieces, out of all but white space; 1 if there are none."""
     normalizer = tokenizer.normalizer

@@ -19,15 +19,15 @@ from seq2seq.inference.groups import BATCH_TOKENS, token_groups
 from seq2seq.inference.steps import TransformerSteps, float32_logits
 from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.inference.translator import Translator
-from seq2seq.interop.marian_weights import OUR_BIAS, OUR_OUTPUT, OUR_SOURCE, OUR_TARGET
 from seq2seq.lines import read_lines
 from seq2seq.runtime import start
 from seq2seq.store.model_card import short_card
 from seq2seq.store.model_folder import LoadedModel, load_model, save_model
+from seq2seq.store.vocabulary import refitted
 from seq2seq.tensors import distinct
 from seq2seq.text.direction import MOST_LISTED, Direction, find_language
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
-from seq2seq.text.trimming import distinct_readers, kept_ids, known_share, necessary
+from seq2seq.text.trimming import distinct_readers, known_share, necessary
 
 SAMPLE_LINES = 100
 LINES_AT_ONCE = 10_000
@@ -193,16 +193,12 @@ def _read(path: Path, readers: Sequence[Tokenizer]) -> _Corpus:
 
 
 def _write(output: Path, loaded: LoadedModel, kept: tuple[set[str], set[str]]) -> None:
-    tokenizers = loaded.tokenizers
-    source, target = tokenizers.source, tokenizers.target
-    source_rows, target_rows = (torch.tensor(kept_ids(*side)) for side in zip((source, target), kept, strict=True))
-    rows = {OUR_SOURCE: source_rows, OUR_TARGET: target_rows, OUR_OUTPUT: target_rows, OUR_BIAS: target_rows}
-    state = distinct(loaded.model.state_dict(keep_vars=True))
-    weights = {name: tensor[rows[name]] if name in rows else tensor for name, tensor in state.items()}
-    smaller = tokenizers.without(source.vocabulary.keys() - kept[0], target.vocabulary.keys() - kept[1])
+    source, target = loaded.tokenizers.source, loaded.tokenizers.target
+    smaller = loaded.tokenizers.without(source.vocabulary.keys() - kept[0], target.vocabulary.keys() - kept[1])
     description = loaded.description.model_copy(update={"metrics": {}})
     origin = f"`{loaded.folder.name}` with {smaller.target.vocab_size:,} of {target.vocab_size:,} pieces."
-    save_model(output, weights, description, smaller, short_card(description, output.name, [origin]))
+    card = short_card(description, output.name, [origin])
+    save_model(output, refitted(loaded, smaller), description, smaller, card)
 
 
 def _measured(

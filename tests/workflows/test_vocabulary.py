@@ -7,14 +7,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.foreign_models import SOURCE, TARGET, make_marian, sentencepiece_model
-from support.multilingual_models import PAIRS, make_multilingual
+from support.foreign_models import SOURCE, TARGET, sentencepiece_model
+from support.multilingual_models import make_multilingual
 from support.our_models import make_ours
+from support.vocabulary_models import KINDS, hypotheses, make
 
 from seq2seq.cli import main
 from seq2seq.config.schema import TokenizerConfig
-from seq2seq.inference.steps import TransformerSteps
-from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.inference.translator import Translator
 from seq2seq.store.model_folder import load_model
 from seq2seq.tensors import distinct
@@ -84,28 +83,6 @@ def test_the_law_has_cases_in_which_pieces_are_missing_and_a_closure_without_whi
 
 
 # -- models ----------------------------------------------------------------------------------------
-
-KINDS = ("ours shared", "ours separate", "marian", "marian separate", "m2m100", "nllb", "mbart25")
-
-
-def make(folder, kind: str) -> tuple[str | None, str | None]:
-    if kind.startswith("ours"):
-        shared = kind.endswith("shared")
-        make_ours(folder, shared, ending=1.0, tied_embeddings="all" if shared else "none")
-    elif kind.startswith("marian"):
-        make_marian(folder, separate=kind.endswith("separate"))
-    else:
-        make_multilingual(folder, kind)
-        return PAIRS[kind]
-    return None, None
-
-
-def hypotheses(loaded, texts):
-    """The ids of greedy translations, without a second search."""
-    engine = TorchEngine(TransformerSteps(loaded.model, loaded.tokenizers, torch.device("cpu")))
-    config = loaded.description.search.model_copy(update={"beam_size": 1})
-    translator = Translator(engine, loaded.tokenizers, config, repair=False, description=loaded.description)
-    return [translation.text for translation in translator.translate(texts)]
 
 
 @pytest.mark.parametrize("kind", KINDS)

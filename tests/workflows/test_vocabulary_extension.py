@@ -1,0 +1,311 @@
+"""A model with more pieces, or with another tokenizer: old text stays as it was, new text has no unknown characters."""
+
+import functools
+import json
+import math
+from collections import Counter
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.foreign_models import SOURCE, TARGET, make_marian, sentencepiece_model
+from support.multilingual_models import make_multilingual
+from support.our_models import make_ours
+from support.vocabulary_models import KINDS, hypotheses, make
+
+from seq2seq.cli import main
+from seq2seq.config.schema import TokenizerConfig
+from seq2seq.inference.translator import Translator
+from seq2seq.store.model_folder import load_model
+from seq2seq.tensors import distinct
+from seq2seq.text.direction import Direction
+from seq2seq.text.extending import extended
+from seq2seq.text.marian_tokenizer import MarianTokenizer, MarianTokenizerPair
+from seq2seq.text.segmenter import Segmenter
+from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
+
+NEW = ["der Straßenbahnfahrer ißt Öl, ねこ", "die Straßenbahnfahrerin fährt", "zwei Straßenbahnen, ねこ und いぬ"] * 3
+TEXTS = [*SOURCE, *TARGET[:2]]
+
+
+@functools.cache
+def larger(kind: str, number: int):
+    """The tokenizer of texts without the characters of `NEW`, ours with bytes or over a table; and one with more."""
+    if number == 0:
+        whole = Tokenizer.train(TEXTS * 5, TokenizerConfig(vocab_size=380, kind=kind), 1)
+        pair = TokenizerPair(whole, whole)
+    else:
+        model = sentencepiece_model(tuple(TEXTS), 80, kind)
+        pieces = [piece for piece in Tokenizer(model).vocabulary if piece not in ("<unk>", "<s>", "</s>")]
+        table = {piece: id_ for id_, piece in enumerate(["</s>", "<unk>", *reversed(pieces), "<pad>"])}
+        whole = MarianTokenizer(model, table)
+        pair = MarianTokenizerPair(whole, whole)
+    return whole, extended(pair, [[*NEW, *TARGET]], 12)
+
+
+ANY = st.text(alphabet="abcdehimnorstuwKMäßü ?!,.☃ねこ\u2581", max_size=25)
+WORDS = st.lists(st.sampled_from([*" ".join([*TEXTS, *NEW, *TARGET]).split(), *"abcdeßuä?,"]), max_size=12)
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["ours", "table"])
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+@settings(max_examples=60, deadline=None)
+@given(text=st.one_of(ANY, WORDS.map(" ".join)))
+def test_text_without_a_new_piece_is_segmented_as_before(kind, number, text):
+    old, result = larger(kind, number)
+    new = result.tokenizers.target
+    assert new.vocab_size == old.vocab_size + len(result.pieces)
+    assert new.pieces(range(old.vocab_size)) == old.pieces(range(old.vocab_size))
+    pieces = new.split_all([text])[0]
+    if not {added.piece for added in result.pieces} & set(pieces):
+        assert new.encode(text) == old.encode(text)
+    if number == 0:
+        assert new.decode(new.encode(text)) == old.decode(old.encode(text))
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["ours", "table"])
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_new_pieces_are_counted_and_leave_nothing_unknown(kind, number):
+    old, result = larger(kind, number)
+    new, lines = result.tokenizers.target, [*NEW, *TARGET]
+    counts = Counter(piece for row in new.split_all(lines) for piece in row)
+    assert {added.piece: added.count for added in result.pieces} == {
+        added.piece: counts[added.piece] for added in result.pieces
+    }
+    characters = {added.piece for added in result.pieces if len(added.piece) == 1}
+    assert {*"ねこいぬÖ"} <= characters
+    assert not characters & set("".join(old.text_pieces()))
+    assert 2 <= len(result.pieces) - len(characters) <= 12
+    assert any("Straßenbahn" in added.piece for added in result.pieces)
+    assert all("".join(added.made_of) == added.piece for added in result.pieces)
+    assert result.unknown > 0
+    assert new.unk_id not in {id_ for row in new.encode_all(lines) for id_ in row}
+    spelled = [sum(map(len, side.split_all(lines))) for side in (old, new)]
+    assert result.tokens == tuple(spelled)
+    assert spelled[1] < spelled[0]
+    rest = result.tokenizers.target.encode_all(TEXTS)
+    again = extended(result.tokenizers, [lines], 0)
+    assert not again.pieces
+    assert again.tokenizers.target.encode_all(TEXTS) == rest
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_a_piece_is_split_as_sentencepiece_splits_it(kind):
+    for number in (0, 1):
+        old, _ = larger(kind, number)
+        segmenter = Segmenter(old.model_bytes)
+        for word in {*" ".join(TEXTS).split()}:
+            assert segmenter.split("\u2581" + word) == old.split_all([word])[0]
+    assert segmenter.split("\u2581☃a") == ["\u2581", "☃", "a"]
+
+
+# -- models ----------------------------------------------------------------------------------------
+
+
+def run(folder, command, *typed, capsys):
+    code = main(
+        ["vocabulary", command, str(folder / "model"), *map(str, typed), "-o", str(folder / "new"), "-f", "json"]
+    )
+    out, err = capsys.readouterr()
+    assert code == 0, err
+    return json.loads(out)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_says_the_same_while_its_new_pieces_are_suppressed(kind, tmp_path, capsys):
+    languages = make(tmp_path / "model", kind)
+    (tmp_path / "text").write_text("\n".join(NEW) + "\n")
+    report = run(tmp_path, "extend", "--corpus", tmp_path / "text", "--pieces", 5, capsys=capsys)
+    old, new = (load_model(tmp_path / name).directed(Direction(*languages)) for name in ("model", "new"))
+    assert new.tokenizers.shared == old.tokenizers.shared
+    sides = old.tokenizers.target, new.tokenizers.target
+    added = [piece["piece"] for piece in report["pieces"]]
+    assert report["unknown"] > 0
+    own = sides[1].pieces(range(sides[0].vocab_size, sides[1].vocab_size))
+    assert own
+    assert set(own) <= set(added) if kind.endswith("separate") else own == added
+    assert (tmp_path / "new" / "added-pieces.tsv").read_text().count("\n") == len(added) + 1
+    ids = {id_ for line in NEW for id_ in sides[1].encode(line)}
+    assert sides[1].unk_id not in ids
+    assert ids & set(range(sides[0].vocab_size, sides[1].vocab_size))
+
+    read = old.tokenizers.source.encode_all(SOURCE)
+    assert new.tokenizers.source.encode_all(SOURCE) == read
+    logits = [_logits(model, read[0]) for model in (old, new)]
+    torch.testing.assert_close(logits[1][..., : sides[0].vocab_size], logits[0])
+    assert (
+        distinct(new.model.state_dict(keep_vars=True)).keys() == distinct(old.model.state_dict(keep_vars=True)).keys()
+    )
+    if (bias := new.model.output.bias) is not None:
+        free = bias.detach()[sides[0].vocab_size :].clone()
+        bias.data[sides[0].vocab_size :] = -1e9
+        assert hypotheses(new, SOURCE) == hypotheses(old, SOURCE)
+        assert torch.isfinite(free).all()
+        assert free.abs().max() < 100
+    loading = dict(zip(("source_language", "target_language"), languages, strict=True))
+    texts = []
+    for engine in ("torch", "ctranslate2"):
+        translator = Translator.load(tmp_path / "new", engine=engine, beam_size=1, **loading)
+        texts.append([translation.text for translation in translator.translate([*SOURCE[:3], NEW[0]])])
+    assert texts[0] == texts[1]
+
+
+def _logits(loaded, ids):
+    with torch.inference_mode():
+        source, mask = torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.bool)
+        return loaded.model.project(loaded.model(source, mask, torch.tensor([[4, 5, 6, 7]])))
+
+
+def test_rows_are_means_of_old_rows_with_their_norm(tmp_path, capsys):
+    make(tmp_path / "model", "marian")
+    (tmp_path / "text").write_text("\n".join([*NEW, "ç é õ", "xx a a a"]) + "\n")
+    report = run(tmp_path, "extend", "--corpus", tmp_path / "text", "--pieces", 5, capsys=capsys)
+    old, new = (load_model(tmp_path / name) for name in ("model", "new"))
+    before, after = (loaded.model.decoder.embedding.tokens.weight.detach() for loaded in (old, new))
+    ids, target = old.tokenizers.target.vocabulary, new.tokenizers.target.vocabulary
+    checked = 0
+    for piece in report["pieces"]:
+        row = after[target[piece["piece"]]]
+        if len(piece["made_of"]) > 1 and all(part in ids for part in piece["made_of"]):
+            parts = before[[ids[part] for part in piece["made_of"]]]
+            mean = parts.mean(0)
+            torch.testing.assert_close(row, mean * (parts.norm(dim=1).mean() / mean.norm()))
+            checked += 1
+    assert checked
+    torch.testing.assert_close(after[target["õ"]], before[ids["o"]])  # its accent has no row
+    kana = after[[target["ね"], target["こ"]]]
+    assert torch.equal(kana[0], kana[1])  # the model has no letter of this script: the mean of all characters
+    lines = (tmp_path / "text").read_text().splitlines()
+    counted = Counter(piece for row in new.tokenizers.target.split_all(lines) for piece in row)
+    counts = {piece["piece"]: counted[piece["piece"]] for piece in report["pieces"]}
+    bias = new.model.output.bias.detach()
+    made = torch.tensor([[1.0, math.log(counts[piece]), bias[target[piece]]] for piece in counts if counts[piece]])
+    line = torch.linalg.lstsq(made[:, :2], made[:, 2:]).solution  # over the logarithm of the count
+    torch.testing.assert_close(made[:, :2] @ line, made[:, 2:], atol=1e-4, rtol=0.0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "like", "tag"), [("m2m100", "de", "xx"), ("nllb", "deu_Latn", "xxx_Latn"), ("marian", "deu", "xxx")]
+)
+def test_a_new_language_begins_as_another(kind, like, tag, tmp_path, capsys):
+    if kind == "marian":
+        make_marian(tmp_path / "model", languages=(">>deu<<", ">>nld<<"))
+    else:
+        make_multilingual(tmp_path / "model", kind)
+    (tmp_path / "text").write_text("\n".join(TARGET))
+    typed = ["--corpus", tmp_path / "text", "--pieces", 0, "--tag", tag, "--like", like]
+    report = run(tmp_path, "extend", *typed, capsys=capsys)
+    assert tag in report["tag"]
+    loaded = load_model(tmp_path / "new")
+    assert tag in loaded.tokenizers.source.tags
+    source = None if kind == "marian" else "en" if kind == "m2m100" else "eng_Latn"
+    texts = [hypotheses(loaded.directed(Direction(source, name)), SOURCE) for name in (like, tag)]
+    assert texts[0] == texts[1]
+    assert not any(report["tag"] in text for text in texts[1])
+    weights = loaded.model.encoder.embedding.tokens.weight
+    ids, tags = loaded.tokenizers.source.vocabulary, loaded.tokenizers.source.tags
+    assert torch.equal(weights[ids[tags[tag]]], weights[ids[tags[like]]])
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "typed", "said"),
+    [
+        ("ours shared", "the cat sat", ["--pieces", "0"], "nothing to add: the vocabulary has every character"),
+        ("ours shared", "the cat sat", [], "and no sequence of pieces is frequent enough"),
+        ("ours shared", " \n\n", [], "there is no text"),
+        ("ours shared", "ねこ", ["--tag", "ltz", "--like", "de"], "has no tags of languages"),
+        ("m2m100", "ねこ", ["--tag", "qq", "--like", "klingon"], "--like klingon: not a language of the model"),
+        ("m2m100", "ねこ", ["--tag", "deu", "--like", "nl"], "has this language already (de)"),
+        ("m2m100", "ねこ", ["--tag", "a b", "--like", "de"], "--tag a b: not a name such as de"),
+        ("m2m100", "ねこ", ["--tag", "qq"], "--tag and --like belong together"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_added_is_one_line(kind, text, typed, said, tmp_path, capsys):
+    make(tmp_path / "model", kind)
+    capsys.readouterr()
+    (tmp_path / "text").write_text(text)
+    command = ["vocabulary", "extend", str(tmp_path / "model"), "--corpus", str(tmp_path / "text"), *typed]
+    assert main([*command, "-o", str(tmp_path / "new")]) == 2
+    err = capsys.readouterr().err
+    assert said in err
+    assert len(err.strip().splitlines()) == 1 or "belong together" in err
+    assert not (tmp_path / "new").exists()
+
+
+def test_only_the_named_side_is_extended(tmp_path, capsys):
+    make_ours(tmp_path / "model", shared=False, tied_embeddings="none")
+    (tmp_path / "text").write_text("\n".join(["ねこがいます"] * 6))
+    typed = ["--corpus", tmp_path / "text", "--side", "target"]
+    report = run(tmp_path, "extend", *typed, capsys=capsys)
+    assert report["after"]["source_pieces"] == report["before"]["source_pieces"]
+    assert report["after"]["target_pieces"] == report["before"]["target_pieces"] + len(report["pieces"])
+
+
+# -- another tokenizer -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["marian", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("ours shared", "ours separate", "nllb"))],
+)
+def test_a_transplant_of_the_old_tokenizer_brings_the_old_weights_back(kind, tmp_path, capsys):
+    languages = make(tmp_path / "model", kind)
+    (tmp_path / "text").write_text("\n".join(NEW))
+    run(tmp_path, "extend", "--corpus", tmp_path / "text", capsys=capsys)
+    assert (
+        main(["vocabulary", "transplant", str(tmp_path / "new"), str(tmp_path / "model"), "-o", str(tmp_path / "back")])
+        == 0
+    )
+    old, back = (load_model(tmp_path / name).directed(Direction(*languages)) for name in ("model", "back"))
+    pieces = back.tokenizers.target.pieces(range(back.tokenizers.target.vocab_size))
+    rows = [old.tokenizers.target.vocabulary[piece] for piece in pieces]
+    assert torch.equal(back.model.output.weight, old.model.output.weight[rows])
+    assert hypotheses(back, SOURCE) == hypotheses(old, SOURCE)
+
+
+@pytest.mark.parametrize("kind", ["ours shared", "marian", "m2m100"])
+@pytest.mark.parametrize("padded", [True, False], ids=["as ours", "without padding"])
+def test_another_tokenizer_keeps_shared_pieces_and_tags(kind, padded, tmp_path, capsys):
+    languages = make(tmp_path / "model", kind)
+    other = (
+        Tokenizer.train(TARGET * 5, TokenizerConfig(vocab_size=320), 2).model_bytes
+        if padded
+        else sentencepiece_model(tuple(TARGET), 60)
+    )
+    (tmp_path / "other.spm").write_bytes(other)
+    typed = [str(tmp_path / "model"), str(tmp_path / "other.spm"), "-o", str(tmp_path / "new")]
+    assert main(["vocabulary", "transplant", *typed]) == 0
+    assert "kept" in capsys.readouterr().out
+    old, new = (load_model(tmp_path / name).directed(Direction(*languages)) for name in ("model", "new"))
+    assert new.tokenizers.source.tags == old.tokenizers.source.tags
+    assert len(hypotheses(new, TARGET)) == len(TARGET)
+    ids = [side.tokenizers.target.vocabulary for side in (old, new)]
+    rows = [side.model.output.weight for side in (old, new)]
+    shared = [piece for piece in ids[1] if piece in ids[0] and not piece.startswith("<")]
+    assert shared
+    assert all(torch.equal(rows[1][ids[1][piece]], rows[0][ids[0][piece]]) for piece in shared)
+    for role in ("eos_id", "start_id"):
+        sides = [getattr(side.tokenizers.target, role) for side in (old, new)]
+        assert torch.equal(rows[1][sides[1]], rows[0][sides[0]])
+    assert torch.isfinite(rows[1]).all()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("model", "nothing to do"),
+        ("text", "not a SentencePiece model"),
+        ("nothing", "nothing"),
+        ("separate", "two vocabularies, but"),
+    ],
+)
+def test_a_tokenizer_that_does_not_fit_is_refused(given, said, tmp_path, capsys):
+    make_ours(tmp_path / "model")
+    make_ours(tmp_path / "separate", shared=False, tied_embeddings="none")
+    (tmp_path / "text").write_text("the cat")
+    typed = [str(tmp_path / "model"), str(tmp_path / given), "-o", str(tmp_path / "new")]
+    assert main(["vocabulary", "transplant", *typed]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
