@@ -141,6 +141,16 @@ class ClassifierConfig(Section):
         return without(given, {"hidden": 0})
 
 
+class VocabularyConfig(Section):
+    """Changes of the initial model's vocabulary before fine-tuning."""
+
+    trim: bool = False
+    """Remove the pieces that the training corpus does not need, and the tags of other languages."""
+    extend: NonNegative = 0
+    """Add the characters of the training corpus that the model lacks, and up to this number of pieces learned on it; 0
+    adds nothing."""
+
+
 class TrainingConfig(PresetSection):
     """Settings of training."""
 
@@ -215,6 +225,8 @@ class TrainingConfig(PresetSection):
     """How often a diverged run returns to its last checkpoint with half the learning rate; then it ends."""
     init_from: ModelPath | None = None
     """Model or run folder whose weights and tokenizers training starts from."""
+    vocabulary: VocabularyConfig = VocabularyConfig()
+    """Changes of that model's vocabulary."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:1, mps."""
     threads: Annotated[int, ranges.THREADS] | None = None

@@ -179,7 +179,7 @@ def load_foreign(folder: Path, torch_file: bool = False, model_type: str | None 
 
         description, tokenizers, weights = read_marian(folder, torch_file)
         with Uninitialized():
-            model = _new_module(description, tokenizers)
+            model = new_module(description, tokenizers)
         load_tied(model, weights)
     else:
         from seq2seq.interop.m2m import read_m2m
@@ -265,16 +265,17 @@ def _build(folder: Path, description: ModelDescription, tokenizers: TokenizerPai
     config, stored = description.model, FileTensors([folder / WEIGHTS])
     if config.num_encoder_layers + config.num_decoder_layers > len(stored.shapes):
         raise DamagedFile(f"{CONFIG} describes a model far larger than {WEIGHTS}")
-    if problem := misfit(lambda: _new_module(description, tokenizers), stored.outlines()):
+    if problem := misfit(lambda: new_module(description, tokenizers), stored.outlines()):
         raise DamagedFile(f"{WEIGHTS} does not fit the model that {CONFIG} describes: {problem}")
     with Uninitialized():
-        model = _new_module(description, tokenizers)
+        model = new_module(description, tokenizers)
     for name, tensor in distinct(model.state_dict()).items():
         copy_rows(stored, name, tensor)
     return model
 
 
-def _new_module(description: ModelDescription, tokenizers: TokenizerPair) -> nn.Module:
+def new_module(description: ModelDescription, tokenizers: TokenizerPair) -> nn.Module:
+    """Return a model with random weights."""
     config, sizes = description.model, (tokenizers.source.vocab_size, tokenizers.target.vocab_size)
     if description.task == "translation":
         return Transformer(config, *sizes)

@@ -54,6 +54,10 @@ WITHOUT_EFFECT: Mapping[tuple[str, ...], tuple[str, Condition]] = {
         "the weights come from training.init_from",
         lambda config: config.training.init_from is not None,
     ),
+    ("training.vocabulary",): (
+        "it changes the initial model of a translation (training.init_from)",
+        lambda config: config.training.init_from is None or _classifies(config),
+    ),
     ("evaluation.tokenize",): (
         "bleu is not in evaluation.metrics",
         lambda config: "bleu" not in config.evaluation.metrics,

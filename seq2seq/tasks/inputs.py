@@ -17,7 +17,7 @@ from seq2seq.config.corpora import SourceConfig
 from seq2seq.config.description import FREE_MODEL_KEYS
 from seq2seq.config.directions import Sides
 from seq2seq.config.presets import PRESETS
-from seq2seq.config.schema import Config, ModelConfig, SearchConfig, TokenizerConfig
+from seq2seq.config.schema import Config, ModelConfig, SearchConfig, TokenizerConfig, VocabularyConfig
 from seq2seq.data.directions import open_set, open_training
 from seq2seq.data.examples import Source
 from seq2seq.data.sources import open_labelled, open_pairs
@@ -55,6 +55,8 @@ class Inputs:
     valid: Mapping[str, Source]
     """Validation sets by name, as `data.valid_sets`."""
     tests: Mapping[str, Source]
+    added_pieces: Path | None = None
+    """The table of the pieces that `training.vocabulary` added."""
 
     @classmethod
     def open(cls, config: Config, cache: Path) -> "Inputs":
@@ -77,16 +79,23 @@ class Inputs:
             return [opened(source)] if config.languages is None else open_training(source, config.languages, cache)
 
         initial = load_model(config.training.init_from) if config.training.init_from else None
-        if initial is not None and initial.tokenizers.needs_direction and config.task == "translation":
-            initial = _in_directions_of(config, initial)
+        train = [(index, one) for index, source in enumerate(config.data.train) for one in training(source)]
+        origins, sources = zip(*train, strict=True) if train else ((), ())
+        table = None
+        if initial is not None and config.task == "translation":
+            if config.training.vocabulary != VocabularyConfig():
+                from seq2seq.tasks.vocabulary import fitted
+
+                languages = _only_languages(config, initial)
+                initial, table = fitted(initial, config.training.vocabulary, sources, cache, languages)
+            if initial.tokenizers.needs_direction:
+                initial = _in_directions_of(config, initial)
         config = complete(config, initial)
         valid, tests = (
             {name: opened(source, name) for name, source in sets.items()}
             for sets in (config.data.valid_sets, config.data.test)
         )
-        train = [(index, one) for index, source in enumerate(config.data.train) for one in training(source)]
-        origins, sources = zip(*train, strict=True) if train else ((), ())
-        return cls(config, initial, cache, sources, origins, valid, tests)
+        return cls(config, initial, cache, sources, origins, valid, tests, table)
 
     @property
     def trained(self) -> tuple[Sides, ...]:
@@ -123,6 +132,18 @@ def _in_directions_of(config: Config, initial: LoadedModel) -> LoadedModel:
         ways = "write its languages and tags, or train one direction with source_language and target_language"
         raise ConfigError("config", [f"languages: the model of training.init_from has others; {ways}"])
     return initial
+
+
+def _only_languages(config: Config, initial: LoadedModel) -> list[str]:
+    """Return the languages whose tags a trimmed vocabulary keeps: those of the run if it has one direction, or none if
+    all stay.
+
+    Raises:
+        UserError: as `LoadedModel.directed`.
+    """
+    if config.languages is not None or not initial.tokenizers.needs_direction:
+        return []
+    return list(filter(None, _in_directions_of(config, initial).description.languages))
 
 
 def complete(config: Config, initial: LoadedModel | None) -> Config:

@@ -78,6 +78,7 @@ def train(config: Config, path: Path, command: str, overwrite: bool = False) -> 
                 _on_main(here, lambda: stack.enter_context(folder.locked()))
                 _on_main(here, lambda: open_run(folder, inputs.config, overwrite, inputs.identity()))
                 _on_main(here, lambda: write_note(folder.made_with, made_with(here)))
+                _on_main(here, lambda: folder.keep_table(inputs.added_pieces))
                 run = _Run(build(inputs, folder.tokenizer, here), folder, here, command)
                 _on_main(here, lambda: note_tokenizers(folder, inputs.config))
                 _on_main(here, lambda: update_settings(folder.best, inputs.config))
@@ -268,8 +269,8 @@ class _Run:
         is_comparable = initial is not None and initial.description.labels == self.task.labels
         try:
             with waiting_for("scoring the test sets"):
-                scores = self.task.score_test_sets(folder.best)
-                initial_scores = self.task.score_test_sets(initial.folder) if is_comparable else []
+                scores = self.task.score_test_sets(load_model(folder.best).model)
+                initial_scores = self.task.score_test_sets(initial.model) if is_comparable else []
         except UserError as error:
             logger.warning("the test sets are not scored: %s", error)
             return

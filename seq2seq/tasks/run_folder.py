@@ -36,7 +36,10 @@ CHANGEABLE = (
     *("training.compile", "training.recompute"),
 )
 # Tokenizers depend on these keys, and on the content of the corpora or of the initial model.
-MAKES_TOKENIZERS = ("task", "seed", "languages", "tokenizer", "data.train", "data.filters", "training.init_from")
+MAKES_TOKENIZERS = (
+    *("task", "seed", "languages", "tokenizer", "data.train", "data.filters", "training.init_from"),
+    "training.vocabulary",
+)
 TOKENIZER = "tokenizer"
 
 
@@ -143,6 +146,11 @@ class RunFolder:
                 atomic.remove_folder(entry)
             else:
                 entry.unlink()
+
+    def keep_table(self, table: Path | None) -> None:
+        """Copy the table of the pieces that `training.vocabulary` added, unless it is empty."""
+        if table is not None and (content := table.read_bytes()):
+            atomic.write_file(self.path / table.name, content)
 
     def make_newest(self) -> None:
         """Let the link `runs/latest` name the run, if the run is in `runs/`, as a folder or as a link."""

@@ -35,7 +35,7 @@ from seq2seq.inspection.overlap import find_overlap, overlap_warning
 from seq2seq.memory import in_parts
 from seq2seq.runtime import Runtime
 from seq2seq.store.model_card import DataRecord, ScoreRecord
-from seq2seq.store.model_folder import LoadedModel, load_model
+from seq2seq.store.model_folder import LoadedModel
 from seq2seq.tasks.inputs import Inputs, max_pieces
 from seq2seq.tasks.run_folder import read_note, write_note
 from seq2seq.tensors import Uninitialized
@@ -178,13 +178,13 @@ class Task(ABC):
             {name: score.contributions for name, score in scores.items()},
         )
 
-    def score_test_sets(self, folder: Path) -> list[ScoreRecord]:
-        """Return the scores of the model in `folder` on `data.test`; it has the tokenizers and labels of the run.
+    def score_test_sets(self, model: nn.Module) -> list[ScoreRecord]:
+        """Return the scores of a model on `data.test`; it has the tokenizers and labels of the run.
 
         Raises:
             DataError: a test set cannot be read, or has other labels.
         """
-        model, records = load_model(folder).model.to(self._runtime.device), []
+        model, records = model.to(self._runtime.device), []
         for name, source in self.inputs.tests.items():
             examples = list(source)
             scores = self._scores(self._answers(model, examples), examples)

@@ -19,7 +19,7 @@ from seq2seq.files import DamagedFile, read_object
 from seq2seq.text.direction import Direction
 from seq2seq.text.normalization import Span
 from seq2seq.text.segmenter import Segmenter
-from seq2seq.text.tokenizer import LANGUAGES_FILE, Tokenizer, TokenizerPair
+from seq2seq.text.tokenizer import LANGUAGES_FILE, Tokenizer, TokenizerPair, bytes_with
 
 
 @dataclass(frozen=True)
@@ -136,6 +136,10 @@ class TaggedTokenizer(Tokenizer):
         """Return a random segmentation of a text, as `Tokenizer.sample` does, after the tags."""
         plain = self.tagged(()) if self.before else self
         return [*self.tag_ids, *super(TaggedTokenizer, plain).sample(text, draw, nbest, alpha)]
+
+    def with_pieces(self, scores: Mapping[str, float], others: Iterable[str] = ()) -> "TaggedTokenizer":
+        """Return the tokenizer with more pieces, which get the last ids; `others` are ignored."""
+        return TaggedTokenizer(bytes_with(self, scores), self.languages, self.before, self.start)
 
     def without(self, removed: Collection[str]) -> "TaggedTokenizer":
         """Return the tokenizer without these pieces; a language whose tag is removed is unknown to it."""

@@ -22,6 +22,7 @@ from seq2seq.text.direction import find_language, languages_named
 from seq2seq.text.extending import TABLE, Extended, extended
 from seq2seq.text.marian_tokenizer import EOS, PAD, UNK, MarianTokenizer, MarianTokenizerPair
 from seq2seq.text.multilingual_tokenizer import BOS, MultilingualTokenizerPair, pair_of
+from seq2seq.text.tagged_tokenizer import TaggedTokenizerPair
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 from seq2seq.text.trimming import distinct_readers
 from seq2seq.workflows.vocabulary import MOST_PIECES, Size
@@ -35,7 +36,7 @@ Side = Literal["source", "target"]
 
 @dataclass(frozen=True)
 class Extension:
-    """What was added to a model."""
+    """The additions to a model, and its sizes before and after."""
 
     before: Size
     after: Size
@@ -59,7 +60,7 @@ class Extension:
 
 @dataclass(frozen=True)
 class Transplant:
-    """What a model has kept of its old vocabulary."""
+    """The sizes of a model before and after another tokenizer, and what it kept."""
 
     before: Size
     after: Size
@@ -181,6 +182,8 @@ def _with_tag(
     if tag is None:
         return tokenizers, {}
     tags, (name, given) = tokenizers.source.tags, tag
+    if isinstance(tokenizers, TaggedTokenizerPair):
+        raise UserError(f"--tag: {model} was trained with `languages`; only models of other toolkits get more tags")
     if not isinstance(tokenizers, MarianTokenizerPair) or not tags:
         raise UserError(f"--tag: {model} has no tags of languages; leave the option out")
     like = find_language(given, tags, "--like")
@@ -210,6 +213,9 @@ def _texts_by_reader(corpora: Sequence[Path], readers: Sequence[Tokenizer], side
 def _tokenizers_of(given: Path, loaded: LoadedModel) -> TokenizerPair:
     """Return the tokenizers of a .spm file or a model, with the tags of the languages of `loaded`."""
     own, pair = loaded.tokenizers.undirected, None
+    if isinstance(own, TaggedTokenizerPair):
+        problem = "was trained with `languages`, whose tags are pieces of its tokenizer; it cannot have another one"
+        raise ModelError(f"{loaded.folder}: {problem}")
     if given.is_file():
         plain = Tokenizer.load(given)
         if min(plain.pad_id, plain.start_id, plain.eos_id) >= 0:

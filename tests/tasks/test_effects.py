@@ -70,6 +70,7 @@ CASES = {
     "model.position_formula": ("fairseq", LEARNED, "model.positions=sinusoidal"),
     "model.position_offset": ("2", LEARNED, "model.positions=sinusoidal"),
     "model.initialization": ("mimetic", TEXT.replace("max_steps", "init_from: '.', max_steps"), "training.init_from="),
+    "training.vocabulary.extend": ("5", TEXT, None),
     "evaluation.tokenize": ("char", TEXT + "evaluation: {metrics: [chrf]}", "evaluation.metrics=[bleu, chrf]"),
     "search.early_stopping": ("true", TEXT + "search: {beam_size: 1}", "search.beam_size=4"),
     "search.seed": ("7", TEXT, "search.sample=true"),

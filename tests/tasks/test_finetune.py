@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -214,6 +215,45 @@ def test_frozen_weights_are_the_initial_ones_and_a_run_continues_to_the_same_bit
     frozen = {"encoder.embedding.tokens.weight"}
     assert not any(name.startswith(tuple(frozen)) for name in ends[0]["optimizer"])
     assert {name for name, weight in ends[0]["model"].items() if torch.equal(weight, initial[name])} == frozen
+
+
+@pytest.mark.slow
+def test_a_changed_vocabulary_is_that_of_the_run_which_continues_to_the_same_bits(folder, capfd):
+    """Also where the cache was deleted; another setting stops the run by name."""
+    vocabulary = "training.vocabulary={trim: true, extend: 5}"
+    Path("new.en").write_text("\n".join(["red ねこ apple", "blue いぬ"] * 6))
+    Path("new.de").write_text("\n".join(["rote ねこ Apfel", "blaue いぬ"] * 6))
+    data = "data.train=[{source: colours.en, target: colours.de}, {source: new.en, target: new.de}]"
+    typed = [vocabulary, data, "training.checkpoint_every=1", "training.validate_every=2"]
+
+    def train(name: str, *settings: str) -> int:
+        pairs = [part for setting in (*typed, *settings) for part in ("--set", setting)]
+        return main(["train", "tune.yaml", "--run-dir", f"runs/{name}", *pairs])
+
+    assert train("once", "training.max_steps=4") == 0
+    said = capfd.readouterr().err
+    assert "characters and 5 longer pieces" in said
+    assert "training.vocabulary.trim: " in said
+    assert train("twice", "training.max_steps=2") == 0
+    for path in Path("runs/cache").glob("vocabulary-*"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert train("twice", "training.max_steps=4") == 0
+    ends = [load_checkpoint(latest_checkpoint(Path(f"runs/{name}/checkpoints"))).tensors for name in ("once", "twice")]
+    for group in ("model", "optimizer"):
+        assert all(torch.equal(ends[0][group][name], ends[1][group][name]) for name in ends[0][group])
+    best, old = (load_model(f"runs/{name}").tokenizers.target for name in ("once", "old"))
+    lines = Path("new.de").read_text().splitlines()
+    assert best.decode(best.encode(lines[0])) == lines[0]
+    assert not any("<0x" in piece for piece in best.pieces(best.encode(lines[0])))
+    assert any("<0x" in piece for piece in old.pieces(old.encode(lines[0])))
+    assert {"ね", "こ", "い", "ぬ"} <= best.vocabulary.keys()
+    assert len(best.vocabulary.keys() & old.vocabulary.keys()) < old.vocab_size
+    assert "ね\t12\tね" in Path("runs/once/added-pieces.tsv").read_text()
+    assert config_file.load(Path("runs/once/config.yaml")).tokenizer.vocab_size == best.vocab_size
+    capfd.readouterr()
+    typed[0] = "training.vocabulary={trim: true, extend: 6}"
+    assert train("once", "training.max_steps=5") == 2
+    assert "training.vocabulary.extend: was 5, now 6" in capfd.readouterr().err
 
 
 @pytest.mark.slow
