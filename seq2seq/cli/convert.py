@@ -1,4 +1,4 @@
-"""The command `s2s convert`: import from folders of transformers, export to Marian, CTranslate2 and Argos Translate."""
+"""The command `s2s convert`: import from folders of transformers, export to them, CTranslate2 and Argos Translate."""
 
 import logging
 from pathlib import Path
@@ -31,7 +31,7 @@ VERIFIED = ("ctranslate2", "argos")
 )
 @click.option(
     "--to",
-    type=click.Choice(["marian", "ctranslate2", "argos"]),
+    type=click.Choice(["marian", "m2m100", "ctranslate2", "argos"]),
     help="Format to export MODEL to, a model of this toolkit.",
 )
 @click.option(
@@ -82,7 +82,8 @@ def command(
     on the hub."""
     if (from_ is None) == (to is None):
         raise click.UsageError(
-            "give --from marian, m2m100, nllb or mbart to read a foreign model, or --to marian, ctranslate2 or argos"
+            "give --from marian, m2m100, nllb or mbart to read a foreign model, or --to marian, m2m100, ctranslate2 "
+            "or argos"
         )
     if to not in VERIFIED:
         options.only_for("--to ctranslate2 and --to argos", "quantization", "probe", "reference", "force")
@@ -100,6 +101,8 @@ def command(
     match to:
         case "marian":
             conversion.export_marian(model, output)
+        case "m2m100":
+            conversion.export_m2m(model, output)
         case "ctranslate2":
             _report(conversion.export_ctranslate2(model, output, quantization or "float32", sample, force))
         case "argos":

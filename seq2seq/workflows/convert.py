@@ -11,6 +11,8 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import torch
+
 from seq2seq import atomic, hub
 from seq2seq.errors import CheckpointError, ModelError, RunError, UserError
 from seq2seq.evaluation.probe import Comparison, Probe, builtin_sentences, compare, least_chrf
@@ -21,6 +23,8 @@ from seq2seq.inference.translator import Translator
 from seq2seq.interop.architectures import KINDS
 from seq2seq.interop.argos import SUFFIX, argos_obstacles, write_argos
 from seq2seq.interop.ctranslate2_export import write_ctranslate2
+from seq2seq.interop.m2m import read_m2m
+from seq2seq.interop.m2m_export import m2m_obstacles, write_m2m
 from seq2seq.interop.marian import marian_obstacles, read_marian, write_marian
 from seq2seq.languages import language_code
 from seq2seq.store.finding import CONFIG, find_model
@@ -86,6 +90,35 @@ def export_marian(model: Path, output: Path) -> Path:
         if (written.search, written_tokenizers.fingerprint) != (description.search, tokenizers.fingerprint):
             raise RunError(
                 f"{output}: the tokenizers or search settings changed when they were read back; the export is not kept"
+            )
+    return output
+
+
+def export_m2m(model: Path, output: Path) -> Path:
+    """Write a multilingual model as an M2M-100 folder, read it back, and compare the two.
+
+    Raises:
+        ModelError: M2M-100 cannot express the model (the message names each obstacle), or `output` exists already.
+        RunError: the folder that was read back differs from the model.
+    """
+    atomic.check_new(output)
+    loaded = _load_translation(model)
+    description, tokenizers = loaded.description, loaded.tokenizers.undirected
+    if obstacles := m2m_obstacles(description.model, tokenizers):
+        raise ModelError(f"{loaded.folder}: an M2M-100 folder cannot hold this model: {'; '.join(obstacles)}")
+    with _writing(output) as folder:
+        write_m2m(folder, description, tokenizers, distinct(loaded.model.state_dict(keep_vars=True)))
+        front = front_matter(description, output.name, library_name="transformers", tags=["m2m_100"])
+        text = f"{front}\n# M2M-100 model\n\nLoad it with `AutoTokenizer` and `M2M100ForConditionalGeneration`.\n"
+        (folder / CARD).write_text(text, encoding="utf-8")
+        written, read, back = read_m2m(folder)
+        ids = torch.tensor([read.source.vocabulary[piece] for piece in tokenizers.source.text_pieces()])
+        own = torch.tensor([tokenizers.source.vocabulary[piece] for piece in tokenizers.source.text_pieces()])
+        is_same = torch.equal(back.output.weight[ids], loaded.model.output.weight[own])
+        if written.search != description.search or written.license != description.license or not is_same:
+            raise RunError(
+                f"{output}: weights, licence or search settings changed when they were read back; the export is not "
+                "kept"
             )
     return output
 

@@ -292,7 +292,8 @@ def test_standard_output_that_is_an_input_is_refused(folder):
 @pytest.mark.parametrize(
     "typed",
     ["bleu --model model --source lines --reference lines", "compare lines other --reference lines", "plot run",
-     "average model model", "vocabulary trim model --corpus lines",
+     "average model model", "vocabulary trim model --corpus lines", "vocabulary extend model --corpus lines",
+     "vocabulary transplant model other",
      "convert classic --to marian", "fetch multi30k --from thesis"],
 )  # fmt: skip
 def test_what_cannot_go_to_standard_output_makes_no_file_of_that_name(folder, typed, monkeypatch, capfd):

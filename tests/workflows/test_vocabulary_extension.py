@@ -23,6 +23,7 @@ from seq2seq.text.direction import Direction
 from seq2seq.text.extending import extended
 from seq2seq.text.marian_tokenizer import MarianTokenizer, MarianTokenizerPair
 from seq2seq.text.segmenter import Segmenter
+from seq2seq.text.tagged_tokenizer import Languages, tagged_pair
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
 NEW = ["der Straßenbahnfahrer ißt Öl, ねこ", "die Straßenbahnfahrerin fährt", "zwei Straßenbahnen, ねこ und いぬ"] * 3
@@ -309,3 +310,15 @@ def test_a_tokenizer_that_does_not_fit_is_refused(given, said, tmp_path, capsys)
     assert main(["vocabulary", "transplant", *typed]) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
+
+
+def test_a_model_of_many_directions_gets_pieces_and_keeps_its_tags():
+    tags = {"en": "<2en>", "de": "<2de>"}
+    trained = Tokenizer.train(TEXTS * 5, TokenizerConfig(vocab_size=380), 1, list(tags.values()))
+    pair = tagged_pair(trained.model_bytes, trained.model_bytes, Languages(tags, ("en",), ("de",)))
+    result = extended(pair, [[*NEW, *TARGET]], 5)
+    new = result.tokenizers.directed(Direction("en", "de"))
+    assert {"ね", "こ"} <= {added.piece for added in result.pieces}
+    assert new.source.tags == tags
+    assert new.source.encode("the cat")[0] == trained.vocabulary["<2de>"]
+    assert new.source.encode("the cat") == pair.directed(Direction("en", "de")).source.encode("the cat")

@@ -1,0 +1,116 @@
+"""Models as M2M-100 folders: transformers gives the same logits and text, and what comes back is the model."""
+
+import pytest
+import torch
+from support.foreign_models import SOURCE, TARGET
+from support.multilingual_models import make_multilingual
+from support.our_models import make_ours
+from support.vocabulary_models import hypotheses
+
+from seq2seq.cli import main
+from seq2seq.data.collate import collate_translation
+from seq2seq.files import read_object
+from seq2seq.store.model_folder import load_model
+from seq2seq.text.direction import Direction
+
+transformers = pytest.importorskip("transformers")
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
+
+PAIR = ("en", "de")
+SIZES = dict(d_model=32, encoder_ffn_dim=64, decoder_ffn_dim=64, noise=0.0, steps=100, dropout=0.0)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """An M2M-100 folder of transformers with a licence, the same trimmed to two languages and extended, and exports."""
+    folder = tmp_path_factory.mktemp("m2m")
+    make_multilingual(folder / "theirs", "m2m100", attention_dropout=0.0, **SIZES)
+    (folder / "theirs" / "README.md").write_text("---\nlicense: mit\n---\n")
+    for name, lines in (("en", SOURCE), ("de", TARGET), ("new", [*SOURCE, "ねこ いぬ"])):
+        (folder / name).write_text("\n".join(lines) + "\n")
+    typed = ["--corpus", str(folder / "en"), "--corpus", str(folder / "de"), "--languages", "en,de"]
+    assert main(["vocabulary", "trim", str(folder / "theirs"), *typed, "-o", str(folder / "trimmed")]) == 0
+    extend = ["vocabulary", "extend", str(folder / "trimmed"), "--corpus", str(folder / "new")]
+    assert main([*extend, "-o", str(folder / "changed")]) == 0
+    for name in ("theirs", "changed"):
+        assert main(["convert", str(folder / name), "--to", "m2m100", "-o", str(folder / f"from-{name}")]) == 0
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["theirs", "changed"])
+def test_transformers_gives_the_same_logits_and_texts(folders, name):
+    ours = load_model(folders / name).directed(Direction(*PAIR))
+    exported = folders / f"from-{name}"
+    theirs = transformers.AutoModelForSeq2SeqLM.from_pretrained(exported).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(exported)
+    tokenizer.src_lang, tokenizer.tgt_lang = PAIR
+    pair = ours.tokenizers
+    batch = collate_translation(
+        pair.source.encode_all(SOURCE), pair.target.encode_all(TARGET), pair, range(len(SOURCE))
+    )
+    written = tokenizer(SOURCE, text_target=TARGET, return_tensors="pt", padding=True)
+    start = torch.full((len(SOURCE), 1), tokenizer.eos_token_id)
+    inputs = torch.cat([start, written["labels"]], 1)[:, :-1]
+    with torch.no_grad():
+        own = ours.model.project(ours.model(batch.source_ids, batch.source_mask, batch.target_input))
+        logits = theirs(written["input_ids"], written["attention_mask"], decoder_input_ids=inputs).logits
+    pieces = [piece for piece in pair.target.text_pieces() if piece in tokenizer.get_vocab()]
+    rows = [pair.target.vocabulary[piece] for piece in pieces], [tokenizer.get_vocab()[piece] for piece in pieces]
+    assert len(pieces) > 20
+    width = batch.target_mask.size(1)
+    differences = (own[..., rows[0]] - logits[:, :width][..., rows[1]])[batch.target_mask].abs()
+    assert differences.max() < 1e-5 * max(1.0, float(logits.abs().max()))
+    tag = tokenizer.get_lang_id(PAIR[1])
+    made = theirs.generate(
+        **tokenizer(SOURCE, return_tensors="pt", padding=True), num_beams=1, forced_bos_token_id=tag, max_length=40
+    )
+    texts = [" ".join(text.split()) for text in tokenizer.batch_decode(made, skip_special_tokens=True)]
+    assert texts == hypotheses(ours, SOURCE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["theirs", "changed"])
+def test_what_comes_back_is_the_model(folders, name):
+    ours, back = (load_model(folders / folder) for folder in (name, f"from-{name}"))
+    state, again = (loaded.model.state_dict() for loaded in (ours, back))
+    ids, others = (loaded.tokenizers.source.vocabulary for loaded in (ours, back))
+    if name == "theirs":
+        assert ids == others
+        assert back.tokenizers.fingerprint == ours.tokenizers.fingerprint
+    pieces = [*ours.tokenizers.source.text_pieces(), *ours.tokenizers.source.tags.values(), "</s>", "<unk>"]
+    rows = [ids[piece] for piece in pieces], [others[piece] for piece in pieces]
+    for key, tensor in state.items():
+        if "tokens" in key or key.startswith("output"):
+            assert torch.equal(tensor[rows[0]], again[key][rows[1]]), key
+        else:
+            assert torch.equal(tensor, again[key]), key
+    assert back.description.license == "mit"
+    assert back.description.search == ours.description.search
+    assert back.description.model == ours.description.model
+    assert "license: mit" in (folders / f"from-{name}" / "README.md").read_text()
+    for line in [*SOURCE, "ねこ"]:
+        sides = [loaded.directed(Direction(*PAIR)).tokenizers.source for loaded in (ours, back)]
+        assert sides[0].pieces(sides[0].encode(line)) == sides[1].pieces(sides[1].encode(line))
+    assert read_object(folders / f"from-{name}" / "config.json")["model_type"] == "m2m_100"
+
+
+def test_what_it_cannot_hold_is_one_line(tmp_path, capsys):
+    make_ours(tmp_path / "ours")
+    make_multilingual(tmp_path / "nllb", "nllb")
+    make_multilingual(tmp_path / "mbart", "mbart50")
+    make_multilingual(tmp_path / "m2m", "m2m100")
+    (tmp_path / "text").write_text("the cat\n")
+    typed = ["--corpus", str(tmp_path / "text"), "--pieces", "0", "--tag", "qqq", "--like", "de"]
+    assert main(["vocabulary", "extend", str(tmp_path / "m2m"), *typed, "-o", str(tmp_path / "tagged")]) == 0
+    for name, said in (
+        ("ours", "a tokenizer without the tags of languages"),
+        ("nllb", "which needs a tokenizer.json that is not written"),
+        ("mbart", "embedding_norm True (M2M-100: False)"),
+        ("tagged", "languages that M2M100Tokenizer of transformers does not have: qqq"),
+    ):
+        capsys.readouterr()
+        assert main(["convert", str(tmp_path / name), "--to", "m2m100", "-o", str(tmp_path / "new")]) == 2
+        assert said in capsys.readouterr().err
+        assert not (tmp_path / "new").exists()
