@@ -112,7 +112,12 @@ def _set_title(figure: Any, title: str) -> None:
 def _curves(records: Sequence[Mapping[str, Any]], keys: Mapping[str, str]) -> dict[str, list[tuple[float, float]]]:
     """Return, by label, the (step, value) points of each key that has any."""
     curves = {}
-    for key, label in keys.items():
+    of_directions = {
+        name: f"{keys[name.partition('.')[0]]} {name.partition('.')[2]}"
+        for name in dict.fromkeys(name for record in records for name in record)
+        if name.partition(".")[0] in keys and "." in name and not name.endswith((".worst", "_se"))
+    }
+    for key, label in {**keys, **of_directions}.items():
         points = {
             record["step"]: value
             for record in records

@@ -21,6 +21,8 @@ from seq2seq.data.sources import open_pairs
 from seq2seq.text.direction import Direction
 from seq2seq.text.tagged_tokenizer import TaggedTokenizerPair
 
+VOCABULARY_TEMPERATURE = 5.0
+
 Parse = Callable[[Any, int], list[Example | None]]
 
 
@@ -138,6 +140,14 @@ def tempered(
     return [
         (start, stop, weight * factors[sides]) for (start, stop, weight), sides in zip(parts, directions, strict=True)
     ]
+
+
+def vocabulary_repeats(sources: Sequence[Source]) -> list[float]:
+    """Return how often each text of a source occurs in the training of a tokenizer, so that small languages get pieces
+    of their own (Arivazhagan et al. 2019, section 5, use the same temperature)."""
+    sizes = [source.size if source.size is not None else sum(1 for _ in source) for source in sources]
+    parts = [(0, size, 1.0) for size in sizes]
+    return [weight for _, _, weight in tempered(parts, [one.direction for one in sources], VOCABULARY_TEMPERATURE)]
 
 
 def sizes_of(parts: Sequence[tuple[int, int, float]], directions: Sequence[Sides]) -> Mapping[Sides, int]:

@@ -59,6 +59,12 @@ class Encoding:
         return {side: id_type(tokenizer.vocab_size) for side, tokenizer in self.tokenizers.items()}
 
     @property
+    def language_tags(self) -> Sequence[str]:
+        """The tags of the languages of a model of many directions."""
+        languages = getattr(self.tokenizers["source"], "languages", None)
+        return list(languages.pieces.values()) if languages else []
+
+    @property
     def finds_duplicates(self) -> bool:
         """Whether chunks include keys, by which the builder finds duplicates."""
         return self.filter is not None and self.filter.config.drop_duplicates
@@ -76,6 +82,8 @@ class Encoding:
             stored_ids(tokenizer, [example.texts[side] for example in examples], is_source=side == 0)
             for side, tokenizer in enumerate(self.tokenizers.values())
         ]
+        if self.language_tags:
+            counts.tags = sum(any(tag in text for tag in self.language_tags) for one in examples for text in one.texts)
         if self.filter:
             kept = counts.keep(range(len(examples)), map(self.filter.rejects_lengths, *(map(len, ids) for ids in rows)))
             examples = [examples[i] for i in kept]

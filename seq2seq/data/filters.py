@@ -26,6 +26,8 @@ class FilterCounts:
 
     kept: int = 0
     dropped: dict[str, int] = field(default_factory=dict)
+    tags: int = 0
+    """Texts that contain the tag of a language, typed by people; they are read as text."""
 
     def drop(self, rule: str, count: int = 1) -> None:
         """Count examples that `rule` dropped."""
@@ -45,6 +47,7 @@ class FilterCounts:
     def add(self, other: "FilterCounts") -> None:
         """Add the counts of another chunk of the corpus."""
         self.kept += other.kept
+        self.tags += other.tags
         for rule, count in other.dropped.items():
             self.drop(rule, count)
 

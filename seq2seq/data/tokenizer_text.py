@@ -23,17 +23,38 @@ MARGIN = 1.5
 
 
 class TokenizerText:
-    """The text of each side of the kept examples, readable any number of times."""
+    """The text of each side of the kept examples, readable any number of times.
 
-    def __init__(self, sources: Sequence[Source], filters: FilterConfig, settings: TokenizerConfig, seed: int):
+    Args:
+        sources: the corpora.
+        filters: the length filters.
+        settings: of the tokenizer.
+        seed: of the tokenizer.
+        repeats: how often each text of a source occurs, such as 2.5; once by default.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        filters: FilterConfig,
+        settings: TokenizerConfig,
+        seed: int,
+        repeats: Sequence[float] | None = None,
+    ):
+        self._repeats = repeats or [1.0] * len(sources)
         self._sources, self._filters, self._settings, self._seed = sources, filters, settings, seed
         self._rules = PairFilter(filters)
 
     def side(self, index: int) -> Iterator[str]:
         """Yield the texts of one side, in order."""
-        for example in chain.from_iterable(self._sources):
-            if self._rules.rejects_text(example) is None and self._may_fit(example):
-                yield example.texts[index]
+        for source, repeat in zip(self._sources, self._repeats, strict=True):
+            due = 0.0
+            for example in source:
+                if self._rules.rejects_text(example) is None and self._may_fit(example):
+                    due += repeat
+                    for _ in range(int(due)):
+                        yield example.texts[index]
+                    due -= int(due)
 
     def _may_fit(self, example: Example) -> bool:
         """Whether the length filters may keep an example; only examples with many characters are encoded."""

@@ -5,14 +5,21 @@ direction, `bleu` that of the mean, and `bleu.worst` that of the worst direction
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice
 
 import numpy as np
 
 from seq2seq.config.directions import LanguagesConfig, Sides, direction_name
-from seq2seq.data.examples import Pair
+from seq2seq.data.directions import sizes_of
+from seq2seq.data.examples import Pair, Source
 from seq2seq.evaluation.uncertainty import Measured
+from seq2seq.text.tokenizer import TokenizerPair
 
 WORST = "worst"
+# More often than this in an epoch, a pair is learned by heart.
+MOST_TIMES = 30
+COUNTED_PAIRS = 2000
 LOWER_IS_BETTER = ("valid_loss", "ter")
 
 
@@ -41,6 +48,49 @@ def by_direction(
         named[f"{metric}.{WORST}"] = worst
         named |= {f"{metric}.{name}": measured for name, measured in each.items()}
     return named
+
+
+@dataclass(frozen=True)
+class Share:
+    """The share of a direction in an epoch; its text is a line for people."""
+
+    name: str
+    pairs: int
+    before: float
+    """The share without temperature and weights."""
+    after: float
+    times: float
+    """How often each pair is seen in an epoch, on average."""
+
+    def __str__(self) -> str:
+        shares = f"{100 * self.before:.3g} % of all, {100 * self.after:.3g} % of an epoch"
+        return f"{self.name}: {self.pairs:,} pairs, {shares}, each seen {self.times:.3g} times"
+
+
+def shares_of(
+    weighed: Sequence[tuple[int, int, float]], parts: Sequence[tuple[int, int, float]], directions: Sequence[Sides]
+) -> dict[Sides, Share]:
+    """Return the share of each direction; `parts` are those of the corpus, and `weighed` those of the sampler."""
+    sizes, seen = sizes_of(parts, directions), dict.fromkeys(directions, 0.0)
+    for (start, stop, weight), sides in zip(weighed, directions, strict=True):
+        seen[sides] += (stop - start) * weight
+    total, total_seen = sum(sizes.values()), sum(seen.values())
+    return {
+        sides: Share(direction_name(sides), size, size / total, seen[sides] / total_seen, seen[sides] / max(size, 1))
+        for sides, size in sizes.items()
+    }
+
+
+def unknown_share(sources: Sequence[Source], tokenizers: TokenizerPair) -> float:
+    """Return the share of characters that the vocabulary lacks, in the first pairs of sources."""
+    unknown = total = 0
+    for pair in islice(chain.from_iterable(sources), COUNTED_PAIRS):
+        for text, tokenizer in zip(pair.texts, (tokenizers.source, tokenizers.target), strict=True):
+            known = tokenizer.normalizer
+            characters = known(text)
+            total += len(characters)
+            unknown += sum(not known.knows(character) for character in characters)
+    return unknown / max(total, 1)
 
 
 def target_of(direction: str, languages: LanguagesConfig) -> str | None:

@@ -311,6 +311,7 @@ class _Run:
             f"model: {task.num_parameters:,} parameters{f' ({frozen:,} frozen)' if frozen else ''}, "
             f"vocabulary {' + '.join(f'{size:,}' for size in sorted(vocabularies))}",
             f"data: {corpora}; training corpus: {task.corpus.counts}",
+            *task.direction_figures(),
             f"batches: {'about ' if sections > 1 else ''}{sections * batches:,} per epoch{per_rank}, each up to "
             f"{task.config.training.batch_tokens:,} {side} tokens, {100 * sampler.padding(0):.1f} % padding{planned}",
             f"device: {here.device}, {str(here.precision).removeprefix('torch.')}, "

@@ -23,7 +23,7 @@ from seq2seq import atomic
 from seq2seq.config.corpora import FilterConfig
 from seq2seq.config.directions import direction_name
 from seq2seq.data.corpus import TokenCorpus, prepare_corpus
-from seq2seq.data.directions import RowTags
+from seq2seq.data.directions import RowTags, vocabulary_repeats
 from seq2seq.data.examples import Source
 from seq2seq.data.sampler import TokenBudgetSampler
 from seq2seq.data.segmentations import prepare_segmentations
@@ -72,9 +72,9 @@ class Task(ABC):
             freeze(self._new_model(), self.config.training.freeze)
         self.corpus = self._prepare(inputs.train, self.config.data.filters)
         self.labels = self.corpus.labels
+        self._valid = list(chain.from_iterable(inputs.valid.values()))
         self._check_corpora()
         self._valid_corpus = self._prepare(list(inputs.valid.values()), None)
-        self._valid = list(chain.from_iterable(inputs.valid.values()))
         sampling, seed = self.config.tokenizer, self.config.seed
         stored = prepare_segmentations(self.corpus, tokenizers, sampling, seed, self.config.data.num_workers)
         most, tags = max_pieces(self.config, tokenizers), self._tags_of_training()
@@ -132,6 +132,10 @@ class Task(ABC):
     def _ratio(self, name: str, numerators: np.ndarray, denominators: np.ndarray) -> dict[str, Measured]:
         """Return a ratio of sums over the validation examples, by the name of the metric."""
         return {name: of_ratio(numerators, denominators)}
+
+    def direction_figures(self) -> list[str]:
+        """Return a line for each direction of a model of many."""
+        return []
 
     @property
     def parts(self) -> list[tuple[int, int, float]]:
@@ -279,7 +283,8 @@ def _new_tokenizers(inputs: Inputs, runtime: Runtime) -> TokenizerPair:
         return inputs.initial.tokenizers
     logger.info("training the tokenizer (%s, %s pieces)", settings.kind, f"{settings.vocab_size:,}")
     tags = config.languages.pieces if config.languages else {}
-    text = TokenizerText(inputs.train, config.data.filters, settings, config.seed)
+    repeats = vocabulary_repeats(inputs.train) if config.languages else None
+    text = TokenizerText(inputs.train, config.data.filters, settings, config.seed, repeats)
     sides = [text.side(0)] if config.task == "classification" else [text.side(0), text.side(1)]
     with waiting_for("training the tokenizer"):
         if settings.shared or len(sides) == 1:

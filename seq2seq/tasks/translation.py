@@ -17,6 +17,7 @@ from seq2seq.config.directions import Sides, direction_name
 from seq2seq.data.collate import TranslationBatch
 from seq2seq.data.directions import RowTags, tempered
 from seq2seq.data.examples import Pair, Source
+from seq2seq.errors import some_of
 from seq2seq.evaluation.text import Score, score_texts
 from seq2seq.evaluation.uncertainty import Measured, of_ratio
 from seq2seq.inference.steps import TransformerSteps
@@ -28,7 +29,15 @@ from seq2seq.model.transformer import Transformer
 from seq2seq.store.calibration import Calibration
 from seq2seq.store.model_card import ScoreRecord
 from seq2seq.store.model_folder import LoadedModel, load_model
-from seq2seq.tasks.directions import WORST, by_direction, rows_of_directions, target_of
+from seq2seq.tasks.directions import (
+    MOST_TIMES,
+    WORST,
+    by_direction,
+    rows_of_directions,
+    shares_of,
+    target_of,
+    unknown_share,
+)
 from seq2seq.tasks.task import Task
 from seq2seq.text.direction import Direction
 from seq2seq.training.loss import LossSum, translation_loss
@@ -125,6 +134,32 @@ class TranslationTask(Task):
             return None
         return RowTags(self.tokenizers, [pair.direction for pair in self._valid], [1] * len(self._valid))
 
+    def direction_figures(self) -> list[str]:
+        if self.config.languages is None:
+            return []
+        sources: dict[Sides, list[Source]] = {}
+        for source in self.inputs.train:
+            sources.setdefault(source.direction, []).append(source)
+        shares = shares_of(self.parts, self.corpus.parts, [source.direction for source in self.inputs.train])
+        lines = [
+            f"{share}; unknown characters {100 * unknown_share(sources[sides], self.tokenizers):.2g} %"
+            for sides, share in shares.items()
+        ]
+        count = self.corpus.counts.tags
+        texts = [f"{count:,} texts contain the tag of a language, which is read as text"] * bool(count)
+        return [*lines, *texts]
+
+    def _warn_of_directions(self) -> None:
+        """Warn of pairs that are seen very often, and of directions that are not validated."""
+        directions = [source.direction for source in self.inputs.train]
+        for sides, share in shares_of(self.parts, self.corpus.parts, directions).items():
+            if share.times > MOST_TIMES:
+                often = f"each pair is seen {share.times:,.0f} times an epoch"
+                logger.warning("%s: %s; lower data.temperature", direction_name(sides), often)
+        validated = {pair.direction for pair in self._valid}
+        if missing := [direction_name(sides) for sides in self.inputs.trained if sides not in validated]:
+            logger.warning("data.valid: no set for %s, which does not count for the best model", some_of(missing))
+
     @property
     def parts(self) -> list[tuple[int, int, float]]:
         if self.config.languages is None:
@@ -143,6 +178,8 @@ class TranslationTask(Task):
         """Warn of corpora whose sides are equal, look swapped against the first corpus, or do not correspond."""
         if not self._runtime.is_main:
             return
+        if self.config.languages is not None:
+            self._warn_of_directions()
         first, *train = self.inputs.train
         tests = {f"data.test.{name}": source for name, source in self.inputs.tests.items()}
         valid = self.inputs.valid.values()

@@ -27,6 +27,14 @@ SECONDS_TO_ESTIMATE = 5.0
 log = logging.getLogger(__name__)
 
 
+def _worst(name: str, record: Mapping[str, float]) -> str:
+    """Return the worst direction of a metric, in brackets; empty for a model of one direction."""
+    if (worst := record.get(f"{name}.worst")) is None:
+        return ""
+    names = [key.partition(".")[2] for key, value in record.items() if key.startswith(f"{name}.") and value == worst]
+    return f" (worst: {' '.join([*[one for one in names if one != 'worst'][:1], f'{worst:.4g}'])})"
+
+
 @dataclass(frozen=True)
 class _Moment:
     """How far training was, and when."""
@@ -103,8 +111,8 @@ class Monitor:
         """Write a validation record, and some of its translations."""
         self._record(record)
         errors = {name: f" ± {record[name + SE]:.2g}" for name in record if name + SE in record}
-        names = [name for name in record if name != "step" and not name.endswith(SE)]
-        shown = "  ".join(f"{name} {record[name]:.4g}{errors.get(name, '')}" for name in names)
+        names = [name for name in record if name != "step" and not name.endswith(SE) and "." not in name]
+        shown = "  ".join(f"{name} {record[name]:.4g}{errors.get(name, '')}{_worst(name, record)}" for name in names)
         self.say(f"step {record['step']:,}  validation: {shown}{'  (best)' if better else ''}")
         if samples:
             texts = (

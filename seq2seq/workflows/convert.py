@@ -152,6 +152,8 @@ def export_argos(
     atomic.check_new(output)
     loaded = _load_translation(model)
     description, tokenizers = loaded.description, loaded.tokenizers
+    if obstacles := argos_obstacles(tokenizers):
+        raise ModelError(f"{loaded.folder}: an Argos package cannot hold this model: {'; '.join(obstacles)}")
     source, target = languages[0] or description.source_language, languages[1] or description.target_language
     if not source or not target:
         raise UserError(f"{loaded.folder}: does not name its languages; give --source-language and --target-language")
@@ -159,8 +161,6 @@ def export_argos(
         raise UserError(
             f"{odd[0]!r} is not a language code such as de; name others with --source-language and --target-language"
         )
-    if obstacles := argos_obstacles(tokenizers):
-        raise ModelError(f"{loaded.folder}: an Argos package cannot hold this model: {'; '.join(obstacles)}")
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         write_ctranslate2(folder, loaded.model, description, tokenizers, quantization)

@@ -14,9 +14,10 @@ from seq2seq.config.directions import LanguagesConfig
 from seq2seq.config.schema import TokenizerConfig
 from seq2seq.data.collate import collate_translation
 from seq2seq.data.corpus import prepare_corpus
-from seq2seq.data.directions import RowTags, open_set, open_training, sizes_of, tempered
+from seq2seq.data.directions import RowTags, open_set, open_training, sizes_of, tempered, vocabulary_repeats
 from seq2seq.data.sampler import TokenBudgetSampler
 from seq2seq.data.stream import CorpusBatches
+from seq2seq.data.tokenizer_text import TokenizerText
 from seq2seq.errors import DataError
 from seq2seq.text.direction import Direction
 from seq2seq.text.tagged_tokenizer import Languages, tagged_pair
@@ -137,6 +138,25 @@ def test_the_shares_of_directions_are_exact_over_epochs(temperature):
         assert counts[start:stop].max() - counts[start:stop].min() <= 1  # evenly
         share = 720 * planned[sides] / sum(planned.values()) / sizes[sides]
         assert weight == pytest.approx(share)
+
+
+def test_the_tokenizer_reads_small_directions_more_often(tmp_path):
+    sizes = {("en", "de"): 320, ("de", "en"): 10}
+    sources = []
+    for sides, size in sizes.items():
+        paths = [tmp_path / f"{''.join(sides)}.{name}" for name in sides]
+        for path, name in zip(paths, sides, strict=True):
+            path.write_text(f"{name} word\n" * size)
+        keys = ("source", "target", "from", "to")
+        config = SourceConfig.model_validate(dict(zip(keys, (*paths, *sides), strict=True)))
+        sources += open_training(config, LANGUAGES)
+    repeats = vocabulary_repeats(sources)
+    assert repeats[1] / repeats[0] == pytest.approx((320 / 10) ** (1 - 1 / 5))
+    text = TokenizerText(sources, FilterConfig(), TokenizerConfig(), 1, repeats)
+    counts = Counter(text.side(0))
+    assert counts["en word"] == pytest.approx(320 * repeats[0], abs=1)
+    assert counts["de word"] == pytest.approx(10 * repeats[1], abs=1)
+    assert sum(counts.values()) == pytest.approx(330, abs=2)
 
 
 def test_temperature_1_leaves_the_weights_and_weight_multiplies():

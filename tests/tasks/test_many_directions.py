@@ -4,6 +4,7 @@ The corpora are number words in three languages. The run is made once, and is to
 """
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -12,10 +13,14 @@ import torch
 from support.number_words import WORDS, sentences
 
 from seq2seq.cli import main
+from seq2seq.config.schema import TrainingConfig
 from seq2seq.errors import UserError
 from seq2seq.inference.translator import Translator
+from seq2seq.plots import learning_curves
 from seq2seq.store.model_folder import load_model
 from seq2seq.text.direction import Direction
+from seq2seq.training.activity import Activity
+from seq2seq.training.monitor import Monitor
 
 FRENCH = dict(zip(WORDS, ["un", "deux", "trois", "quatre", "cinq", "six", "sept", "huit", "neuf", "dix"], strict=True))
 MANY = """
@@ -99,6 +104,36 @@ def test_figures_are_by_direction_and_the_worst_decides(run):
     state = json.loads(max((run / "checkpoints").glob("step_*")).joinpath("state.json").read_text())["run"]
     metric = state["metric"]
     assert [value for _, value in state["validations"]] == [record[f"{metric}.worst"] for record in validations]
+
+
+def test_the_log_has_the_worst_beside_the_mean(run, tmp_path, caplog):
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    record = next(record for record in records if "chrf" in record)
+    monitor = Monitor(tmp_path, TrainingConfig(), Activity())
+    with caplog.at_level("INFO"):
+        monitor.validation(record, (), better=True)
+    worst = min(("en-de", "en-fr"), key=lambda name: record[f"chrf.{name}"])
+    assert f"(worst: {worst} {record['chrf.worst']:.4g})" in caplog.text
+    assert "chrf.en-de " not in caplog.text
+    learning_curves(records, tmp_path / "curves.svg")
+    assert "chrF en-fr" in (tmp_path / "curves.svg").read_text(encoding="utf-8")
+
+
+def test_a_dry_run_has_a_line_for_each_direction(run, monkeypatch, capfd):
+    monkeypatch.chdir(run.parent)
+    Path("few.en").write_text("one two\nten >>deu<< ten\n", encoding="utf-8")
+    Path("few.fr").write_text("un deux\ndix dix ×\n", encoding="utf-8")
+    text = Path("many.yaml").read_text(encoding="utf-8").replace("small.", "few.")
+    text = text.replace("  valid: {en-de: {source: valid.en, target: valid.de}, ", "  valid: {")
+    Path("dry.yaml").write_text(text.replace("temperature: 3", "temperature: 100"), encoding="utf-8")
+    assert main(["train", "dry.yaml", "--run-dir", "dry", "--dry-run"]) == 0
+    out, err = capfd.readouterr()
+    lines = [line.removeprefix("# ") for line in out.splitlines()]
+    shown = next(line for line in lines if line.startswith("en-fr: "))
+    assert re.match(r"en-fr: 2 pairs, 0\.\d+ % of all, 3\d(\.\d)? % of an epoch, each seen \d+ times; unknown", shown)
+    assert "1 texts contain the tag of a language, which is read as text" in lines
+    assert re.search(r"en-fr: each pair is seen \d+ times an epoch; lower data.temperature", err)
+    assert "data.valid: no set for en-de, de-en, which does not count for the best model" in err
 
 
 def test_info_bleu_and_the_card_name_directions(run, capfd, monkeypatch):
