@@ -134,7 +134,7 @@ def command(
     if dry_run:
         _estimate(prepared, workers)
         return
-    with _Progress(prepared.num_lines * len(prepared.job.models)) as progress:
+    with Progress(prepared.num_lines * len(prepared.job.models)) as progress:
         counts = augment(prepared, executor, workers, progress.report)
     for line in lines_of_report(output, counts):
         click.echo(line)
@@ -206,16 +206,16 @@ def _estimate(prepared: "Prepared", workers: int) -> None:
     )
 
 
-class _Progress:
+class Progress:
     """A progress bar of lines on a terminal, and a log line for each part elsewhere."""
 
-    def __init__(self, total: int):
+    def __init__(self, total: int | None):
         from tqdm import tqdm
 
         self._has_bar = sys.stderr is not None and sys.stderr.isatty()
         self._bar = tqdm(total=total, unit=" lines", dynamic_ncols=True, disable=not self._has_bar)
 
-    def __enter__(self) -> "_Progress":
+    def __enter__(self) -> "Progress":
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -224,4 +224,9 @@ class _Progress:
     def report(self, number: int, facts: Mapping[str, Any]) -> None:
         self._bar.update(facts["lines"])
         if not self._has_bar:
-            logger.info("part %d: %s of %s", number, counted(facts["pairs"], "pair"), counted(facts["lines"], "line"))
+            log_part(number, facts)
+
+
+def log_part(number: int, facts: Mapping[str, Any]) -> None:
+    """Log the facts of a part."""
+    logger.info("part %d: %s of %s", number, counted(facts["pairs"], "pair"), counted(facts["lines"], "line"))

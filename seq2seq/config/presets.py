@@ -8,6 +8,8 @@ from typing import Any
 PRESETS: dict[str, dict[str, Any]] = {
     "tiny": dict(d_model=128, num_heads=4, num_encoder_layers=2, num_decoder_layers=2, d_ff=512),
     "small": dict(d_model=256, num_heads=4, num_encoder_layers=3, num_decoder_layers=3, d_ff=1024),
+    # A deep encoder and one decoder layer, which alone is computed for each piece of a translation (Kasai et al. 2021).
+    "student": dict(d_model=256, num_heads=4, num_encoder_layers=6, num_decoder_layers=1, d_ff=1024),
     "base": dict(d_model=512, num_heads=8, num_encoder_layers=6, num_decoder_layers=6, d_ff=2048),
     "big": dict(d_model=1024, num_heads=16, num_encoder_layers=6, num_decoder_layers=6, d_ff=4096, dropout=0.3),
     # The shape of OPUS-MT models, which s2s convert --to marian can write.

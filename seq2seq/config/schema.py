@@ -31,6 +31,9 @@ from seq2seq.config.values import (
 class TokenizerConfig(Section):
     """The SentencePiece model that is trained on the training text."""
 
+    init_from: ModelPath | None = None
+    """Model or run folder whose tokenizers are used, such as the teacher of a student; by default new ones are
+    trained."""
     kind: Literal["unigram", "bpe"] = "unigram"
     """Algorithm (Kudo 2018; Sennrich et al. 2016)."""
     vocab_size: Annotated[int, Range(64, 10**6)] = 8000
@@ -60,7 +63,7 @@ class ModelConfig(PresetSection):
     """The Transformer: a preset, and every size of it."""
 
     presets = PRESETS
-    preset: Literal["tiny", "small", "base", "big", "marian"] | None = "small"
+    preset: Literal["tiny", "small", "student", "base", "big", "marian"] | None = "small"
     """Sizes to start from; written keys win."""
     d_model: Annotated[int, ranges.WIDTH] = 256
     num_heads: Annotated[int, ranges.HEADS] = 4

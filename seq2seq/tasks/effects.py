@@ -42,6 +42,10 @@ WITHOUT_EFFECT: Mapping[tuple[str, ...], tuple[str, Condition]] = {
         lambda config: config.training.schedule not in ("cosine", "linear"),
     ),
     ("training.dropout_epochs",): ("there is no dropout", _has_no_dropout),
+    ("tokenizer.init_from",): (
+        "the tokenizers come from training.init_from",
+        lambda config: config.training.init_from is not None,
+    ),
     ("tokenizer.sampling_nbest", "tokenizer.sampling_alpha"): (
         "tokenizer.sampling is 0",
         lambda config: not config.tokenizer.sampling,

@@ -22,14 +22,16 @@ from seq2seq.data.directions import open_set, open_training
 from seq2seq.data.examples import Source
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import ConfigError, shown
+from seq2seq.store.finding import find_model
 from seq2seq.store.model_folder import LoadedModel, load_model
 from seq2seq.text.direction import Direction
+from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tagged_tokenizer import Languages
-from seq2seq.text.tokenizer import TokenizerPair
+from seq2seq.text.tokenizer import SOURCE_FILE, TokenizerPair
 from seq2seq.text.trained_with import trained_with
 
-# The keys of `tokenizer` that are always those of the run, also with the tokenizers of an initial model.
-SAMPLING_KEYS = frozenset({"sampling", "sampling_nbest", "sampling_alpha"})
+# The keys of `tokenizer` that are always those of the run, also with the tokenizers of another model.
+OWN_KEYS = frozenset({"init_from", "sampling", "sampling_nbest", "sampling_alpha"})
 # Keys of a decoder, which a classifier ignores.
 DECODER_KEYS = frozenset({"num_decoder_layers", "tied_embeddings", "output_bias"})
 # The keys of `search` that are taken from the initial model; the numbers of returned and sampled translations are not.
@@ -57,6 +59,8 @@ class Inputs:
     tests: Mapping[str, Source]
     added_pieces: Path | None = None
     """The table of the pieces that `training.vocabulary` added."""
+    given_tokenizers: TokenizerPair | None = None
+    """The tokenizers of `tokenizer.init_from`."""
 
     @classmethod
     def open(cls, config: Config, cache: Path) -> "Inputs":
@@ -78,6 +82,7 @@ class Inputs:
         def training(source: SourceConfig) -> list[Source]:
             return [opened(source)] if config.languages is None else open_training(source, config.languages, cache)
 
+        given = _given_tokenizers(config)
         initial = load_model(config.training.init_from) if config.training.init_from else None
         train = [(index, one) for index, source in enumerate(config.data.train) for one in training(source)]
         origins, sources = zip(*train, strict=True) if train else ((), ())
@@ -90,12 +95,12 @@ class Inputs:
                 initial, table = fitted(initial, config.training.vocabulary, sources, cache, languages)
             if initial.tokenizers.needs_direction:
                 initial = _in_directions_of(config, initial)
-        config = complete(config, initial)
+        config = complete(config, initial, given)
         valid, tests = (
             {name: opened(source, name) for name, source in sets.items()}
             for sets in (config.data.valid_sets, config.data.test)
         )
-        return cls(config, initial, cache, sources, origins, valid, tests, table)
+        return cls(config, initial, cache, sources, origins, valid, tests, table, given)
 
     @property
     def trained(self) -> tuple[Sides, ...]:
@@ -115,6 +120,8 @@ class Inputs:
         if self.initial is not None:
             content = json.dumps([self.initial.files, self.initial.tokenizers.fingerprint], sort_keys=True)
             fingerprints["training.init_from"] = hashlib.sha256(content.encode()).hexdigest()
+        if self.given_tokenizers is not None:
+            fingerprints["tokenizer.init_from"] = self.given_tokenizers.fingerprint
         return fingerprints
 
 
@@ -146,8 +153,8 @@ def _only_languages(config: Config, initial: LoadedModel) -> list[str]:
     return list(filter(None, _in_directions_of(config, initial).description.languages))
 
 
-def complete(config: Config, initial: LoadedModel | None) -> Config:
-    """Return the configuration, with the unwritten settings of the initial model if there is one.
+def complete(config: Config, initial: LoadedModel | None, given: TokenizerPair | None = None) -> Config:
+    """Return the configuration, with the unwritten settings of the initial model, or of the `given` tokenizers.
 
     `data.filters.max_length` is lowered to `max_pieces` of the model.
 
@@ -159,7 +166,7 @@ def complete(config: Config, initial: LoadedModel | None) -> Config:
             raise ConfigError("config", ["training.init_from: a classifier has no decoder; name a translation model"])
         changes = {
             "model": _model(config, initial.description.model),
-            "tokenizer": _tokenizer(config, initial.tokenizers),
+            "tokenizer": _tokenizer(config, initial.tokenizers, "training.init_from"),
         }
         if config.task == "translation":
             taken = {
@@ -167,7 +174,9 @@ def complete(config: Config, initial: LoadedModel | None) -> Config:
             }
             changes["search"] = SearchConfig.model_validate({**dict(config.search), **taken})
         config = config.model_copy(update=changes)
-    filters, most = config.data.filters, max_pieces(config, initial and initial.tokenizers)
+    elif given is not None:
+        config = config.model_copy(update={"tokenizer": _tokenizer(config, given, "tokenizer.init_from")})
+    filters, most = config.data.filters, max_pieces(config, given if initial is None else initial.tokenizers)
     if filters.max_length <= most:
         return config
     filters = filters.model_copy(update={"max_length": most})
@@ -188,27 +197,46 @@ def max_pieces(config: Config, tokenizers: TokenizerPair | None = None) -> int:
     return max(1, config.model.max_length - specials)
 
 
-def _tokenizer(config: Config, initial: TokenizerPair) -> TokenizerConfig:
-    """Return the settings of the initial model's tokenizers, with the sampling settings of the run.
+def _given_tokenizers(config: Config) -> TokenizerPair | None:
+    """Return the tokenizers of `tokenizer.init_from`, unless there is an initial model, whose tokenizers are used.
+
+    Raises:
+        ConfigError: their texts need tags of languages, or those of the run do.
+        ModelError: the model is missing or damaged.
+    """
+    if config.tokenizer.init_from is None or config.training.init_from is not None:
+        return None
+    if config.languages is not None:
+        raise ConfigError("config", ["tokenizer.init_from: not with languages, whose tags are pieces; leave it out"])
+    folder = find_model(config.tokenizer.init_from)
+    is_plain = (folder / SOURCE_FILE).is_file()  # else a folder of transformers
+    tokenizers = load_tokenizers(folder) if is_plain else load_model(folder).tokenizers
+    if tokenizers.needs_direction:
+        raise ConfigError("config", ["tokenizer.init_from: a model of many languages; name it in training.init_from"])
+    return tokenizers
+
+
+def _tokenizer(config: Config, initial: TokenizerPair, origin: str) -> TokenizerConfig:
+    """Return the settings of the tokenizers of `origin`, a key, with the settings that are always those of the run.
 
     Raises:
         ConfigError: a written key differs from these tokenizers.
     """
-    written = {key: getattr(config.tokenizer, key) for key in config.tokenizer.model_fields_set - SAMPLING_KEYS}
+    written = {key: getattr(config.tokenizer, key) for key in config.tokenizer.model_fields_set - OWN_KEYS}
     shared = initial.source.vocabulary == initial.target.vocabulary
     held = {"vocab_size": initial.source.vocab_size, "shared": shared, **trained_with(initial.source.model_bytes)}
     holds = TokenizerConfig.model_construct(**{**dict(TokenizerConfig()), **held})
     problems = [
-        f"tokenizer.{key}: {shown(value)}, but the tokenizers of training.init_from have {shown(getattr(holds, key))}; "
+        f"tokenizer.{key}: {shown(value)}, but the tokenizers of {origin} have {shown(getattr(holds, key))}; "
         "leave the key out"
         for key, value in sorted(written.items())
         if value != getattr(holds, key)
     ]
     if problems:
         raise ConfigError("config", problems)
-    sampling = {key: getattr(config.tokenizer, key) for key in SAMPLING_KEYS}
+    own = {key: getattr(config.tokenizer, key) for key in OWN_KEYS}
     known = {key: value for key, value in held.items() if _is_possible(key, value)}
-    return TokenizerConfig.model_validate({**known, **sampling})
+    return TokenizerConfig.model_validate({**known, **own})
 
 
 def _is_possible(key: str, value: Any) -> bool:

@@ -281,6 +281,8 @@ def _new_tokenizers(inputs: Inputs, runtime: Runtime) -> TokenizerPair:
     config, settings = inputs.config, inputs.config.tokenizer
     if inputs.initial is not None:
         return inputs.initial.tokenizers
+    if inputs.given_tokenizers is not None:
+        return inputs.given_tokenizers
     logger.info("training the tokenizer (%s, %s pieces)", settings.kind, f"{settings.vocab_size:,}")
     tags = config.languages.pieces if config.languages else {}
     repeats = vocabulary_repeats(inputs.train) if config.languages else None

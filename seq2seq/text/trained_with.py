@@ -23,6 +23,8 @@ def trained_with(model: bytes) -> dict[str, Any]:
                         found["kind"] = KINDS[value]
                     case (2, 10):
                         found["character_coverage"] = round(struct.unpack("<f", value)[0], 6)
+                    case (2, 31):
+                        found["extra_pieces"] = (*found.get("extra_pieces", ()), value.decode())
                     case (2, 35):
                         found["byte_fallback"] = bool(value)
                     case (3, 1):

@@ -57,6 +57,8 @@ COMMANDS = {
     "vocabulary trim model --corpus few -o locked/new": "locked",
     "vocabulary trim model --corpus secret -o new": "secret",
     "vocabulary trim sealed --corpus text -o new": "sealed",
+    "distill sealed good.yaml -o new": "sealed",
+    "distill model secret -o new": "secret",
     "augment model --text few -o locked/new": "locked",
     "augment model --text secret -o new": "secret",
     "augment sealed --text few -o new": "sealed",

@@ -64,6 +64,7 @@ CASES = {
     "model.output_bias": ("true", CLASSIFIER, None),
     "training.final_learning_rate": ("0.1", TEXT, "training.schedule=cosine"),
     "training.dropout_epochs": ("2.0", TEXT + "\n", "model.dropout=0.2"),
+    "tokenizer.init_from": ("..", TEXT.replace("max_steps", "init_from: '.', max_steps"), "training.init_from="),
     "tokenizer.sampling_nbest": ("8", TEXT, "tokenizer.sampling=0.2"),
     "tokenizer.sampling_alpha": ("0.5", TEXT, "tokenizer.sampling=0.2"),
     "model.position_layout": ("halves", LEARNED, "model.positions=sinusoidal"),

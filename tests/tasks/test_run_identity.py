@@ -257,6 +257,7 @@ OTHER = {
     "data.filters.max_length": 20,
     "model.preset": "null", "model.head_dim": 4, "model.num_heads": 2, "model.activation": "gelu",
     "model.tied_embeddings": "decoder", "tokenizer.shared": None, "tokenizer.character_coverage": 0.99,
+    "tokenizer.init_from": None, "tokenizer.extra_pieces": "[<tag>]",
     "training.preset": "finetune", "training.init_from": None, "training.device": "cpu", "training.shard": None,
     "training.best_metric": "chrf", "training.betas": "[0.8, 0.9]", "training.threads": 2,
     "evaluation.metrics": "[bleu, chrf, ter]", "evaluation.tokenize": "char",

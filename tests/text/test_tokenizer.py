@@ -7,11 +7,13 @@ import random
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from seq2seq.config.schema import TokenizerConfig
 from seq2seq.errors import ConfigError, DataError, ModelError
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.text.trained_with import trained_with
 
 SUBJECTS = ("the old man", "a young woman", "my little brother", "das kleine Kind", "ein großer Hund", "die Lehrerin")
 VERBS = ("reads", "writes", "carries", "liest", "schreibt", "repariert")
@@ -178,3 +180,22 @@ def test_a_damaged_model_file_is_named(content, tmp_path):
     with pytest.raises(ModelError, match=r"source\.spm") as error:
         Tokenizer.load(path)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_extra_pieces_are_kept_whole_wherever_they_occur(kind):
+    lines, plain = CORPUS, config(kind=kind)
+    with_tags = Tokenizer.train(lines, plain.model_copy(update={"extra_pieces": ("<back>", "<2de>")}), 1)
+    for text in ("<back> one two", "one<back>two", "  <2de>  one", "<back>", "<bac> k>"):
+        pieces = with_tags.pieces(with_tags.encode(text))
+        assert with_tags.decode(with_tags.encode(text)) == text
+        assert ("<back>" in pieces) == ("<back>" in text)
+        assert ("<2de>" in pieces) == ("<2de>" in text)
+    assert trained_with(with_tags.model_bytes)["extra_pieces"] == ("<back>", "<2de>")
+    assert "extra_pieces" not in trained_with(Tokenizer.train(lines, plain, 1).model_bytes)
+
+
+@pytest.mark.parametrize("piece", ["", "two words", "<s>", "a\tb"])
+def test_text_that_cannot_be_a_piece_is_refused(piece):
+    with pytest.raises(ValidationError, match="cannot be a piece; name text without spaces"):
+        TokenizerConfig(extra_pieces=(piece,))

@@ -105,7 +105,7 @@ def test_another_command_is_refused_and_a_dry_run_writes_nothing(made, monkeypat
     assert main(arguments) == 0
     capsys.readouterr()
     assert main([*arguments, "--beam-size", "2"]) == 2
-    assert "pairs: has parts of another command: options.beam_size null there, 2 here" in capsys.readouterr().err
+    assert "pairs: is of another command: options.beam_size null there, 2 here" in capsys.readouterr().err
     Path("text").write_text("A dog.\n" * 3)
     assert main(arguments) == 2
     Path("text").write_text("A man.\n" * 3)

@@ -18,7 +18,7 @@ from seq2seq.data.examples import Pair
 from seq2seq.data.noise import perturbed
 from seq2seq.errors import ModelError
 from seq2seq.evaluation.selection import consensus, nearest
-from seq2seq.inference.degeneration import LOST, REPAIRED, SPLIT, SYMPTOMS
+from seq2seq.inference.degeneration import LANGUAGE, LOST, REPAIRED, SPLIT, SYMPTOMS
 from seq2seq.inference.pipeline import Pipeline
 from seq2seq.inference.translation import Alternative, Translation
 from seq2seq.inspection.overlap import normalise
@@ -209,6 +209,8 @@ def _fault(recipe: Recipe, text: str, translation: str, flags: Sequence[str], co
         return found[0]
     if LOST in flags:
         return "lost words"
+    if LANGUAGE in flags:
+        return "other language"
     if recipe.skip_long and SPLIT in flags:
         return "too long"
     if recipe.min_confidence is not None and (confidence is None or confidence < recipe.min_confidence):

@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 FORMAT = 1
 LEVEL = 6  # of compression
+MOST_NAMED = 3  # differences in a message
 
 
 class Shard(NamedTuple):
@@ -153,18 +154,23 @@ def finished_part(folder: Path, number: int) -> dict[str, Any] | None:
     return facts
 
 
-def open_parts(folder: Path, identity: Mapping[str, Any]) -> dict[str, Any]:
-    """Create a folder for parts of this identity, or check that an existing one has it; return its description.
+def open_parts(folder: Path, identity: Mapping[str, Any], file: str = PARTS_FILE) -> dict[str, Any]:
+    """Create a folder for work of this identity, or check that an existing one has it; return its description.
+
+    Args:
+        folder: the folder.
+        identity: plain values that determine the result.
+        file: name of the description in the folder.
 
     Raises:
-        UserError: the folder has something else, or parts of another identity.
+        UserError: the folder has something else, or work of another identity.
     """
-    path = folder / PARTS_FILE
+    path = folder / file
     if folder.is_dir():
         atomic.remove_leftovers(folder)
     if not path.exists():
         if folder.exists() and (not folder.is_dir() or any(folder.glob("[!.]*"))):
-            raise UserError(f"{folder}: exists already, and has no {PARTS_FILE}; name a new folder with -o")
+            raise UserError(f"{folder}: exists already, and has no {file}; name a new folder with -o")
         folder.mkdir(parents=True, exist_ok=True)
         description = {"format": FORMAT, **identity}
         atomic.write_file(path, json_text(description).encode())
@@ -175,10 +181,9 @@ def open_parts(folder: Path, identity: Mapping[str, Any]) -> dict[str, Any]:
         raise UserError(f"{folder}: {error}; name a new folder with -o, or delete this one") from error
     wanted = json.loads(json_text({"format": FORMAT, **identity}))
     if changes := list(_differences(description, wanted)):
-        raise UserError(
-            f"{folder}: has parts of another command: {some_of(changes, 3)}; name a new folder with -o, or repeat that "
-            "command"
-        )
+        more = f" and {counted(len(changes) - MOST_NAMED, 'more difference')}" if len(changes) > MOST_NAMED else ""
+        named = ", ".join(changes[:MOST_NAMED]) + more
+        raise UserError(f"{folder}: is of another command: {named}; name a new folder with -o, or repeat that command")
     return description
 
 

@@ -4,22 +4,18 @@
 the file forbids scripts and requests.
 """
 
-import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from seq2seq.errors import counted
-from seq2seq.lines import UNWRITABLE
 from seq2seq.workflows.compare.comparison import SystemComparison
 from seq2seq.workflows.compare.drawing import figure, legend
 from seq2seq.workflows.compare.sentences import PairSentences, ShownSentence
 from seq2seq.workflows.compare.views import Bucket, View
 from seq2seq.workflows.compare.wording import cell, shown_p, shown_value, verdict
+from seq2seq.workflows.pages import document, escaped, table
 
-STYLE = Path(__file__).parent / "page.css"
 LARGEST = 2_000_000  # bytes
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def page(compared: SystemComparison) -> str:
@@ -33,11 +29,11 @@ def page(compared: SystemComparison) -> str:
 
 
 def _page(compared: SystemComparison) -> str:
-    title = f"Comparison on {_text(compared.test_set)}"
+    title = f"Comparison on {escaped(compared.test_set)}"
     parts = [
         f"<h1>{title}</h1>",
         f"<p>{counted(compared.num_lines, 'line')}, {counted(len(compared.rows), 'system')}.</p>",
-        *(f'<p class="bad">{_text(note)}</p>' for note in compared.notes),
+        *(f'<p class="bad">{escaped(note)}</p>' for note in compared.notes),
         *_scores(compared),
         *_pairs(compared),
         "<h2>Kinds of sentences</h2>",
@@ -46,25 +42,17 @@ def _page(compared: SystemComparison) -> str:
         *_sentences(compared),
         "<h2>Signatures</h2>",
         *(
-            f"<p><code>{_text(compared.titles[key])}|{_text(own)}</code></p>"
+            f"<p><code>{escaped(compared.titles[key])}|{escaped(own)}</code></p>"
             for key, own in compared.signatures.items()
         ),
     ]
-    style = STYLE.read_text(encoding="utf-8")
-    head = (
-        f'<meta charset="utf-8">\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        f"<title>{title}</title>\n<style>\n{style}</style>"
-    )
-    body = "\n".join(parts)
-    rest = f"<head>\n{head}\n</head>\n<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
-    return f'<!doctype html>\n<html lang="en">\n{rest}'
+    return document(title, parts)
 
 
 def _scores(compared: SystemComparison) -> Iterator[str]:
     yield "<h2>Scores</h2>"
     rows = [[name, *(cell(row[metric]) for metric in compared.titles)] for name, row in compared.rows.items()]
-    yield _table("Scores with 95 % intervals", ["system", *compared.titles.values()], rows)
+    yield table("Scores with 95 % intervals", ["system", *compared.titles.values()], rows)
     yield (
         '<p class="soft">Systems that share a letter are not different (p &lt; 0.05, two-sided, corrected for all '
         "pairs by Holm). Intervals come from 1,000 bootstrap resamples of lines, and of seeds where there are "
@@ -77,7 +65,7 @@ def _scores(compared: SystemComparison) -> Iterator[str]:
             if len(compared.seeds[row_name]) > 1
             for name, number in zip(next(iter(row.values())).members, compared.seeds[row_name], strict=True)
         ]
-        yield _table("Scores of each seed", ["run", "seed", *compared.titles.values()], rows)
+        yield table("Scores of each seed", ["run", "seed", *compared.titles.values()], rows)
 
 
 def _pairs(compared: SystemComparison) -> Iterator[str]:
@@ -91,7 +79,7 @@ def _pairs(compared: SystemComparison) -> Iterator[str]:
         ]
         for pair in compared.pairs
     ]  # fmt: skip
-    yield _table("Tests of all pairs", ["pair", "metric", "difference", "p", "corrected p", "finding"], rows)
+    yield table("Tests of all pairs", ["pair", "metric", "difference", "p", "corrected p", "finding"], rows)
     yield (
         '<p class="soft">p is that of sacreBLEU (--paired-bs). The corrected p is two-sided and decides. A difference '
         'that "would have shown" is found in four of five such test sets.</p>'
@@ -106,8 +94,8 @@ def _view(view: View) -> str:
         return "" if value is None else shown_value(value, view.unit)
 
     rows = [[bucket.label, f"{bucket.count:,}", *(shown(bucket, name) for name in names)] for bucket in view.buckets]
-    note = f'<p class="soft">{_text(view.note)}</p>' if view.note else ""
-    return _table(view.title, ["", view.counted, *names], rows) + note
+    note = f'<p class="soft">{escaped(view.note)}</p>' if view.note else ""
+    return table(view.title, ["", view.counted, *names], rows) + note
 
 
 def _curves(compared: SystemComparison) -> Iterator[str]:
@@ -116,10 +104,10 @@ def _curves(compared: SystemComparison) -> Iterator[str]:
         return
     yield "<h2>Learning curves</h2>"
     if curves.note:
-        yield f'<p class="soft">{_text(curves.note)}</p>'
+        yield f'<p class="soft">{escaped(curves.note)}</p>'
     names = list(dict.fromkeys(name for lines in curves.points.values() for name in lines))
     if names:
-        yield legend([_text(name) for name in names])
+        yield legend([escaped(name) for name in names])
         drawn = "\n".join(figure(key, axis, lines, names) for key, lines in curves.points.items() for axis in range(3))
         yield f'<div class="curves">\n{drawn}\n</div>'
 
@@ -135,15 +123,15 @@ def _sentences(compared: SystemComparison) -> Iterator[str]:
         title = f"{pair.first} and {pair.second}: {noun} differ{'s' * (pair.num_different == 1)}"
         opened = " open" if number == 0 else ""
         own = "\n".join(_sentence(pair, sentence) for sentence in (*pair.won, *pair.lost))
-        yield f"<details{opened}><summary>{_text(title)}</summary>\n{own}\n{_ngrams(pair)}\n</details>"
+        yield f"<details{opened}><summary>{escaped(title)}</summary>\n{own}\n{_ngrams(pair)}\n</details>"
 
 
 def _sentence(pair: PairSentences, sentence: ShownSentence) -> str:
-    terms = [("source", _text(sentence.source))] if sentence.source else []
-    terms.append(("reference", _text(sentence.reference)))
+    terms = [("source", escaped(sentence.source))] if sentence.source else []
+    terms.append(("reference", escaped(sentence.reference)))
     for name, score, parts in zip((pair.first, pair.second), sentence.scores, sentence.texts, strict=True):
-        text = "".join(f"<mark>{_text(part)}</mark>" if is_own else _text(part) for part, is_own in parts)
-        terms.append((f"{_text(name)}, chrF {score:.1f}", text))
+        text = "".join(f"<mark>{escaped(part)}</mark>" if is_own else escaped(part) for part, is_own in parts)
+        terms.append((f"{escaped(name)}, chrF {score:.1f}", text))
     own = "".join(f'<dt>{term}</dt><dd dir="auto">{text}</dd>' for term, text in terms)
     return f"<h3>Line {sentence.line:,}</h3>\n<dl>{own}</dl>"
 
@@ -153,27 +141,4 @@ def _ngrams(pair: PairSentences) -> str:
     rows = [[one.text, str(one.first), str(one.second)] for one in pair.ngrams_won]
     rows += [[one.text, str(one.second), str(one.first)] for one in pair.ngrams_lost]
     caption = f"How often word sequences are right, {pair.first} and {pair.second}"
-    return _table(caption, ["words", pair.first, pair.second], rows) if rows else ""
-
-
-def _table(caption: str, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table in a region that scrolls sideways; the first column has the names of its rows."""
-    head = "".join(f'<th scope="col">{_text(title)}</th>' if title else "<td></td>" for title in titles)
-    body = "\n".join(
-        "".join([f'<tr><th scope="row">{_text(first)}</th>', *map(_figure, rest), "</tr>"]) for first, *rest in rows
-    )
-    label = html.escape(caption, quote=True)
-    return (
-        f'<div class="scroll" role="region" tabindex="0" aria-label="{UNWRITABLE.sub("?", label)}">\n'
-        f"<table>\n<caption>{_text(caption)}</caption>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n"
-        "</table>\n</div>"
-    )
-
-
-def _figure(text: str) -> str:
-    return f'<td class="figure">{_text(text)}</td>'
-
-
-def _text(text: str) -> str:
-    """Return text of a user as HTML: it has no markup of its own."""
-    return html.escape(UNWRITABLE.sub("\ufffd", text), quote=True)
+    return table(caption, ["words", pair.first, pair.second], rows) if rows else ""

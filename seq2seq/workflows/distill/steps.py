@@ -1,0 +1,251 @@
+"""The five steps of `s2s distill`: pairs by the teachers, training, tuning, conversion to int8, and figures.
+
+Each step that is done has an entry in `distill.json`, and is not repeated. An interrupted step continues, or begins
+again, with the same result.
+"""
+
+import gzip
+import io
+import json
+import logging
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seq2seq import atomic
+from seq2seq.config import file as config_file
+from seq2seq.config.schema import Config
+from seq2seq.data.sources import open_pairs
+from seq2seq.errors import ModelError, UserError
+from seq2seq.evaluation.probe import Probe
+from seq2seq.executors import LOCAL
+from seq2seq.files import json_text
+from seq2seq.languages import language_code
+from seq2seq.lines import as_one_line
+from seq2seq.store.finding import CONFIG, find_model
+from seq2seq.store.model_folder import load_model, update_search
+from seq2seq.text.direction import Direction
+from seq2seq.text.stored import load_tokenizers
+from seq2seq.text.tokenizer import SOURCE_FILE
+from seq2seq.workflows.augment.job import Recipe
+from seq2seq.workflows.augment.request import SHARD_LINES, Request, augment, prepare
+from seq2seq.workflows.augment.shards import folder_record, open_parts, plan
+from seq2seq.workflows.distill.measured import measure, page
+from seq2seq.workflows.tune import Scoring, Tuner
+
+logger = logging.getLogger(__name__)
+
+RESULT, REPORT = "distill.json", "report.html"
+QUANTIZATION = "int8"
+MOST_PROBED = 500  # lines of the validation set
+# Keys of `tokenizer` that a student may set and still have the teacher's tokenizers.
+OF_TRAINING = frozenset({"sampling", "sampling_nbest", "sampling_alpha"})
+
+
+@dataclass(frozen=True)
+class Distillation:
+    """The request of a user."""
+
+    teachers: tuple[Path, ...]
+    config: Path
+    output: Path
+    texts: tuple[Path, ...] = ()
+    """Further text in the source language."""
+    overrides: tuple[str, ...] = ()
+    """KEY=VALUE for the configuration."""
+    loading: Mapping[str, Any] = field(default_factory=dict)
+    """Options with which the teachers translate."""
+    has_genuine: bool = False
+    """Whether the student learns from the genuine pairs too."""
+    shard_lines: int = SHARD_LINES
+    workers: int = 1
+    executor: str = LOCAL
+    is_forced: bool = False
+    """Whether an int8 export that translates too differently is kept."""
+    command: str = ""
+    """The command line of the user, for the model card."""
+
+
+class Student:
+    """The work of a `Distillation` in its folder; `make` does the steps that are left."""
+
+    def __init__(self, request: Distillation):
+        self.request, self.folder = request, request.output.resolve()
+        self.teachers = [find_model(teacher, "translation").resolve() for teacher in request.teachers]
+        self.config = config_file.load(request.config, request.overrides)
+        if self.config.task != "translation":
+            raise UserError(f"{request.config}: a classifier is not a student of a translation model")
+        if self.config.languages is not None:
+            raise UserError(f"{request.config}: languages: a student has one direction; write source_language and "
+                            "target_language")  # fmt: skip
+        if self.config.training.init_from is not None:
+            raise UserError(f"{request.config}: training.init_from: a student begins with new weights; leave it out")
+        self.pairs, self.run = self.folder / "pairs", self.folder / "run"
+        self.model, self.exported = self.folder / "model", self.folder / QUANTIZATION
+
+    def make(self, report: Callable[[int, Mapping[str, Any]], None] = lambda number, facts: None) -> dict[str, Any]:
+        """Do all steps that are left, and return what `distill.json` contains.
+
+        Without its last step, the training was stopped by a signal, and the same request continues.
+
+        Args:
+            report: called with the number and the facts of each part of the pairs.
+
+        Raises:
+            UserError: the models or the configuration do not fit, or the folder has something else.
+            RunError: a step failed; the steps before it are kept.
+        """
+        self._check_languages()
+        description = open_parts(self.folder, self._identity(), RESULT)
+        done = description.setdefault("steps", {})
+        steps: dict[str, Callable[[], dict[str, Any] | None]] = {
+            "augment": lambda: self._augment(report),
+            "train": self._train,
+            "tune": self._tune,
+            "convert": self._convert,
+            "measure": lambda: self._measure(done),
+        }
+        for number, (name, step) in enumerate(steps.items(), start=1):
+            if name in done:
+                logger.info("step %d of %d, %s: done", number, len(steps), name)
+                continue
+            logger.info("step %d of %d, %s", number, len(steps), name)
+            if (result := step()) is None:
+                break
+            done[name] = result
+            atomic.write_file(self.folder / RESULT, json_text(description).encode())
+        return description
+
+    def _identity(self) -> dict[str, Any]:
+        """Return what determines the student."""
+        config, request = self.config, self.request
+        languages = config.source_language or "", config.target_language or ""
+        sources = [*config.data.train, config.data.valid, *config.data.test.values()]
+        facts = plan(request.texts, request.shard_lines)[0] if request.texts else []
+        settings = config.model_dump(mode="json", exclude={"data"})
+        settings["training"] = {key: value for key, value in settings["training"].items() if key != "device"}
+        return {
+            "teachers": [folder_record(teacher) for teacher in self.teachers],
+            "options": {**dict(sorted(request.loading.items())), "interpolate": request.has_genuine},
+            "texts": [asdict(each) for each in facts],
+            "data": [open_pairs(source, *languages).fingerprint for source in sources],
+            "config": settings,
+        }
+
+    def _check_languages(self) -> None:
+        named = Direction(self.request.loading.get("source_language"), self.request.loading.get("target_language"))
+        ours = self.config.source_language, self.config.target_language
+        for teacher, name in zip(self.teachers, self.request.teachers, strict=True):
+            loaded = load_model(teacher)
+            if loaded.description.task != "translation":
+                raise ModelError(f"{name}: a {loaded.description.task} model; name a translation model")
+            about = loaded.directed(named).description
+            theirs = about.source_language, about.target_language
+            if any(a and b and language_code(a) != language_code(b) for a, b in zip(theirs, ours, strict=True)):
+                there, here = ("-".join(map(str, each)) for each in (theirs, ours))
+                raise ModelError(f"{name}: translates {there}, but the student {here}; name another teacher or config")
+
+    # -- steps ----------------------------------------------------------------------------------------
+
+    def _augment(self, report: Callable[[int, Mapping[str, Any]], None]) -> dict[str, Any]:
+        """Let the teachers translate the source side of the training data, and the further text."""
+        request, data = self.request, self.config.data
+        source, held_out = self.folder / "source.txt.gz", self.folder / "held_out.txt.gz"
+        self._write_sources(source, data.train)
+        self._write_sources(held_out, [data.valid, *data.test.values()])
+        wanted = Request(
+            tuple(self.teachers),
+            (source, *(text.resolve() for text in request.texts)),
+            self.pairs,
+            Recipe("forward"),
+            request.loading,
+            held_out=(held_out,),
+            shard_lines=request.shard_lines,
+            is_forced=True,
+        )
+        counts = augment(prepare(wanted), request.executor, request.workers, report)
+        if not counts.pairs:
+            raise UserError(f"{self.pairs}: the teachers gave no pairs; {counts.left_out}")
+        return asdict(counts)
+
+    def _write_sources(self, path: Path, sources: Iterable[Any]) -> None:
+        """Write the source lines of corpora, unless the file is there."""
+        if path.exists():
+            return
+        languages = self.config.source_language or "", self.config.target_language or ""
+        packed = io.BytesIO()
+        with gzip.GzipFile("", "wb", 6, packed, mtime=0) as stream:
+            for source in sources:
+                for pair in open_pairs(source, *languages):
+                    stream.write(f"{as_one_line(pair.source)}\n".encode("utf-8", "replace"))
+        atomic.write_file(path, packed.getvalue())
+
+    def student_config(self) -> Config:
+        """Return the configuration of the student's training, whose data are the pairs."""
+        written = self.config
+        train: list[Any] = [{"jsonl": str(self.pairs)}]
+        if self.request.has_genuine:
+            train = [*(source.model_dump(mode="json") for source in written.data.train), *train]
+        changes = [f"data.train={json.dumps(train)}"]
+        if "model" not in written.model_fields_set:
+            changes.append("model.preset=student")
+        if not written.tokenizer.model_fields_set - OF_TRAINING and self._has_own_tokenizers():
+            changes.append(f"tokenizer.init_from={json.dumps(str(self.teachers[0]))}")
+        return config_file.load(self.request.config, [*self.request.overrides, *changes])
+
+    def _has_own_tokenizers(self) -> bool:
+        """Whether the first teacher has tokenizers that a new model can use."""
+        folder = self.teachers[0]
+        return (folder / SOURCE_FILE).is_file() and not load_tokenizers(folder).needs_direction
+
+    def _train(self) -> dict[str, Any] | None:
+        from seq2seq.tasks import run
+
+        config = self.student_config()
+        if config.model.preset is not None and "model" not in self.config.model_fields_set:
+            logger.info("model.preset: student, because the config has no section model")
+        result = run.train(config, self.run, self.request.command)
+        if result is None or result.status == "stopped":
+            return None
+        return {"steps": result.step, "best_step": result.best_step, result.metric or "metric": result.best_value}
+
+    def _tune(self) -> dict[str, Any]:
+        """Choose beam size and length penalty on the validation set, and write the student with them."""
+        config, best = self.config, find_model(self.run)
+        languages = config.source_language or "", config.target_language or ""
+        metric = next((name for name in config.evaluation.metrics if name != "ter"), "chrf")
+        scoring = Scoring(metric, config.evaluation.tokenize, config.target_language)
+        tuner = Tuner(list(open_pairs(config.data.valid, *languages)), scoring, {})
+        start, chosen = tuner.tune({"the student": best})
+        found = {"metric": metric, **chosen.search, "before": dict(start.scores), "after": dict(chosen.scores)}
+        with atomic.new_folder(self.model) as temporary:
+            shutil.copytree(best, temporary, dirs_exist_ok=True)
+            update_search(temporary, chosen.search, found)
+        return found
+
+    def _convert(self) -> dict[str, Any]:
+        """Write the student for CTranslate2 in int8, if its translations of validation sentences are similar enough."""
+        from seq2seq.workflows.convert import export_ctranslate2
+
+        config = self.config
+        languages = config.source_language or "", config.target_language or ""
+        pairs = list(open_pairs(config.data.valid, *languages))[:MOST_PROBED]
+        probe = Probe(tuple(pair.source for pair in pairs), tuple(pair.target for pair in pairs))
+        if (self.exported / CONFIG).exists():  # written, but its entry was not
+            atomic.remove_folder(self.exported)
+        compared = export_ctranslate2(self.model, self.exported, QUANTIZATION, probe, self.request.is_forced)
+        return {"identical": compared.identical, "lines": compared.lines, "bleu_change": compared.bleu_change}
+
+    def _measure(self, done: Mapping[str, Any]) -> dict[str, Any]:
+        measured = measure(self.config, self.teachers, self.request.loading, self.model, self.exported)
+        names = ", ".join(map(str, self.request.teachers))
+        pairs, tuned = done["augment"], done["tune"]
+        notes = [
+            f"Teacher: {names}. It gave {pairs['pairs']:,} pairs of {pairs['lines']:,} lines.",
+            f"Student: beam {tuned['beam_size']}, length penalty {tuned['length_penalty']:g}.",
+        ]
+        title = f"Student in {self.request.output}"
+        atomic.write_file(self.folder / REPORT, page(title, measured, notes).encode("utf-8", "replace"))
+        return measured.as_json()

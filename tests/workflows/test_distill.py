@@ -1,0 +1,180 @@
+"""`s2s distill`: five steps, each done once; killed in each of them, the command ends in the same student.
+
+The teacher reverses sentences of number words.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from support.cluster import command_settings
+from support.our_models import make_classifier
+from support.reversed_folder import folder
+
+from seq2seq.cli import main
+from seq2seq.config.schema import ModelConfig
+from seq2seq.store.model_folder import load_model
+from seq2seq.workflows.distill.measured import Figures, MeasuredSystem, MeasuredSystems, page
+from seq2seq.workflows.distill.steps import Distillation, Student
+
+__all__ = ["folder"]  # a fixture
+
+STEPS = ["augment", "train", "tune", "convert", "measure"]
+CONFIG = """
+source_language: en
+target_language: de
+data:
+  train: {source: train.en, target: train.de}
+  valid: {source: valid.en, target: valid.de}
+  num_workers: 1
+MODEL
+training: {max_steps: 60, batch_tokens: 512, learning_rate: 8.0e-3, warmup_steps: 30, validate_every: 30,
+  checkpoint_every: 20, log_every: 30, threads: 1}
+search: {beam_size: 1}
+"""
+MODEL = "model: {preset: tiny, d_model: 32, d_ff: 64, num_encoder_layers: 1, num_decoder_layers: 1, max_length: 64}"
+
+
+@pytest.fixture(scope="module")
+def place(folder, tmp_path_factory) -> Path:
+    """A folder with the teacher, its corpora (300 pairs), and configurations of students."""
+    place = tmp_path_factory.mktemp("distill")
+    for side in ("en", "de"):
+        shutil.copy(folder / f"valid.{side}", place)
+        lines = (folder / f"train.{side}").read_text().splitlines(keepends=True)
+        (place / f"train.{side}").write_text("".join(lines[:300]))
+    shutil.copytree(folder / "runs" / "toy" / "best", place / "teacher")
+    (place / "student.yaml").write_text(CONFIG.replace("MODEL", MODEL))
+    (place / "plain.yaml").write_text(CONFIG.replace("MODEL", ""))
+    return place
+
+
+@pytest.fixture(autouse=True)
+def _inside(place, monkeypatch):
+    monkeypatch.delenv("S2S_DATA", raising=False)
+    monkeypatch.chdir(place)
+
+
+# Where the process kills itself: a function, and the number of the call of it.
+MOMENTS = [
+    ("seq2seq.workflows.augment.job", "write_part", 1),
+    ("seq2seq.training.trainer", "learning_rate", 45),
+    ("seq2seq.workflows.tune", "translated", 3),
+    ("seq2seq.workflows.distill.steps", "update_search", 0),
+    ("seq2seq.workflows.convert", "write_ctranslate2", 0),
+    ("seq2seq.workflows.distill.steps", "json_text", 0),  # converted, but not noted
+    ("seq2seq.workflows.distill.measured", "score_texts", 1),
+]
+DYING = """
+import importlib, os, signal, sys
+module, name, calls = importlib.import_module(sys.argv[1]), sys.argv[2], iter(range(int(sys.argv[3])))
+original = getattr(module, name)
+def dying(*arguments, **options):
+    if next(calls, None) is None:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return original(*arguments, **options)
+setattr(module, name, dying)
+from seq2seq.cli import main
+sys.exit(main(sys.argv[4:]))
+"""
+COMMAND = ["distill", "teacher", "student.yaml", "-o", "out", "--force", "--shard-lines", "100"]
+
+
+def results(made: Path) -> dict[str, bytes]:
+    """The files that a user gets, without the cards and the figures of speed."""
+    files = [*made.glob("pairs/*"), *made.glob("model/*"), *made.glob("int8/*"), made / "run" / "metrics.jsonl"]
+    kept = {path for path in files if path.suffix != ".md" and path.name != "metrics.jsonl"}
+    assert {"model.safetensors", "model.bin", "augment.json", "generation_config.json"} <= {path.name for path in kept}
+    return {str(path.relative_to(made)): path.read_bytes() for path in kept}
+
+
+@pytest.mark.slow
+def test_killed_in_each_step_it_ends_in_the_same_student(place, capsys):
+    assert main(COMMAND) == 0
+    whole = results(Path("out"))
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in ("teacher, float32", "teacher, int8", "student, float32", "student, int8"))
+    shutil.move("out", "whole")
+    for moment in MOMENTS:
+        died = subprocess.run(
+            [sys.executable, "-c", DYING, *map(str, moment), *COMMAND], env=command_settings(), capture_output=True
+        )
+        assert died.returncode == -9, (moment, died.stderr.decode())
+    last = subprocess.run([sys.executable, "-m", "seq2seq", *COMMAND], env=command_settings(), capture_output=True)
+    assert last.returncode == 0, last.stderr.decode()
+    assert b"step 4 of 5, convert: done" in last.stderr
+    assert results(Path("out")) == whole
+    steps, others = (json.loads((Path(name) / "distill.json").read_text())["steps"] for name in ("out", "whole"))
+    assert list(steps) == STEPS
+    assert {name: steps[name] for name in STEPS[:4]} == {name: others[name] for name in STEPS[:4]}
+    assert {path.name: each["figures"] for path in [Path("out")] for each in steps["measure"]["systems"].values()}
+    student, teacher = load_model("out/model"), load_model("teacher")
+    assert student.tokenizers.fingerprint == teacher.tokenizers.fingerprint
+    assert main(COMMAND) == 0
+    assert main([*COMMAND, "--interpolate"]) == 2
+    assert "is of another command: options.interpolate false there, true here" in capsys.readouterr().err
+
+
+def test_the_student_has_the_preset_and_the_tokenizers_of_the_teacher_unless_the_config_names_others(place):
+    for name in ("pairs", "augment.json"):
+        Path("folder/pairs").mkdir(parents=True, exist_ok=True)
+        Path("folder/pairs/augment.json").write_text("{}")
+    plain = Student(Distillation((Path("teacher"),), Path("plain.yaml"), Path("folder"))).student_config()
+    assert plain.model == ModelConfig(preset="student")
+    assert (plain.model.num_encoder_layers, plain.model.num_decoder_layers, plain.model.d_model) == (6, 1, 256)
+    assert plain.tokenizer.init_from == Path("teacher").resolve()
+    assert [source.jsonl for source in plain.data.train] == [Path("folder/pairs").resolve()]
+    own = Distillation(
+        (Path("teacher"),), Path("student.yaml"), Path("folder"), overrides=("tokenizer.vocab_size=200",),
+        has_genuine=True,
+    )  # fmt: skip
+    config = Student(own).student_config()
+    assert config.model.preset == "tiny"
+    assert (config.tokenizer.init_from, config.tokenizer.vocab_size) == (None, 200)
+    assert [source.source and source.source.name for source in config.data.train] == ["train.en", None]
+
+
+MISTAKES = {
+    "no teacher": (["student.yaml"], "name one or more TEACHERs, and then CONFIG, a YAML file"),
+    "no config": (["teacher", "teacher2"], "teacher2: cannot be read"),
+    "a folder as config": (["student.yaml", "teacher"], "teacher is a folder; name CONFIG, a YAML file, after the"),
+    "a teacher twice": (["teacher", "./teacher", "student.yaml"], "a TEACHER is given twice; name each once"),
+    "another direction": (["teacher", "student.yaml", "--set", "source_language=fr"], "teacher: translates en-de, but "
+                          "the student fr-de; name another teacher or config"),
+    "weights to begin with": (["teacher", "student.yaml", "--set", "training.init_from=teacher"],
+                              "training.init_from: a student begins with new weights; leave it out"),
+    "a classifier": (["classifier", "student.yaml"], "classifier: a classification model; name a translation model"),
+    "many languages": (["teacher", "student.yaml", "--set", "source_language=null", "--set", "target_language=null",
+                        "--set", "languages={source: [en], target: [de, fr]}", "--set", "data.valid={en-de: {source: "
+                        "valid.en, target: valid.de}}", "--set", "data.train={source: train.en, target: train.de, "
+                        "from: en, to: de}"], "languages: a student has one direction; write source_language and"),
+    "a missing text": (["teacher", "student.yaml", "--text", "nowhere"], "nowhere: cannot be read"),
+    "a missing corpus": (["teacher", "student.yaml", "--set", "data.train.source=none"], "file none not found"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line_before_the_work(mistake, place, capsys):
+    if not Path("classifier").exists():
+        make_classifier(place / "classifier", ("a", "b"))
+    arguments, message = MISTAKES[mistake]
+    assert main(["distill", *arguments, "-o", "new"]) == 2
+    assert message in capsys.readouterr().err
+    assert not Path("new").exists()
+
+
+def test_the_page_escapes_text_and_asks_for_nothing():
+    figures = {"a <b>": Figures({"bleu": 41.25, "chrf": 60.5}, 1234.5)}
+    systems = {"student & co": MeasuredSystem("PyTorch", 10.26, figures)}
+    measured = MeasuredSystems({"a <b>": 3}, systems, {"bleu": "BLEU|x"})
+    assert MeasuredSystems.from_json(json.loads(json.dumps(measured.as_json()))) == measured
+    text = page("Student in <i>", measured, ["Teacher: <u>."])
+    assert "<i>" not in text
+    assert "<b>" not in text
+    assert "<u>" not in text
+    assert "<script" not in text
+    assert "http" not in text.replace("http-equiv", "")
+    assert all(figure in text for figure in ("41.25", "60.50", "1,234.5", "10.3", "student &amp; co", "BLEU|x"))
