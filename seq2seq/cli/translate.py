@@ -35,6 +35,7 @@ FLAGS = {
     "markup": "written without emphasis, or left unchanged, because Markdown would have read them differently",
     "verbatim": "copied, in full or in part, because the text is not language",
     "lost": "translated without some words or characters, which the model does not know",
+    "pivot": "translated through the language of --pivot",
     "language": "translated into another language than the target",
     "unchanged": "left unchanged, because their translation was empty",
 }
@@ -87,6 +88,12 @@ FLAGS = {
     "--each-line", is_flag=True, help="With --input-format html, xml or markdown: treat each line as a document."
 )
 @options.direction_options
+@click.option(
+    "--pivot",
+    metavar="LANGUAGE",
+    help="Translate through this language, in two passes, with a multilingual model; for directions that it was not "
+    "trained for.",
+)
 @options.search_options
 @click.option(
     "--max-length-ratio",
@@ -158,6 +165,9 @@ def _check_usage(models: tuple[Path, ...], kind: str, loading: dict[str, Any]) -
     for name in (name for name, is_given in needs if is_given and len(models) > 1):
         raise click.UsageError(f"--{name} needs the attention of one MODEL; an ensemble has several")
     has_several = loading["sample"] or (loading["n_best"] or 1) > 1
+    needs_one = ("details", given["details"] is not None), *needs[1:]
+    for name in (name for name, is_given in needs_one if is_given and given["pivot"] is not None):
+        raise click.UsageError(f"--{name} needs the attention of one pass; leave out --pivot")
     if given["glossary"] is not None and given["prefix_file"] is not None:
         raise click.UsageError("--glossary forces terms by prefixes; leave out --prefix-file")
     if given["glossary"] is not None and has_several:

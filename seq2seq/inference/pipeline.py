@@ -28,10 +28,17 @@ class Pipeline:
         translator: translator of lines.
         aligner: aligner of the same model; a glossary, details and documents need it.
         glossary: terms that translations must contain, and forbidden words.
+        first: translator into the language from which `translator` translates; None translates directly.
     """
 
-    def __init__(self, translator: Translator, aligner: "Aligner | None" = None, glossary: "Glossary | None" = None):
-        self.translator, self.aligner, self.glossary = translator, aligner, glossary
+    def __init__(
+        self,
+        translator: Translator,
+        aligner: "Aligner | None" = None,
+        glossary: "Glossary | None" = None,
+        first: Translator | None = None,
+    ):
+        self.translator, self.aligner, self.glossary, self.first = translator, aligner, glossary, first
         self.statuses: Counter[str] = Counter()
         """The number of terms of each status in all lines so far, including those of documents."""
 
@@ -41,6 +48,7 @@ class Pipeline:
         *paths: str | Path | None,
         glossary: "str | Path | Glossary | None" = None,
         with_aligner: bool = False,
+        pivot: str | None = None,
         **options: Any,
     ) -> Self:
         """Load the pipeline of a model, or of an ensemble of several models.
@@ -49,12 +57,20 @@ class Pipeline:
             paths: model folders or run folders (then their best models); without one, the newest translation run.
             glossary: path of a file for `Glossary.read`, or a glossary.
             with_aligner: load the aligner, for details and documents; a glossary always loads it.
+            pivot: language through which a model of many languages translates, in two passes.
             options: options of `Translator.load`.
 
         Raises:
             DataError: the glossary cannot be read.
             ModelError, UserError: as in `Translator.load`; or an ensemble needs an aligner, which it cannot have.
         """
+        if pivot is not None:
+            if glossary is not None or with_aligner:
+                raise UserError("a glossary, details and documents need one pass; leave out the pivot")
+            from seq2seq.inference.pivot import load_pivot
+
+            first, second = load_pivot(pivot, *(path for path in paths if path is not None), **options)
+            return cls(second, first=first)
         if glossary is None and not with_aligner:
             return cls(Translator.load(*(path for path in paths if path is not None), **options))
         if len(paths) > 1:
@@ -98,6 +114,10 @@ class Pipeline:
             from seq2seq.inference.documents import translate_documents
 
             return translate_documents(texts, form, self._aligned, self.aligner, self.is_untranslatable)
+        if self.first is not None:
+            from seq2seq.inference.pivot import through_pivot
+
+            return through_pivot(self.first, self.translator, texts, prefixes, first_line)
         if self.glossary is None:
             answers = self.translator.translate(texts, prefixes, first_line)
         else:

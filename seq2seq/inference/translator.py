@@ -36,6 +36,7 @@ LINE_ENDS = re.compile("[\n-\r\x1c-\x1e\x85\u2028\u2029]")
 # Options of `s2s translate` that `Translator.load` does not have, with their place in the library.
 ELSEWHERE = {
     "glossary": "Pipeline.load",
+    "pivot": "Pipeline.load",
     "input_format": "Pipeline.load, whose `translate` takes a `form`",
     "each_line": "Pipeline.load, whose `translate` takes several documents",
     "details": "Pipeline.load, whose `translate` takes `details`",

@@ -12,6 +12,7 @@ from support.multilingual_models import make_multilingual
 
 from seq2seq.cli import main
 from seq2seq.errors import ModelError, UserError
+from seq2seq.inference.pipeline import Pipeline
 from seq2seq.inference.scorer import Scorer
 from seq2seq.inference.translator import Translator
 from seq2seq.store.model_folder import load_foreign, load_model, save_model
@@ -169,6 +170,50 @@ def test_a_translation_in_another_language_is_flagged(nllb, tmp_path, capfd):
         ("language",), ("language",), (),
     ]  # fmt: skip
     assert all("language" not in one.flags for one in translator.translate(["", "12:30", "https://example.org/a/b/c"]))
+
+
+def test_a_pivot_is_two_passes(nllb, tmp_path, capfd):
+    """Line for line, over one model, by both engines; copied and blank lines have no flag."""
+    (tmp_path / "lines").write_text("\n".join([*SOURCE, "12:30", ""]) + "\n")
+    languages = {"source_language": "fr", "target_language": "de"}
+    for engine in ("torch", "ctranslate2"):
+        pipeline = Pipeline.load(nllb, engine=engine, pivot="en", **languages)
+        first = Translator.load(nllb, engine=engine, source_language="fr", target_language="en").translate(SOURCE)
+        second = Translator.load(nllb, engine=engine, source_language="en", target_language="de")
+        answers = pipeline.translate([*SOURCE, "12:30", ""])
+        passed = second.translate([one.text for one in first])
+        assert [one.text for one in answers] == [*(one.text for one in passed), "12:30", ""]
+        assert any(one.text for one in passed)
+        assert [one.source for one in answers] == [*SOURCE, "12:30", ""]
+        assert ["pivot" in one.flags for one in answers] == [True] * len(SOURCE) + [False, False]
+        typed = ["translate", str(nllb), "-i", str(tmp_path / "lines"), "--from", "fr", "--to", "de", "--pivot", "en"]
+        assert main([*typed, "--engine", engine]) == 0
+        out, err = capfd.readouterr()
+        assert out.split("\n")[:-1] == [one.text for one in answers]
+        assert f"{len(SOURCE)} lines were translated through" in err
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["fra"], "the same language as --to"),
+        (["English"], "the same language as --from"),
+        (["germn"], "--pivot germn: not a language of the model; did you mean 'german'"),
+        (["de", "--input-format", "html"], "leave out --pivot"),
+        (["de", "--format", "jsonl", "--details", "words"], "leave out --pivot"),
+    ],
+)
+def test_an_impossible_pivot_is_refused(nllb, tmp_path, more, words, capfd):
+    (tmp_path / "line").write_text("the cat\n")
+    typed = ["translate", str(nllb), "-i", str(tmp_path / "line"), "--from", "en", "--to", "fr"]
+    assert main([*typed, "--pivot", *more]) == 2
+    assert words in capfd.readouterr().err
+
+
+def test_a_model_of_one_direction_has_no_pivot(tmp_path):
+    make_marian(tmp_path / "marian")
+    with pytest.raises(UserError, match="needs a model of many source and target languages"):
+        Pipeline.load(tmp_path / "marian", pivot="fr")
 
 
 def test_the_off_target_rate_is_the_share_of_flagged_lines(nllb, tmp_path, capfd):
