@@ -59,6 +59,6 @@ def through_pivot(
 
 def _merged(text: str, before: Translation, after: Translation) -> Translation:
     flags = text_flags([before.flags, after.flags])
-    is_translated = before.text.strip() and set(before.flags) != {VERBATIM}
+    is_translated = text.strip() and set(before.flags) != {VERBATIM}
     spans = (PartSpans((0, len(text)), (0, len(after.text)), not is_translated, flags),)
     return replace(after, source=text, flags=(*flags, *[PIVOT] * bool(is_translated)), parts=spans)
