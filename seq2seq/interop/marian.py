@@ -98,6 +98,8 @@ def marian_obstacles(config: ModelConfig, tokenizers: TokenizerPair) -> list[str
     obstacles = list(model_obstacles(config))
     if config.tied_embeddings == "all" and not tokenizers.shared:
         obstacles.append("tied_embeddings all with two vocabularies")
+    if tokenizers.num_tags != (0, 0):
+        obstacles.append("tags of languages; export it with --to ctranslate2")
     if tokenizers.target.pad_id >= tokenizers.source.vocab_size:
         obstacles.append("the source vocabulary is so small that it does not contain the target's padding id")
     sides = (tokenizers.source, tokenizers.target)

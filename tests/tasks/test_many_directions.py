@@ -154,6 +154,28 @@ def test_info_bleu_and_the_card_name_directions(run, capfd, monkeypatch):
     assert "mean of 2 directions" in card
 
 
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [("marian", "tags of languages; export it with --to ctranslate2"),
+     ("argos", "Argos Translate has no tags of languages, which this model needs")],
+)  # fmt: skip
+def test_formats_without_tags_refuse_the_model(run, kind, message, tmp_path, capfd):
+    output = tmp_path / {"marian": "out", "argos": "out.argosmodel"}[kind]
+    assert main(["convert", "--to", kind, str(run), "-o", str(output)]) != 0
+    assert message in capfd.readouterr().err
+    assert not output.exists()
+
+
+def test_ctranslate2_folders_have_all_directions(run, tmp_path):
+    main(["convert", "--to", "ctranslate2", str(run), "-o", str(tmp_path / "out"), "--force"])
+    exported = Translator.load(tmp_path / "out", all_languages=True)
+    assert exported.choices == {"source": ["en", "de"], "target": ["de", "en", "fr"]}
+    for direction in (Direction("en", "fr"), Direction("de", "en")):
+        ours = Translator.load(run, engine="ctranslate2", all_languages=True).directed(direction)
+        texts = [[one.text for one in each.translate([LONG, "one"])] for each in (exported.directed(direction), ours)]
+        assert texts[0] == texts[1]
+
+
 def test_another_order_of_the_corpora_is_another_run(run, tmp_path, monkeypatch, capfd):
     """Law: the order of `data.train` is part of the identity; the same order continues."""
     shutil.copytree(run.parent, tmp_path / "moved")
