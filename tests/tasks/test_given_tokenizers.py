@@ -60,4 +60,4 @@ def test_other_settings_and_models_of_many_languages_are_refused(teacher, tmp_pa
             "data.valid={en-de: {source: valid.en, target: valid.de}}"]  # fmt: skip
     assert main(["train", "toy.yaml", *STEPS, *(part for change in many for part in ("--set", change))]) == 2
     assert "tokenizer.init_from: not with languages, whose tags are pieces; leave it out" in capsys.readouterr().err
-    assert not Path("runs").exists()
+    assert not Path("runs/toy").exists()
