@@ -13,10 +13,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from seq2seq.model.buffers import Float32Buffers
 from seq2seq.runtime import on_cpu
 
 
-class Dropout(nn.Module):
+class Dropout(Float32Buffers):
     """Set a share of the elements to zero in training and scale the rest (Srivastava et al. 2014).
 
     On a CPU the share is `rate` rounded to a multiple of 1/256 (0.1 becomes 26/256), and the rest is scaled by the

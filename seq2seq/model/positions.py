@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from seq2seq.config.schema import ModelConfig
+from seq2seq.model.buffers import Float32Buffers
 
 
 def sinusoids(
@@ -29,18 +30,7 @@ def sinusoids(
     return torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1).float()  # (T, D)
 
 
-class _WithTables(nn.Module):
-    """A module whose buffers stay float32 when the model is cast: in 16 bits, distant positions would be equal."""
-
-    def _apply(self, fn, recurse=True):
-        tables = dict(self._buffers)
-        super()._apply(fn, recurse)
-        for name, table in tables.items():
-            self._buffers[name] = table.to(self._buffers[name].device)
-        return self
-
-
-class PositionalEmbedding(_WithTables):
+class PositionalEmbedding(Float32Buffers):
     """One vector for each absolute position: fixed sinusoids, or learned ones."""
 
     def __init__(self, config: ModelConfig):
@@ -58,7 +48,7 @@ class PositionalEmbedding(_WithTables):
         return self.weight[start : start + length]
 
 
-class RotaryPositions(_WithTables):
+class RotaryPositions(Float32Buffers):
     """Rotary positions (Su et al. 2021, RoFormer, section 3.2.2): pair i of a head is rotated by position *
     10000^(-2i/K).
 
