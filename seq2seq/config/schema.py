@@ -204,6 +204,9 @@ class TrainingConfig(PresetSection):
     freeze: Annotated[tuple[str, ...], Field(strict=False)] = ()
     """Names of weights, or of the modules that hold them, that training does not change; `*` matches any text:
     `[encoder.embedding, decoder.layers.*.feed_forward]`."""
+    record: Literal["auto", True, False] = "auto"
+    """Record the steps of each shape of a batch as CUDA graphs and replay them, for small batches on a GPU; batches are
+    then padded to at most 48 shapes. auto: off, until it was measured on a GPU."""
     ema: Probability | None = None
     """Decay of an exponential moving average of the weights; it is validated and saved as the model."""
     best_metric: Literal["auto", "loss", "bleu", "chrf", "chrf++", "accuracy", "f1"] = "auto"

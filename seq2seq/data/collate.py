@@ -13,6 +13,7 @@ from typing import NamedTuple, Self
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
@@ -48,8 +49,12 @@ class _Batch:
 
     def split(self) -> tuple[Self, Self]:
         """Return the first and the second half of the rows, each without unnecessary padding."""
-        middle = len(self) // 2
-        return self._rows(slice(0, middle)), self._rows(slice(middle, None))
+        middle = self._num_examples // 2
+        return self._rows(slice(0, middle)), self._rows(slice(middle, self._num_examples))
+
+    @property
+    def _num_examples(self) -> int:
+        return len(self)
 
     def _rows(self, rows: slice) -> Self:
         def cut(name: str, tensor: Tensor) -> Tensor:
@@ -83,6 +88,31 @@ class TranslationBatch(_Batch):
     indices: Tensor  # (B,) int64, rows of the corpus
     num_targets: int  # target tokens, eos included
     num_tokens: int  # source and target tokens without padding
+    is_filled: bool = False  # whether it has a shape of a table; rows without an example have index -1
+    has_spare_targets: bool = False  # whether `num_targets` counts positions without a target too
+
+    def filled(self, rows: int, source: int, target: int, tokenizers: TokenizerPair) -> "TranslationBatch":
+        """Return the batch with padding up to this shape, or unchanged if it does not fit in it."""
+        down = rows - len(self)
+        right = {"source": source - self.source_ids.shape[1], "target": target - self.target_input.shape[1]}
+        if min(down, *right.values()) < 0:
+            return self
+
+        def pad(name: str, tensor: Tensor) -> Tensor:
+            side = name.split("_")[0]
+            if name == "indices":
+                return functional.pad(tensor, (0, down), value=-1)
+            value = 0 if name.endswith("mask") else getattr(tokenizers, side).pad_id
+            return functional.pad(tensor, (0, right[side], 0, down), value=value)
+
+        return dataclasses.replace(self._map(pad), is_filled=True)
+
+    @property
+    def _num_examples(self) -> int:
+        return int((self.indices >= 0).sum()) if self.is_filled else len(self)
+
+    def _counted(self) -> Self:
+        return dataclasses.replace(super()._counted(), is_filled=False)
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@
 a large corpus is planned in sections, random subsets of it, so that time and memory of a plan are bounded.
 """
 
+import copy
 import logging
 import math
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from seq2seq.data.shapes import ShapeTable
 from seq2seq.errors import DataError
 
 logger = logging.getLogger(__name__)
@@ -76,7 +78,19 @@ class TokenBudgetSampler:
             raise DataError("no example is seen in an epoch; raise data.train.weight")
         self.num_sections = max(1, math.ceil(examples / SECTION_EXAMPLES))
         self.seed, self.rank, self.world_size = seed, rank, world_size
+        self.table: ShapeTable | None = None
         self._latest: tuple[tuple[int, int], list[np.ndarray]] | None = None
+
+    def shape_table(self) -> ShapeTable:
+        """Return the shapes for this corpus and these budgets."""
+        source, target = self._lengths(np.arange(len(self._source_lengths)))
+        return ShapeTable.of(source, target, (self._source_budget, self._target_budget), self._most_rows)
+
+    def with_table(self, table: ShapeTable) -> "TokenBudgetSampler":
+        """Return the sampler whose batches have the shapes of `table`; every batch has examples of one shape."""
+        other = copy.copy(self)
+        other.table, other._latest = table, None
+        return other
 
     def plan(self, epoch: int, section: int = 0) -> list[np.ndarray]:
         """Return the batches of this rank in order, as arrays of corpus indices; every rank has the same number of
@@ -148,6 +162,8 @@ class TokenBudgetSampler:
         Keys are distinct, so the order is the same on every machine. Sorting them is several times faster than argsort.
         """
         source, target = self._lengths(examples)
+        if self.table is not None:
+            return examples[np.argsort(self.table.cells(source, target), kind="stable")].astype(np.int64)
         if noise is not None and self._target_lengths is None:
             source = source + noise.integers(0, TEXT_NOISE, len(examples), dtype=np.int32, endpoint=True)
             target = source
@@ -164,7 +180,7 @@ class TokenBudgetSampler:
 
     def _fill(self, examples: np.ndarray) -> list[np.ndarray]:
         """Cut sorted examples into batches, each as large as the budgets allow."""
-        source, target = self._lengths(examples)
+        source, target, cells = self._widths(examples)
         # an upper bound for a batch that begins here: one of its sides is at least this long
         most_rows = np.clip(self._source_budget // np.maximum(source, target), 1, self._most_rows)
         batches, start = [], 0
@@ -173,10 +189,19 @@ class TokenBudgetSampler:
             rows = np.arange(1, len(source[window]) + 1)
             over = np.maximum.accumulate(target[window]) * rows > self._target_budget
             over |= np.maximum.accumulate(source[window]) * rows > self._source_budget
+            over |= cells[window] != cells[start]
             size = max(1, int(over.argmax())) if over.any() else len(rows)
             batches.append(examples[start : start + size])
             start += size
         return batches
+
+    def _widths(self, examples: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the widths of both sides to which a batch pads each example alone, and the number of its shape."""
+        source, target = self._lengths(examples)
+        if self.table is None:
+            return source, target, np.zeros(len(examples), np.int64)
+        cells = self.table.cells(source, target)
+        return *self.table.shapes(cells)[1:], cells
 
     def _lengths(self, examples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the lengths of both sides, (examples,) int32 each, with special ids: eos, or bos and eos for texts to
@@ -193,6 +218,7 @@ class TokenBudgetSampler:
         source, target = self._lengths(np.concatenate(batches))
         starts = np.cumsum(rows) - rows
         tokens = source if self._target_lengths is None else source + target
+        source, target, _ = self._widths(np.concatenate(batches))
         widths = (np.maximum.reduceat(side, starts).astype(np.int64) for side in (source, target))
         return rows, *widths, np.add.reduceat(tokens, starts, dtype=np.int64)
 

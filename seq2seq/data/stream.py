@@ -25,6 +25,7 @@ from seq2seq.data.corpus import TokenCorpus
 from seq2seq.data.directions import RowTags
 from seq2seq.data.sampler import TokenBudgetSampler, moved_position
 from seq2seq.data.segmentations import Segmentations
+from seq2seq.data.shapes import ShapeTable
 from seq2seq.errors import CheckpointError
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
@@ -55,49 +56,66 @@ class CorpusBatches:
         max_pieces: int | None = None,
         segmentations: Segmentations | None = None,
         tags: RowTags | None = None,
+        table: ShapeTable | None = None,
     ):
         self._tags = tags
         self._corpus, self._tokenizers, self._seed, self._max_pieces = corpus, tokenizers, seed, max_pieces
-        self._segmentations = segmentations
+        self._segmentations, self._table = segmentations, table
         self._sampling = sampling if sampling and sampling.sampling > 0 else None
 
     def __call__(self, indices: np.ndarray, epoch: int) -> TranslationBatch | ClassificationBatch:
         """Return the batch of these examples in this epoch."""
         corpus, tokenizers = self._corpus, self._tokenizers
-        source = self._rows("source", tokenizers.source, indices, epoch)
+        if self._table is not None:
+            return self._filled(self._table, indices, epoch)
+        source = self._rows("source", tokenizers.source, indices, epoch, self._max_pieces)
         if corpus.target_lengths is None:
             labels, probabilities = corpus.label_ids(indices), corpus.probabilities(indices)
             return collate_classification(source, labels, tokenizers.source, indices, probabilities)
-        target = self._rows("target", tokenizers.target, indices, epoch)
+        target = self._rows("target", tokenizers.target, indices, epoch, self._max_pieces)
         return collate_translation(source, target, tokenizers, indices, self._tags and self._tags(indices))
 
-    def _rows(self, side: str, tokenizer: Tokenizer, indices: np.ndarray, epoch: int) -> Rows:
-        if self._sampling is None:
-            return Rows(*self._corpus.rows(side, indices, self._max_pieces))
-        if self._segmentations is not None:
-            return self._drawn(self._segmentations, side, indices, epoch)
-        rows = [row[: self._max_pieces] for row in self._corpus.ids(side, indices)]
-        keys = (f"{self._seed} {epoch} {index} {side}" for index in indices)
-        return Rows.of([self._resegmented(row, tokenizer, key) for row, key in zip(rows, keys, strict=True)])
+    def _filled(self, table: ShapeTable, indices: np.ndarray, epoch: int) -> TranslationBatch:
+        """Return the batch, padded to the shape of its examples, whose random segmentations fit in it."""
+        tokenizers, longest = self._tokenizers, []
+        for side in ("source", "target"):
+            longest.append(self._corpus.lengths(side, indices).max(keepdims=True) + 1)
+        rows, *widths = (int(size[0]) for size in table.shapes(table.cells(*longest)))
+        most = [min(width - 1, self._max_pieces or width) for width in widths]
+        source = self._rows("source", tokenizers.source, indices, epoch, most[0])
+        target = self._rows("target", tokenizers.target, indices, epoch, most[1])
+        batch = collate_translation(source, target, tokenizers, indices, self._tags and self._tags(indices))
+        return batch.filled(rows, *widths, tokenizers)
 
-    def _drawn(self, segmentations: Segmentations, side: str, indices: np.ndarray, epoch: int) -> Rows:
+    def _rows(self, side: str, tokenizer: Tokenizer, indices: np.ndarray, epoch: int, most: int | None) -> Rows:
+        if self._sampling is None:
+            return Rows(*self._corpus.rows(side, indices, most))
+        if self._segmentations is not None:
+            return self._drawn(self._segmentations, side, indices, epoch, most)
+        rows = [row[:most] for row in self._corpus.ids(side, indices)]
+        keys = (f"{self._seed} {epoch} {index} {side}" for index in indices)
+        return Rows.of([self._resegmented(row, tokenizer, key, most) for row, key in zip(rows, keys, strict=True)])
+
+    def _drawn(
+        self, segmentations: Segmentations, side: str, indices: np.ndarray, epoch: int, max_pieces: int | None
+    ) -> Rows:
         """Return the stored rows, with the drawn segmentations in place of a share of them."""
-        lengths = self._corpus.lengths(side, indices, self._max_pieces)
-        most = _most_drawn(lengths, self._max_pieces)
+        lengths = self._corpus.lengths(side, indices, max_pieces)
+        most = _most_drawn(lengths, max_pieces)
         is_drawn, drawn_ids, of_each = segmentations.draw(side, indices, epoch, most)
         lengths[is_drawn] = of_each
         ids, of_drawn = np.empty(lengths.sum(), np.int64), np.repeat(is_drawn, lengths)
         ids[of_drawn] = drawn_ids
-        ids[~of_drawn] = self._corpus.rows(side, indices[~is_drawn], self._max_pieces)[0]
+        ids[~of_drawn] = self._corpus.rows(side, indices[~is_drawn], max_pieces)[0]
         return Rows(ids, lengths)
 
-    def _resegmented(self, row: list[int], tokenizer: Tokenizer, key: str) -> list[int]:
+    def _resegmented(self, row: list[int], tokenizer: Tokenizer, key: str, max_pieces: int | None) -> list[int]:
         """Return `row`, or, for a share of the keys, a random segmentation of its text."""
         config, draw = self._sampling, random.Random(key)
         if draw.random() >= config.sampling:
             return row
         sampled = tokenizer.sample(tokenizer.decode(row), draw, config.sampling_nbest, config.sampling_alpha)
-        return sampled if len(sampled) <= _most_drawn(np.array(len(row)), self._max_pieces) else row
+        return sampled if len(sampled) <= _most_drawn(np.array(len(row)), max_pieces) else row
 
 
 def _most_drawn(lengths: np.ndarray, max_pieces: int | None) -> np.ndarray:

@@ -73,6 +73,19 @@ def recorded_rates() -> Iterator[None]:
         _recording = before
 
 
+@contextlib.contextmanager
+def without_dropout(module: nn.Module) -> Iterator[None]:
+    """Set the rate of every `Dropout` of a module to 0 inside the context."""
+    layers = [layer for layer in module.modules() if isinstance(layer, Dropout) and layer.full_rate]
+    shares = [layer.rate / layer.full_rate for layer in layers]
+    scale_dropout(module, 0.0)
+    try:
+        yield
+    finally:
+        for layer, share in zip(layers, shares, strict=True):
+            scale_dropout(layer, share)
+
+
 def scale_dropout(module: nn.Module, share: float) -> None:
     """Set the rate of every `Dropout` of a module to this share of its full rate."""
     for layer in module.modules():

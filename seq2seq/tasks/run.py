@@ -46,6 +46,7 @@ from seq2seq.tasks.task import Task, prepare_tokenizers
 from seq2seq.training.compiling import SMALL_GPU_BATCH, check_compile
 from seq2seq.training.frozen import num_frozen
 from seq2seq.training.progress import estimate, foreseen_steps, too_long, waiting_for
+from seq2seq.training.recorded import CudaGraphs, check_record
 from seq2seq.training.signals import leaving_at_once
 from seq2seq.training.state import TrainingResult
 from seq2seq.training.trainer import Trainer, Work
@@ -208,6 +209,7 @@ class _Run:
             measure=task.measure,
             judge_start=task.can_start,
             is_compiled=task.compilation.is_on,
+            recorder=CudaGraphs() if task.recording.is_on else None,
             before_validation=_seldom(self.draw_curves, CURVE_SECONDS),
         )
         return Trainer(model, stream, work, task.config.training, here, self.folder.path)
@@ -317,6 +319,7 @@ class _Run:
             f"device: {here.device}, {str(here.precision).removeprefix('torch.')}, "
             f"{counted(torch.get_num_threads(), 'thread')}, {counted(here.world_size, 'rank')}",
             f"layers: {'compiled' if task.compilation.is_on else 'not compiled'}; {task.compilation.reason}",
+            f"steps: {'recorded' if task.recording.is_on else 'not recorded'}; {task.recording.reason}",
         ]
 
 
@@ -353,6 +356,7 @@ def _started(config: Config) -> Runtime:
     here = runtime.start(config.training.device, config.training.precision, config.training.threads)
     if config.training.recompute:  # freed memory that is kept in large blocks would take what recomputing saves
         runtime.keep_large_blocks(up_to=2**20)
+    check_record(config.training, here.device)
     check_compile(config.training, here.device)  # raises on a CPU before a folder is created
     return here
 

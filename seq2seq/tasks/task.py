@@ -46,6 +46,7 @@ from seq2seq.training.compiling import Choice, choose_compilation
 from seq2seq.training.frozen import freeze
 from seq2seq.training.loss import LossSum
 from seq2seq.training.progress import foreseen_steps, waiting_for
+from seq2seq.training.recorded import choose_recording
 from seq2seq.training.state import Sample, Validation
 
 logger = getLogger(__name__)
@@ -78,7 +79,8 @@ class Task(ABC):
         sampling, seed = self.config.tokenizer, self.config.seed
         stored = prepare_segmentations(self.corpus, tokenizers, sampling, seed, self.config.data.num_workers)
         most, tags = max_pieces(self.config, tokenizers), self._tags_of_training()
-        self.make_batch = CorpusBatches(self.corpus, tokenizers, sampling, seed, most, stored, tags)
+        table = self.sampler.table if self.recording.is_on else None
+        self.make_batch = CorpusBatches(self.corpus, tokenizers, sampling, seed, most, stored, tags, table)
         self._valid_batches = CorpusBatches(
             self._valid_corpus, tokenizers, max_pieces=most, tags=self._tags_of_validation()
         )
@@ -200,7 +202,7 @@ class Task(ABC):
         """The batches of training for this rank; cached, so that the first epoch is planned only once."""
         corpus, training, here = self.corpus, self.config.training, self._runtime
         before, after = self.tokenizers.num_tags
-        return TokenBudgetSampler(
+        sampler = TokenBudgetSampler(
             corpus.source_lengths.with_tags(before),
             corpus.target_lengths and corpus.target_lengths.with_tags(after),
             training.batch_tokens,
@@ -210,6 +212,7 @@ class Task(ABC):
             rank=here.rank,
             world_size=here.world_size,
         )
+        return sampler.with_table(sampler.shape_table()) if self.recording.is_on else sampler
 
     @property
     def num_parameters(self) -> int:
@@ -228,10 +231,17 @@ class Task(ABC):
         return sum(int(side[start:stop].sum() * weight) for side in sides for start, stop, weight in self.corpus.parts)
 
     @cached_property
+    def recording(self) -> Choice:
+        """Whether steps are recorded, with the reason."""
+        return choose_recording(self.config, self._runtime, self.config.training.compile is True)
+
+    @cached_property
     def compilation(self) -> Choice:
         """Whether layers are compiled, with the reason."""
         training = self.config.training
         steps = foreseen_steps(training, 0.0, self.epochs_per_step)
+        if self.recording.is_on:
+            return Choice(False, "steps are recorded")
         return choose_compilation(training, self._runtime.device, self.num_parameters, steps)
 
     @property

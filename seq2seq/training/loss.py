@@ -48,6 +48,9 @@ def translation_loss(
     inputs = batch.source_ids, batch.source_mask, batch.target_input
     # the size is given, so that the CPU does not have to wait for a GPU to learn it
     real = torch.nonzero_static(batch.target_mask.flatten(), size=batch.num_targets).squeeze(1)  # (N,)
+    counted = None
+    if batch.has_spare_targets:  # their positions are -1
+        counted, real = (real >= 0).float(), real.clamp(min=0)
     if r_drop:
         hidden = model(*(torch.cat([tensor, tensor]) for tensor in inputs))  # (2B, T, D)
         pairs = torch.stack(hidden.flatten(0, 1).chunk(2), dim=1)  # (B T, 2, D)
@@ -57,7 +60,7 @@ def translation_loss(
     targets = batch.target_output.flatten().index_select(0, real)  # (N,)
     output = model.output
     loss = label_smoothed_cross_entropy(
-        hidden, output.weight, output.bias, targets, smoothing, r_drop, compiled=compiled
+        hidden, output.weight, output.bias, targets, smoothing, r_drop, compiled=compiled, counted=counted
     )
     if loss.each is None:
         return loss
@@ -100,6 +103,7 @@ def label_smoothed_cross_entropy(
     r_drop: float = 0.0,
     *,
     compiled: bool = False,
+    counted: Tensor | None = None,
 ) -> LossSum:
     """Return the cross entropy of softmax(hidden weight^T + bias) with smoothed targets (Szegedy et al. 2016, sec. 7).
 
@@ -118,6 +122,7 @@ def label_smoothed_cross_entropy(
         smoothing: share of probability that is spread evenly, in [0, 1).
         r_drop: weight of the divergence (the paper's alpha); 0 turns R-Drop off.
         compiled: whether softmax and loss are one kernel of torch.compile, which reads the logits twice.
+        counted: 1 for each row that counts and 0 for the others (N,), without `bias` and `r_drop`; None if all count.
 
     Returns:
         The loss summed over the N targets, and the number of targets that have the highest score. Without gradients
@@ -131,7 +136,11 @@ def label_smoothed_cross_entropy(
     count = targets.numel()
     if r_drop:
         targets = targets.repeat_interleave(2)
-    settings = _LossSettings(smoothing, r_drop, product_type(hidden), with_gradient, softmax_loss)
+    if counted is not None:
+        assert bias is None
+        assert not r_drop
+        hidden = hidden * counted[:, None].to(hidden.dtype)  # a row of zeros adds nothing to the other gradients
+    settings = _LossSettings(smoothing, r_drop, product_type(hidden), with_gradient, softmax_loss, counted)
     arguments = hidden, weight, bias, targets, settings
     if not with_gradient and not r_drop:
         with torch.autocast(hidden.device.type, enabled=False):
@@ -152,6 +161,7 @@ class _LossSettings:
     with_gradient: bool
     softmax_loss: Callable[..., tuple[Tensor, Tensor, Tensor | None]]
     """`_softmax_loss`, or its compiled form."""
+    counted: Tensor | None = None
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -199,11 +209,14 @@ def _blocks(hidden, weight, bias, targets, settings):
         logits = torch.mm(block, matrix.t())  # (n, V)
         means = block.float() @ mean_row + mean_bias  # (n,)
         total -= smoothing * means.sum()
-        of_block = []
+        of_block, offset = [], 0
         for part, part_targets in zip(logits.split(part_rows), block_targets.split(part_rows), strict=True):
             losses, hits, bias_part = settings.softmax_loss(
                 part, bias, part_targets, smoothing, settings.r_drop, with_gradient
             )
+            if settings.counted is not None:
+                part_counts = settings.counted[start : start + rows].narrow(0, offset, len(part))
+                losses, hits, offset = losses * part_counts, hits * part_counts.bool(), offset + len(part)
             total += losses.sum()
             correct += hits.sum()
             if not with_gradient:

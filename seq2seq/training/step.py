@@ -58,7 +58,7 @@ class GradientStep:
         """
         batches = [part for batch in batches for part in self._split_known(batch)]
         while True:
-            self.optimizer.zero_grad(set_to_none=True)
+            self._clear()
             sums, failed = self._accumulate(batches, num_targets)
             if failed is None:
                 self._weights.sum_gradients(self._trained)
@@ -73,8 +73,20 @@ class GradientStep:
 
         The device decides whether it is finite, so that the CPU does not wait for a GPU.
         """
+        self._set_rate(rate)
+        return self._apply()
+
+    def forget(self) -> None:
+        """Drop what was made for the optimiser's tensors, because they were replaced."""
+
+    def _set_rate(self, rate: float | Tensor) -> None:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
+
+    def _clear(self) -> None:
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def _apply(self) -> Tensor:
         self.scaler.unscale_(self.optimizer)
         gradients = [weight.grad for weight in self._trained if weight.grad is not None]
         norm = self._weights.full(nn.utils.get_total_norm(gradients))
@@ -95,10 +107,12 @@ class GradientStep:
         """
         before = random_state()
         self.compute_gradient([batch], max(1, batch.num_targets))
-        self.optimizer.zero_grad(set_to_none=True)
+        self._clear()
         restore_random_state(before)
 
-    def _accumulate(self, batches: Sequence[Any], num_targets: float) -> tuple[tuple[Tensor, Tensor], int | None]:
+    def _accumulate(
+        self, batches: Sequence[Any], num_targets: float | Tensor
+    ) -> tuple[tuple[Tensor, Tensor], int | None]:
         """Return (sums, None), or the sums so far and the index of the batch that did not fit."""
         total = torch.zeros((), device=self._runtime.device)
         correct = torch.zeros((), device=self._runtime.device)

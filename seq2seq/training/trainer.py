@@ -23,6 +23,7 @@ from seq2seq.training.judged import Judged
 from seq2seq.training.monitor import Monitor
 from seq2seq.training.optim import ExponentialMovingAverage, learning_rate
 from seq2seq.training.ranks import naming_lost_ranks
+from seq2seq.training.recorded import RecordedStep, Recorder
 from seq2seq.training.signals import StopSignal, answers
 from seq2seq.training.snapshots import Snapshots
 from seq2seq.training.state import (
@@ -59,6 +60,8 @@ class Work:
     """Whether the initial weights are validated too, and may be the best."""
     is_compiled: bool = False
     """Whether the layers are compiled."""
+    recorder: Recorder | None = None
+    """The recorder of steps; None if all are ordinary."""
     before_validation: Callable[[], None] = lambda: None
     """Called on the main rank before each validation; no signal interrupts it."""
 
@@ -92,7 +95,10 @@ class Trainer:
         self.state = RunState()
         self._work = work
         self._weights = _hold(module, config, runtime)
-        self._step = GradientStep(self._weights, work.compute_loss, config, work.is_compiled)
+        if work.recorder is None:
+            self._step = GradientStep(self._weights, work.compute_loss, config, work.is_compiled)
+        else:
+            self._step = RecordedStep(self._weights, work.compute_loss, config, work.recorder)
         self._average = ExponentialMovingAverage(module, config.ema) if config.ema else None
         self._activity = Activity()
         self._monitor = Monitor(folder if runtime.is_main else None, config, self._activity)
@@ -319,6 +325,7 @@ class Trainer:
         """Load a checkpoint, and return the sizes of the run's files at that step, in bytes."""
         self.state, files = self._snapshots.restore(folder)
         self._step_log.forget()
+        self._step.forget()
         return files
 
     def _roll_back(self, problem: str) -> None:
