@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import ctranslate2
 import pytest
@@ -17,7 +18,7 @@ from seq2seq.config.schema import SearchConfig
 from seq2seq.errors import ModelError, RunError, UserError
 from seq2seq.files import record
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine
-from seq2seq.inference.loading import load_engine
+from seq2seq.inference.loading import check_beam_format, default_format, load_engine
 from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.inference.translator import Translator
 from seq2seq.interop import ctranslate2 as interop
@@ -99,6 +100,35 @@ def test_a_model_whose_own_settings_differ_is_for_torch(tmp_path):
     model = make_ours(tmp_path / "ours", search=SearchConfig(min_length=3))
     assert load_engine([model.folder], device="cpu").note == "PyTorch on cpu (search.min_length)"
     assert isinstance(load_engine([model.folder], "ctranslate2", device="cpu").engine, CTranslate2Engine)
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "expected"),
+    [("cuda:0", None, "float16"), ("cuda:0", "auto", "float16"), ("cuda:0", "float32", "here"), ("cpu", None, "here")],
+)
+def test_a_gpu_multiplies_in_float16_unless_told_otherwise(device, precision, expected):
+    assert default_format(device, precision, "here") == expected
+
+
+@pytest.mark.parametrize("compute_type", ["bfloat16", "int8_bfloat16"])
+def test_a_beam_search_in_bfloat16_is_refused_on_a_gpu(compute_type):
+    with pytest.raises(UserError, match=rf"beam search in {compute_type}, .* choose --quantization float16, or"):
+        check_beam_format(compute_type, SearchConfig(beam_size=2))
+    check_beam_format(compute_type, SearchConfig(beam_size=1))
+    check_beam_format("float16", SearchConfig(beam_size=2))
+
+
+def test_a_library_that_is_missing_on_a_gpu_is_named(ours, tmp_path):
+    """The translator that lacks it stands for one on a GPU, where it is loaded at the first translation."""
+    engine = converted_engine(ours, tmp_path / "export")
+    engine.try_out("cpu")
+
+    def lacking(*_, **__):
+        raise RuntimeError("Library libcublas.so.12 is not found or cannot be loaded")
+
+    engine._translator = SimpleNamespace(translate_batch=lacking)
+    with pytest.raises(UserError, match=r"ctranslate2 on cuda:0: Library libcublas.so.12 is .* to LD_LIBRARY_PATH"):
+        engine.try_out("cuda:0")
 
 
 # -- the cache -------------------------------------------------------------------------------------
