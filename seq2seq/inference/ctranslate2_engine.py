@@ -96,20 +96,6 @@ class CTranslate2Engine:
         """The number format of computation: the one nearest to the folder's among those that the device supports."""
         return self._translator.compute_type
 
-    def try_out(self, device: str) -> None:
-        """Translate nothing, because CTranslate2 loads the libraries of a GPU at the first translation.
-
-        Raises:
-            UserError: a library is missing; the message names it.
-        """
-        try:
-            self._translator.translate_batch([[self._end]], beam_size=1, max_decoding_length=1)
-        except RuntimeError as error:
-            raise UserError(
-                f"ctranslate2 on {device}: {' '.join(str(error).split())}; add the folder of a missing library to "
-                "LD_LIBRARY_PATH, or use --engine torch"
-            ) from error
-
     def translate(self, sentences: Sequence[Sentence], config: SearchConfig) -> list[list[Hypothesis]]:
         """Translate sentences (see `Engine.translate`), except that samples depend on the other sentences.
 

@@ -12,14 +12,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from seq2seq.config.schema import SearchConfig
 from seq2seq.errors import ModelError, RunError, UserError
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine, difference
-from seq2seq.inference.engine import EngineName, Loaded, override_search
+from seq2seq.inference.engine import Engine, EngineName, Loaded, override_search
 from seq2seq.interop.ctranslate2 import Obstacles, is_ctranslate2, read_description
 from seq2seq.processes import usable_cpus
+from seq2seq.search.base import Sentence
 from seq2seq.store.direction import directed
 from seq2seq.store.finding import find_model
 from seq2seq.text.direction import UNNAMED, Direction
+from seq2seq.text.tokenizer import TokenizerPair
 
 logger = logging.getLogger(__name__)
 
@@ -140,6 +143,22 @@ def check_beam_format(compute_type: str, config: SearchConfig) -> None:
         )
 
 
+def try_out(engine: Engine, tokenizers: TokenizerPair, device: str) -> None:
+    """Translate a piece, because CTranslate2 loads the libraries of a GPU at the first translation.
+
+    Raises:
+        UserError: a library is missing; the message names it.
+    """
+    sentence = Sentence((tokenizers.source.eos_id,), start=tokenizers.target.start_ids)
+    try:
+        engine.translate([sentence], SearchConfig(beam_size=1, max_length_ratio=1.0, max_length_offset=1))
+    except RuntimeError as error:
+        raise UserError(
+            f"ctranslate2 on {device}: {' '.join(str(error).split())}; add the folder of a missing library to "
+            "LD_LIBRARY_PATH, or use --engine torch"
+        ) from error
+
+
 def _open_ctranslate2(
     folder: Path,
     has_choice: bool,
@@ -169,7 +188,7 @@ def _open_ctranslate2(
         runner = CTranslate2Engine(opened, tokenizers, length, device, workers)
         if device != "cpu":
             check_beam_format(runner.compute_type, config)
-            runner.try_out(device)
+            try_out(runner, tokenizers, device)
         return Loaded(runner, tokenizers, config, f"CTranslate2, {runner.compute_type}", description)
 
 

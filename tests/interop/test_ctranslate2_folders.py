@@ -18,7 +18,7 @@ from seq2seq.config.schema import SearchConfig
 from seq2seq.errors import ModelError, RunError, UserError
 from seq2seq.files import record
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine
-from seq2seq.inference.loading import check_beam_format, default_format, load_engine
+from seq2seq.inference.loading import check_beam_format, default_format, load_engine, try_out
 from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.inference.translator import Translator
 from seq2seq.interop import ctranslate2 as interop
@@ -121,14 +121,14 @@ def test_a_beam_search_in_bfloat16_is_refused_on_a_gpu(compute_type):
 def test_a_library_that_is_missing_on_a_gpu_is_named(ours, tmp_path):
     """The translator that lacks it stands for one on a GPU, where it is loaded at the first translation."""
     engine = converted_engine(ours, tmp_path / "export")
-    engine.try_out("cpu")
+    try_out(engine, ours.tokenizers, "cpu")
 
     def lacking(*_, **__):
         raise RuntimeError("Library libcublas.so.12 is not found or cannot be loaded")
 
-    engine._translator = SimpleNamespace(translate_batch=lacking)
+    engine._translator = SimpleNamespace(translate_batch=lacking, device="cuda", num_translators=1)
     with pytest.raises(UserError, match=r"ctranslate2 on cuda:0: Library libcublas.so.12 is .* to LD_LIBRARY_PATH"):
-        engine.try_out("cuda:0")
+        try_out(engine, ours.tokenizers, "cuda:0")
 
 
 # -- the cache -------------------------------------------------------------------------------------
