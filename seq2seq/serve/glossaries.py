@@ -60,7 +60,9 @@ class Glossaries:
         if not models.has_one_direction:
             names = some_of(self.default_names)
             logger.warning(
-                "glossaries (%s) apply only if a request names them, because there are several language pairs", names
+                "glossaries (%s) apply only if a request names them, because there are several language pairs; "
+                "restrict a model of many languages with --from and --to",
+                names,
             )
             return replace(self, default_names=())
         if without := next((model for model in models.translators if not model.can_explain), None):
