@@ -148,7 +148,10 @@ def _directions(tokenizers: "TokenizerPair") -> list[str]:
 
 def _rows(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "model", described["folder"]
-    if described["task"] == "translation":
+    if described.get("directions"):
+        trained = sum(described["directions"].values())
+        yield "task", f"translation, trained in {trained} of {len(described['directions'])} directions"
+    elif described["task"] == "translation":
         yield "task", f"translation, {described['source_language'] or '?'} to {described['target_language'] or '?'}"
     else:
         yield "task", f"classification, labels {some_of(described['labels'])}"

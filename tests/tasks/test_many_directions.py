@@ -140,6 +140,7 @@ def test_info_bleu_and_the_card_name_directions(run, capfd, monkeypatch):
     monkeypatch.chdir(run.parent)
     assert main(["info", str(run)]) == 0
     rows = dict(line.strip().split(None, 1) for line in capfd.readouterr().out.splitlines())
+    assert rows["task"] == "translation, trained in 3 of 4 directions"
     assert rows["de-fr"] == "zero-shot"
     assert rows["de-en"] == "not validated"
     assert rows["en-fr"].startswith("valid_loss ")
