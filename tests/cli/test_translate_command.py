@@ -11,15 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
-import torch
+from support.our_models import make_tiny
 
 from seq2seq.cli import main
-from seq2seq.config.corpora import DataConfig, SourceConfig
-from seq2seq.config.description import ModelDescription
-from seq2seq.config.schema import Config, ModelConfig, SearchConfig, TokenizerConfig
-from seq2seq.model.transformer import Transformer
-from seq2seq.store.model_folder import save_model
-from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.config.schema import SearchConfig
 
 ROOT = Path(__file__).parents[2]
 TEXTS = ["A man rides a red bicycle.", "Two dogs play in the snow!", "Der Hund schläft, und die Katze sieht zu."]
@@ -31,24 +26,11 @@ HOSTILE = [
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> Path:
-    torch.manual_seed(0)
-    tokenizer = Tokenizer.train(TEXTS * 10, TokenizerConfig(vocab_size=320), seed=1)
-    shape = ModelConfig(preset="tiny", d_model=32, d_ff=64, max_length=64)
-    transformer = Transformer(shape, tokenizer.vocab_size, tokenizer.vocab_size)
-    source = SourceConfig(source="a", target="b")
-    config = Config(
-        source_language="en",
-        target_language="de",
-        data=DataConfig(train=source, valid=source),
-        model=shape,
-        search=SearchConfig(max_length_ratio=1.0, max_length_offset=2),
-    )
-    with torch.no_grad():
+    def decide(transformer, _):
         transformer.output.weight.mul_(3)  # an untrained model is nearly indifferent: its choices would be coin tosses
-    folder = tmp_path_factory.mktemp("models") / "best"
-    return save_model(
-        folder, transformer.state_dict(), ModelDescription.of(config), TokenizerPair(tokenizer, tokenizer)
-    )
+
+    search = SearchConfig(max_length_ratio=1.0, max_length_offset=2)
+    return make_tiny(tmp_path_factory.mktemp("models") / "best", TEXTS * 10, 320, search, decide, max_length=64)
 
 
 @pytest.fixture

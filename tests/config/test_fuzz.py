@@ -8,21 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.plain_words import python_words
+from support.wrong_files import CONFIG
 
 from seq2seq.config import file as config_file
 from seq2seq.config.corpora import SourceConfig
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import UserError
-
-TEXTS = ["A man rides a red bicycle.", "Two dogs play in the snow!", "Der Hund schläft."]
-CONFIG = """source_language: en
-target_language: de
-data: {train: {source: text, target: text}, valid: {source: text, target: text}, num_workers: 1}
-tokenizer: {vocab_size: 300}
-model: {preset: tiny, d_model: 16, num_heads: 2, d_ff: 16, num_encoder_layers: 1, num_decoder_layers: 1}
-training: {max_steps: 1, threads: 1, device: cpu}
-"""
-
 
 # -- what nobody thought of ------------------------------------------------------------------------
 

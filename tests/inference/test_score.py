@@ -6,20 +6,17 @@ from pathlib import Path
 import pytest
 import torch
 from support.nasty_lines import NASTY
+from support.our_models import make_tiny
 
 from seq2seq.cli import main
-from seq2seq.config.corpora import DataConfig, SourceConfig
-from seq2seq.config.description import ModelDescription
-from seq2seq.config.schema import Config, ModelConfig, SearchConfig, TokenizerConfig
+from seq2seq.config.schema import SearchConfig
 from seq2seq.data.examples import Pair
 from seq2seq.inference.scorer import Scorer
 from seq2seq.inference.steps import TransformerSteps
 from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.inference.translator import Translator
-from seq2seq.model.transformer import Transformer
 from seq2seq.search.base import Sentence
-from seq2seq.store.model_folder import load_model, save_model
-from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
+from seq2seq.store.model_folder import load_model
 
 TEXTS = ["A man rides a red bicycle.", "Two dogs play in the snow!", "Der Hund schläft, und die Katze sieht zu."]
 PAIRS = [
@@ -32,29 +29,20 @@ MAX_LENGTH = 48
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory) -> Path:
-    torch.manual_seed(0)
     words = sorted({word for text in TEXTS for word in text.split()})
     texts = [" ".join(words[i:] + words[:i]) for i in range(len(words))]
-    tokenizer = Tokenizer.train(texts * 5, TokenizerConfig(vocab_size=330), seed=1)
-    shape = ModelConfig(
-        preset="tiny", d_model=32, d_ff=64, max_length=MAX_LENGTH, output_bias=True, tied_embeddings="none"
-    )
-    transformer = Transformer(shape, tokenizer.vocab_size, tokenizer.vocab_size)
-    source = SourceConfig(source="a", target="b")
-    config = Config(
-        source_language="en",
-        target_language="de",
-        data=DataConfig(train=source, valid=source),
-        model=shape,
-        search=SearchConfig(max_length_ratio=0.1, max_length_offset=2),
-    )
-    for piece_id, piece in enumerate(tokenizer.pieces(range(tokenizer.vocab_size))):
-        # Whole words, so that the text of a translation has the same pieces again, and an end now and then.
-        transformer.output.bias.data[piece_id] = 4.0 if piece.startswith("\u2581") and len(piece) > 2 else -3.0
-    transformer.output.bias.data[tokenizer.eos_id] = 4.5
-    state = transformer.state_dict()
+
+    def prefer_words(transformer, tokenizer):
+        for piece_id, piece in enumerate(tokenizer.pieces(range(tokenizer.vocab_size))):
+            # Whole words, so that the text of a translation has the same pieces again, and an end now and then.
+            transformer.output.bias[piece_id] = 4.0 if piece.startswith("\u2581") and len(piece) > 2 else -3.0
+        transformer.output.bias[tokenizer.eos_id] = 4.5
+
+    search = SearchConfig(max_length_ratio=0.1, max_length_offset=2)
     folder = tmp_path_factory.mktemp("models") / "best"
-    return save_model(folder, state, ModelDescription.of(config), TokenizerPair(tokenizer, tokenizer))
+    return make_tiny(
+        folder, texts * 5, 330, search, prefer_words, max_length=MAX_LENGTH, output_bias=True, tied_embeddings="none"
+    )
 
 
 @pytest.fixture(scope="module")

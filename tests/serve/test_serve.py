@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.serving import Served, lines, models_and_keys, serving, with_a_key
+from support.serving import Served, lines
 
 from seq2seq import Classifier, Translator
 from seq2seq.cli import main
@@ -19,29 +19,6 @@ HOSTILE = [
     "🙂 " * 40, "ひらがな漢字", "<b>a</b> &amp; </script>", "x" * 2000, "%s {0} ${x}", "a" + "\u0301" * 50,
     "👩‍👩‍👧", "\x85 \x0b \x0c a",
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return models_and_keys(tmp_path_factory.mktemp("serve"))
-
-
-@pytest.fixture(scope="module")
-def server(folder):
-    with serving(folder / "one", folder / "two", folder / "labels", "--deadline", "20") as served:
-        yield served
-
-
-@pytest.fixture(scope="module")
-def alone(folder):
-    """A server of one direction that wants a key."""
-    with with_a_key(folder) as served:
-        yield served
-
-
-@pytest.fixture(scope="module")
-def translator(folder):
-    return Translator.load(folder / "one", threads=1)
 
 
 def asked(server: Served, **fields):

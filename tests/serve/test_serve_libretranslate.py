@@ -4,32 +4,6 @@ import pytest
 from deep_translator import LibreTranslator
 from deep_translator.exceptions import AuthorizationException
 from libretranslatepy import LibreTranslateAPI
-from support.serving import models_and_keys, serving, with_a_key
-
-from seq2seq import Translator
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return models_and_keys(tmp_path_factory.mktemp("serve"))
-
-
-@pytest.fixture(scope="module")
-def server(folder):
-    with serving(folder / "one", folder / "two", folder / "labels", "--deadline", "20") as served:
-        yield served
-
-
-@pytest.fixture(scope="module")
-def alone(folder):
-    """A server of one direction that wants a key."""
-    with with_a_key(folder) as served:
-        yield served
-
-
-@pytest.fixture(scope="module")
-def translator(folder):
-    return Translator.load(folder / "one", threads=1)
 
 
 def test_libretranslates_own_client_works(alone, translator):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save_file
+from support.stored_bytes import flip_a_bit, snapshot
 
 from seq2seq import atomic
 from seq2seq.errors import CheckpointError
@@ -23,10 +24,6 @@ TENSORS = {
 
 def save_steps(parent, *steps):
     return [checkpoint.save_checkpoint(parent, step, TENSORS, {"run": {"step": step}}) for step in steps]
-
-
-def snapshot(folder):
-    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 # -- checkpoints -------------------------------------------------------------------------------------------------------
@@ -49,12 +46,6 @@ def test_no_checkpoint_is_none_and_the_newest_wins(tmp_path):
     save_steps(tmp_path, 30, 4, 100)
     assert checkpoint.latest_checkpoint(tmp_path).name == "step_00000100"
     assert checkpoint.saved_steps(tmp_path) == [4, 30, 100]
-
-
-def flip_a_bit(path, place=0.7):
-    content = bytearray(path.read_bytes())
-    content[int(len(content) * place)] ^= 1
-    path.write_bytes(bytes(content))
 
 
 DAMAGES = {

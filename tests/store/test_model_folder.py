@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from support.stored_bytes import flip_a_bit, snapshot
 
 from seq2seq.config import file as config_file
 from seq2seq.config.corpora import SourceConfig
@@ -27,26 +28,6 @@ from seq2seq.store.model_card import DataRecord, ScoreRecord, model_card
 from seq2seq.store.model_folder import load_model, save_model
 from seq2seq.tensors import distinct
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
-
-TENSORS = {
-    "model": {"weight": torch.arange(6.0).reshape(2, 3), "bias": torch.zeros(3)},
-    "optimizer": {"weight.exp_avg": torch.ones(2, 3)},
-}
-
-
-def save_steps(parent, *steps):
-    return [checkpoint.save_checkpoint(parent, step, TENSORS, {"run": {"step": step}}) for step in steps]
-
-
-def snapshot(folder):
-    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def flip_a_bit(path, place=0.7):
-    content = bytearray(path.read_bytes())
-    content[int(len(content) * place)] ^= 1
-    path.write_bytes(bytes(content))
-
 
 # -- model folders -----------------------------------------------------------------------------------------------------
 

@@ -125,6 +125,13 @@ def train_marian(folder: Path, steps=100):
 
     model = make_marian(folder, noise=0.0, d_model=32, ffn_dim=64, activation_function="swish", dropout=0.0)
     tokenizer = AutoTokenizer.from_pretrained(folder)
+    learn_by_heart(model, tokenizer, steps)
+    model.save_pretrained(folder)
+    return model
+
+
+def learn_by_heart(model, tokenizer, steps: int) -> None:
+    """Train a model of transformers on the sentences above."""
     batch = tokenizer(SOURCE, text_target=TARGET, return_tensors="pt", padding=True)
     batch["labels"][batch["labels"] == tokenizer.pad_token_id] = -100
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
@@ -133,5 +140,4 @@ def train_marian(folder: Path, steps=100):
         optimizer.zero_grad()
         model(**batch).loss.backward()
         optimizer.step()
-    model.eval().save_pretrained(folder)
-    return model
+    model.eval()

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import torch
-from support.foreign_models import SOURCE, TARGET, sentencepiece_model
+from support.foreign_models import SOURCE, TARGET, learn_by_heart, sentencepiece_model
 
 FAMILIES = ("m2m100", "nllb", "mbart50", "mbart25")
 # Of each family: source and target.
@@ -96,19 +96,7 @@ def make_multilingual(folder: Path, family: str, seed=0, padded=3, noise=0.25, s
             if "norm" not in name:
                 weight.add_(torch.randn_like(weight) * noise)
     if steps:
-        _train(model, tokenizer, family, steps)
+        tokenizer.src_lang, tokenizer.tgt_lang = PAIRS[family]
+        learn_by_heart(model, tokenizer, steps)
     model.save_pretrained(folder)
     return model, tokenizer
-
-
-def _train(model, tokenizer, family: str, steps: int) -> None:
-    tokenizer.src_lang, tokenizer.tgt_lang = PAIRS[family]
-    batch = tokenizer(SOURCE, text_target=TARGET, return_tensors="pt", padding=True)
-    batch["labels"][batch["labels"] == tokenizer.pad_token_id] = -100
-    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
-    model.train()
-    for _ in range(steps):
-        optimizer.zero_grad()
-        model(**batch).loss.backward()
-        optimizer.step()
-    model.eval()

@@ -1,6 +1,7 @@
 """Model folders of ours with random weights, in any architecture; tests of conversions import the maker."""
 
 import functools
+from pathlib import Path
 
 import torch
 from support.foreign_models import SOURCE, TARGET
@@ -47,6 +48,18 @@ def make_ours(folder, shared=True, ending=0.0, seed=3, search=None, **settings) 
     )  # fmt: skip
     save_model(folder, model.state_dict(keep_vars=True), description, tokenizers)
     return load_model(folder)
+
+
+def make_tiny(folder, texts, vocab_size, search, change, **settings) -> Path:
+    """Write a model folder smaller than the preset `tiny`, with a tokenizer of `texts`; `change` takes both."""
+    torch.manual_seed(0)
+    tokenizer = Tokenizer.train(texts, TokenizerConfig(vocab_size=vocab_size), seed=1)
+    shape = ModelConfig(preset="tiny", d_model=32, d_ff=64, **settings)
+    model = Transformer(shape, tokenizer.vocab_size, tokenizer.vocab_size)
+    with torch.no_grad():
+        change(model, tokenizer)
+    description = ModelDescription(source_language="en", target_language="de", model=shape, search=search)
+    return save_model(folder, model.state_dict(), description, TokenizerPair(tokenizer, tokenizer))
 
 
 def make_classifier(folder, labels, seed=3, vocab_size=300, label_names=None, **settings):
