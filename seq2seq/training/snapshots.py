@@ -161,6 +161,14 @@ class Snapshots:
 
     def _write(self, step: int, tensors: Mapping[str, Mapping[str, Tensor]], values: Any, best: list[int]) -> None:
         checkpoints.save_checkpoint(self.folder, step, tensors, values)
+        self._prune(step, best)
+
+    def prune(self, state: RunState) -> None:
+        """Delete checkpoints that are no longer needed, if the run was killed between its last `save` and that."""
+        if self._runtime.is_main:
+            self._prune(state.step, state.best_steps(self._config.keep_best))
+
+    def _prune(self, step: int, best: list[int]) -> None:
         saved = [other for other in checkpoints.saved_steps(self.folder) if other <= step]
         checkpoints.prune(self.folder, {*saved[-self._config.keep_last :], *best})
 

@@ -132,6 +132,7 @@ class Trainer:
         files = self._restore(latest) if latest else {}
         self._saved_step = self.state.step
         if self.state.finished and (reason := self._end_reason()):
+            self._snapshots.prune(self.state)
             self._clock.start(self.state.seconds)
             if self._measure_best_anew():
                 self._save()
