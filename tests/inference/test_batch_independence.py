@@ -149,12 +149,6 @@ def compare(trained, lines: list[str], mode: dict, crowd: int) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES, ids=MODE_NAMES)
-def test_the_batch_does_not_matter(trained, mode):
-    compare(trained, phrasebook()[:21], mode, crowd=22)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", MODES, ids=MODE_NAMES)
 def test_the_batch_does_not_matter_to_hundreds_of_sentences(trained, mode, request):
     """Of Multi30k's test set where it is there, else of the phrasebook."""
     compare(trained, _hundreds(request), mode, crowd=64)

@@ -67,6 +67,8 @@ def test_links_after_brackets_that_are_not_closed_are_links():
 def test_every_family_takes_time_in_proportion(form, call):
     slow = {}
     for name, family in FAMILIES.items():
+        if form == "plain" and f"word {name} word" in FAMILIES:
+            continue  # tags are words there, so the same unit in a paragraph is enough
         found = growth(lambda text: call(form, wrapped(form, text)), family, 300)
         if found > MOST_TIMES:
             slow[name] = round(found)

@@ -59,8 +59,10 @@ def seconds(call: Callable[[], object], tries: int = 3) -> float:
 
 
 def growth(call: Callable[[str], object], family: Callable[[int], str], count: int) -> float:
-    """How many times as long a call takes for an input of eight times the size; short times count as NOISE."""
+    """How many times as long a call takes for an input of eight times the size, at most; short times count as NOISE."""
     small, large = family(count), family(GROWTH * count)
-    least = max(seconds(lambda: call(small)), NOISE)
-    found = seconds(lambda: call(large), 1) / least
+    long = seconds(lambda: call(large), 1)
+    if long <= MOST_TIMES * NOISE:  # however short the small input takes
+        return long / NOISE
+    found = long / max(seconds(lambda: call(small)), NOISE)
     return found if found <= MOST_TIMES else seconds(lambda: call(large)) / max(seconds(lambda: call(small)), NOISE)

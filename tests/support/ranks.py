@@ -1,13 +1,11 @@
 """Processes that run as the ranks of one run, as torchrun starts them; tests of several ranks share this."""
 
-import os
 import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 from support import toy_run
+from support.forked import Forked
 
 ROOT = str(Path(__file__).parents[2])
 
@@ -20,16 +18,9 @@ def free_port():
 
 def start(folder, world_size, *settings):
     """The toy run, a process for each rank."""
-    port = str(free_port())
-    shared = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": ROOT, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(world_size)}
     return [
-        subprocess.Popen(
-            [sys.executable, toy_run.__file__, str(folder), *settings],
-            env={**shared, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world_size)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        Forked(lambda: toy_run.main(folder, *settings), RANK=str(rank), LOCAL_RANK=str(rank), **shared)
         for rank in range(world_size)
     ]
 

@@ -13,9 +13,13 @@ import sys
 import time
 from pathlib import Path
 
+import matplotlib.figure
 import pytest
+import sacrebleu
+from support.forked import Forked, s2s
 from support.whole_runs import corpus, differences
 
+import seq2seq.tasks.translation
 from seq2seq.store.checkpoint import latest_checkpoint
 from seq2seq.store.model_folder import load_model
 
@@ -26,14 +30,14 @@ MOUNT = ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs"]
 PAGE = 4096
 
 
-def start(folder: Path) -> subprocess.Popen:
-    root = f"{Path(__file__).parents[2]}:{Path(__file__).parents[1]}"
-    environment = {**os.environ, "PYTHONPATH": root, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "seq2seq", "train", "toy.yaml"]
-    return subprocess.Popen(command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True)
+IMPORTED = (matplotlib.figure, sacrebleu, seq2seq.tasks.translation)  # before the program forks
 
 
-def finish(process: subprocess.Popen) -> tuple[int, list[str]]:
+def start(folder: Path) -> Forked:
+    return s2s(folder, "train", "toy.yaml")
+
+
+def finish(process: Forked) -> tuple[int, list[str]]:
     _, err = process.communicate(timeout=300)
     assert "Traceback" not in err, err
     assert "internal error" not in err, err
@@ -46,7 +50,7 @@ class SmallDisk:
     def __init__(self, room: int):
         self._room = room
 
-    def fill(self, process: subprocess.Popen, runs: Path) -> None:
+    def fill(self, process: Forked, runs: Path) -> None:
         self._ballast = runs / "ballast"
         free = os.statvfs(runs).f_bavail * os.statvfs(runs).f_frsize
         with contextlib.suppress(OSError):  # the run may take the rest at this moment
@@ -59,7 +63,7 @@ class SmallDisk:
 class SmallFiles:
     """No file of the running process can grow to the size of a checkpoint's weights."""
 
-    def fill(self, process: subprocess.Popen, runs: Path) -> None:
+    def fill(self, process: Forked, runs: Path) -> None:
         weights = min(path.stat().st_size for path in runs.glob("toy/checkpoints/*/model.safetensors"))
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (weights // 2, resource.RLIM_INFINITY))
 
@@ -76,7 +80,7 @@ def run_out_of_room(folder: Path, whole: Path, disk: SmallDisk | SmallFiles) -> 
     run, process = folder / "runs" / "toy", start(folder)
     deadline = time.monotonic() + 300
     while not (list(run.glob("checkpoints/step_*")) and (run / "best").exists()):
-        assert process.poll() is None, process.communicate()
+        assert process.poll() is None, process.communicate(1)
         assert time.monotonic() < deadline
         time.sleep(0.005)
     process.send_signal(signal.SIGSTOP)

@@ -285,15 +285,14 @@ def another(key: str, kind: typing.Any, value: typing.Any) -> str | None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.slow)])
-def test_every_key_may_change_or_stops_the_run_by_name(run, capfd, every):
+def test_every_key_may_change_or_stops_the_run_by_name(run, capfd):
     folder = run(MOMENTS[1])
     shutil.rmtree(folder)
     always = ("training.max_steps=3", "training.keep_last=6")
     assert train(*always, config="base.yaml") == 0
     config, before = config_file.load(folder / "config.yaml", check_files=False), contents(folder)
     tried = {True: 0, False: 0}
-    for key, kind in list(leaves(Config))[::every]:
+    for key, kind in leaves(Config):
         value: typing.Any = config
         for part in key.split("."):
             value = getattr(value, part)
@@ -307,8 +306,8 @@ def test_every_key_may_change_or_stops_the_run_by_name(run, capfd, every):
         is_named = f"config.yaml: {key}: was " in said
         assert is_named != may_change(key), f"{key}={written}: {said}"
         tried[may_change(key)] += 1
-    assert tried[True] >= 30 // every
-    assert tried[False] >= 50 // every
+    assert tried[True] >= 30
+    assert tried[False] >= 50
     assert contents(folder) == before
 
 

@@ -77,7 +77,7 @@ def rank_of_two(rank, port, folder):
 
 def test_two_ranks_with_uneven_batches_equal_one(tmp_path):
     """Also where rank 1 alone runs out of memory in a step: 20 steps, 1e-5."""
-    processes.spawn(rank_of_two, args=(free_port(), str(tmp_path)), nprocs=2)
+    processes.start_processes(rank_of_two, start_method="fork", args=(free_port(), str(tmp_path)), nprocs=2)
     with runtime.same_threads():
         torch.set_num_threads(1)
         alone = take_steps(runtime.Runtime(torch.device("cpu"), torch.float32), seed=7, compute_loss=toy_loss)

@@ -124,7 +124,7 @@ def test_two_ranks_with_a_share_each_equal_one_process(tmp_path):
 
     The shards' layers are compiled, but for the code that is generated on a GPU.
     """
-    processes.spawn(rank_of_two, args=(ranks.free_port(), str(tmp_path)), nprocs=2)
+    processes.start_processes(rank_of_two, start_method="fork", args=(ranks.free_port(), str(tmp_path)), nprocs=2)
     with runtime.same_threads():
         torch.set_num_threads(1)
         alone = take_steps(runtime.Runtime(torch.device("cpu"), torch.float32), seed=7)

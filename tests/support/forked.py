@@ -1,0 +1,79 @@
+"""A process forked from that of the tests, which has everything imported: it starts in milliseconds, and tests that are
+about processes, but not about the start of Python, kill, stop and await it."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from seq2seq.cli import main
+
+
+class Forked:
+    """Work in a process of its own, with the methods of `subprocess.Popen`; its exit code is the number it returns."""
+
+    def __init__(self, work: Callable[[], Any], folder: Path | None = None, **environment: str):
+        self.returncode: int | None = None
+        self._files = [tempfile.TemporaryFile() for _ in range(2)]
+        self.pid = os.fork()
+        if self.pid == 0:
+            self._run(work, folder, environment)
+
+    def _run(self, work: Callable[[], Any], folder: Path | None, environment: dict[str, str]) -> None:
+        code = 1
+        try:
+            for number, (file, name) in enumerate(zip(self._files, ("stdout", "stderr"), strict=True), start=1):
+                os.dup2(file.fileno(), number)
+                setattr(sys, name, open(number, "w", buffering=1, closefd=False))
+            logging.getLogger().handlers.clear()  # those of pytest
+            os.environ.update(environment)
+            if folder is not None:
+                os.chdir(folder)
+            code = work() or 0
+            sys.stdout.flush()
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            ended, status = os.waitpid(self.pid, os.WNOHANG)
+            if ended:
+                self.returncode = os.waitstatus_to_exitcode(status)
+        return self.returncode
+
+    def communicate(self, timeout: float) -> tuple[str, str]:
+        """Standard output and standard error of the process, when it has ended."""
+        deadline = time.monotonic() + timeout
+        while self.poll() is None:
+            if time.monotonic() > deadline:
+                self.kill()
+                raise subprocess.TimeoutExpired("a forked process", timeout)
+            time.sleep(0.01)
+        output, errors = (os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0) for file in self._files)
+        return output.decode(), errors.decode()
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+
+def s2s(folder: Path, *typed: str) -> Forked:
+    """The command in a folder; model cards quote the arguments of the process, as if a shell had started it."""
+
+    def work() -> int:
+        sys.argv = ["s2s", *typed]
+        return main(list(typed))
+
+    return Forked(work, folder)
