@@ -342,11 +342,14 @@ def test_languages_are_chosen_from_lists_with_the_keyboard(browser, tmp_path):
     with serving(tmp_path / "nllb", "--engine", "torch") as served:
         opened = Shown(browser, served.url)
         page = opened.page
-        opened.until(lambda: page.get_by_label("From").is_visible() and page.is_visible("#swap"))
+        opened.until(lambda: page.get_by_label("From").is_visible())
+        assert page.input_value("#source") == "auto"
+        assert not page.is_visible("#swap")  # the language of the text is not known yet
         for label, typed in (("From", "Engl"), ("To", "Germ")):
             page.get_by_label(label, exact=True).focus()
             page.keyboard.type(typed)
         assert [page.input_value(name) for name in ("#source", "#target")] == ["eng_Latn", "deu_Latn"]
+        opened.until(lambda: page.is_visible("#swap"))
         for pair in (("eng_Latn", "deu_Latn"), ("deu_Latn", "eng_Latn")):
             page.fill("#text", "the old house is red")
             opened.until(lambda: "stale" not in (page.get_attribute("#translation", "class") or ""))
