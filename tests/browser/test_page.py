@@ -336,7 +336,7 @@ def test_without_javascript_the_form_translates(server, browser):
 
 
 def test_languages_are_chosen_from_lists_with_the_keyboard(browser, tmp_path):
-    """Of a model of many languages; `Swap` exchanges them."""
+    """The page of a model of many languages has two lists; `Swap` exchanges their values."""
     pytest.importorskip("transformers")
     make_multilingual(tmp_path / "nllb", "nllb", noise=0.0, steps=50, dropout=0.0, d_model=32)
     with serving(tmp_path / "nllb", "--engine", "torch") as served:

@@ -180,7 +180,7 @@ def test_from_and_to_restrict_a_server_to_one_direction(place, expected):
 
 @pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
 def test_tags_at_the_end_of_sources_are_those_of_the_direction(place, engine):
-    """As mBART has them; the weights are in memory once."""
+    """mBART puts tags at the end; all directions share one model in memory."""
     (model,) = load([place / "mbart25"], {"engine": engine, "threads": 1}, {"device": "cpu"})
     models = Models([model])
     for source, target in (("en", "de"), ("fr", "ja"), ("en", "de")):

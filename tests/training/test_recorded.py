@@ -217,7 +217,7 @@ def test_a_replay_that_fails_names_the_remedy():
 
 
 def test_new_moments_of_the_optimizer_are_recorded_anew():
-    """As after a roll-back, which loads those of a checkpoint."""
+    """A roll-back loads the numbers of a checkpoint into the optimizer."""
     tapes = Tapes()
     step, module = make(tapes)
     train(step, SMALL[:1] * 4)

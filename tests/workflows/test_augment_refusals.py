@@ -1,4 +1,4 @@
-"""What `s2s augment` refuses before it writes anything: one line with the remedy for each mistake."""
+"""Mistakes that `s2s augment` refuses before it writes anything, each in one line with the remedy."""
 
 import os
 import shutil
