@@ -132,10 +132,11 @@ def _meant(name: str, location: Sequence[Any]) -> str:
         return "; a space after the colon is missing"
     if command := _COMMANDS_OF.get(name):
         return f"; {command}"
-    elsewhere = [f"'{path}'" for path in _all_keys(Config) if path.rpartition(".")[2] == name]
-    if not elsewhere and (key := _KEYS_OF.get(name.lower().replace("-", "_"))):
+    keys = [path for path in _all_keys(Config) if path.rpartition(".")[2] == name]
+    if key := _KEYS_OF.get(name.lower().replace("-", "_")):
         section, _, own = key.rpartition(".")
-        elsewhere = [f"'{own if section == '.'.join(map(str, location)) else key}'"]
+        keys = [own] if section == ".".join(map(str, location)) else [key, *keys]
+    elsewhere = [f"'{key}'" for key in keys]
     return f"; did you mean {' or '.join(elsewhere)}?" if elsewhere else did_you_mean(name, _names(here))
 
 

@@ -91,6 +91,8 @@ def check_record(config: TrainingConfig, device: torch.device) -> None:
 def choose_recording(config: Config, here: Runtime, is_compiled: bool) -> Choice:
     """Return whether steps are recorded, and the reason."""
     training = config.training
+    if here.device.type != "cuda":
+        return Choice(False, "it needs a CUDA device")
     if training.record is not True:
         what = "no GPU has measured it yet" if training.record == "auto" else "training.record is false"
         return Choice(False, what)

@@ -48,7 +48,7 @@ def test_one_line_and_nothing_overwritten(place, capfd, monkeypatch, verb, typed
     code = main([verb, *typed.split()])
     out, err = capfd.readouterr()
     assert code in (1, 2), err
-    said = ("s2s: warning", "s2s: training the tokenizer", "s2s: model: engine: ", "s2s: engine: ")
+    said = ("s2s: warning", "s2s: training the tokenizer", "s2s: model: engine: ", "s2s: engine: ", "s2s: memory: ")
     told = [line for line in err.splitlines() if not line.startswith(said)]
     assert len(told) == 1, err
     assert told[0].startswith("s2s: ")

@@ -72,8 +72,8 @@ def test_who_leaves_takes_the_waiting_sentences_out(server):
         leave(server, text="\n".join(lines(40, LONG)), stream=stream)
         until(lambda: waiting(server) == 0)
     assert server.counts()["withdrawn"] - before > 40
-    assert server.ask("/v1/translate", {"text": "a man"}).status == 200
     until(lambda: is_idle(server))
+    assert server.ask("/v1/translate", {"text": "a man"}).status == 200
 
 
 @pytest.mark.slow

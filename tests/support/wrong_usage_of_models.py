@@ -69,6 +69,18 @@ TABLE = {
         ("model --text text -o new --sample --beam-size 3", "--sample"),
         ("model --text text -o new --noise typos=7", "typos"),
     ],
+    "distill": [
+        ("model -o new", "CONFIG"),
+        ("model good.yaml", "--output"),
+        ("missing good.yaml -o new", "missing"),
+        ("model missing.yaml -o new", "missing.yaml"),
+        ("classifier good.yaml -o new", "classif"),
+        ("model good.yaml -o kept", "kept"),
+        ("model good.yaml -o new --text missing", "missing"),
+        ("model good.yaml -o new --workers 0", "--workers"),
+        ("model good.yaml -o new --executor cloud", "cloud"),
+        ("model good.yaml -o new --set training.max_step=1", "max_step"),
+    ],
     "bleu": [
         ("", "REFERENCE"),
         ("missing shorter", "missing"),

@@ -67,10 +67,10 @@ def shelf(tmp_path_factory) -> Path:
             (folder / "runs/toy").rename(folder / moment)
         step, one = Trainer._train_step, iter([None])
 
-        def dying(trainer, stop):
+        def dying(trainer):
             if next(one, Killed) is Killed:
                 raise Killed
-            return step(trainer, stop)
+            return step(trainer)
 
         patch.setattr(Trainer, "_train_step", dying)
         assert main(["train", "base.yaml", "--run-dir", str(folder / MOMENTS[0])]) == 1
@@ -264,7 +264,8 @@ OTHER = {
     "evaluation.metrics": "[bleu, chrf, ter]", "evaluation.tokenize": "char",
     "search.n_best": None, "search.temperature": None, "search.top_k": None, "search.top_p": None, "search.seed": 3,
     "search.sample": "true", "search.max_length_ratio": 3.0, "training.precision": "float32",
-    "training.compile": "false", "training.freeze": "[encoder.norm]", "source_language": "fr", "target_language": "fr",
+    "training.compile": "false", "training.record": "false", "training.freeze": "[encoder.norm]",
+    "source_language": "fr", "target_language": "fr",
     "training.learning_rate": 0.5, "training.max_minutes": 9.0,
 }  # fmt: skip
 
