@@ -262,7 +262,8 @@ class RecordedStep(GradientStep):
         except RuntimeError as error:
             reason = " ".join(str(error).split())[:200]
             raise RunError(
-                f"a recorded step failed ({reason}); continue from the last checkpoint with --set training.record=false"
+                f"a recorded step failed ({reason}); the checkpoints are complete; train on in another --run-dir with "
+                "--set training.record=false and --set training.init_from= naming this run"
             ) from error
 
 
