@@ -119,7 +119,7 @@ def command(
     MODEL translates from the language of --text. Several MODELs with one vocabulary form an ensemble.
     """
     _check_usage(models, kind, keep, references, loading)
-    from seq2seq.workflows.augment.job import Recipe
+    from seq2seq.workflows.augment.job import Recipe, models_stay_open
     from seq2seq.workflows.augment.request import Request, augment, prepare
 
     recipe = Recipe(kind, keep, min_confidence, skip_long, tag, _noise(noise))  # type: ignore[arg-type]
@@ -127,15 +127,16 @@ def command(
     request = Request(
         models, texts, output, recipe, given, each, references, held_out, shard_lines, limit, is_forced=force
     )
-    prepared = prepare(request)
-    for note in prepared.notes:
-        logger.info("%s", note)
-    logger.info("engine: %s", prepared.job.pipeline().translator.engine_note)
-    if dry_run:
-        _estimate(prepared, workers)
-        return
-    with Progress(prepared.num_lines * len(prepared.job.models)) as progress:
-        counts = augment(prepared, executor, workers, progress.report)
+    with models_stay_open():
+        prepared = prepare(request)
+        for note in prepared.notes:
+            logger.info("%s", note)
+        logger.info("engine: %s", prepared.job.pipeline().translator.engine_note)
+        if dry_run:
+            _estimate(prepared, workers)
+            return
+        with Progress(prepared.num_lines * len(prepared.job.models)) as progress:
+            counts = augment(prepared, executor, workers, progress.report)
     for line in lines_of_report(output, counts):
         click.echo(line)
 

@@ -26,6 +26,7 @@ from seq2seq.errors import DataError, UserError
 from seq2seq.evaluation.selection import consensus, nearest
 from seq2seq.inference.pipeline import Pipeline
 from seq2seq.store.calibration import ConfidenceMap, read_calibration, write_calibration
+from seq2seq.workflows.augment.job import opened
 from seq2seq.workflows.augment.shards import open_parts, plan
 
 __all__ = ["folder"]  # a fixture
@@ -69,6 +70,12 @@ def held_out() -> set[int]:
     known = set(Path("valid.en").read_text().splitlines())
     lines = Path("text").read_text(errors="replace").splitlines()
     return {number for number, line in enumerate(lines) if line.lower().strip("!") in known}
+
+
+@pytest.mark.parametrize("options", [("--limit", "3"), ("--dry-run",), ("--tag", "no such piece")])
+def test_no_model_stays_in_memory(options):
+    main(["augment", "run", "--text", "text", "-o", "freed", "--force", *options])
+    assert opened.cache_info().currsize == 0
 
 
 def contents(made: Path) -> dict[str, bytes]:

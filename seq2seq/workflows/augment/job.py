@@ -3,6 +3,7 @@
 `request` makes a `AugmentJob`. The pair of a line depends on the line, its number, the models and the recipe alone.
 """
 
+import contextlib
 import functools
 import random
 import threading
@@ -177,6 +178,15 @@ def opened(
     pipeline = Pipeline.load(*models, with_aligner=has_aligner, **dict(loading))
     pipeline.translator = pipeline.translator.grouping_for(GROUPED_FOR)
     return pipeline
+
+
+@contextlib.contextmanager
+def models_stay_open() -> Iterator[None]:
+    """Keep the models of parts in memory inside the block, and free them at its end."""
+    try:
+        yield
+    finally:
+        opened.cache_clear()
 
 
 def _chosen(

@@ -29,7 +29,7 @@ from seq2seq.store.model_folder import load_model, update_search
 from seq2seq.text.direction import Direction
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tokenizer import SOURCE_FILE
-from seq2seq.workflows.augment.job import Recipe
+from seq2seq.workflows.augment.job import Recipe, models_stay_open
 from seq2seq.workflows.augment.request import SHARD_LINES, Request, augment, prepare
 from seq2seq.workflows.augment.shards import folder_record, open_parts, plan
 from seq2seq.workflows.distill.measured import measure, page
@@ -165,7 +165,8 @@ class Student:
             shard_lines=request.shard_lines,
             is_forced=True,
         )
-        counts = augment(prepare(wanted), request.executor, request.workers, report)
+        with models_stay_open():
+            counts = augment(prepare(wanted), request.executor, request.workers, report)
         if not counts.pairs:
             raise UserError(f"{self.pairs}: the teachers gave no pairs; {counts.left_out}")
         return asdict(counts)
