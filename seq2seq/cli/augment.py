@@ -189,7 +189,7 @@ def lines_of_report(folder: Path, counts: "PartCounts") -> list[str]:
     """Return what became of the lines, for people."""
     rows = [f"{counted(counts.pairs, 'pair')} of {counted(counts.lines, 'line')} in {folder}"]
     if counts.left_out:
-        rows.append("left out: " + ", ".join(f"{why} {count:,}" for why, count in counts.left_out.items()))
+        rows.append(f"left out: {counts.reasons}")
     return rows
 
 

@@ -122,6 +122,11 @@ class PartCounts:
         for why, count in other["left_out"].items():
             self.left_out[why] = self.left_out.get(why, 0) + count
 
+    @property
+    def reasons(self) -> str:
+        """The reasons why lines gave no pair, with their counts."""
+        return ", ".join(f"{why} {count:,}" for why, count in self.left_out.items())
+
 
 def write_part(folder: Path, number: int, records: Iterable[Mapping[str, Any]], counts: PartCounts) -> dict[str, Any]:
     """Write a part and its facts, and return them; the part, which is written last, is complete or absent."""

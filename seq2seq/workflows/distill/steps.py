@@ -168,7 +168,7 @@ class Student:
         with models_stay_open():
             counts = augment(prepare(wanted), request.executor, request.workers, report)
         if not counts.pairs:
-            raise UserError(f"{self.pairs}: the teachers gave no pairs; {counts.left_out}")
+            raise UserError(f"{self.pairs}: the teachers gave no pairs; lines left out: {counts.reasons}")
         return asdict(counts)
 
     def _write_sources(self, path: Path, sources: Iterable[Any]) -> None:
