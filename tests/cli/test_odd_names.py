@@ -27,6 +27,7 @@ WORK = [
     ["plot", RUN],
     ["plot", RUN, "--attention", f"A {ODD}"],
     ["average", RUN, RUN, "-o", f"{ODD} mean"],
+    ["vocabulary", "extend", RUN, "--corpus", f"{ODD}.new", "-o", f"{ODD} large"],
     ["vocabulary", "trim", RUN, "--corpus", f"{ODD}.less", "-o", f"{ODD} small"],
     ["augment", RUN, "--text", f"{ODD}.en", "-o", f"{ODD} pairs"],
     ["tune", RUN, "--source", f"{ODD}.en", "--reference", f"{ODD}.en", "-o", f"{ODD} tuned"],
@@ -49,6 +50,7 @@ def test_names_that_are_no_utf8_work_from_training_to_pictures(tmp_path, monkeyp
     for name in ("text", f"{ODD}.en"):
         Path(name).write_text(text)
     Path(f"{ODD}.less").write_text(f"{TEXTS[0]}\n")  # trim finds pieces to remove
+    Path(f"{ODD}.new").write_text("日本 語\n" * 5)
     for name in ("run.yaml", f"{ODD}.yaml"):
         Path(name).write_text(CONFIG)
     for typed in WORK:
