@@ -51,8 +51,9 @@ def test_gradients_and_random_numbers_are_the_same_bits(settings):
 
 
 PEAK = """
-import resource, sys
+import sys
 from seq2seq import runtime
+from seq2seq.processes import resident_bytes
 from support.gradient_steps import make_batch, make_step
 recompute, sentences = sys.argv[1] == "True", int(sys.argv[2])
 runtime.keep_large_blocks(2**20 if recompute else 2**30)
@@ -61,7 +62,7 @@ for layer in (*module.encoder.layers, *module.decoder.layers):
     layer.recompute = recompute
 batch = make_batch(*[(64, 64)] * sentences)
 step.compute_gradient([batch], batch.num_targets)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+print(resident_bytes(peak=True))  # ru_maxrss would include the process that started this one
 """
 
 
