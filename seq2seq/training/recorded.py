@@ -91,11 +91,10 @@ def check_record(config: TrainingConfig, device: torch.device) -> None:
 def choose_recording(config: Config, here: Runtime, is_compiled: bool) -> Choice:
     """Return whether steps are recorded, and the reason."""
     training = config.training
-    if here.device.type != "cuda":
-        return Choice(False, "it needs a CUDA device")
-    if training.record is not True:
-        what = "no GPU has measured it yet" if training.record == "auto" else "training.record is false"
-        return Choice(False, what)
+    if training.record is False:
+        return Choice(False, "training.record is false")
+    if training.record == "auto":
+        return Choice(False, "no GPU has measured it yet" if here.device.type == "cuda" else "it needs a CUDA device")
     obstacles = {
         "a classifier": config.task != "translation",
         "several ranks": here.world_size > 1,

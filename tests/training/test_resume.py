@@ -227,7 +227,7 @@ def in_a_fork(folder, **settings):
 @pytest.mark.slow
 def test_killed_at_random_moments_ends_in_the_same_bits(tmp_path):
     """Every other one soon after it began, the others after they made some way."""
-    settings = {**FULL, "max_steps": 80, "checkpoint_every": 2, "compute_loss": slow_loss, "patience": None}
+    settings = {**FULL, "max_steps": 150, "checkpoint_every": 2, "compute_loss": slow_loss, "patience": None}
     train(tmp_path / "whole", **settings)
     draw, kills, finished = random.Random(1), 0, False
     while not finished:
