@@ -16,6 +16,11 @@ OF_EXTEND = "Example: s2s vocabulary extend models/small --corpus t.lb --tag ltz
 OF_TRANSPLANT = "Example: s2s vocabulary transplant models/old runs/new/tokenizer/source.spm -o models/new"
 EXAMPLE = "Example: s2s vocabulary trim models/nllb --languages en,lb --corpus t.en --corpus t.lb -o models/small"
 
+_model_argument = click.argument("models", nargs=-1, required=True, type=options.ANY_PATH, metavar="MODEL")
+_output_option = click.option(
+    "-o", "--output", required=True, type=options.NAMED_PLACE, help="Model folder to write; it must be new or empty."
+)
+
 
 @click.group(cls=Group, epilog=EXAMPLE)
 def command() -> None:
@@ -23,7 +28,7 @@ def command() -> None:
 
 
 @command.command(epilog=EXAMPLE)
-@click.argument("models", nargs=-1, required=True, type=options.ANY_PATH, metavar="MODEL")
+@_model_argument
 @click.option(
     "--corpus",
     "corpora",
@@ -43,9 +48,7 @@ def command() -> None:
     metavar="N",
     help="Also keep the N most frequent pieces of each tokenizer.",
 )
-@click.option(
-    "-o", "--output", required=True, type=options.NAMED_PLACE, help="Model folder to write; it must be new or empty."
-)
+@_output_option
 @options.format_option
 def trim(
     models: tuple[Path, ...],
@@ -75,7 +78,7 @@ def trim(
 
 
 @command.command(epilog=OF_EXTEND)
-@click.argument("models", nargs=-1, required=True, type=options.ANY_PATH, metavar="MODEL")
+@_model_argument
 @click.option(
     "--corpus",
     "corpora",
@@ -100,9 +103,7 @@ def trim(
 )
 @click.option("--tag", metavar="LANGUAGE", help="New language, whose tag is added; with --like.")
 @click.option("--like", metavar="LANGUAGE", help="Language of MODEL whose tag the new one begins as a copy of.")
-@click.option(
-    "-o", "--output", required=True, type=options.NAMED_PLACE, help="Model folder to write; it must be new or empty."
-)
+@_output_option
 @options.format_option
 def extend(
     models: tuple[Path, ...],
@@ -136,9 +137,7 @@ def extend(
 @command.command(epilog=OF_TRANSPLANT)
 @click.argument("model", type=options.ANY_PATH)
 @click.argument("tokenizer", type=options.ANY_PATH)
-@click.option(
-    "-o", "--output", required=True, type=options.NAMED_PLACE, help="Model folder to write; it must be new or empty."
-)
+@_output_option
 @options.format_option
 def transplant(model: Path, tokenizer: Path, output: Path, form: str) -> None:
     """Write MODEL with another TOKENIZER, to be fine-tuned.
