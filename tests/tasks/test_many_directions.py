@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support.number_words import WORDS, sentences
+from support.many_directions import CONFIG, LONG, train, write_corpora
 
 from seq2seq.cli import main
 from seq2seq.config.schema import TrainingConfig
@@ -22,45 +22,10 @@ from seq2seq.text.direction import Direction
 from seq2seq.training.activity import Activity
 from seq2seq.training.monitor import Monitor
 
-FRENCH = dict(zip(WORDS, ["un", "deux", "trois", "quatre", "cinq", "six", "sept", "huit", "neuf", "dix"], strict=True))
-MANY = """
-languages: {source: [en, de], target: [de, en, fr], tags: TAGS}
-data:
-  train:
-    - {source: train.en, target: train.de, from: en, to: de, both_ways: true}
-    - {source: small.en, target: small.fr, from: en, to: fr}
-  valid: {en-de: {source: valid.en, target: valid.de}, en-fr: {source: valid.en, target: valid.fr}}
-  test: {zero: {source: valid.de, target: valid.fr, from: de, to: fr}, en-de: {source: valid.en, target: valid.de}}
-  temperature: 3
-  num_workers: 1
-tokenizer: {vocab_size: 300}
-model: {preset: tiny, d_model: 32, d_ff: 64, num_encoder_layers: 1, num_decoder_layers: 1, max_length: 32}
-training: {max_steps: 6, batch_tokens: 256, warmup_steps: 5, validate_every: 3, checkpoint_every: 3, log_every: 3,
-  threads: 1, best_of: worst, best_metric: chrf}
-search: {beam_size: 2}
-"""
-
-
-def write_corpora(folder: Path) -> None:
-    for name, count, seed in (("train", 400, 1), ("small", 50, 3), ("valid", 12, 2)):
-        rows = sentences(count, seed)
-        for language, words in (("en", dict(zip(WORDS, WORDS, strict=True))), ("de", WORDS), ("fr", FRENCH)):
-            lines = [" ".join(words[word] for word in row) for row in rows]
-            (folder / f"{name}.{language}").write_text("\n".join(lines) + "\n", encoding="utf-8")
-
 
 @pytest.fixture(scope="module", params=["source", pytest.param("both", marks=pytest.mark.slow), "decoder"])
 def run(request, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp(request.param)
-    write_corpora(folder)
-    (folder / "many.yaml").write_text(MANY.replace("TAGS", request.param), encoding="utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        assert main(["train", "many.yaml", "--run-dir", "run"]) == 0
-    return folder / "run"
-
-
-LONG = "one two three four five six. " * 12
+    return train(tmp_path_factory.mktemp(request.param), request.param)
 
 
 def test_the_folder_has_its_directions(run):
@@ -194,7 +159,7 @@ def test_one_of_each_trains_the_bits_of_a_single_direction(tmp_path, monkeypatch
     """Law: `languages` with one source and one target is today's run, file for file."""
     write_corpora(tmp_path)
     monkeypatch.chdir(tmp_path)
-    rest = MANY[MANY.index("tokenizer:") :].replace(", best_of: worst", "").replace("max_steps: 6", "max_steps: 3")
+    rest = CONFIG[CONFIG.index("tokenizer:") :].replace(", best_of: worst", "").replace("max_steps: 6", "max_steps: 3")
     data = "data: {train: {source: train.en, target: train.de}, valid: {source: valid.en, target: valid.de}}\n"
     for name, head in (
         ("a", "source_language: en\ntarget_language: de\n"),
@@ -210,26 +175,3 @@ def test_one_of_each_trains_the_bits_of_a_single_direction(tmp_path, monkeypatch
     assert "languages.json" not in names
     assert Path("a/best/config.json").read_bytes() == Path("b/best/config.json").read_bytes()
     assert "directions" not in json.loads(Path("a/best/config.json").read_text())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("tags", ["source", "both", "decoder"])
-def test_both_engines_give_the_same_translations_without_tags(tags, tmp_path, monkeypatch):
-    write_corpora(tmp_path)
-    shutil.copy(tmp_path / "train.en", tmp_path / "small.en")
-    shutil.copy(tmp_path / "train.fr", tmp_path / "small.fr")
-    monkeypatch.chdir(tmp_path)
-    text = MANY.replace("TAGS", tags).replace(
-        "max_steps: 6", "max_steps: 250, learning_rate: 0.005, label_smoothing: 0.0"
-    )
-    Path("many.yaml").write_text(text.replace("validate_every: 3", "validate_every: 250"), encoding="utf-8")
-    assert main(["train", "many.yaml", "--run-dir", "run"]) == 0
-    loaded = load_model("run")
-    lines = [" ".join(row) for row in sentences(20, 5)] + [LONG]
-    for language in ("de", "fr"):  # law: CTranslate2, with tags and prefixes, equals PyTorch
-        options = {"source_language": "English", "target_language": language, "n_best": 2}
-        found = [Translator.load("run", engine=name, **options).translate(lines) for name in ("torch", "ctranslate2")]
-        assert [one.text for one in found[0]] == [one.text for one in found[1]]
-        assert [one.score for one in found[0]] == pytest.approx([one.score for one in found[1]], abs=1e-2)
-        texts = " ".join(each.text for one in found[0] for each in (one, *one.alternatives))
-        assert not any(piece in texts for piece in loaded.tokenizers.languages.pieces.values())
