@@ -18,11 +18,13 @@ def free_port():
 
 def start(folder, world_size, *settings):
     """The toy run, a process for each rank."""
+    return start_work(lambda: toy_run.main(folder, *settings), world_size)
+
+
+def start_work(work, world_size, folder=None):
+    """Any work, in a process for each rank."""
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(world_size)}
-    return [
-        Forked(lambda: toy_run.main(folder, *settings), RANK=str(rank), LOCAL_RANK=str(rank), **shared)
-        for rank in range(world_size)
-    ]
+    return [Forked(work, folder, RANK=str(rank), LOCAL_RANK=str(rank), **shared) for rank in range(world_size)]
 
 
 def finish(started):

@@ -11,12 +11,14 @@ import time
 from pathlib import Path
 
 import pytest
+from support import many_directions
 from support.number_words import sentences
+from support.ranks import finish, start_work
 from support.whole_runs import _compared, corpus, differences, newest
 
 from seq2seq.cli import main
 from seq2seq.data.stream import BatchStream
-from seq2seq.training import snapshots
+from seq2seq.training import snapshots, trainer
 from seq2seq.training.optim import ExponentialMovingAverage
 from seq2seq.training.weights import Weights
 
@@ -41,19 +43,24 @@ SHORT = (
 )
 
 
+# In the second epoch of many directions.
+MANY = ("training.max_steps=16", "training.checkpoint_every=11", "training.validate_every=13")
+KILLED = 9
+
+
 def train(run: str, *changes: str) -> int:
     settings = [part for change in (*SHORT, *changes) for part in ("--set", change)]
     return main(["train", "toy.yaml", "--run-dir", f"{run}/runs/toy", *settings])
 
 
-def whole_and_resumed(*changes: str) -> list[str]:
+def whole_and_resumed(*changes: str, newest_step: int = 3) -> list[str]:
     """What differs between 8 steps without a break and a run that is killed at step 5 and continues from step 3."""
-    whole_and_killed(*changes)
+    whole_and_killed(*changes, newest_step=newest_step)
     assert train("resumed", *changes) == 0
     return differences(Path("whole/runs/toy"), Path("resumed/runs/toy"))
 
 
-def whole_and_killed(*changes: str) -> None:
+def whole_and_killed(*changes: str, newest_step: int = 3) -> None:
     assert train("whole", *changes) == 0
 
     def die(run: object) -> None:
@@ -63,7 +70,7 @@ def whole_and_killed(*changes: str) -> None:
         patch.setattr("seq2seq.tasks.run.CURVE_SECONDS", 0.0)
         patch.setattr("seq2seq.tasks.run._Run.draw_curves", die)  # before the validation
         assert train("resumed", *changes) == 1
-    assert newest(Path("resumed")).endswith("3")
+    assert newest(Path("resumed")).endswith(f"{newest_step:08}")
 
 
 def test_a_run_that_was_killed_and_resumed_ends_in_the_same_bits(folder):
@@ -91,6 +98,59 @@ def test_a_classifier_too(folder, train):
         "training: {batch_tokens: 64, threads: 1, device: cpu}\n"
     )
     assert whole_and_resumed() == []
+
+
+def write_many_directions(folder: Path) -> None:
+    """As `toy.yaml`, with epochs of 8 steps on one rank, whose directions and segmentations are drawn anew."""
+    many_directions.write_corpora(folder)
+    text = many_directions.CONFIG.replace("TAGS", "both")
+    for old, new in (
+        ("vocab_size: 300", "vocab_size: 300, sampling: 0.5"),
+        ("batch_tokens: 256", "batch_tokens: 640"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    (folder / "toy.yaml").write_text(text, encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_many_directions_too(folder):
+    """Killed in the second epoch of a mixture by temperature."""
+    write_many_directions(folder)
+    assert whole_and_resumed(*MANY, newest_step=11) == []
+    records = [json.loads(line) for line in Path("whole/runs/toy/metrics.jsonl").read_text().splitlines()]
+    assert 1 < next(record["epoch"] for record in records if record["step"] == 13) < 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_many_directions_on_two_ranks_too(folder):
+    write_many_directions(folder)
+
+    def ended(run: str, most: int | None = None) -> set[int]:
+        return {code for code, _, _ in finish(start_work(lambda: train_until(run, most, *MANY), 2, folder))}
+
+    assert ended("whole") == {0}
+    assert ended("resumed", 14) == {KILLED}
+    assert newest(Path("resumed")) > "step_00000009"
+    assert ended("resumed") == {0}
+    assert differences(Path("whole/runs/toy"), Path("resumed/runs/toy")) == []
+
+
+def train_until(run: str, most: int | None, *changes: str) -> int:
+    """Train in a forked process, which ends without a word in its step number `most`, after its first checkpoint."""
+    original = trainer.learning_rate
+
+    def dying(step: int, *others: object) -> float:
+        if step == most:
+            deadline = time.monotonic() + 60
+            while not newest(Path(run)) and time.monotonic() < deadline:
+                time.sleep(0.01)
+            os._exit(KILLED)
+        return original(step, *others)
+
+    trainer.learning_rate = dying
+    return train(run, *changes)
 
 
 @pytest.fixture(scope="module")
