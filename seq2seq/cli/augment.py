@@ -20,7 +20,7 @@ from seq2seq.executors import LOCAL, check_executor
 if TYPE_CHECKING:
     from seq2seq.config.corpora import NoiseConfig
     from seq2seq.workflows.augment.request import Prepared
-    from seq2seq.workflows.augment.shards import PartCounts
+    from seq2seq.workflows.parts import PartCounts
 
 logger = logging.getLogger("seq2seq.cli")
 

@@ -58,7 +58,8 @@ class SourceConfig(Section):
     tsv: ExistingFile | None = None
     """Tab-separated file, or a CSV (comma or semicolon) whose name ends in .csv; one record per line."""
     jsonl: FileOrParts | None = None
-    """One JSON object per line, flat or `{"translation": {"en": ..., "de": ...}}`; or a folder of `s2s augment`."""
+    """One JSON object per line, flat or `{"translation": {"en": ..., "de": ...}}`; or a folder of `s2s augment` or
+    `s2s filter`."""
     tmx: ExistingFile | None = None
     """Translation memory (TMX), gzip allowed; units with both languages are read."""
     hub: Dataset | None = None

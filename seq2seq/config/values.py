@@ -23,7 +23,7 @@ LONGEST_TEXT = 1000
 PUBLIC_CORPORA = ("multi30k", "wmt14-en-de", "wmt16-en-de", "opus100-en-de", "tatoeba", "sst2")
 
 # The file that describes a folder of pairs in parts (`data.parts`).
-PARTS_FILE = "augment.json"
+PARTS_FILE, FILTER_FILE = "augment.json", "filter.json"  # the description of a folder of pairs in parts
 SPECIAL_PIECES = ("<unk>", "<s>", "</s>", "<pad>")
 
 
@@ -153,7 +153,8 @@ def _look_up_parts(name: Path, info: ValidationInfo) -> Path:
         return name
     for folder in _search_folders(info.context):
         with contextlib.suppress(OSError, RuntimeError):  # reported for the file
-            if (found := folder / name.expanduser()).joinpath(PARTS_FILE).is_file():
+            found = folder / name.expanduser()
+            if any((found / file).is_file() for file in (PARTS_FILE, FILTER_FILE)):
                 return found.resolve()
     return _look_up(name, "file", info)
 

@@ -1,6 +1,7 @@
-"""A folder of pairs in numbered parts, which `s2s augment` writes and `data.train` reads in order.
+"""A folder of pairs in numbered parts, which `s2s augment` and `s2s filter` write and `data.train` reads in order.
 
-Each part is complete or absent. `augment.json` describes the folder, and has `counts` when all parts are there.
+Each part is complete or absent. `augment.json` or `filter.json` describes the folder, and has `counts` when all parts
+are there.
 """
 
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from seq2seq.config.values import PARTS_FILE
+from seq2seq.config.values import FILTER_FILE, PARTS_FILE
 from seq2seq.data.examples import Chunk, Position, Source
 from seq2seq.data.file_facts import combined_fingerprint
 from seq2seq.data.tables import JsonLines
@@ -27,16 +28,9 @@ def part_path(folder: Path, number: int) -> Path:
     return folder / f"part-{number:05}.jsonl.gz"
 
 
-def read_parts(folder: Path) -> dict[str, Any]:
-    """Return the description of a folder.
-
-    Raises:
-        DataError: it cannot be read.
-    """
-    try:
-        return read_object(folder / PARTS_FILE)
-    except DamagedFile as error:
-        raise DataError(f"{folder}: {error}; make the folder again with s2s augment") from error
+def parts_file(folder: Path) -> Path:
+    """Return the path of the description of a folder of parts; its name is that of the command that made the folder."""
+    return next(filter(Path.is_file, (folder / FILTER_FILE, folder / PARTS_FILE)), folder / PARTS_FILE)
 
 
 class Parts(Source):
@@ -47,11 +41,15 @@ class Parts(Source):
     """
 
     def __init__(self, folder: Path, columns: "Columns", weight: float, cache: Path | None):
-        description = read_parts(folder)
+        file = parts_file(folder)
+        try:
+            description = read_object(file)
+        except DamagedFile as error:
+            raise DataError(f"{folder}: {error}; make the folder again with s2s {file.stem}") from error
         counts = description.get("counts")
         if not isinstance(counts, dict) or not isinstance(counts.get("parts"), int):
-            raise DataError(f"{folder}: not finished; run the same s2s augment command again")
-        _check_languages(folder, description.get("languages"), [names[0] for names in columns.defaults])
+            raise DataError(f"{folder}: not finished; run the same s2s {file.stem} command again")
+        _check_languages(folder, description, [names[0] for names in columns.defaults])
         if columns.given == (None, None):
             columns = replace(columns, given=COLUMNS)
         paths = [part_path(folder, number) for number in range(counts["parts"])]
@@ -75,12 +73,14 @@ class Parts(Source):
             before, inner = before + count, None
 
 
-def _check_languages(folder: Path, found: Any, wanted: list[str]) -> None:
+def _check_languages(folder: Path, description: dict[str, Any], wanted: list[str]) -> None:
     """Refuse pairs of another direction than that of the configuration, if both are known."""
+    found = description.get("languages")
     there = [found.get(side) for side in COLUMNS] if isinstance(found, dict) else [None, None]
     if any(known_language(a) and known_language(b) and known_language(a) != known_language(b)
            for a, b in zip(there, wanted, strict=True)):  # fmt: skip
+        how = "with the other --kind" if parts_file(folder).name == PARTS_FILE else "of a corpus of this direction"
         raise DataError(
             f"{folder}: its pairs are {there[0]}-{there[1]}, but the config translates {wanted[0]}-{wanted[1]}; make "
-            "the folder with the other --kind"
+            f"the folder {how}"
         )

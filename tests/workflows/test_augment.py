@@ -27,7 +27,8 @@ from seq2seq.evaluation.selection import consensus, nearest
 from seq2seq.inference.pipeline import Pipeline
 from seq2seq.store.calibration import ConfidenceMap, read_calibration, write_calibration
 from seq2seq.workflows.augment.job import opened
-from seq2seq.workflows.augment.shards import open_parts, plan
+from seq2seq.workflows.augment.shards import plan
+from seq2seq.workflows.parts import open_parts
 
 __all__ = ["folder"]  # a fixture
 

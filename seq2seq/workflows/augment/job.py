@@ -24,7 +24,8 @@ from seq2seq.inference.pipeline import Pipeline
 from seq2seq.inference.translation import Alternative, Translation
 from seq2seq.inspection.overlap import normalise
 from seq2seq.text.untranslatable import VERBATIM
-from seq2seq.workflows.augment.shards import PartCounts, Shard, finished_part, folder_record, write_part
+from seq2seq.workflows.augment.shards import Shard
+from seq2seq.workflows.parts import PartCounts, finished_part, folder_record, write_part
 
 Kind = Literal["back", "forward"]
 Keep = Literal["best", "chrf", "mbr"]

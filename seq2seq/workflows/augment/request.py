@@ -17,7 +17,6 @@ from seq2seq.errors import UserError
 from seq2seq.executors import LOCAL, open_workers
 from seq2seq.languages import language_code
 from seq2seq.lines import read_lines
-from seq2seq.processes import usable_cpus
 from seq2seq.store.finding import RUN_CONFIG, find_model
 from seq2seq.workflows.augment.checks import (
     check_language,
@@ -28,13 +27,20 @@ from seq2seq.workflows.augment.checks import (
     held_out_lines,
 )
 from seq2seq.workflows.augment.job import AugmentJob, Recipe, make_part, opened
-from seq2seq.workflows.augment.shards import PartCounts, finish_parts, folder_record, open_parts, plan
+from seq2seq.workflows.augment.shards import plan
+from seq2seq.workflows.parts import (
+    NOT_IDENTITY,
+    PartCounts,
+    finish_folder,
+    folder_record,
+    make_parts,
+    open_parts,
+    sharing,
+)
 
 logger = logging.getLogger(__name__)
 
 SHARD_LINES = 20_000
-# Options of `Translator.load` that change no translation, except for the last bits of scores on a GPU.
-NOT_IDENTITY = ("device", "threads", "batch_tokens")
 
 
 @dataclass(frozen=True)
@@ -137,13 +143,13 @@ def augment(
     """
     job = prepared.job
     description = open_parts(job.folder, prepared.identity)
-    if workers > 1:
-        threads = dict(job.loading).get("threads") or max(usable_cpus() // workers, 1)
-        job = replace(job, loading=tuple(sorted({**dict(job.loading), "threads": threads}.items())))
+    job = replace(job, loading=sharing(job.loading, workers))
     if workers > 1 or where != LOCAL:
         opened.cache_clear()  # frees the memory of the models that the checks opened
     with open_workers(where, workers) as running:
-        return finish_parts(job.folder, description, functools.partial(make_part, job), job.num_parts, running, report)
+        counts = make_parts(job.folder, functools.partial(make_part, job), job.num_parts, running, report)
+    finish_folder(job.folder, description, job.num_parts, counts)
+    return counts
 
 
 def _checked_languages(job: AugmentJob, request: Request) -> dict[str, str | None]:

@@ -1,0 +1,215 @@
+"""A folder of numbered parts, each made of one shard of some text, complete or absent.
+
+The state of the work is these files alone: whatever dies and however often the work is repeated, the folder ends with
+the same bytes. `workflows.augment` and `workflows.filter` plan shards, and workers write their parts.
+"""
+
+import gzip
+import hashlib
+import io
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seq2seq import atomic
+from seq2seq.config.values import PARTS_FILE
+from seq2seq.data.parts import part_path
+from seq2seq.errors import RunError, UserError, counted, reason, shown, some_of
+from seq2seq.executors import Workers, completed
+from seq2seq.files import DamagedFile, json_text, read_object, record, verify
+from seq2seq.processes import usable_cpus
+
+logger = logging.getLogger(__name__)
+
+FORMAT = 1
+LEVEL = 6  # of compression
+MOST_NAMED = 3  # differences in a message
+# Options of loading a model that change no result, except for the last bits of scores on a GPU.
+NOT_IDENTITY = ("device", "threads", "batch_tokens")
+
+
+@dataclass
+class PartCounts:
+    """The lines of a shard, or of all: each becomes a pair, or is left out for one reason."""
+
+    lines: int = 0
+    pairs: int = 0
+    left_out: dict[str, int] = field(default_factory=dict)
+    """The number of lines by reason."""
+
+    def add(self, other: Mapping[str, Any]) -> None:
+        """Add the counts of another shard."""
+        self.lines, self.pairs = self.lines + other["lines"], self.pairs + other["pairs"]
+        for why, count in other["left_out"].items():
+            self.left_out[why] = self.left_out.get(why, 0) + count
+
+    @property
+    def reasons(self) -> str:
+        """The reasons why lines gave no pair, with their counts."""
+        return ", ".join(f"{why} {count:,}" for why, count in self.left_out.items())
+
+
+def write_part(folder: Path, number: int, records: Iterable[Mapping[str, Any]], counts: PartCounts) -> dict[str, Any]:
+    """Write a part and its facts, and return them; the part, which is written last, is complete or absent."""
+    packed = io.BytesIO()
+    with gzip.GzipFile("", "wb", LEVEL, packed, mtime=0) as stream:
+        for each in records:
+            stream.write(f"{json.dumps(each, ensure_ascii=False)}\n".encode())
+    path = part_path(folder, number)
+    content = packed.getvalue()
+    facts = {**asdict(counts), "sha256": hashlib.sha256(content).hexdigest(), "size": len(content)}
+    atomic.write_file(_facts_path(path), json_text(facts).encode())
+    atomic.write_file(path, content)
+    return facts
+
+
+def finished_part(folder: Path, number: int) -> dict[str, Any] | None:
+    """Return the facts of a part that is complete; one that is damaged is deleted, with a warning."""
+    path = part_path(folder, number)
+    if not path.exists():
+        return None
+    try:
+        facts = read_object(_facts_path(path))
+        verify(path, facts)
+        PartCounts().add(facts)
+    except (DamagedFile, KeyError, TypeError, AttributeError) as error:
+        why = error if isinstance(error, DamagedFile) else reason(error)
+        logger.warning("%s: made again, because it is damaged (%s)", path, why)
+        path.unlink(missing_ok=True)
+        return None
+    return facts
+
+
+def open_parts(folder: Path, identity: Mapping[str, Any], file: str = PARTS_FILE) -> dict[str, Any]:
+    """Create a folder for work of this identity, or check that an existing one has it; return its description.
+
+    Args:
+        folder: the folder.
+        identity: plain values that determine the result.
+        file: name of the description in the folder.
+
+    Raises:
+        UserError: the folder has something else, or work of another identity.
+    """
+    path = folder / file
+    if folder.is_dir():
+        atomic.remove_leftovers(folder)
+    if not path.exists():
+        if folder.exists() and (not folder.is_dir() or any(folder.glob("[!.]*"))):
+            raise UserError(f"{folder}: exists already, and has no {file}; name a new folder with -o")
+        folder.mkdir(parents=True, exist_ok=True)
+        description = {"format": FORMAT, **identity}
+        atomic.write_file(path, json_text(description).encode())
+        return description
+    try:
+        description = read_object(path)
+    except DamagedFile as error:
+        raise UserError(f"{folder}: {error}; name a new folder with -o, or delete this one") from error
+    wanted = json.loads(json_text({"format": FORMAT, **identity}))
+    if changes := list(_differences(description, wanted)):
+        more = f" and {counted(len(changes) - MOST_NAMED, 'more difference')}" if len(changes) > MOST_NAMED else ""
+        named = ", ".join(changes[:MOST_NAMED]) + more
+        raise UserError(f"{folder}: is of another command: {named}; name a new folder with -o, or repeat that command")
+    return description
+
+
+def _differences(there: Any, here: Any, name: str = "") -> Iterable[str]:
+    """Yield a phrase for each value that differs, such as `options.seed 1 there, 2 here`."""
+    if isinstance(there, dict) and isinstance(here, dict):
+        for key in here:
+            yield from _differences(there.get(key), here[key], f"{name}.{key}" if name else key)
+    elif isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
+        for index, (old, new) in enumerate(zip(there, here, strict=True)):
+            yield from _differences(old, new, f"{name}.{index}")
+    elif there != here:
+        yield f"{name} {shown(there)} there, {shown(here)} here"
+
+
+def make_parts(
+    folder: Path,
+    work: Callable[[int], dict[str, Any]],
+    num_parts: int,
+    workers: Workers,
+    report: Callable[[int, Mapping[str, Any]], None] = lambda number, facts: None,
+) -> PartCounts:
+    """Make the missing parts of a folder, and return the counts of all parts.
+
+    Args:
+        folder: the folder, which exists.
+        work: function that writes a part and returns its facts, as `write_part` does.
+        num_parts: number of parts.
+        workers: workers that call `work`.
+        report: called with the number and facts of each part, old ones first.
+
+    Raises:
+        RunError: some parts could not be made; the others are there.
+        OSError: the disk is full, or the folder cannot be written.
+    """
+    total = PartCounts()
+    missing = []
+    for number in range(num_parts):
+        facts = finished_part(folder, number)
+        if facts is None:
+            missing.append(number)
+        else:
+            total.add(facts)
+            report(number, facts)
+    failed: dict[int, Exception] = {}
+    for number, outcome in completed(work, missing, workers):
+        if isinstance(outcome, OSError):
+            raise outcome  # it concerns every part
+        if isinstance(outcome, Exception):
+            failed[number] = outcome
+            logger.warning("%s: %s", part_path(folder, number), outcome)
+        else:
+            total.add(outcome)
+            report(number, outcome)
+    if failed:
+        names = [part_path(folder, number).name for number in sorted(failed)]
+        first = failed[min(failed)]
+        raise RunError(
+            f"{folder}: {counted(len(failed), 'part')} could not be made ({some_of(names)}): {first}; "
+            "the same command tries again"
+        )
+    total.left_out = dict(sorted(total.left_out.items()))
+    return total
+
+
+def finish_folder(
+    folder: Path, description: dict[str, Any], num_parts: int, counts: PartCounts, file: str = PARTS_FILE
+) -> None:
+    """Add the counts of all parts to the description of a folder; with them, the folder is finished.
+
+    Args:
+        folder: opened with `open_parts`.
+        description: as `open_parts` returned it.
+        num_parts: number of parts.
+        counts: as `make_parts` returned them.
+        file: name of the description in the folder.
+    """
+    found = {"parts": num_parts, **asdict(counts)}
+    if description.get("counts") != found:
+        description["counts"] = found
+        atomic.write_file(folder / file, json_text(description).encode())
+
+
+def sharing(loading: tuple[tuple[str, Any], ...], workers: int) -> tuple[tuple[str, Any], ...]:
+    """Return options of loading a model with the CPU threads of one of several local processes."""
+    if workers == 1:
+        return loading
+    threads = dict(loading).get("threads") or max(usable_cpus() // workers, 1)
+    return tuple(sorted({**dict(loading), "threads": threads}.items()))
+
+
+def folder_record(folder: Path) -> str:
+    """Return a fingerprint of the files of a model folder, without its card."""
+    paths = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith((".", "README")))
+    found = [(path.name, record(path)["sha256"]) for path in paths]
+    return hashlib.sha256(json.dumps(found).encode()).hexdigest()
+
+
+def _facts_path(path: Path) -> Path:
+    return path.with_name(path.name.removesuffix(".jsonl.gz") + ".json")
