@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from seq2seq.archives import ZIP, open_raw
 from seq2seq.errors import DataError, reason
 
 # Characters that no line of output contains: control characters, line ends of any kind, surrogates for invalid bytes.
@@ -31,11 +32,11 @@ OnInvalid = Callable[[int], None]
 DAMAGE = (OSError, EOFError, zlib.error)
 BOM = b"\xef\xbb\xbf"
 GZIP = b"\x1f\x8b"
-_SHEET = "an Excel file, another office document or a zip archive; export it as UTF-8 text, TSV or CSV"
+_SHEET = "an Excel file, another office document or a zip archive; export it as UTF-8 text, TSV or CSV, or extract it"
 _DATASET = "name its folder with the key hub to train on it, or write one column as UTF-8 text"
 _WRITE_TEXT = "write its sentences as UTF-8 text with the program that made it"
 _NO_TEXT = {
-    b"PK\x03\x04": _SHEET,
+    ZIP: _SHEET,
     b"\xd0\xcf\x11\xe0\xa1\xb1": _SHEET,
     b"%PDF-1.": "a PDF; export it as UTF-8 text",
     b"PAR1\x15": f"a Parquet file; {_DATASET}",
@@ -63,13 +64,12 @@ _MIN_BYTES = 24  # to recognise an encoding without a byte order mark
 def open_bytes(path: Path, offset: int = 0, keeps_bom: bool = False) -> BinaryIO:
     """Open a plain or gzip text file for reading bytes, after `offset` bytes of (decompressed) text.
 
+    The file may be a member of a zip archive (`archives`).
+
     Raises:
         DataError: the file is missing, a folder, not readable, or refused by `text_bytes`.
     """
-    try:
-        raw = open(path, "rb")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    raw = open_raw(path)
     with contextlib.ExitStack() as stack:
         stack.callback(raw.close)
         try:

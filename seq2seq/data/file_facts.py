@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from seq2seq import atomic
+from seq2seq.archives import file_of, open_raw
 from seq2seq.errors import DataError
 from seq2seq.lines import DAMAGE, damaged, text_bytes
 
@@ -81,7 +82,7 @@ def combined_fingerprint(*parts: Any) -> str:
 def _read(path: Path, is_text: bool) -> FileFacts:
     state = _state(path)
     try:
-        with open(path, "rb", buffering=0) as raw:
+        with open_raw(path) as raw:
             digested = _Digested(raw)
             lines = _count_lines(io.BufferedReader(digested, READ_BYTES), path) if is_text else 0
             while digested.read(READ_BYTES):
@@ -110,7 +111,7 @@ class _Digested(io.RawIOBase):
 
 def _state(path: Path) -> list[int]:
     try:
-        status = path.stat()
+        status = file_of(path).stat()
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
