@@ -66,7 +66,7 @@ def _open_member(archive: Path, name: str) -> BinaryIO:
             return io.BufferedReader(_Member(opened.open(name)))  # the archive stays open for its members
         except KeyError as error:
             raise DataError(f"{archive}: has no {name}; it has {some_of(opened.namelist())}") from error
-        except (RuntimeError, NotImplementedError, BadZipFile) as error:  # a password, an unusual compression
+        except (RuntimeError, BadZipFile) as error:  # a password, an unusual compression
             raise DataError(f"{archive}: {name} cannot be read ({reason(error)}); extract it") from error
 
 
