@@ -134,7 +134,7 @@ def prepare_segmentations(
                     manifest = _build(partial, folder.name, corpus, sides, number, num_workers)
     except OSError as error:
         reason = error.strerror or error
-        raise RunError(f"{cache}: cannot be written ({reason}); make room, or set tokenizer.sampling: 0") from error
+        raise RunError(f"{cache}: cannot be written ({reason}); make room, or set data.cache_dir") from error
     return Segmentations(folder, manifest, config, seed)
 
 
@@ -147,8 +147,8 @@ def _build(
         work, position = _Listing(tokenizer, number), 0
         with ExitStack() as stack:
             files = {kind: stack.enter_context(open(folder / f"{side}.{kind}", "wb")) for kind in FILES}
-            name = f"segmenting the {side}s"
-            bar = stack.enter_context(tqdm(total=len(corpus), desc=name, unit=" texts", disable=None))
+            doing = f"segmenting the {side}s"
+            bar = stack.enter_context(tqdm(total=len(corpus), desc=doing, unit=" texts", disable=None))
             for arrays in in_processes(work, _chunks(corpus, side), num_workers, CHUNKS_WORTH_A_POOL):
                 totals = arrays["lengths"].sum(axis=1, dtype=np.int64)
                 arrays["starts"] = position + np.cumsum(totals) - totals

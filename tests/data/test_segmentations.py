@@ -105,6 +105,15 @@ def test_damaged_segmentations_are_built_again(tmp_path):
     assert drawn_rows(prepare_segmentations(corpus, tokenizers, CONFIG, 1, 1), "source", everything, 0) == whole
 
 
+def test_complete_segmentations_are_not_built_again(tmp_path):
+    corpus, tokenizers = prepared(tmp_path)
+    files = []
+    for _ in range(2):
+        prepare_segmentations(corpus, tokenizers, CONFIG, 1, 1)
+        files.append({path: path.stat().st_ino for path in (tmp_path / "cache").rglob("*")})
+    assert files[0] == files[1]
+
+
 @pytest.mark.slow
 def test_the_number_of_processes_changes_nothing(corpus_and_tokenizers, tmp_path, monkeypatch):
     corpus, tokenizers = corpus_and_tokenizers
