@@ -23,7 +23,7 @@ from seq2seq.inference.degeneration import has_loop
 from seq2seq.inference.groups import SEARCH_TOKENS, token_groups
 from seq2seq.interop import ctranslate2
 from seq2seq.lines import shown_name
-from seq2seq.search.base import Hypothesis, Sentence, length_limits, normalized_score, rows_per_sentence
+from seq2seq.search.base import Hypothesis, Sentence, length_limits, min_length, normalized_score, rows_per_sentence
 from seq2seq.text.tokenizer import TokenizerPair
 
 Item = TypeVar("Item")
@@ -135,7 +135,7 @@ class CTranslate2Engine:
         unscored = [
             index
             for index, sentence in enumerate(sentences)
-            if ruled or sentence.prefix or sentence.forbidden or index in cut
+            if ruled or sentence.prefix or sentence.forbidden or sentence.min_length or index in cut
         ]
         for index, hypotheses in zip(unscored, self._scored(sentences, results, unscored, config), strict=True):
             results[index] = hypotheses
@@ -201,9 +201,8 @@ class CTranslate2Engine:
         self, sentences: Sequence[Sentence], indices: Sequence[int], limits: Sequence[int], config: SearchConfig
     ) -> dict[int, list[Hypothesis]]:
         """Search the sentences with these indices, with their limits; return the hypotheses by index."""
-        options = _options(config)
         submitted = (
-            (group, self._submit([sentences[index] for index in group], limits[group[0]], options))
+            (group, self._submit([sentences[index] for index in group], limits[group[0]], config))
             for group in self._groups(sentences, indices, limits, config)
         )
         results = {}
@@ -221,9 +220,9 @@ class CTranslate2Engine:
     def _groups(
         self, sentences: Sequence[Sentence], indices: Sequence[int], limits: Sequence[int], config: SearchConfig
     ) -> Iterator[list[int]]:
-        """Yield groups of indices with equal limits, lengths of starts and forbidden sequences, and similar lengths.
+        """Yield groups of indices of sentences that CTranslate2 can search together, and that have similar lengths.
 
-        The longest come first.
+        Their limits, minimum lengths, lengths of starts and forbidden sequences are equal. The longest come first.
         """
         budget = (config.batch_tokens or SEARCH_TOKENS) // rows_per_sentence(config)
         if self._translator.device == "cpu":
@@ -231,15 +230,16 @@ class CTranslate2Engine:
             share = num_tokens // (self._grouped_for * GROUPS_PER_WORKER)
             budget = min(budget, max(share, SMALLEST_GROUP), LARGEST_GROUP)
 
-        def kind(index: int) -> tuple[int, int, tuple[tuple[int, ...], ...]]:
-            return -limits[index], len(sentences[index].start), sentences[index].forbidden
+        def kind(index: int) -> tuple[int, int, int, tuple[tuple[int, ...], ...]]:
+            sentence = sentences[index]
+            return -limits[index], len(sentence.start), sentence.min_length, sentence.forbidden
 
         for _, members in groupby(sorted(indices, key=kind), key=kind):
             same = list(members)
             for group in token_groups([len(sentences[index].source_ids) + 1 for index in same], budget):
                 yield [same[number] for number in group]
 
-    def _submit(self, sentences: Sequence[Sentence], limit: int, options: dict[str, Any]) -> list[Any]:
+    def _submit(self, sentences: Sequence[Sentence], limit: int, config: SearchConfig) -> list[Any]:
         tags = [self._tags(sentence) for sentence in sentences]
         prefixes = [
             self._to_target((*tag, *sentence.prefix)) or None for tag, sentence in zip(tags, sentences, strict=True)
@@ -250,7 +250,8 @@ class CTranslate2Engine:
             max_decoding_length=limit + _num_tags(sentences[0]),
             suppress_sequences=[self._to_target(ids) for ids in sentences[0].forbidden] or None,
             asynchronous=True,
-            **options,
+            min_decoding_length=min_length(sentences[0], config),
+            **_options(config),
         )
 
     def _hypotheses(self, answer: Any, num_tags: int, config: SearchConfig) -> list[Hypothesis]:
@@ -311,7 +312,7 @@ def _rounded_up(limit: float) -> int:
 
 def _first_limit(sentence: Sentence, limit: int, config: SearchConfig) -> int:
     """Return the length limit of the first beam search of a sentence."""
-    usual = max(FIRST_RATIO * len(sentence.source_ids), len(sentence.prefix), config.min_length)
+    usual = max(FIRST_RATIO * len(sentence.source_ids), len(sentence.prefix), min_length(sentence, config))
     return min(limit, _rounded_up(usual + config.max_length_offset))
 
 
@@ -380,7 +381,6 @@ def _options(config: SearchConfig) -> dict[str, Any]:
         patience=enough / config.beam_size,
         num_hypotheses=enough,  # all: finished hypotheses come before those that were cut off
         length_penalty=penalty,
-        min_decoding_length=config.min_length,
         no_repeat_ngram_size=config.no_repeat_ngram,
         return_scores=True,
         return_end_token=True,

@@ -6,11 +6,12 @@ The thresholds are chosen so that good translations of ordinary text have no sym
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 from seq2seq.config.schema import SearchConfig
-from seq2seq.search.base import Hypothesis
+from seq2seq.search.base import Hypothesis, Sentence
 from seq2seq.text.words import word_spans
 
 LOOP, LONG, EMPTY, SHORT, COPY = "loop", "long", "empty", "short", "copy"
@@ -52,23 +53,26 @@ def symptoms(source: str, source_ids: Sequence[int], target: str, hypothesis: Hy
     return tuple(symptom for symptom, is_present in present.items() if is_present)
 
 
-def remedy(found: Sequence[str], source_length: int, config: SearchConfig) -> SearchConfig | None:
-    """Return the settings of a second search against these symptoms; None if a second search would not help.
+def remedy(found: Sequence[str], sentence: Sentence, config: SearchConfig) -> tuple[Sentence, SearchConfig] | None:
+    """Return a sentence and settings for a second search against these symptoms; None if it would not help.
 
     Against loops and translations without an end, no n-gram of 3 pieces may repeat, and the length limit is lower for a
     long source. Against empty and short translations, at least a third of the number of source pieces is required. A
-    copy may be right (names, numbers, code), and samples are kept unchanged.
+    copy may be right (names, numbers, code), and samples are kept unchanged. There are few different settings, so that
+    most second searches of a call share their batches.
     """
     if config.sample:
         return None
+    source_length = len(sentence.source_ids)
     changes: dict[str, float] = {}
+    least = max(source_length // 3, 1) if EMPTY in found or SHORT in found else 0
     if (LOOP in found or LONG in found) and not 1 <= config.no_repeat_ngram <= REMEDY_NGRAM:
         changes["no_repeat_ngram"] = REMEDY_NGRAM
         if source_length >= LONG_SOURCE:  # longer searches are slow and rarely useful
             changes["max_length_ratio"] = min(config.max_length_ratio, REMEDY_RATIO)
-    if EMPTY in found or SHORT in found:
-        changes["min_length"] = max(config.min_length, source_length // 3, 1)
-    return config.model_copy(update=changes) if changes else None
+    if not changes and not least:
+        return None
+    return replace(sentence, min_length=least), config.model_copy(update=changes)
 
 
 def line_flags(parts: Sequence[Sequence[str]]) -> tuple[str, ...]:

@@ -273,15 +273,14 @@ class Translator:
         """Return the translation of each part; a degenerate one is decoded again if there is a remedy."""
         answers = self._search(requests, self.config)
         hopeless = _hopeless_lines(requests, answers)
-        again: dict[SearchConfig, list[int]] = defaultdict(list)
+        again: dict[SearchConfig, dict[int, _Request]] = defaultdict(dict)
         for index, (request, answer) in enumerate(zip(requests, answers, strict=True)):
             if request.line in hopeless or not self._repair:
                 continue
-            if other := remedy(answer.flags, len(request.sentence.source_ids), self.config):
-                again[other].append(index)
-        for other, indices in again.items():
-            second = self._search([requests[index] for index in indices], other)
-            for index, answer in zip(indices, second, strict=True):
+            if found := remedy(answer.flags, request.sentence, self.config):
+                again[found[1]][index] = request._replace(sentence=found[0])
+        for config, second in again.items():
+            for index, answer in zip(second, self._search(list(second.values()), config), strict=True):
                 if SYMPTOMS.isdisjoint(answer.flags):
                     symptoms_before = (flag for flag in answers[index].flags if flag in SYMPTOMS)
                     answers[index] = replace(answer, flags=(*symptoms_before, REPAIRED, *answer.flags))

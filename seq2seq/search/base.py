@@ -84,6 +84,8 @@ class Sentence:
     start: tuple[int, ...] = ()
     """First inputs of the decoder, such as the start id and the tag of a language, which are not part of the
     translation; empty for the start id of the model."""
+    min_length: int = 0
+    """Minimum number of ids of the translation, if more than the setting `min_length`."""
 
     @property
     def fewest(self) -> int:
@@ -119,9 +121,14 @@ def length_limits(sentences: Sequence[Sentence], config: SearchConfig, max_lengt
     def limit(sentence: Sentence) -> int:
         by_source = int(config.max_length_ratio * len(sentence.source_ids)) + config.max_length_offset
         room = max_length - max(len(sentence.start) - 1, 0)
-        return min(max(by_source, sentence.fewest + 1, config.min_length + 1), room)
+        return min(max(by_source, sentence.fewest + 1, min_length(sentence, config) + 1), room)
 
     return [limit(sentence) for sentence in sentences]
+
+
+def min_length(sentence: Sentence, config: SearchConfig) -> int:
+    """Return the minimum number of ids of the translation of a sentence, without the end."""
+    return max(sentence.min_length, config.min_length)
 
 
 def rows_per_sentence(config: SearchConfig) -> int:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from seq2seq.config.schema import SearchConfig
-from seq2seq.search.base import Sentence, StepModel
+from seq2seq.search.base import Sentence, StepModel, min_length
 
 NOT_FORCED = -1
 
@@ -26,10 +26,11 @@ class Rules:
 
     def __init__(self, model: StepModel, sentences: Sequence[Sentence], config: SearchConfig, num_rows: int):
         self._rules: list[Rule] = [partial(forbid_ids, _kept_on_device(model.suppressed, model.device))]
-        if config.min_length:
-            self._rules.append(partial(forbid_early_end, model.eos_id, config.min_length))
         if config.no_repeat_ngram:
             self._rules.append(partial(forbid_repeated_ngrams, config.no_repeat_ngram))
+        lengths = [min_length(sentence, config) for sentence in sentences]
+        self._eos_id, self._last_early_end = model.eos_id, max(lengths)
+        self._min_lengths = on_device(lengths, torch.long, model.device)  # (B,)
         of_sentences = [sentence.forbidden for sentence in sentences]
         self._sequences = sorted({sequence for own in of_sentences for sequence in own if sequence})
         is_forbidden = [[sequence in own for own in of_sentences] for sequence in self._sequences]
@@ -53,6 +54,8 @@ class Rules:
         given = None if forced is None else log_probs.gather(1, forced.clamp(min=0)[:, None])  # (R, 1)
         for rule in self._rules:
             rule(log_probs, history)
+        if history.shape[1] < self._last_early_end:
+            forbid_early_end(self._eos_id, self._min_lengths.repeat_interleave(self._num_rows), log_probs, history)
         for sequence, where in zip(self._sequences, self._is_forbidden, strict=True):
             forbid_sequence(sequence, where.repeat_interleave(self._num_rows), log_probs, history)
         if self._renormalize:
@@ -72,6 +75,8 @@ class Rules:
     def select(self, sentences: Tensor) -> None:
         """Keep these sentences (B',)."""
         self._prefixes = self._prefixes[sentences]
+        if self._last_early_end:
+            self._min_lengths = self._min_lengths[sentences]
         if self._sequences:
             self._is_forbidden = self._is_forbidden[:, sentences]
         if self._last_opening:
@@ -118,10 +123,9 @@ def forbid_ids(ids: Tensor, scores: Tensor, history: Tensor) -> None:
     scores.index_fill_(1, ids, -torch.inf)
 
 
-def forbid_early_end(eos_id: int, min_length: int, scores: Tensor, history: Tensor) -> None:
-    """Forbid the end before `min_length` ids."""
-    if history.shape[1] < min_length:
-        scores[:, eos_id] = -torch.inf
+def forbid_early_end(eos_id: int, min_lengths: Tensor, scores: Tensor, history: Tensor) -> None:
+    """Forbid the end before each row has the number of ids in `min_lengths` (R,)."""
+    scores[:, eos_id].masked_fill_(history.shape[1] < min_lengths, -torch.inf)
 
 
 def forbid_repeated_ngrams(size: int, scores: Tensor, history: Tensor) -> None:

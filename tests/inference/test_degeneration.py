@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from support.echo import TEXTS, EchoEngine, echo, tokenizers_of_texts
@@ -21,7 +22,7 @@ from seq2seq.inference.degeneration import (
     symptom_counts,
     symptoms,
 )
-from seq2seq.search.base import Hypothesis
+from seq2seq.search.base import Hypothesis, Sentence
 from seq2seq.text.tokenizer import TokenizerPair
 
 
@@ -80,13 +81,23 @@ def test_loops_are_runs_of_a_period():
 
 
 def test_remedies():
-    config = SearchConfig(beam_size=2)
-    assert remedy((LOOP,), 20, config).no_repeat_ngram == 3
-    assert remedy((SHORT,), 20, config).min_length == 6
-    assert remedy((EMPTY,), 1, config).min_length == 1
-    assert remedy((COPY,), 20, config) is None
-    assert remedy((LOOP,), 20, SearchConfig(no_repeat_ngram=3)) is None
-    assert remedy((LOOP,), 20, SearchConfig(sample=True)) is None
+    config, sentence = SearchConfig(beam_size=2), Sentence([7] * 20)
+    assert remedy((LOOP,), sentence, config) == (sentence, config.model_copy(update={"no_repeat_ngram": 3}))
+    assert remedy((SHORT,), sentence, config) == (replace(sentence, min_length=6), config)
+    assert remedy((EMPTY,), Sentence([7]), config) == (Sentence([7], min_length=1), config)
+    assert remedy((COPY,), sentence, config) is None
+    assert remedy((LOOP,), sentence, SearchConfig(no_repeat_ngram=3)) is None
+    assert remedy((LOOP,), sentence, SearchConfig(sample=True)) is None
+
+
+def test_second_searches_of_empty_translations_are_one_call(tokenizers):
+    """Each has a minimum length of its own."""
+    engine = EchoEngine(answer=lambda ids, config: [hypothesis([])])
+    lines = [TEXTS[3][:count] for count in (8, 16, 24)]
+    assert all(EMPTY in one.flags for one in echo(tokenizers, engine).translate(lines))
+    assert len(engine.configs) == 2
+    assert engine.min_lengths == [*[0] * len(lines), *(len(ids) // 3 for ids in engine.seen[: len(lines)])]
+    assert len(set(engine.min_lengths)) == 1 + len(lines)
 
 
 def test_degenerate_translations_are_searched_for_again(tokenizers):

@@ -177,6 +177,17 @@ def test_scores_under_a_rule_are_the_models_own(ours, values, tmp_path):
     assert_scored(ours, asked, found, search)
 
 
+@pytest.mark.parametrize("values", [dict(beam_size=1), dict(beam_size=4, n_best=2)], ids=["greedy", "beam"])
+def test_a_batch_has_sentences_of_different_minimum_lengths(ours, values, tmp_path):
+    engine = converted_engine(ours, tmp_path / "export")
+    asked = [replace(sentence, min_length=index % 4) for index, sentence in enumerate(sentences(ours))]
+    together = engine.translate(asked, SearchConfig(**values, min_length=1))
+    for sentence, found in zip(asked, together, strict=True):
+        alone = SearchConfig(**values, min_length=max(sentence.min_length, 1))
+        assert_alike(engine.translate([replace(sentence, min_length=0)], alone), [found])
+    assert all(len(one.ids) >= each.min_length for each, found in zip(asked, together, strict=True) for one in found)
+
+
 def test_neighbours_and_order_change_nothing(ours, tmp_path):
     engine, asked = converted_engine(ours, tmp_path / "export"), sentences(ours)
     search = SearchConfig(beam_size=4, n_best=2, early_stopping=True)

@@ -76,6 +76,18 @@ def test_batch_size_and_order_change_nothing(how):
     assert whole == alone == backwards
 
 
+@pytest.mark.parametrize("how", [dict(beam_size=1), dict(beam_size=4, n_best=2)])
+def test_a_batch_has_sentences_of_different_minimum_lengths(how):
+    """The minimum of a sentence is the larger of its own and that of the settings."""
+    model = TableModel(3)
+    asked = [replace(sentence, min_length=index % 7) for index, sentence in enumerate(sentences(40))]
+    together = search(model, asked, config(**how, min_length=2))
+    for sentence, found in zip(asked, together, strict=True):
+        least = max(sentence.min_length, 2)
+        assert all(len(one.ids) >= least for one in found)
+        assert search(model, [replace(sentence, min_length=0)], config(**how, min_length=least)) == [found]
+
+
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(

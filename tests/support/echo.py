@@ -30,11 +30,13 @@ class EchoEngine:
     def __init__(self, max_length: int = 64, answer=lambda ids, config: [Hypothesis(tuple(ids), -1.0, -0.1, True)]):
         self.max_length, self.answer = max_length, answer
         self.seen: list[tuple[int, ...]] = []
+        self.min_lengths: list[int] = []
         self.configs: list[SearchConfig] = []
 
     def translate(self, sentences, config):
         assert all(0 < len(sentence.source_ids) < self.max_length for sentence in sentences)
         self.seen += [tuple(sentence.source_ids) for sentence in sentences]
+        self.min_lengths += [sentence.min_length for sentence in sentences]
         self.configs.append(config)
         return [self.answer(sentence.source_ids, config) for sentence in sentences]
 
