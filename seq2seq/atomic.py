@@ -230,7 +230,16 @@ def _runs(process: int) -> bool:
         return True  # another user's
     except (ProcessLookupError, OverflowError):
         return False
-    return True
+    return not _is_zombie(process)
+
+
+def _is_zombie(process: int) -> bool:
+    """Whether a process has ended, but its id is still taken; in a container whose init reaps none, that is forever."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()[0]
+    except (OSError, IndexError):
+        return False  # no /proc, or it ended meanwhile
+    return state in (b"Z", b"X")
 
 
 def _delete(path: Path) -> None:

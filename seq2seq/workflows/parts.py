@@ -194,6 +194,7 @@ def finish_folder(
     if description.get("counts") != found:
         description["counts"] = found
         atomic.write_file(folder / file, json_text(description).encode())
+    atomic.remove_leftovers(folder)  # of workers that were killed, now or in an earlier run
 
 
 def sharing(loading: tuple[tuple[str, Any], ...], workers: int) -> tuple[tuple[str, Any], ...]:

@@ -177,6 +177,20 @@ def test_what_dead_processes_left_is_cleared_away_and_what_is_being_written_is_n
     assert not elsewhere.exists()
 
 
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_a_process_that_nobody_waited_for_counts_as_dead(tmp_path):
+    """The kernel keeps its id: an init that does not reap orphans keeps it forever."""
+    if (child := os.fork()) == 0:
+        half_a_file(tmp_path / "part")
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # it has ended, and stays a zombie
+    try:
+        assert len(hidden(tmp_path)) == 1
+        atomic.remove_leftovers(tmp_path)
+        assert not hidden(tmp_path)
+    finally:
+        os.waitpid(child, 0)
+
+
 def test_a_lock_holds_on_a_file_of_another_user_and_ends_with_its_process():
     """A lock file that may only be read, in a folder that may not be written: the superuser becomes someone else."""
     folder = Path(tempfile.mkdtemp(dir="/tmp"))

@@ -3,6 +3,7 @@
 SIGKILL comes to the command itself or to one of its workers. A cluster of other processes gives the same bytes too.
 """
 
+import contextlib
 import os
 import random
 import signal
@@ -52,9 +53,13 @@ def parts(made: Path) -> int:
 
 
 def children(process: int) -> list[int]:
-    """The workers: children that run Python's spawn, without its resource tracker."""
-    found = Path(f"/proc/{process}/task/{process}/children").read_text().split()
-    return [int(child) for child in found if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    """The workers: children of any thread that run Python's spawn, without its resource tracker."""
+    found: list[int] = []
+    for task in Path(f"/proc/{process}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # a thread or a process ended meanwhile
+            new = task.read_text().split()
+            found += [int(child) for child in new if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+    return found
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
@@ -79,14 +84,16 @@ def test_killed_at_random_moments_the_folder_gets_the_same_bytes(workers, place)
 
 def test_a_worker_that_is_killed_is_replaced(place):
     command = started(place, "worker", "2")
+    seen: list[int] = []  # oldest first: one that has made parts, and does not start only now
     killed: set[int] = set()
     while command.poll() is None and len(killed) < 3:
         time.sleep(0.01)
+        running = children(command.pid)
+        seen += [worker for worker in running if worker not in seen]
         if parts(place / "worker") > 8 * len(killed):
-            for worker in set(children(command.pid)) - killed:
+            for worker in [worker for worker in seen if worker in running and worker not in killed][:1]:
                 os.kill(worker, signal.SIGKILL)
                 killed.add(worker)
-                break
     assert command.wait(120) == 0, (place / "worker.log").read_text()
     assert len(killed) >= 2
     assert contents(place / "worker") == contents(place / "whole")
