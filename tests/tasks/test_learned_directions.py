@@ -1,9 +1,13 @@
 """A model of many directions that was trained until it answers with confidence obeys its tags, with both engines."""
 
+import json
+import re
+
 import pytest
 from support.many_directions import LEARNED, LONG, SPELLED, TRAINED, spelled, train
 from support.number_words import sentences
 
+from seq2seq.cli import main
 from seq2seq.inference.translator import Translator
 from seq2seq.store.model_folder import load_model
 
@@ -45,3 +49,36 @@ def test_both_engines_give_the_same_translations_without_tags(run):
             assert one.text == other.text or is_tied
         texts = " ".join(each.text for one in (*ours, *theirs) for each in (one, *one.alternatives))
         assert not any(piece in texts for piece in loaded.tokenizers.languages.pieces.values())
+
+
+def typed(capfd, run, target, *options) -> str:
+    """The output of `s2s translate` from English."""
+    assert main(["translate", str(run), "--engine", "torch", "--from", "en", "--to", target, *map(str, options)]) == 0
+    return capfd.readouterr().out
+
+
+@pytest.mark.parametrize("target", ["de", "fr"])
+def test_sentences_of_documents_have_the_tags(run, target, tmp_path, capfd):
+    lines = spelled(ROWS[:8], "en")
+    (tmp_path / "lines").write_text("\n".join(lines) + "\n")
+    marked = [re.sub(r"(?<= )(\w+)$", r"<b>\1</b>", line) for line in lines]
+    (tmp_path / "page.html").write_text("<ul>" + "".join(f"<li>{line}</li>\n" for line in marked) + "</ul>")
+    page = typed(capfd, run, target, "-i", tmp_path / "page.html", "--input-format", "html")
+    assert page.count("<b>") == len(lines)
+    assert re.sub("<.*?>", "", page) == typed(capfd, run, target, "-i", tmp_path / "lines")
+
+
+@pytest.mark.parametrize("target", ["de", "fr"])
+def test_the_searches_of_a_glossary_have_the_tags(run, target, tmp_path, capfd):
+    """A term that the model would not choose is put in, and the rest stays in the language of the direction."""
+    words = SPELLED[target]
+    (tmp_path / "terms.tsv").write_text(f"three\t{words['ten']}\n")
+    rows = [row for row in ROWS if "three" in row and "ten" not in row]
+    (tmp_path / "lines").write_text("\n".join(spelled(rows, "en")) + "\n")
+    options = "-i", tmp_path / "lines", "--glossary", tmp_path / "terms.tsv", "--format", "jsonl"
+    found = [json.loads(line) for line in typed(capfd, run, target, *options).splitlines()]
+    assert len(found) == len(rows) > 5
+    terms = [term["status"] for one in found for term in one["terms"]]
+    assert terms.count("forced") > 0.7 * len(terms)
+    said = [word for one in found for word in one["text"].split()]
+    assert sum(word in words.values() for word in said) >= 0.9 * len(said)

@@ -10,13 +10,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.echo import EchoEngine
 from support.many_directions import CONFIG, LONG, train, write_corpora
 
 from seq2seq.cli import main
-from seq2seq.config.schema import TrainingConfig
+from seq2seq.config.schema import SearchConfig, TrainingConfig
 from seq2seq.errors import UserError
+from seq2seq.inference.degeneration import REPAIRED
 from seq2seq.inference.translator import Translator
 from seq2seq.plots import learning_curves
+from seq2seq.search.base import Hypothesis
 from seq2seq.store.model_folder import load_model
 from seq2seq.text.direction import Direction
 from seq2seq.training.activity import Activity
@@ -56,6 +59,25 @@ def test_tags_decide_and_never_come_out(run):
     assert (ids["de"], starts["de"]) != (ids["fr"], starts["fr"])
     tags = list(loaded.tokenizers.target.ids_of(loaded.tokenizers.languages.pieces.values()))
     assert set(tags) <= set(loaded.tokenizers.never_generated)
+
+
+def test_a_second_search_has_the_tags_of_the_first(run):
+    """Law: whatever is decoded again, because a translation is degenerate, begins with the same tags."""
+    directed = load_model(run).tokenizers.directed(Direction("en", "fr"))
+    loop, good = (Hypothesis(tuple(directed.target.encode(text)), -1.0, -0.1, True) for text in ("un " * 30, "deux"))
+    engine = EchoEngine(answer=lambda ids, config: [good if config.no_repeat_ngram else loop])
+    asked = []
+
+    def translate(sentences, config):
+        asked.append([(each.source_ids, each.start) for each in sentences])
+        return EchoEngine.translate(engine, sentences, config)
+
+    engine.translate = translate
+    (answer,) = Translator(engine, directed, SearchConfig()).translate(["one two"])
+    assert REPAIRED in answer.flags
+    first, second = asked
+    assert first == second == [(tuple(directed.source.read("one two")), directed.target.start_ids)]
+    assert set(directed.source.tag_ids) <= set(first[0][0])
 
 
 def test_figures_are_by_direction_and_the_worst_decides(run):
