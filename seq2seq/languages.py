@@ -5,6 +5,7 @@
 
 import functools
 import re
+from collections.abc import Iterator
 
 # The ISO 639-1 code of each language, then its ISO 639-2 and 639-3 codes. A macrolanguage includes the codes of its
 # members (Chinese: cmn and yue). Withdrawn and wrong codes that are common, such as jap, scr and zhs, come last.
@@ -75,6 +76,13 @@ def language_tag(name: str) -> str:
 def known_language(name: str | None) -> str | None:
     """Return the code as `language_code` does, or None for unknown languages."""
     return _CODES.get(_first_part(name)) or LANGUAGE_NAMES.get(_first_part(name))
+
+
+def named_directions(name: str) -> Iterator[tuple[str, str]]:
+    """Yield each source and target that a name such as `en-de` may contain: codes of languages may have hyphens too."""
+    parts = name.split("-")
+    for place in range(1, len(parts)):
+        yield "-".join(parts[:place]), "-".join(parts[place:])
 
 
 def _first_part(name: str | None) -> str:

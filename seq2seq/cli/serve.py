@@ -87,8 +87,9 @@ REFUSED_PORTS = frozenset(
     "glossaries",
     metavar="[NAME=]FILE",
     multiple=True,
-    help="Glossary for all requests that name no glossary, if the server has one language pair; with NAME=, only for "
-    "requests that name it. Repeatable (format: s2s glossary check --help).",
+    help="Glossary for all requests that name no glossary, if the server has one language pair; with a pair, such as "
+    "en-de=FILE, for such requests of this pair; with another NAME=, only for requests that name it. Repeatable "
+    "(format: s2s glossary check --help).",
 )
 @options.direction_options
 @options.search_options

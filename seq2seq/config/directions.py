@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 from seq2seq.config.corpora import SourceConfig
 from seq2seq.config.values import Section, one_or_more
 from seq2seq.errors import did_you_mean
-from seq2seq.languages import known_language, language_code, language_name, language_tag
+from seq2seq.languages import known_language, language_code, language_name, language_tag, named_directions
 
 Sides = tuple[str, str]
 """The source and the target language of a direction, as the section `languages` names them."""
@@ -81,10 +81,8 @@ class LanguagesConfig(Section):
         return by_name or (self._side("source", "from", source.from_), self._side("target", "to", source.to))
 
     def _in_name(self, name: str) -> Iterator[Sides]:
-        parts = name.split("-")
-        for place in range(1, len(parts)):
-            names = "-".join(parts[:place]), "-".join(parts[place:])
-            source, target = self.named("source", names[0]), self.named("target", names[1])
+        for sides in named_directions(name):
+            source, target = self.named("source", sides[0]), self.named("target", sides[1])
             if source and target:
                 yield source, target
 

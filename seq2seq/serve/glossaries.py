@@ -3,6 +3,7 @@
 `s2s serve` reads them, and `service` gives their rows to requests.
 """
 
+import contextlib
 import functools
 import logging
 import re
@@ -12,9 +13,11 @@ from itertools import chain
 from pathlib import Path
 
 from seq2seq.errors import UserError, some_of
-from seq2seq.serve.limits import bad
-from seq2seq.serve.models import Models
-from seq2seq.serve.served import Terms
+from seq2seq.languages import known_language, named_directions
+from seq2seq.serve.limits import Refusal, bad
+from seq2seq.serve.models import SIDES, Models
+from seq2seq.serve.served import ServedTranslator, Terms
+from seq2seq.text.direction import Direction
 from seq2seq.text.glossary import Glossary
 
 logger = logging.getLogger(__name__)
@@ -24,14 +27,18 @@ _NAME = re.compile(r"[\w.-]{1,60}")
 
 @dataclass(frozen=True, eq=False)
 class Glossaries:
-    """Glossaries by name; those of `default_names` apply to requests that neither name nor contain a glossary."""
+    """Glossaries by name; those of `default_names`, and of the direction of a request, apply to requests that neither
+    name nor contain a glossary."""
 
     named: Mapping[str, Terms] = field(default_factory=dict)
     default_names: tuple[str, ...] = ()
+    directions: Mapping[str, Sequence[Direction]] = field(default_factory=dict)
+    """By the name of a glossary, the direction to which it applies, as each model names it."""
 
     @classmethod
     def read(cls, given: Sequence[str]) -> "Glossaries":
-        """Read glossaries: a FILE, named by the file, applies by default; NAME=FILE applies only by name.
+        """Read glossaries: a FILE, named by the file, applies by default; NAME=FILE applies by name, or to a direction
+        of the server that has this name.
 
         Raises:
             UserError: a file cannot be read, or two glossaries have the same name.
@@ -55,30 +62,36 @@ class Glossaries:
         Raises:
             UserError: a default glossary cannot be used with a model.
         """
-        if not self.default_names:
-            return self
-        if not models.has_one_direction:
-            names = some_of(self.default_names)
+        others = [name for name in self.named if name not in self.default_names]
+        directed = {name: found for name in others if (found := _translators_of(name, models))}
+        directions = {name: [Direction(one.source, one.target) for one in found] for name, found in directed.items()}
+        defaults = self.default_names
+        if defaults and not models.has_one_direction:
             logger.warning(
                 "glossaries (%s) apply only if a request names them, because there are several language pairs; "
-                "restrict a model of many languages with --from and --to",
-                names,
+                "name the pair of each: --glossary en-de=FILE",
+                some_of(defaults),
             )
-            return replace(self, default_names=())
-        if without := next((model for model in models.translators if not model.can_explain), None):
+            defaults = ()
+        using = [*(models.translators if defaults else ()), *chain.from_iterable(directed.values())]
+        if without := next((model for model in using if not model.can_explain), None):
             raise UserError(
                 f"{without.name}: a CTranslate2 folder, which cannot use a glossary; serve the model that it was "
                 "converted from, or leave out --glossary"
             )
-        return self
+        return replace(self, default_names=defaults, directions=directions)
 
-    def rows(self, names: Sequence[str] | None) -> Terms:
-        """Return the rows of these glossaries together, in order; None means the default glossaries.
+    def of_direction(self, model: ServedTranslator) -> list[str]:
+        """Return the names of the glossaries that apply by default to a model of one direction."""
+        own = Direction(model.source, model.target)
+        return [*self.default_names, *(name for name, known in self.directions.items() if own in known)]
+
+    def rows(self, names: Sequence[str]) -> Terms:
+        """Return the rows of these glossaries together, in order.
 
         Raises:
             Refusal: there is no such glossary.
         """
-        names = self.default_names if names is None else tuple(names)
         if not self.named.keys() >= set(names):
             raise bad(f"no glossary has this name; the server has: {some_of(sorted(self.named)) or 'none'}", "glossary")
         return self._joined(tuple(dict.fromkeys(names)))
@@ -88,6 +101,16 @@ class Glossaries:
         if len(names) == 1:
             return self.named[names[0]]
         return _of_server(chain.from_iterable(self.named[name] for name in names))
+
+
+def _translators_of(name: str, models: Models) -> list[ServedTranslator]:
+    """Return the models of the direction that a name such as `en-de` contains; none if it is no direction of theirs."""
+    for sides in named_directions(name):
+        if all(map(known_language, sides)):
+            fitting = [one for one in models.translators if all(map(one.has, SIDES, sides))]
+            with contextlib.suppress(Refusal):  # a language is not clear
+                return [one.towards(*sides) for one in fitting]
+    return []
 
 
 def _named(given: str) -> tuple[str, Path]:

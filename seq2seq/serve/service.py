@@ -102,6 +102,9 @@ class Service:
             "glossary": self._can_explain,
             "glossaries": sorted(self.glossaries.named),
             "default_glossaries": list(self.glossaries.default_names),
+            "glossaries_of_directions": {
+                name: [vars(one) for one in known] for name, known in self.glossaries.directions.items()
+            },
             "detects_languages": len(self.models.sources) > 1,
         }
 
@@ -125,8 +128,8 @@ class Service:
             Refusal: the request is wrong or too large, or the queue has no room.
         """
         self._check_abilities(asked)
-        terms = self._terms(asked.glossary)
         model = self.models.translator(asked.source, asked.target, asked.model)
+        terms = self._terms(asked.glossary, model)
         beam_size = model.translator.config.beam_size
         self._check_limits(asked, beam_size)
         if (asked.explains or terms) and not model.can_explain:
@@ -234,8 +237,8 @@ class Service:
             remedy = "break it into lines" + ", or request a smaller beam" * (longest < self.limits.line_characters)
             raise Refusal(413, "too_large", f"a line has more than {longest:,} characters; {remedy}", "text")
 
-    def _terms(self, glossary: str | list[str] | GlossaryBody | None) -> Terms:
-        """Return the rows of all glossaries that a request names or contains, or else of the default ones.
+    def _terms(self, glossary: str | list[str] | GlossaryBody | None, model: ServedTranslator) -> Terms:
+        """Return the rows of all glossaries that a request names or contains, or else of the default ones of a model.
 
         Raises:
             Refusal: there is no such glossary, or the entries are invalid or too many.
@@ -243,7 +246,8 @@ class Service:
         entries, names = [], [glossary] if isinstance(glossary, str) else glossary
         if isinstance(glossary, GlossaryBody):
             entries, names = glossary.entries, glossary.names
-        limits, named = self.limits, self.glossaries.rows(names)
+        limits = self.limits
+        named = self.glossaries.rows(self.glossaries.of_direction(model) if names is None else names)
         rows = tuple((source.strip(), target.strip()) for source, target in entries)
         if not rows:
             return named

@@ -136,6 +136,26 @@ def test_a_source_that_is_not_named_is_that_of_the_text(server, expected):
     assert server.ask("/v1/models").json["abilities"]["detects_languages"]
 
 
+def test_a_glossary_of_a_direction_applies_to_its_requests(place, expected, capfd):
+    """By both APIs and in documents; other directions, and requests with `[]`, have none."""
+    (place / "terms.tsv").write_text("house\tHütte\n")
+    (place / "any.tsv").write_text("house\tBude\n")
+    line = next(line for line in LINES if "house" in line)
+    options = "--glossary", f"eng-de={place / 'terms.tsv'}", "--glossary", f"mine={place / 'any.tsv'}"
+    with serving(place / "nllb", *options, "--glossary", place / "any.tsv") as server:
+        assert any("glossaries (any) apply only if a request names them" in told for told in server.log)
+        able = server.ask("/v1/models").json["abilities"]
+        assert able["default_glossaries"] == []
+        assert able["glossaries_of_directions"] == {"eng-de": [{"source": "eng_Latn", "target": "deu_Latn"}]}
+        german = {"source": "en", "target": "de"}
+        assert "Hütte" in server.translations([line], **german)[0]
+        assert "Bude" in server.translations([line], glossary="mine", **german)[0]
+        assert server.translations(LINES, glossary=[], **german) == expected["en", "de"]
+        assert server.translations(LINES, source="en", target="fr") == expected["en", "fr"]
+        assert "Hütte" in server.ask("/translate", {"q": line, **german}).json["translatedText"]
+        assert "Hütte" in server.translations([f"<p>{line}</p>"], format="html", **german)[0]
+
+
 def test_a_translation_in_another_language_has_the_flag(server):
     asked = {"text": LINES[0], "source": "en", "target": "fr", "prefix": "die Katze saß auf der Matte"}
     assert "language" in server.ask("/v1/translate", asked).json["translations"][0]["flags"]

@@ -343,6 +343,12 @@ function turned() {
     for (const part of [$(side), ...$(side).labels]) part.hidden = !served().languages?.[side];
   $("result-title").textContent = classifies() ? "Labels" : "Translation";
   $("glossary").hidden = classifies() || !abilities.glossary;
+  const isHere = (one) => one.source === model().source && one.target === model().target;
+  const directed = Object.entries(abilities.glossaries_of_directions ?? {})
+    .filter(([, known]) => known.some(isHere)).map(([name]) => name);
+  const own = [...(abilities.default_glossaries ?? []), ...directed];
+  $("served-terms").hidden = !own.length;
+  $("served-terms").textContent = `If you enter no terms, the server's own terms apply: ${own.join(", ")}.`;
   showFacts();
   later();
 }
@@ -358,9 +364,6 @@ async function begin() {
     classifiers.forEach((one) => $("direction").append(element("option", {
       value: models.indexOf(one), textContent: `Classify: ${one.name}`,
     })));
-    const served = abilities.default_glossaries ?? [];
-    $("served-terms").hidden = !served.length;
-    $("served-terms").textContent = `If you enter no terms, the server's own terms apply: ${served.join(", ")}.`;
     $("more").hidden = false;
     say("");
     turned();
