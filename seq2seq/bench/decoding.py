@@ -36,7 +36,9 @@ from seq2seq.files import shipped_folder
 from seq2seq.inference.engine import EngineName, override_search
 from seq2seq.inference.loading import load_engine
 from seq2seq.inference.translator import Translator
+from seq2seq.languages import language_code
 from seq2seq.store.model_folder import LoadedModel, load_model
+from seq2seq.text.direction import UNNAMED, Direction
 
 REMARKS = (
     "seq2seq decodes degenerate translations again; the time includes this",
@@ -64,6 +66,8 @@ class Engines:
     device: str = "auto"
     precision: str | None = None
     threads: int | None = None
+    direction: Direction = UNNAMED
+    """The languages, for a model of many languages."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,7 @@ class OurDecoding(DecodingSystem):
     def __init__(self, folder: Path, engine: EngineName, quantization: str | None, settings: Engines):
         self.name = " ".join(filter(None, (OURS, engine if engine != "auto" else "", quantization)))
         computing = (settings.device, settings.precision, settings.threads)
-        self._load = partial(load_engine, (folder,), engine, quantization, *computing)
+        self._load = partial(load_engine, (folder,), engine, quantization, *computing, direction=settings.direction)
         self.close()
 
     def translate(self, lines: Sequence[str], search: SearchConfig) -> tuple[list[str], int]:
@@ -119,12 +123,14 @@ def bench_decoding(
         progress: function that is called with a description of the next step.
 
     Raises:
-        UserError: there is no such model, it is not a translation model, or there is nothing to translate.
+        UserError: there is no such model, it is not a translation model or needs languages that are not named, or there
+            is nothing to translate.
     """
     rounds = rounds or DecodingRounds()
     model = load_model(folder)
     if model.description.task != "translation":
         raise ModelError(f"{model.folder}: a {model.description.task} model; bench decode measures translation models")
+    model = model.directed(engines.direction)
     here = runtimes.start(engines.device, engines.precision, engines.threads)
     given = probe if probe.lines is not None else phrasebook(model.folder, model.description)
     usable = _usable(given, model, rounds.sentences)
@@ -239,7 +245,7 @@ def phrasebook(model: Path, description: ModelDescription) -> Probe:
     Raises:
         DataError: the model translates from another language.
     """
-    source, target = description.source_language or "", description.target_language or ""
+    source, target = map(language_code, (description.source_language, description.target_language))
     folder = shipped_folder() / "data" / "phrasebook"
     files = {language: folder / f"test.{language}" for language in ("en", "de")}
     if source not in files:

@@ -87,20 +87,22 @@ class BareCTranslate2(DecodingSystem):
         workers, threads = (1, self._threads) if len(lines) == 1 else (self._threads, 1)
         if workers not in self._opened:
             self._opened = {workers: self._open(inter_threads=workers, intra_threads=threads)}
-        source = self._tokenizers.source
-        ids = source.encode_all(lines)
+        source, target = self._tokenizers.source, self._tokenizers.target
+        ids, end = source.encode_all(lines), ctranslate2.source_end(self._tokenizers)
+        tags = target.pieces(target.start_ids[ctranslate2.num_own_starts(self._tokenizers) :])
         answers = self._opened[workers].translate_batch(
-            [source.pieces(row) for row in ids],
+            [[*source.pieces(row), *end] for row in ids],
+            [tags] * len(ids) if tags else None,
             max_batch_size=self._batch_size,
             beam_size=search.beam_size,
             length_penalty=search.length_penalty,
             no_repeat_ngram_size=search.no_repeat_ngram,
             min_decoding_length=search.min_length,
-            max_decoding_length=max(length_limit(row, search) for row in ids),
+            max_decoding_length=max(length_limit(row, search) for row in ids) + len(target.start_ids) - 1,
             return_end_token=True,
         )
-        outputs = [[self._ids[piece] for piece in answer.hypotheses[0]] for answer in answers]
-        return [self._tokenizers.target.decode(row) for row in outputs], sum(map(len, outputs))
+        outputs = [[self._ids[piece] for piece in answer.hypotheses[0][len(tags) :]] for answer in answers]
+        return [target.decode(row) for row in outputs], sum(map(len, outputs))
 
     def close(self) -> None:
         self._opened = {}

@@ -194,7 +194,8 @@ def _server(folder: Path, options: Mapping[str, Any], sentences: int) -> Iterato
     Raises:
         RunError: the server does not start.
     """
-    given = [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
+    renamed = {"source_language": "from", "target_language": "to"}
+    given = [f"--{renamed.get(name, name).replace('_', '-')}={value}" for name, value in options.items()]
     queue = f"--max-queue={max(1000, 4 * sentences)}"
     command = [sys.executable, "-m", "seq2seq", "serve", str(folder), "--port=0", queue, "--no-page", *given]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:

@@ -147,6 +147,7 @@ def feed(config: Path | None, overrides: tuple[str, ...], seconds: float, rounds
     type=click.Choice(QUANTIZATIONS),
     help="Measure CTranslate2 also with weights in this number format.",
 )
+@options.direction_options
 @options.computing_options
 @options.format_option
 def decode(
@@ -163,6 +164,8 @@ def decode(
     engines: tuple[str, ...],
     quantization: str | None,
     form: str,
+    source_language: str | None,
+    target_language: str | None,
     **computing: Any,
 ) -> None:
     """Measure the speed of translation.
@@ -182,9 +185,11 @@ def decode(
         options.only_for("other toolkits; leave out --peer none", "batch_size")
     from seq2seq.bench.decoding import PEERS, DecodingRounds, Engines, bench_decoding
     from seq2seq.evaluation.probe import Probe
+    from seq2seq.text.direction import Direction
 
     probe = Probe.read(input_path, reference)
-    settings = Engines(engines, quantization, **computing)
+    direction = Direction(source_language, target_language)
+    settings = Engines(engines, quantization, **computing, direction=direction)
     measured = DecodingRounds(rounds, sentences, (1,) if greedy else (1, beam_size), single, batch_size)
     with _progress() as progress:
         report = bench_decoding(
@@ -211,6 +216,7 @@ def decode(
     "--rounds", type=options.Number(ranges.COUNT), default=1, help="Number of rounds for each number of clients."
 )
 @click.option("--texts", type=options.Number(Range(1, 100)), default=1, help="Lines per request.")
+@options.direction_options
 @options.search_options
 @options.engine_options
 @options.computing_options

@@ -68,19 +68,14 @@ class CTranslate2Engine:
         self._target_pieces = tokenizers.target.pieces(range(tokenizers.target.vocab_size))
         self._target_ids = {piece: id_ for id_, piece in enumerate(self._target_pieces)}
         self._end = self._target_pieces[tokenizers.target.eos_id]
-        self._source_end = self._source_ends(tokenizers)
-        self._num_own_starts = 0 if tokenizers.starts_with_tag else 1
+        self._source_end = ctranslate2.source_end(tokenizers)
+        self._num_own_starts = ctranslate2.num_own_starts(tokenizers)
         self._translator = _open(folder, device, threads)
         self._grouped_for = self._translator.num_translators
 
-    def _source_ends(self, tokenizers: TokenizerPair) -> list[str]:
-        """Return the pieces at the end of sources that CTranslate2 does not add."""
-        end_ids = tokenizers.source.end_ids if tokenizers.needs_direction else ()
-        return [self._source_pieces[id_] for id_ in end_ids]
-
     def directed(self, tokenizers: TokenizerPair) -> "CTranslate2Engine":
         """Return an engine with the same weights for another direction (see `Engine.directed`)."""
-        return self._changed(_source_end=self._source_ends(tokenizers))
+        return self._changed(_source_end=ctranslate2.source_end(tokenizers))
 
     def grouping_for(self, workers: int) -> "CTranslate2Engine":
         """Return an engine that groups as one with this number of workers (see `Engine.grouping_for`)."""

@@ -38,6 +38,16 @@ def is_ctranslate2(folder: Path) -> bool:
     return (folder / DESCRIPTION).is_file() and (folder / WEIGHTS).is_file()
 
 
+def source_end(tokenizers: TokenizerPair) -> list[str]:
+    """Return the pieces at the end of sources that CTranslate2 does not add."""
+    return tokenizers.source.pieces(tokenizers.source.end_ids) if tokenizers.needs_direction else []
+
+
+def num_own_starts(tokenizers: TokenizerPair) -> int:
+    """Return the number of ids at the start of the decoder that CTranslate2 adds; the others are a prefix."""
+    return 0 if tokenizers.starts_with_tag else 1
+
+
 def read_description(folder: Path) -> tuple[ModelDescription, TokenizerPair, str]:
     """Read what `write_ctranslate2` wrote next to CTranslate2's own files, after verifying all files: the description
     of the model, its tokenizers, and the number format of its weights.
