@@ -119,15 +119,26 @@ direction_options = _all(
         "--from",
         "source_language",
         metavar="LANGUAGE",
-        help="Language of the source, for a multilingual model (M2M-100, NLLB, mBART).",
+        help="Language of the source, for a model of many languages.",
     ),
     click.option(
         "--to",
         "target_language",
         metavar="LANGUAGE",
-        help="Language of the translation, for a multilingual model. s2s info lists the languages.",
+        help="Language of the translation, for a model of several. s2s info lists the languages.",
     ),
 )
+
+
+def pivot_option(directions: str) -> Callable:
+    """Return the option `--pivot`, with a description of the directions that it is for."""
+    return click.option(
+        "--pivot",
+        metavar="LANGUAGE",
+        help=f"Translate through this language, in two passes, with a model of many languages; {directions}.",
+    )
+
+
 search_options = _all(
     click.option(
         "--beam-size", type=Number(ranges.BEAM_SIZE), help="Beam size; 1 is greedy search [default: that of MODEL]."

@@ -92,6 +92,7 @@ REFUSED_PORTS = frozenset(
     "(format: s2s glossary check --help).",
 )
 @options.direction_options
+@options.pivot_option("all pairs without it that the model was not trained for, or is not known to be")
 @options.search_options
 @options.engine_options
 @options.computing_options
@@ -111,6 +112,7 @@ def command(
     max_beam: int,
     deadline: float,
     glossaries: tuple[str, ...],
+    pivot: str | None,
     **loading: Any,
 ) -> None:
     """Translate and classify over HTTP, with the API /v1, the API of LibreTranslate, and a page.
@@ -149,4 +151,5 @@ def command(
     bound = bind(host, port)
     translating = {key: value for key, value in loading.items() if value is not None}
     computing = {key: loading[key] for key in ("device", "precision", "threads")}
-    serve(served.load(models or options.newest_models(), translating, computing), limits, access, bound, terms)
+    loaded = served.load(models or options.newest_models(), translating, computing, pivot)
+    serve(loaded, limits, access, bound, terms)

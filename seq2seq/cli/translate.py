@@ -88,12 +88,7 @@ FLAGS = {
     "--each-line", is_flag=True, help="With --input-format html, xml or markdown: treat each line as a document."
 )
 @options.direction_options
-@click.option(
-    "--pivot",
-    metavar="LANGUAGE",
-    help="Translate through this language, in two passes, with a multilingual model; for directions that it was not "
-    "trained for.",
-)
+@options.pivot_option("for directions that it was not trained for")
 @options.search_options
 @click.option(
     "--max-length-ratio",

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from seq2seq.config.description import ModelDescription
+from seq2seq.config.directions import direction_name
 from seq2seq.errors import UserError
 from seq2seq.inference.degeneration import text_flags
 from seq2seq.inference.translation import PartSpans, Translation
@@ -35,10 +37,34 @@ def load_pivot(pivot: str, *paths: str | Path, **options: Any) -> tuple[Translat
         if language is not None and language_code(language) == language_code(pivot):
             raise UserError(f"--pivot {pivot}: the same language as {option}; leave out --pivot")
     whole = Translator.load(*paths, **options, all_languages=True)
+    return two_passes(whole, Direction(source, target), pivot_of(whole, pivot))
+
+
+def pivot_of(whole: Translator, pivot: str) -> str:
+    """Return the name under which a model of many languages knows a pivot.
+
+    Raises:
+        UserError: the model has one direction, or does not translate from and into the pivot.
+    """
     if "source" not in whole.choices:
         raise UserError(f"--pivot {pivot}: needs a model of many source and target languages; translate twice instead")
-    named = find_language(pivot, whole.choices["target"], "--pivot")
-    return whole.directed(Direction(source, named)), whole.directed(Direction(named, target))
+    for side in ("source", "target"):
+        named = find_language(pivot, whole.choices[side], "--pivot")
+    return named
+
+
+def two_passes(whole: Translator, direction: Direction, pivot: str) -> tuple[Translator, Translator]:
+    """Return the translators into the pivot and from it, which share the weights of a model of many languages."""
+    return whole.directed(Direction(direction.source, pivot)), whole.directed(Direction(pivot, direction.target))
+
+
+def is_direct(description: ModelDescription, direction: Direction, pivot: str) -> bool:
+    """Whether a direction needs no pivot: it is one of the pivot, or the model was trained for it.
+
+    Models of other toolkits do not record the directions of their training.
+    """
+    sides = direction.source or "", direction.target or ""
+    return pivot in sides or direction_name(sides) in description.directions
 
 
 def through_pivot(

@@ -75,10 +75,7 @@ class Glossaries:
             defaults = ()
         using = [*(models.translators if defaults else ()), *chain.from_iterable(directed.values())]
         if without := next((model for model in using if not model.can_explain), None):
-            raise UserError(
-                f"{without.name}: a CTranslate2 folder, which cannot use a glossary; serve the model that it was "
-                "converted from, or leave out --glossary"
-            )
+            raise UserError(f"{without.name} cannot use a glossary: {without.unexplained}; or leave out --glossary")
         return replace(self, default_names=defaults, directions=directions)
 
     def of_direction(self, model: ServedTranslator) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from seq2seq.errors import UserError, some_of
 from seq2seq.files import DamagedFile, read_object
+from seq2seq.inference.pivot import pivot_of
 from seq2seq.inference.translator import Translator
 from seq2seq.languages import language_code
 from seq2seq.lines import shown_name
@@ -27,33 +28,53 @@ SIDES = ("source", "target")
 LEAST_GUESS, LONGEST_SAMPLE = 0.5, 1_000
 
 
-def load(paths: Sequence[Path], translating: dict[str, Any], computing: dict[str, Any]) -> "Models":
+def load(
+    paths: Sequence[Path], translating: dict[str, Any], computing: dict[str, Any], pivot: str | None = None
+) -> "Models":
     """Load the models to serve.
 
     Args:
         paths: MODELs.
         translating: options of `Translator.load`.
         computing: options of classifiers and aligners: device, precision, threads.
+        pivot: language through which models of many languages translate directions for which they were not trained.
 
     Raises:
-        UserError: a model cannot be loaded.
+        UserError: a model cannot be loaded, or none has many languages with the pivot.
     """
     served: list[ServedModel] = []
     for path in paths:
         folder = find_model(path)
         name = _free(path, folder, {model.name for model in served})
-        served.append(in_one_state(folder, functools.partial(_load, name, folder, translating, computing)))
+        served.append(in_one_state(folder, functools.partial(_load, name, folder, translating, computing, pivot)))
+    if pivot is not None and not any(isinstance(model, ServedTranslator) and model.pivot for model in served):
+        raise UserError(f"--pivot {pivot}: needs a model of many source and target languages")
     return Models(served)
 
 
-def _load(name: str, folder: Path, translating: dict[str, Any], computing: dict[str, Any]) -> ServedModel:
+def _load(
+    name: str, folder: Path, translating: dict[str, Any], computing: dict[str, Any], pivot: str | None
+) -> ServedModel:
     if _task(folder) == "classification":
         from seq2seq.inference.classifier import Classifier
 
         return ServedClassifier(name, folder, Classifier.load(folder, **computing))
     direction = Direction(translating.get("source_language"), translating.get("target_language"))
-    translator = Translator.load(folder, **translating, all_languages=direction == UNNAMED)
-    return ServedTranslator(name, folder, translator, computing, direction)
+    if pivot is None:
+        translator = Translator.load(folder, **translating, all_languages=direction == UNNAMED)
+        return ServedTranslator(name, folder, translator, computing, direction)
+    others = {key: value for key, value in translating.items() if key not in ("source_language", "target_language")}
+    translator = Translator.load(folder, **others, all_languages=True)
+    if "source" not in translator.choices:
+        return _load(name, folder, translating, computing, None)
+    served = ServedTranslator(name, folder, translator, computing, pivot=pivot_of(translator, pivot))
+    if direction == UNNAMED:
+        return served
+    named = translator.directed(direction).description
+    one = served.directed(Direction(named.source_language, named.target_language))
+    if one.first is None:
+        raise UserError(f"--pivot {pivot}: {one.languages} needs no pivot; leave out --pivot")
+    return one
 
 
 class Models:

@@ -17,6 +17,7 @@ from seq2seq.config.description import ModelDescription
 from seq2seq.errors import UserError, some_of
 from seq2seq.files import record
 from seq2seq.inference.pipeline import Pipeline
+from seq2seq.inference.pivot import is_direct, two_passes
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.interop.ctranslate2 import is_ctranslate2
@@ -33,6 +34,10 @@ if TYPE_CHECKING:
     from seq2seq.inference.aligner import Aligner
 
 logger = logging.getLogger(__name__)
+
+# Why a model has no alignments.
+NO_WEIGHTS = "this is a CTranslate2 folder, which has no attention weights; serve the model that it was converted from"
+TWO_PASSES = "this direction is translated in two passes (--pivot), without alignments"
 
 
 class Terms(tuple[tuple[str, ...], ...]):
@@ -142,9 +147,12 @@ class ServedTranslator(ServedModel):
         translator: for the direction, or for all languages.
         computing: options of `Aligner.load`.
         direction: the languages that were named to `Translator.load`.
+        pivot: language through which the directions are translated for which a model of many languages was not trained.
     """
 
     task = "translation"
+    first: Translator | None = None
+    """The translator into the pivot, for a direction in two passes."""
 
     def __init__(
         self,
@@ -153,14 +161,15 @@ class ServedTranslator(ServedModel):
         translator: Translator,
         computing: Mapping[str, Any],
         direction: Direction = UNNAMED,
+        pivot: str | None = None,
     ):
         super().__init__(name, folder, translator.description, translator.engine_note)
-        self.translator, self.direction = translator, direction
+        self.translator, self.direction, self.pivot = translator, direction, pivot
         self.choices = {} if direction.target else translator.choices
         """The languages that a request names, by side; empty for one direction."""
         self.directed = functools.lru_cache(maxsize=64)(self._directed)
-        self.can_explain = not is_ctranslate2(folder)
-        """Whether there are weights whose attention can be read, for alignments and glossaries."""
+        self.unexplained = NO_WEIGHTS if is_ctranslate2(folder) else ""
+        """Why there are no alignments, which details, glossaries and documents need; empty if there are."""
         # `directed` gives an aligner the languages of a request; it has to be loaded with some.
         any_of_them = {side: known[0] for side, known in self.choices.items()} if "source" in self.choices else {}
         languages = {f"{side}_language": language for side, language in (any_of_them or vars(direction)).items()}
@@ -168,8 +177,14 @@ class ServedTranslator(ServedModel):
         self._is_directed = False
         self._begin()
 
+    @property
+    def can_explain(self) -> bool:
+        """Whether there are alignments, which details, glossaries and documents need."""
+        return not self.unexplained
+
     def _begin(self) -> None:
         self.under = functools.lru_cache(maxsize=64)(self._under)
+        self._first_under = functools.lru_cache(maxsize=64)(lambda search: self.first.with_search(**dict(search)))
         self._own_glossary = functools.lru_cache(maxsize=64)(self._glossary)
         self._client_glossary = functools.lru_cache(maxsize=8)(self._glossary)
 
@@ -210,9 +225,14 @@ class ServedTranslator(ServedModel):
 
     def _directed(self, direction: Direction) -> "ServedTranslator":
         other = copy.copy(self)
-        other.translator, other.direction, other.choices = self.translator.directed(direction), direction, {}
-        other.description = other.translator.description
-        other._is_directed = True
+        other.direction, other.choices, other._is_directed = direction, {}, True
+        if self.pivot is None or is_direct(self.description, direction, self.pivot):
+            other.translator = self.translator.directed(direction)
+        else:
+            other.first, other.translator = two_passes(self.translator, direction, self.pivot)
+            other.unexplained = TWO_PASSES
+        language = (other.first or other.translator).description.source_language
+        other.description = other.translator.description.model_copy(update={"source_language": language})
         vars(other).pop("aligner", None)  # that of all languages
         other._begin()
         return other
@@ -235,6 +255,7 @@ class ServedTranslator(ServedModel):
         search = self.translator.config
         shown = {"beam_size": search.beam_size, "length_penalty": search.length_penalty}
         languages = {"languages": self.choices} if self.choices else {}
+        languages |= {"pivot": self.pivot} if self.pivot else {}
         return {**super().facts(), "source": self.source, "target": self.target, **languages, "search": shown}
 
     @functools.cached_property
@@ -246,7 +267,8 @@ class ServedTranslator(ServedModel):
     def _pipeline(self, settings: Settings) -> Pipeline:
         translator, terms = self.under(settings.search), settings.terms
         glossary = (self._own_glossary if terms.of_server else self._client_glossary)(terms) if terms else None
-        return Pipeline(translator, self.aligner if terms or settings.details else None, glossary)
+        first = self._first_under(settings.search) if self.first else None
+        return Pipeline(translator, self.aligner if terms or settings.details else None, glossary, first)
 
     def _glossary(self, terms: Terms) -> Glossary:
         return Glossary.of(enumerate(terms, start=1), self.target, "glossary", self.source)

@@ -35,7 +35,6 @@ Entered = TypeVar("Entered", bound=Answers)
 
 MOST_RETRY_SECONDS = 600
 WARM_UP = "A word."
-NO_WEIGHTS = "this is a CTranslate2 folder, which has no attention weights; serve the model that it was converted from"
 # The factor by which a glossary increases the cost of a sentence, approximately.
 COST_OF_TERMS = 4
 
@@ -133,7 +132,7 @@ class Service:
         beam_size = model.translator.config.beam_size
         self._check_limits(asked, beam_size)
         if (asked.explains or terms) and not model.can_explain:
-            raise unsupported("details" if asked.explains else "glossary", NO_WEIGHTS)
+            raise unsupported("details" if asked.explains else "glossary", model.unexplained)
         if asked.is_document:
             _check_document(asked, model)
         settings = Settings(model.name, asked.search, KINDS if asked.explains else (), terms, model.direction)
@@ -301,7 +300,7 @@ class Service:
 
 def _check_document(asked: TranslateRequest, model: ServedTranslator) -> None:
     if not model.can_explain:
-        raise unsupported("format", NO_WEIGHTS)
+        raise unsupported("format", model.unexplained)
     if asked.alternatives:
         raise bad("a document has one translation; leave out alternatives", "alternatives")
     if asked.explains:

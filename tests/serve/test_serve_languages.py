@@ -9,6 +9,7 @@ from support.multilingual_models import make_multilingual
 from support.serving import quick_model, serving
 
 from seq2seq.cli import main
+from seq2seq.errors import UserError
 from seq2seq.inference.pipeline import Pipeline
 from seq2seq.inference.translator import Translator
 from seq2seq.serve.limits import Refusal
@@ -196,6 +197,49 @@ def test_from_and_to_restrict_a_server_to_one_direction(place, expected):
         assert "languages" not in model
         assert server.ask("/v1/translate", {"text": "the house", "target": "fr"}).status == 400
         assert 'name="target"' not in server.ask("/").body.decode()
+
+
+def test_a_pivot_serves_the_directions_without_it(place, expected):
+    """As `s2s translate --pivot`, with its flag; the directions of the pivot itself are direct."""
+    with serving(place / "nllb", "--pivot", "English") as server:
+        alone = Pipeline.load(place / "nllb", pivot="en", threads=1, source_language="fr", target_language="de")
+        asked = {"text": [*LINES, "12:30"], "source": "fr", "target": "de"}
+        found = server.ask("/v1/translate", asked).json
+        assert [one["text"] for one in found["translations"]] == [
+            *(one.text for one in alone.translate(LINES)),
+            "12:30",
+        ]
+        assert ["pivot" in one["flags"] for one in found["translations"]] == [True] * len(LINES) + [False]
+        assert (found["source"], found["target"]) == ("fra_Latn", "deu_Latn")
+        assert server.translations(LINES, source="en", target="de") == expected["en", "de"]
+        assert server.ask("/v1/models").json["models"][0]["pivot"] == "eng_Latn"
+        for more, field in (({"details": ["words"]}, "details"), ({"format": "html"}, "format")):
+            error = server.ask("/v1/translate", {**asked, **more}).json["error"]
+            assert (error["field"], "two passes" in error["message"]) == (field, True)
+
+
+@pytest.mark.parametrize(
+    ("model", "languages", "pivot", "words"),
+    [
+        ("pair", {}, "fr", "needs a model of many source and target languages"),
+        ("opus", {}, "fr", "needs a model of many source and target languages"),
+        ("nllb", {}, "germn", "--pivot germn: not a language of the model; did you mean 'german'"),
+        ("nllb", {"source_language": "en", "target_language": "de"}, "en", "eng_Latn to deu_Latn needs no pivot"),
+        ("nllb", {"source_language": "fr"}, "en", "name the languages with --from and --to"),
+    ],
+)
+def test_a_server_refuses_an_impossible_pivot(place, model, languages, pivot, words):
+    with pytest.raises(UserError, match=words):
+        load([place / model], {"engine": "torch", **languages}, {"device": "cpu"}, pivot)
+
+
+def test_a_server_of_one_direction_may_pass_through_a_pivot(place):
+    named = {"source_language": "fr", "target_language": "de"}
+    models = load([place / "nllb"], {"engine": "torch", "threads": 1, **named}, {"device": "cpu"}, "en")
+    served = models.translator("fr", "de")
+    alone = Pipeline.load(place / "nllb", engine="torch", pivot="en", threads=1, **named).translate(LINES)
+    found = served.compute([Text(line) for line in LINES], Settings(served.name))
+    assert [one.text for one in found] == [one.text for one in alone]
 
 
 @pytest.mark.parametrize("engine", ["torch", "ctranslate2"])

@@ -9,6 +9,9 @@ from support.number_words import sentences
 
 from seq2seq.cli import main
 from seq2seq.inference.translator import Translator
+from seq2seq.serve.models import load
+from seq2seq.serve.queue import Text
+from seq2seq.serve.served import Settings
 from seq2seq.store.model_folder import load_model
 
 pytestmark = pytest.mark.slow
@@ -55,6 +58,38 @@ def typed(capfd, run, target, *options) -> str:
     """The output of `s2s translate` from English."""
     assert main(["translate", str(run), "--engine", "torch", "--from", "en", "--to", target, *map(str, options)]) == 0
     return capfd.readouterr().out
+
+
+def test_a_server_passes_a_direction_that_was_not_trained_through_the_pivot(run):
+    """From German to French by way of English; what was trained is direct."""
+    models = load([run], {"engine": "torch", "threads": 1}, {"device": "cpu"}, "en")
+    assert all(models.translator(*sides).first is None for sides in TRAINED)
+    served = models.translator("de", "fr")
+    lines = [Text(line) for line in spelled(ROWS, "de")]
+    answers = served.compute(lines, Settings(served.name, direction=served.direction))
+    words = [word in SPELLED["fr"].values() for one in answers for word in one.text.split()]
+    assert sum(words) >= 0.95 * len(words) > 0
+    assert all("pivot" in one.flags for one in answers)
+
+
+def test_bench_measures_a_direction(run, tmp_path, capfd):
+    """All systems translate into its language: CTranslate2 alone too."""
+    for language in ("en", "fr"):
+        (tmp_path / language).write_text("\n".join(spelled(ROWS[:6], language)) + "\n")
+    direction = "--from", "en", "--to", "fr"
+    given = "-i", str(tmp_path / "en"), "--rounds", "1", "--format", "json"
+    typed = *given, "--reference", str(tmp_path / "fr"), "--single", "1", "--greedy", "--threads", "1"
+    engines = "--peer", "ctranslate2", "--engine", "torch", "--engine", "ctranslate2"
+    assert main(["bench", "decode", str(run), *typed, *engines]) == 2
+    assert "name the language" in capfd.readouterr().err
+    assert main(["bench", "decode", str(run), *typed, *engines, *direction]) == 0
+    systems = {one["name"]: one for one in json.loads(capfd.readouterr().out)["systems"]}
+    assert {"seq2seq torch", "seq2seq ctranslate2", "ctranslate2 float32"} <= systems.keys()
+    assert all(one["bleu"] > 20 for one in systems.values())
+    assert main(["bench", "serve", str(run), *given, "--clients", "1", "--seconds", "0.2", *direction]) == 0
+    served = json.loads(capfd.readouterr().out)["systems"][-1]
+    assert (served["wrong"], served["lost"]) == (0, 0)
+    assert served["answers"] > 0
 
 
 @pytest.mark.parametrize("target", ["de", "fr"])

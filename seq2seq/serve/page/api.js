@@ -9,7 +9,7 @@ export async function ask(path, body, signal) {
   if (answer.ok) return answer;
   const told = await answer.json().catch(() => ({}));
   throw Object.assign(new Error(told.error?.message ?? `error ${answer.status}`), {
-    status: answer.status, after: Number(answer.headers.get("Retry-After")),
+    status: answer.status, field: told.error?.field, after: Number(answer.headers.get("Retry-After")),
   });
 }
 

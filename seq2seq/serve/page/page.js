@@ -78,7 +78,10 @@ async function translate() {
     for (const chunk of chunks(typed)) {
       const body = { ...request(), text: chunk, split: "sentences", stream: true };
       body.details = wanted("alignment", "words", "confidence", "terms");
-      const answer = await ask("/v1/translate", body, own.signal);
+      const answer = await ask("/v1/translate", body, own.signal).catch((error) => {
+        if (error.field !== "details" || !body.details.length) throw error;
+        return ask("/v1/translate", { ...body, details: [] }, own.signal); // a direction in two passes has none
+      });
       for await (const line of objects(answer.body)) {
         if (line.error) throw new Error(line.error.message);
         if (line.done) break;
