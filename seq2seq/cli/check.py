@@ -120,6 +120,7 @@ def _from_config(path: Path, overrides: Sequence[str]) -> "dict[str, Corpora]":
         training=config.training,
         seed=config.seed,
         label_names=config.data.label_names,
+        are_all=len(groups) == 1,
     )
     return {
         "" if config.languages is None else direction_name(sides or ()): replace(

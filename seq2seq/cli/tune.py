@@ -169,6 +169,9 @@ def _pairs(
         raise DataError(f"{folder}: a model without its run has no validation set; give --source and --reference")
     else:
         pairs = _of_the_run(config, config.data.valid_sets, direction)
+    if not pairs and source is None and config is not None and config.languages is not None:
+        sides = f"{direction.source}-{direction.target}"
+        raise DataError(f"data.valid has no pairs of {sides}; give --source and --reference")
     if not pairs:
         raise DataError(f"{source or 'data.valid'} has no lines; there is nothing to tune on")
     return pairs

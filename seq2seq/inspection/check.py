@@ -48,6 +48,8 @@ class Corpora:
     seed: int = 1
     label_names: Mapping[str, str] = field(default_factory=dict)
     """The displayed names of the labels, in classification."""
+    are_all: bool = True
+    """Whether these are all corpora of the model; the advice on its sizes needs all."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,8 @@ def check_corpora(
         shared = list(Matches(tally.matches).overlaps(examiner.held_out).items())
         if later := shared[held_out.index(reader) + 1 :]:
             overlaps[reader.name] = dict(later)
-    advice = advise(total, corpora.tokenizer, corpora.preset, corpora.training) if total.examples else None
+    has_advice = total.examples and corpora.are_all
+    advice = advise(total, corpora.tokenizer, corpora.preset, corpora.training) if has_advice else None
     problems = [
         Problem("error", name, "source and target look swapped against train")
         for name, first in held_out_blocks.items()

@@ -2,6 +2,7 @@
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from support.many_directions import LEARNED, LONG, SPELLED, TRAINED, spelled, train
@@ -90,6 +91,39 @@ def test_bench_measures_a_direction(run, tmp_path, capfd):
     served = json.loads(capfd.readouterr().out)["systems"][-1]
     assert (served["wrong"], served["lost"]) == (0, 0)
     assert served["answers"] > 0
+
+
+def test_augmented_pairs_have_a_direction(run, monkeypatch, capfd):
+    """Back-translation of English by en-de is training data of de-en, for `s2s check` and `s2s train` too."""
+    monkeypatch.chdir(run.parent)
+    assert main(["augment", str(run), "--text", "small.en", "-o", "back", "--from", "en", "--to", "de"]) == 0
+    assert "50 pairs of 50 lines" in capfd.readouterr().err
+    text = Path("many.yaml").read_text()
+    for name, direction, code in (("wrong", "from: en, to: de", 1), ("right", "from: de, to: en", 0)):
+        more = f"  train:\n    - {{jsonl: back, {direction}}}"
+        Path(f"{name}.yaml").write_text(text.replace("  train:", more, 1))
+        assert main(["check", f"{name}.yaml"]) == code
+        out = capfd.readouterr().out
+        assert ("its pairs are de-en, but the config translates en-de" in out) == (name == "wrong")
+        assert "would fit" not in out  # sizes of the model depend on all directions
+    assert main(["train", "right.yaml", "--run-dir", "dry", "--dry-run"]) == 0
+    assert "train de-en back" in capfd.readouterr().out
+
+
+def test_tune_and_compare_are_of_a_direction(run, monkeypatch, capfd):
+    """On the pairs of the run that have it; the tuned model is compared as `s2s translate` translates."""
+    monkeypatch.chdir(run.parent)
+    direction = "--from", "en", "--to", "fr"
+    assert main(["tune", "run", "-o", "tuned", "--engine", "torch", "--format", "json", *direction]) == 0
+    tuned = json.loads(capfd.readouterr().out)
+    assert tuned["scores"].keys() == {"validation"}  # no test set is of en-fr
+    files = "--source", "valid.en", "--reference", "valid.fr"
+    options = "--engine", "torch", "--format", "json", *direction
+    assert main(["compare", "run", "tuned", *files, *options]) == 0
+    rows = json.loads(capfd.readouterr().out)["rows"]
+    found = [rows[name]["chrf"]["score"] for name in ("run", "tuned")]
+    expected = [tuned["scores"]["validation"]["chrf"][time] for time in ("before", "after")]
+    assert found == pytest.approx(expected, abs=0.01)
 
 
 @pytest.mark.parametrize("target", ["de", "fr"])

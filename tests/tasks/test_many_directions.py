@@ -142,6 +142,12 @@ def test_info_bleu_and_the_card_name_directions(run, capfd, monkeypatch):
     assert "mean of 2 directions" in card
 
 
+def test_tune_needs_pairs_of_the_direction(run, monkeypatch, capfd):
+    monkeypatch.chdir(run.parent)
+    assert main(["tune", "run", "--from", "de", "--to", "fr"]) == 2
+    assert "data.valid has no pairs of de-fr; give --source and --reference" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("kind", "message"),
     [("marian", "tags of languages; export it with --to ctranslate2"),
