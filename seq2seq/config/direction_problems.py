@@ -23,7 +23,8 @@ def direction_problems(config: Config) -> list[str]:
         for key in ("source_language", "target_language")
         if getattr(config, key) is not None
     ]
-    is_known = all(source.from_column is None for source in train.values())
+    # An initial model may have learned directions that are validated, but not trained further.
+    is_known = config.training.init_from is None and all(source.from_column is None for source in train.values())
     trained: dict[Sides, None] = {}
     validated: list[str] = []
     for key, (name, source) in {**{key: ("", one) for key, one in train.items()}, **valid, **tests}.items():

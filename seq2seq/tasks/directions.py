@@ -4,7 +4,7 @@
 direction, `bleu` that of the mean, and `bleu.worst` that of the worst direction.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
@@ -15,6 +15,7 @@ from seq2seq.data.directions import sizes_of
 from seq2seq.data.examples import Pair, Source
 from seq2seq.evaluation.uncertainty import Measured
 from seq2seq.text.tokenizer import TokenizerPair
+from seq2seq.training.state import SE
 
 WORST = "worst"
 # More often than this in an epoch, a pair is learned by heart.
@@ -48,6 +49,17 @@ def by_direction(
         named[f"{metric}.{WORST}"] = worst
         named |= {f"{metric}.{name}": measured for name, measured in each.items()}
     return named
+
+
+def changes(before: Mapping[str, float], after: Mapping[str, float]) -> Iterator[str]:
+    """Yield a line for each direction of two validations, with its metrics and their changes."""
+    named: dict[str, list[str]] = {}
+    for key, value in after.items():
+        metric, _, name = key.partition(".")
+        if name not in ("", WORST) and key in before and not key.endswith(SE):
+            change = f"(initial model {before[key]:.4g}, {value - before[key]:+.3g})"
+            named.setdefault(name, []).append(f"{metric} {value:.4g} {change}")
+    yield from (f"{name}: {', '.join(figures)}" for name, figures in named.items())
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from seq2seq.config.corpora import SourceConfig
 from seq2seq.config.description import FREE_MODEL_KEYS
-from seq2seq.config.directions import Sides
+from seq2seq.config.directions import Sides, direction_name
 from seq2seq.config.presets import PRESETS
 from seq2seq.config.schema import Config, ModelConfig, SearchConfig, TokenizerConfig, VocabularyConfig
 from seq2seq.data.directions import open_set, open_training
@@ -106,6 +106,12 @@ class Inputs:
     def trained(self) -> tuple[Sides, ...]:
         """The directions that are trained; none if there is only one."""
         return tuple(dict.fromkeys(source.direction for source in self.train if source.direction))
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """The names of the directions that the model learns, or that the initial model has learned."""
+        before = self.initial.description.directions if self.initial is not None and self.trained else ()
+        return tuple(dict.fromkeys([*before, *map(direction_name, self.trained)]))
 
     def identity(self) -> dict[str, str]:
         """Return the fingerprints of training and validation data and of the initial model, by configuration key."""

@@ -17,7 +17,6 @@ from torch import Tensor
 from seq2seq import atomic, runtime
 from seq2seq.config import file as config_file
 from seq2seq.config.description import ModelDescription
-from seq2seq.config.directions import direction_name
 from seq2seq.config.schema import Config, TrainingConfig
 from seq2seq.data.stream import BatchStream, read_for
 from seq2seq.errors import UserError, counted
@@ -29,6 +28,7 @@ from seq2seq.store.finding import find_model
 from seq2seq.store.footprint import check_training, footprint, shown_bytes
 from seq2seq.store.model_card import ScoreRecord, model_card, with_license
 from seq2seq.store.model_folder import CARD, load_model, save_model, update_settings
+from seq2seq.tasks.directions import changes
 from seq2seq.tasks.effects import without_effect
 from seq2seq.tasks.inputs import Inputs
 from seq2seq.tasks.made_with import made_with
@@ -45,6 +45,7 @@ from seq2seq.tasks.run_folder import (
 from seq2seq.tasks.task import Task, prepare_tokenizers
 from seq2seq.training.compiling import SMALL_GPU_BATCH, check_compile
 from seq2seq.training.frozen import num_frozen
+from seq2seq.training.judged import LOSS
 from seq2seq.training.progress import estimate, foreseen_steps, too_long, waiting_for
 from seq2seq.training.recorded import CudaGraphs, check_record
 from seq2seq.training.signals import leaving_at_once
@@ -92,6 +93,7 @@ def train(config: Config, path: Path, command: str, overwrite: bool = False) -> 
         if result.status != "stopped":
             with leaving_at_once(here, f"the test sets are not scored; the model is in {folder.best}"):
                 run.calibrate()
+                run.report_directions()
                 if config.data.test:
                     run.score_test_sets()
         return result
@@ -217,8 +219,7 @@ class _Run:
     def save_best(self, weights: Mapping[str, Tensor], metrics: Mapping[str, float]) -> None:
         self.folder.test_scores.unlink(missing_ok=True)  # they belong to the model that is replaced
         described = ModelDescription.of(self.task.config, self.task.labels, dict(metrics))
-        trained = tuple(map(direction_name, self.task.inputs.trained))
-        description = described.model_copy(update={"license": self.license, "directions": trained})
+        description = described.model_copy(update={"license": self.license, "directions": self.task.inputs.known})
         save_model(self.folder.best, weights, description, self.task.tokenizers, self.card(metrics))
 
     def card(self, metrics: Mapping[str, float], tests: Sequence[ScoreRecord] = (), notes: Sequence[str] = ()) -> str:
@@ -259,6 +260,15 @@ class _Run:
         notes = [*scored.get("notes", ()), *(summary(read_calibration(best)) if (best / CALIBRATION).exists() else ())]
         card = self.card(load_model(best).description.metrics, tests, notes)
         atomic.write_file(best / CARD, card.encode())
+
+    def report_directions(self) -> None:
+        """Log what training changed in each direction of the validation sets, for a model that was trained before."""
+        if self.task.config.languages is None or self.task.inputs.initial is None:
+            return
+        lines = map(json.loads, self.folder.metrics.read_text(encoding="utf-8").splitlines())
+        before = next((record for record in lines if record["step"] == 0 and LOSS in record), {})
+        for line in changes(before, load_model(self.folder.best).description.metrics):
+            logger.info("%s", line)
 
     def score_test_sets(self) -> None:
         """Score the best and the initial model on the test sets, for log and model card, unless it was done before."""

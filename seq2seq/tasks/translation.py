@@ -91,7 +91,7 @@ class TranslationTask(Task):
         return by_direction(found, groups)
 
     def score_records(self, dataset: str, scores: Mapping[str, float]) -> list[ScoreRecord]:
-        records, trained = [], [direction_name(sides) for sides in self.inputs.trained]
+        records, trained = [], self.inputs.known
         names = list(dict.fromkeys(name.partition(".")[2] for name in scores if not name.endswith(SE)))
         directions = [name for name in names if name and name != WORST]
         for direction in ["", *directions]:
@@ -156,9 +156,13 @@ class TranslationTask(Task):
             if share.times > MOST_TIMES:
                 often = f"each pair is seen {share.times:,.0f} times an epoch"
                 logger.warning("%s: %s; lower data.temperature", direction_name(sides), often)
-        validated = {pair.direction for pair in self._valid}
-        if missing := [direction_name(sides) for sides in self.inputs.trained if sides not in validated]:
+        validated = {direction_name(pair.direction) for pair in self._valid if pair.direction}
+        trained = list(map(direction_name, self.inputs.trained))
+        if missing := [name for name in trained if name not in validated]:
             logger.warning("data.valid: no set for %s, which does not count for the best model", some_of(missing))
+        if others := [name for name in self.inputs.known if name not in trained]:
+            remedy = "add pairs with a small weight to data.train to keep them, and a set to data.valid to see it"
+            logger.warning("%s: trained before but not now, so the model may forget them; %s", some_of(others), remedy)
 
     @property
     def parts(self) -> list[tuple[int, int, float]]:

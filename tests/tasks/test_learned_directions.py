@@ -151,3 +151,42 @@ def test_the_searches_of_a_glossary_have_the_tags(run, target, tmp_path, capfd):
     assert terms.count("forced") > 0.7 * len(terms)
     said = [word for one in found for word in one["text"].split()]
     assert sum(word in words.values() for word in said) >= 0.9 * len(said)
+
+
+TUNE = """
+languages: {source: [en, de], target: [de, en, fr], tags: TAGS}
+data:
+  train:
+    - {source: train.en, target: train.fr, from: en, to: fr}
+  valid: {en-de: {source: valid.en, target: valid.de}, de-en: {source: valid.de, target: valid.en},
+    en-fr: {source: valid.en, target: valid.fr}}
+  num_workers: 1
+training: {init_from: run, max_steps: 60, batch_tokens: 256, learning_rate: 0.003, warmup_steps: 1, ema: 0.0,
+  validate_every: 60, checkpoint_every: 60, log_every: 20, threads: 1, best_of: en-fr, best_metric: chrf,
+  precision: float32}
+"""
+REPLAY = "    - {source: train.en, target: train.de, from: en, to: de, both_ways: true, weight: 0.2}\n"
+
+
+def test_replay_keeps_the_other_directions(run, monkeypatch, capfd):
+    """Tuned on one direction, a model forgets the others, which a share of their pairs prevents; both are reported."""
+    monkeypatch.chdir(run.parent)
+    tags = load_model("run").tokenizers.languages.tags
+    alone = TUNE.replace("TAGS", tags)
+    records, logs = {}, {}
+    for name, text in (("alone", alone), ("replay", alone.replace("  valid:", REPLAY + "  valid:"))):
+        Path(f"{name}.yaml").write_text(text)
+        assert main(["train", f"{name}.yaml", "--run-dir", name]) == 0, capfd.readouterr().err
+        logs[name] = capfd.readouterr().err
+        records[name] = [json.loads(line) for line in Path(name, "metrics.jsonl").read_text().splitlines()]
+        assert load_model(name).description.directions == ("en-de", "de-en", "en-fr")
+    assert "en-de, de-en: trained before but not now, so the model may forget them" in logs["alone"]
+    assert "trained before" not in logs["replay"]
+    before, after = records["replay"][0], records["replay"][-1]
+    assert (before["step"], after["step"]) == (0, 60)
+    for direction in ("en-de", "de-en", "en-fr"):
+        figures = f"chrf {after[f'chrf.{direction}']:.4g} (initial model {before[f'chrf.{direction}']:.4g}"
+        assert any(f"{direction}: " in line and figures in line for line in logs["replay"].splitlines())
+    losses = [records[name][-1]["valid_loss.en-de"] for name in ("replay", "alone")]
+    assert losses[0] < 0.7 * losses[1]
+    assert after["valid_loss.en-fr"] < before["valid_loss.en-fr"]
