@@ -179,6 +179,17 @@ def read_lines(path: Path, on_invalid: OnInvalid | None = None, keeps_bom: bool 
         raise damaged(path, number, error) from error
 
 
+def check_readable_again(path: Path) -> None:
+    """Refuse a path that is no file, and so cannot be read several times.
+
+    Raises:
+        DataError: it is a folder or a pipe.
+    """
+    if path.exists() and not path.is_file():
+        pipe = "a pipe, which can be read only once; write its text to a file first"
+        raise DataError(f"{path}: {'a folder' if path.is_dir() else pipe}")
+
+
 @contextlib.contextmanager
 def readable_again(path: Path) -> Iterator[Path]:
     """Yield `path`, or a temporary copy of the content of a pipe, which can be read only once."""

@@ -36,6 +36,7 @@ VERBS = {
     "check": "Report problems of corpora before training.",
     "fetch": "Download a public corpus as plain files.",
     "augment": "Translate text in one language into pairs for training.",
+    "filter": "Keep the pairs of a corpus that translate each other.",
     "distill": "Train a small, fast student of one or several models.",
     "tune": "Choose search settings of a model on a validation set.",
     "average": "Average the weights of models or checkpoints.",

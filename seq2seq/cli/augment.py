@@ -15,7 +15,6 @@ from seq2seq.cli import options
 from seq2seq.cli.commands import Command
 from seq2seq.config import ranges
 from seq2seq.errors import counted, did_you_mean, shown
-from seq2seq.executors import LOCAL, check_executor
 
 if TYPE_CHECKING:
     from seq2seq.config.corpora import NoiseConfig
@@ -76,13 +75,7 @@ EXAMPLE = "Example: s2s augment runs/de-en --text news.de -o data/back"
     help="Text whose lines are left out, besides the validation and test sets of MODEL's run; repeatable.",
 )
 @click.option("--limit", type=options.Number(ranges.COUNT), help="Number of lines to read [default: all].")
-@click.option("--shard-lines", type=options.Number(ranges.COUNT), default=20_000, help="Lines of a part.")
-@click.option(
-    "--workers", type=options.Number(ranges.COUNT), default=1, help="Number of processes, which share the CPUs."
-)
-@click.option(
-    "--executor", default=LOCAL, metavar="NAME", help="local, or dask:ADDRESS of a scheduler (or of its JSON file)."
-)
+@options.sharding_options
 @click.option("--force", is_flag=True, help="Accept a text that is not in the source language of MODEL.")
 @click.option("--dry-run", is_flag=True, help="Check everything, estimate the time in 5 seconds, and write nothing.")
 @options.direction_options
@@ -158,9 +151,7 @@ def _check_usage(
         raise click.UsageError("--keep chrf and --reference belong together; give both")
     if kind == "forward":
         options.only_for("synthetic sources; leave out --kind forward", "tag")
-    if given["executor"] != LOCAL:
-        check_executor(given["executor"])
-        options.only_for("--executor local; a cluster has workers of its own", "workers")
+    options.check_executor_options()
 
 
 def _noise(text: str | None) -> "NoiseConfig | None":

@@ -17,8 +17,7 @@ from seq2seq.cli.commands import Command
 from seq2seq.config import ranges
 from seq2seq.config.directions import direction_name
 from seq2seq.config.ranges import Range
-from seq2seq.errors import DataError
-from seq2seq.lines import open_bytes, read_lines, readable_again
+from seq2seq.lines import readable_again
 
 if TYPE_CHECKING:
     from seq2seq.config.corpora import SourceConfig
@@ -34,8 +33,10 @@ SPOILED = 1
 @click.command(cls=Command, epilog="Example: s2s check train.en train.de")
 @click.argument("files", nargs=-1, required=True, type=options.FILE)
 @options.set_option
-@click.option("--source-language", help="With FILE: column of the source in JSON Lines or a table with a header.")
-@click.option("--target-language", help="With FILE: column of the target.")
+@click.option(
+    "--source-language", help="With FILE: column of the source in JSON Lines or a table with a header; text in a .zip."
+)
+@click.option("--target-language", help="With FILE: column or text of the target.")
 @options.format_option
 @click.option(
     "--examples", type=options.Number(Range(0, 3)), default=2, help="Number of lines shown of each kind, 0 to 3."
@@ -57,7 +58,7 @@ def command(
     \b
     s2s check CONFIG          train, valid and test sets of a config, and their overlap
     s2s check SOURCE TARGET   two text files, line by line
-    s2s check FILE            one .tsv, .csv, .jsonl or .tmx of pairs, or of texts with labels
+    s2s check FILE            one .tsv, .csv, .jsonl or .tmx of pairs, or of texts with labels; a .zip of OPUS
 
     Exit code 0: no errors (warnings are possible); 1: errors that would spoil results; 2: the check is not
     possible."""
@@ -148,62 +149,9 @@ def _by_direction(
 
 
 def _from_files(files: Sequence[Path], source_language: str | None, target_language: str | None) -> "Corpora":
-    from seq2seq.config.corpora import SourceConfig
+    from seq2seq.data.corpus_files import corpus_of_files
     from seq2seq.inspection.check import Corpora
 
-    for path in files:
-        open_bytes(path).close()  # raises if it cannot be read
-    languages: tuple[str, str] | None = (source_language or "", target_language or "")
-    kind = files[0].name.removesuffix(".gz").rpartition(".")[2]
-    if len(files) == 2:
-        source = SourceConfig(source=files[0], target=files[1])
-    elif len(files) > 2 or kind not in ("tsv", "csv", "jsonl", "tmx"):
-        raise DataError("give a CONFIG (.yaml), two text files SOURCE and TARGET, or one .tsv, .csv, .jsonl or .tmx")
-    else:
-        source = SourceConfig(**{kind if kind in ("jsonl", "tmx") else "tsv": files[0]})
-        if kind != "tmx" and not (source_language and target_language):
-            columns = _columns_of(files[0], kind == "jsonl")
-            source = source.model_copy(update=columns)
-            languages = None if "label_column" in columns else ("", "")
+    source = corpus_of_files(files, source_language, target_language)
+    languages = None if source.label_column is not None else (source_language or "", target_language or "")
     return Corpora(train=[source], held_out={}, languages=languages)
-
-
-def _columns_of(path: Path, is_jsonl: bool) -> dict[str, str]:
-    """Return the settings for the columns of a file that names them: text and label if it has both, else the first two.
-
-    Raises:
-        DataError: the first line is not an object, or has fewer than two columns.
-    """
-    from seq2seq.data.columns import (
-        LABEL_COLUMN,
-        LABEL_WORDS,
-        NESTED,
-        TEXT_COLUMNS,
-        looks_like_header,
-        probability_column,
-    )
-    from seq2seq.data.tables import header
-    from seq2seq.data.text_files import check_form
-    from seq2seq.text.forms import JSON
-
-    record = {}
-    if is_jsonl:
-        check_form(path, [JSON])
-        try:
-            record = json.loads(next(read_lines(path), ""))
-        except (ValueError, RecursionError):
-            record = None
-        if not isinstance(record, dict):
-            raise DataError(f"{path}: line 1 is not a JSON object; write one object per line")
-        names = list(record[NESTED] if isinstance(record.get(NESTED), dict) else record)
-        if len(names) < 2:
-            raise DataError(f"{path}: line 1 has the columns {', '.join(names) or 'none'}; two are needed")
-    else:
-        names = header(path)
-    label = probability_column(record) or LABEL_COLUMN
-    if label in names and (texts := [name for name in TEXT_COLUMNS if name in names]):
-        return {"text_column": texts[0], "label_column": label}
-    if not is_jsonl and not looks_like_header(names[:2]):
-        return {}
-    kinds = ("text", "label") if names[1].strip().casefold() in LABEL_WORDS - {"target"} else ("source", "target")
-    return {f"{kind}_column": name for kind, name in zip(kinds, names[:2], strict=True)}

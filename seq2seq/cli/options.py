@@ -20,6 +20,7 @@ from seq2seq import atomic
 from seq2seq.config import ranges
 from seq2seq.config.ranges import QUANTIZATIONS, Range
 from seq2seq.errors import DataError, ModelError, shown
+from seq2seq.executors import LOCAL, check_executor
 from seq2seq.lines import OnInvalid
 
 logger = logging.getLogger("seq2seq.cli")
@@ -174,6 +175,22 @@ sampling_options = _all(
     ),
     click.option("--seed", type=Number(ranges.SEED), help="With --sample in PyTorch: seed of the random numbers."),
 )
+
+sharding_options = _all(
+    click.option("--shard-lines", type=Number(ranges.COUNT), default=20_000, help="Lines of a part."),
+    click.option("--workers", type=Number(ranges.COUNT), default=1, help="Number of processes, which share the CPUs."),
+    click.option(
+        "--executor", default=LOCAL, metavar="NAME", help="local, or dask:ADDRESS of a scheduler (or of its JSON file)."
+    ),
+)
+
+
+def check_executor_options() -> None:
+    """Refuse values of `sharding_options` that do not go together."""
+    executor = click.get_current_context().params["executor"]
+    if executor != LOCAL:
+        check_executor(executor)
+        only_for("--executor local; a cluster has workers of its own", "workers")
 
 
 def input_option(text: str) -> Callable:

@@ -96,15 +96,15 @@ def _finding_lines(findings: dict[str, Finding], examples: int) -> Iterator[str]
 
 def _example_lines(examples: Sequence[tuple[int, tuple[str, ...]]]) -> Iterator[str]:
     for number, texts in examples:
-        yield f"      {number:,}: {_joined(texts)}"
+        yield f"      {number:,}: {joined(texts)}"
 
 
 def _overlap_lines(overlap: Overlap, first: str, second: str, examples: int) -> Iterator[str]:
     for kind in overlap.counts():
         for match in [match for match in overlap.examples if match.kind == kind][:examples]:
             yield f"    {kind.replace('_', ' ')} ({match.similarity:.2f})"
-            yield f"      {second} {match.held_out_number:,}: {_joined(match.held_out)}"
-            yield f"      {first} {match.train_number:,}: {_joined(match.train)}"
+            yield f"      {second} {match.held_out_number:,}: {joined(match.held_out)}"
+            yield f"      {first} {match.train_number:,}: {joined(match.train)}"
 
 
 def _advice_lines(advice: Advice, config: Path | None) -> Iterator[str]:
@@ -122,7 +122,7 @@ def _advice_lines(advice: Advice, config: Path | None) -> Iterator[str]:
         yield "  try: " + " \\\n    ".join([f"s2s train {config}", *pairs])
 
 
-def _joined(texts: Sequence[str]) -> str:
+def joined(texts: Sequence[str]) -> str:
     """Return the texts in one line, with invisible and control characters as escape sequences."""
     return " ||| ".join(map(_visible, texts))
 

@@ -12,6 +12,7 @@ from seq2seq.languages import known_language
 from seq2seq.text.identification import identified, is_identifiable
 
 MOST_IDENTIFIED = 512  # sampled lines of a block
+SAMPLED_LINES = 200  # of a text whose language is given
 UNCLEAR = "?"
 # The least number of lines with a clear language for a usual language of a side, and its least share of them. Lines in
 # a language that cannot be identified are assigned to several others.
@@ -92,3 +93,19 @@ def _clear(counted: Mapping[str, Finding], side: int) -> Counter[str]:
         if (code := key.split(">")[side]) != UNCLEAR:
             clear[code] += finding.count
     return clear
+
+
+def other_language(lines: Sequence[str], language: str | None) -> tuple[str, float] | None:
+    """Return the language that lines are in instead of `language`, and its share of the clear lines of a sample.
+
+    None if at least a few clear lines are in `language`, if too few are clear, or if it cannot be identified.
+    """
+    code = known_language(language)
+    if code is None or not is_identifiable(code):
+        return None
+    texts = [line for line in lines if line.strip()]
+    clear = Counter(filter(None, map(identified, texts[:: max(len(texts) // SAMPLED_LINES, 1)][:SAMPLED_LINES])))
+    if clear.total() < FEWEST_CLEAR or clear[code] >= LEAST_NAMED * clear.total():
+        return None
+    most, count = clear.most_common(1)[0]
+    return (most, count / clear.total()) if count >= LEAST_SHARE * clear.total() else None

@@ -44,9 +44,14 @@ def has_unspaced(text: str) -> bool:
     return _UNSPACED.search(text) is not None
 
 
+def count_wide(text: str) -> int:
+    """Return the number of characters of scripts that need fewer of them than others, or that may lack spaces."""
+    return 0 if text.isascii() else len(_UNSPACED_OR_WIDE.findall(text))
+
+
 def may_lack_spaces(text: str) -> bool:
     """Whether at least half of a text is in scripts whose sentences may be one long run without white space."""
-    return 2 * len(_UNSPACED_OR_WIDE.findall(text)) >= len(text) > 0
+    return 2 * count_wide(text) >= len(text) > 0
 
 
 # `regex` counts marks and joiners as letters (\w), `re` does not. These occur inside words: apostrophes, hyphens, the

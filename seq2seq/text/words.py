@@ -4,7 +4,9 @@ A span is (begin, end) in code points. Punctuation marks are separate words, bec
 """
 
 import re
+import unicodedata
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
@@ -13,6 +15,8 @@ from seq2seq.text.scripts import ASCII_WORD, WORD, has_unspaced
 Span = tuple[int, int]
 
 _SPACED = re.compile(r"\S+")
+# A space separates groups of three digits alone.
+_NUMBER = re.compile(r"\d+(?:[.,:/'’-]\d+|[ \u00a0\u202f]\d{3}(?!\d))*")
 
 
 def word_spans(text: str, pieces: Iterable[Span]) -> list[Span]:
@@ -72,3 +76,11 @@ def owners(pieces: Sequence[Span], words: Sequence[Span]) -> list[int]:
                 best, most = index, shared
         found.append(best)
     return found
+
+
+def numbers_of(text: str) -> Counter[str]:
+    """Return the numbers in a text as ASCII digits alone, because languages separate and write them differently."""
+    return Counter(
+        "".join(str(unicodedata.decimal(character)) for character in found.group() if character.isdecimal())
+        for found in _NUMBER.finditer(text)
+    )

@@ -18,12 +18,13 @@ from support.run_folders import make_run
 from seq2seq.cli import main
 from seq2seq.errors import DataError
 from seq2seq.evaluation.text import score_texts
+from seq2seq.text.words import numbers_of
 from seq2seq.workflows.compare.comparison import TestLines as Lines
 from seq2seq.workflows.compare.comparison import compare
 from seq2seq.workflows.compare.page import LARGEST, page
 from seq2seq.workflows.compare.sentences import marked
 from seq2seq.workflows.compare.systems import System, file_system, rows, run_of
-from seq2seq.workflows.compare.views import count_words, names_of, numbers_of
+from seq2seq.workflows.compare.views import count_words, names_of
 from seq2seq.workflows.compare.wording import cell, shown_p, shown_value, verdict
 
 QUICK = ("bleu", "chrf")

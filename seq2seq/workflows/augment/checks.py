@@ -1,15 +1,13 @@
 """Checks of `s2s augment` before its work: what the models, the text or the search settings do not allow."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from seq2seq.errors import DataError, UserError
 from seq2seq.inference.pipeline import Pipeline
-from seq2seq.inspection.line_languages import FEWEST_CLEAR, LEAST_NAMED, LEAST_SHARE
+from seq2seq.inspection.line_languages import other_language
 from seq2seq.inspection.overlap import normalise
-from seq2seq.languages import known_language, language_name
-from seq2seq.text.identification import identified, is_identifiable
+from seq2seq.languages import language_name
 from seq2seq.workflows.augment.job import Kind, Recipe
 from seq2seq.workflows.augment.shards import Shard
 
@@ -17,7 +15,6 @@ if TYPE_CHECKING:
     from seq2seq.text.tokenizer import Tokenizer
 
 MANY_LINES, SAMPLED_FROM = 100_000, 10  # lines from which back-translation samples, and its top_k
-SAMPLED_LINES = 200  # for the language of a text
 
 
 def check_pipeline(pipeline: Pipeline, recipe: Recipe, model: str) -> None:
@@ -56,21 +53,11 @@ def check_language(shards: Sequence[Shard], language: str | None) -> None:
         DataError: at least two fifths of the lines with a clear language are in one other language, and hardly any in
             this one.
     """
-    code = known_language(language)
-    if code is None or not is_identifiable(code):
-        return
     for shard in {shard.text: shard for shard in reversed(shards)}.values():  # the first shard of each text
-        lines = [line for line in shard.lines() if line and line.strip()]
-        sample = lines[:: max(len(lines) // SAMPLED_LINES, 1)][:SAMPLED_LINES]
-        clear = Counter(filter(None, map(identified, sample)))
-        if clear.total() < FEWEST_CLEAR or clear[code] >= LEAST_NAMED * clear.total():
-            continue
-        most, count = clear.most_common(1)[0]
-        if count >= LEAST_SHARE * clear.total():
-            share = f"{100 * count / clear.total():.0f} % of the clear lines of a sample"
+        if found := other_language([line for line in shard.lines() if line is not None], language):
             raise DataError(
-                f"{shard.text}: {share} are {language_name(most)}, but the model translates {language_name(code)}; "
-                "give the other text or model, or --force"
+                f"{shard.text}: {100 * found[1]:.0f} % of the clear lines of a sample are {language_name(found[0])}, "
+                f"but the model translates {language_name(language or '')}; give the other text or model, or --force"
             )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from seq2seq.errors import DataError
-from seq2seq.lines import DAMAGE, damaged, decode_line, open_bytes, shown_name
+from seq2seq.lines import DAMAGE, check_readable_again, damaged, decode_line, open_bytes, shown_name
 
 
 class Shard(NamedTuple):
@@ -68,11 +68,7 @@ def plan(texts: Sequence[Path], shard_lines: int, limit: int | None = None) -> t
     before, rest = 0, limit
     for text in texts:
         number, offset, whole, name = 0, 0, hashlib.sha256(), shown_name(str(text))
-        if text.exists() and not text.is_file():
-            problem = (
-                "a folder" if text.is_dir() else "a pipe, which can be read only once; write its text to a file first"
-            )
-            raise DataError(f"{text}: {problem}")
+        check_readable_again(text)
         try:
             with open_bytes(text) as stream:
                 lines = islice(stream, rest)

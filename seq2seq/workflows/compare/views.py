@@ -3,7 +3,6 @@
 `comparison` asks `views` for all of them. A value is a score or a share of each row; None where nothing was measured.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,13 +11,12 @@ from typing import Any
 import numpy as np
 
 from seq2seq.evaluation.text import Score
-from seq2seq.text.words import character_spans, word_spans
+from seq2seq.text.words import character_spans, numbers_of, word_spans
 from seq2seq.workflows.compare.systems import Row, System
 
 LENGTHS = ((1, 5), (6, 10), (11, 20), (21, 40), (41, None))
 COUNTS = ((0, 0), (1, 4), (5, 19), (20, 99), (100, None))
 CHRF, PERCENT, LINES = "chrF", "%", "lines"
-_NUMBER = re.compile(r"\d(?:[\d.,:/' \u00a0\u202f-]*\d)?")
 
 
 @dataclass(frozen=True)
@@ -146,11 +144,6 @@ def _kept(lines: Lines) -> View:
         buckets.append(Bucket("length of the reference, in characters", length, lines.means(relative_length)))
     note = "Counted are the numbers, and the words with a capital after the first word, that the reference copies."
     return View("Kept in the translation, %", PERCENT, "count", buckets, note if lines.sources else "")
-
-
-def numbers_of(text: str) -> Counter[str]:
-    """Return the numbers in a text as digits alone, because languages separate them in different ways."""
-    return Counter(re.sub(r"\D", "", found.group()) for found in _NUMBER.finditer(text))
 
 
 def names_of(text: str) -> Counter[str]:

@@ -1,0 +1,1 @@
+"""The filter of parallel corpora: cheap rules, and dual conditional cross-entropy."""

@@ -1,0 +1,77 @@
+"""The rules of `s2s filter`: each leaves out what it names, and hardly anything of real corpora."""
+
+import gzip
+from collections import Counter
+from itertools import islice
+
+import pytest
+
+from seq2seq.data.examples import Pair
+from seq2seq.workflows.filter.rules import Limits, Rules
+
+GOOD = ("The old man walks his dog through the park.", "Der alte Mann geht mit seinem Hund durch den Park.")
+LEFT_OUT = {
+    "empty": ("A man.", "   "),
+    "no words": ("A man.", "..."),
+    "damaged": ("A caf\ufffd.", "Ein Café."),
+    "copy": ("Tom Miller, Boston!", "tom miller boston"),
+    "length": ("A man. " * 200, "Ein Mann. " * 200),
+    "ratio": ("Yes, of course we will do this tomorrow.", "Ja, klar."),
+    "digits": ("It costs 300 euros.", "Das kostet 30 Euro."),
+    "repetition": ("Chapter one ........ page", "Kapitel eins Seite"),
+    "markup": ("Press <b>Enter</b>.", "Drücke <b>Enter."),
+    "script": ("Hello, Anna.", "Привет, Анна."),
+    "language": (GOOD[0], "The old man walks with his dog through a park."),
+}
+KEPT = {
+    "good": GOOD,
+    "numbers that are written differently": ("It costs 1,234.50 euros.", "Das kostet 1.234,50 Euro."),
+    "dates": ("Tom was born on May 5, 2010.", "Tom wurde am 5. Mai 2010 geboren."),
+    "numbers in other digits": ("It costs 300 yen, Tom.", "Das kostet ３００ Yen, Tom."),
+    "a number in words": ("He is 3.", "Er ist drei."),
+    "three dots": ("Well...", "Nun ja..."),
+    "signs that are no tags": ("If a < b, then b > a.", "Wenn a < b, dann b > a."),
+    "tags in another order": ("<b>A</b> big <i>man</i>.", "Ein <i>großer</i> <b>Mann</b>."),
+    "a name in another script": ("The word логос is Greek.", "Das Wort логос ist griechisch."),
+    "short texts": ("No.", "Nein, das tue ich nicht."),
+    "a name in both": ("Tom Miller lives here.", "Hier wohnt Tom Miller."),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_OUT)
+def test_each_rule_leaves_out_what_it_names(name):
+    rules = Rules(("en", "de"), Limits())
+    assert rules.rejects(Pair(*LEFT_OUT[name])) == name
+    assert [rule.name for rule in rules.all] == list(LEFT_OUT)
+    if name not in ("script", "language"):
+        swapped = Rules(("de", "en"), Limits()).rejects(Pair(*LEFT_OUT[name][::-1]))
+        assert swapped == name, "the rules do not depend on the side"
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_good_pairs_are_kept(name):
+    assert Rules(("English", "deu"), Limits()).rejects(Pair(*KEPT[name])) is None
+
+
+def test_limits_are_those_of_the_user_and_unknown_languages_are_not_judged():
+    assert Rules(("en", "de"), Limits(max_length=20)).rejects(Pair(*GOOD)) == "length"
+    assert Rules(("en", "de"), Limits(max_ratio=10)).rejects(Pair(*LEFT_OUT["ratio"])) is None
+    for name in ("script", "language"):
+        assert Rules((None, "Klingon"), Limits()).rejects(Pair(*LEFT_OUT[name])) is None
+
+
+def test_a_character_of_a_script_without_spaces_counts_twice():
+    pair = Pair("I would like to go to the station tomorrow.", "明日駅に行きたいのですが。")
+    assert Rules(("en", "ja"), Limits()).rejects(pair) is None
+
+
+@pytest.mark.parametrize(
+    ("names", "most"), [(("tatoeba/test.en", "tatoeba/test.de"), 2), (("multi30k/val.en", "multi30k/val.fr"), 2)]
+)
+def test_hardly_any_pair_of_real_corpora_is_left_out(names, most, real_data):
+    sides = [gzip.open(real_data / f"{name}.gz", "rt", encoding="utf-8") for name in names]
+    rules = Rules((names[0][-2:], names[1][-2:]), Limits())
+    found = Counter(
+        rules.rejects(Pair(*(line.rstrip("\n") for line in lines))) for lines in islice(zip(*sides, strict=True), 1000)
+    )
+    assert found.total() - found[None] <= most, found
