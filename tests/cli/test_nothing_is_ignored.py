@@ -232,6 +232,7 @@ MAKING = {
     "average": ["average", "{model}", "{model}"],
     "vocabulary": ["vocabulary", "trim", "{model}", "--corpus", "text"],
     "augment": ["augment", "{model}", "--text", "text"],
+    "filter": ["filter", "text", "text", "--model", "{model}", "--keep", "1"],
     "tune": ["tune", "{model}", "--source", "text", "--reference", "text"],
     "to marian": ["convert", "{model}", "--to", "marian"],
     "to ctranslate2": ["convert", "{model}", "--to", "ctranslate2", "--force"],

@@ -30,6 +30,7 @@ WORK = [
     ["vocabulary", "extend", RUN, "--corpus", f"{ODD}.new", "-o", f"{ODD} large"],
     ["vocabulary", "trim", RUN, "--corpus", f"{ODD}.less", "-o", f"{ODD} small"],
     ["augment", RUN, "--text", f"{ODD}.en", "-o", f"{ODD} pairs"],
+    ["filter", f"{ODD}.en", f"{ODD}.de", "--model", RUN, "--keep", "0.5", "-o", f"{ODD} clean", "--force"],
     ["tune", RUN, "--source", f"{ODD}.en", "--reference", f"{ODD}.en", "-o", f"{ODD} tuned"],
     ["info", f"{ODD} mean"],
     ["bench", "serve", RUN, "-i", f"{ODD}.en", "--clients", "2", "--seconds", "0.5", "--sentences", "4"],

@@ -58,6 +58,7 @@ COMMANDS = {
     "average model model -o averaged-SEED": set(),
     "vocabulary trim model --corpus lines -o trimmed-SEED": set(),
     "augment model --text few -o pairs-SEED": set(),
+    "filter lines lines -o clean-SEED": set(),
     "distill model good.yaml -o student-SEED": set(),  # its validation set is its training set
     "convert classic --to marian -o converted-SEED": set(),
     "fetch nothing": set(),
