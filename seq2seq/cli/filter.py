@@ -93,9 +93,9 @@ def command(
     _check_usage(model, keep, max_score)
     from seq2seq.workflows.filter.job import models_stay_open
     from seq2seq.workflows.filter.request import FilterRequest, filter_corpus, prepare
-    from seq2seq.workflows.filter.rules import Limits
+    from seq2seq.workflows.filter.rules import PairLimits
 
-    languages, limits = (source_language, target_language), Limits(max_length, max_ratio)
+    languages, limits = (source_language, target_language), PairLimits(max_length, max_ratio)
     given = {key: value for key, value in loading.items() if value is not None}
     request = FilterRequest(
         corpus, output, model, reverse, max_score, keep, languages, limits, given, shard_lines, is_forced=force

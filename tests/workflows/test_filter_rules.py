@@ -7,7 +7,7 @@ from itertools import islice
 import pytest
 
 from seq2seq.data.examples import Pair
-from seq2seq.workflows.filter.rules import Limits, Rules
+from seq2seq.workflows.filter.rules import PairLimits, PairRules
 
 GOOD = ("The old man walks his dog through the park.", "Der alte Mann geht mit seinem Hund durch den Park.")
 LEFT_OUT = {
@@ -40,29 +40,29 @@ KEPT = {
 
 @pytest.mark.parametrize("name", LEFT_OUT)
 def test_each_rule_leaves_out_what_it_names(name):
-    rules = Rules(("en", "de"), Limits())
+    rules = PairRules(("en", "de"), PairLimits())
     assert rules.rejects(Pair(*LEFT_OUT[name])) == name
     assert [rule.name for rule in rules.all] == list(LEFT_OUT)
     if name not in ("script", "language"):
-        swapped = Rules(("de", "en"), Limits()).rejects(Pair(*LEFT_OUT[name][::-1]))
+        swapped = PairRules(("de", "en"), PairLimits()).rejects(Pair(*LEFT_OUT[name][::-1]))
         assert swapped == name, "the rules do not depend on the side"
 
 
 @pytest.mark.parametrize("name", KEPT)
 def test_good_pairs_are_kept(name):
-    assert Rules(("English", "deu"), Limits()).rejects(Pair(*KEPT[name])) is None
+    assert PairRules(("English", "deu"), PairLimits()).rejects(Pair(*KEPT[name])) is None
 
 
 def test_limits_are_those_of_the_user_and_unknown_languages_are_not_judged():
-    assert Rules(("en", "de"), Limits(max_length=20)).rejects(Pair(*GOOD)) == "length"
-    assert Rules(("en", "de"), Limits(max_ratio=10)).rejects(Pair(*LEFT_OUT["ratio"])) is None
+    assert PairRules(("en", "de"), PairLimits(max_length=20)).rejects(Pair(*GOOD)) == "length"
+    assert PairRules(("en", "de"), PairLimits(max_ratio=10)).rejects(Pair(*LEFT_OUT["ratio"])) is None
     for name in ("script", "language"):
-        assert Rules((None, "Klingon"), Limits()).rejects(Pair(*LEFT_OUT[name])) is None
+        assert PairRules((None, "Klingon"), PairLimits()).rejects(Pair(*LEFT_OUT[name])) is None
 
 
 def test_a_character_of_a_script_without_spaces_counts_twice():
     pair = Pair("I would like to go to the station tomorrow.", "明日駅に行きたいのですが。")
-    assert Rules(("en", "ja"), Limits()).rejects(pair) is None
+    assert PairRules(("en", "ja"), PairLimits()).rejects(pair) is None
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_character_of_a_script_without_spaces_counts_twice():
 )
 def test_hardly_any_pair_of_real_corpora_is_left_out(names, most, real_data):
     sides = [gzip.open(real_data / f"{name}.gz", "rt", encoding="utf-8") for name in names]
-    rules = Rules((names[0][-2:], names[1][-2:]), Limits())
+    rules = PairRules((names[0][-2:], names[1][-2:]), PairLimits())
     found = Counter(
         rules.rejects(Pair(*(line.rstrip("\n") for line in lines))) for lines in islice(zip(*sides, strict=True), 1000)
     )

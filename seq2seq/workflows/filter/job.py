@@ -21,7 +21,7 @@ from seq2seq.data.parts import part_path
 from seq2seq.data.sources import open_pairs
 from seq2seq.errors import DataError, ModelError
 from seq2seq.inference.scorer import PairScore, Scorer
-from seq2seq.workflows.filter.rules import Limits, Rules
+from seq2seq.workflows.filter.rules import PairLimits, PairRules
 from seq2seq.workflows.filter.shards import PairShard
 from seq2seq.workflows.parts import PartCounts, finished_part, folder_record, write_part
 
@@ -74,7 +74,7 @@ class FilterJob:
     loading: tuple[tuple[str, Any], ...]
     """Options of `Scorer.load`."""
     languages: tuple[str | None, str | None]
-    limits: Limits
+    limits: PairLimits
     shards: tuple[PairShard, ...]
 
     def score(self, number: int) -> dict[str, Any]:
@@ -187,9 +187,9 @@ def opened_corpus(corpus: Corpus) -> Source:
 
 
 @functools.lru_cache(maxsize=1)
-def rules_of(languages: tuple[str | None, str | None], limits: Limits) -> Rules:
+def rules_of(languages: tuple[str | None, str | None], limits: PairLimits) -> PairRules:
     """Return the rules, which are made once in this process."""
-    return Rules(languages, limits)
+    return PairRules(languages, limits)
 
 
 @functools.lru_cache(maxsize=1)

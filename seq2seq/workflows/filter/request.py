@@ -39,7 +39,7 @@ from seq2seq.workflows.filter.job import (
     score_part,
     select_part,
 )
-from seq2seq.workflows.filter.rules import Limits
+from seq2seq.workflows.filter.rules import PairLimits
 from seq2seq.workflows.filter.shards import plan
 from seq2seq.workflows.parts import (
     NOT_IDENTITY,
@@ -74,7 +74,7 @@ class FilterRequest:
     """The share of the pairs of the corpus to keep at most."""
     languages: tuple[str | None, str | None] = (None, None)
     """Source and target, if the model has several directions or there is no model."""
-    limits: Limits = field(default_factory=Limits)
+    limits: PairLimits = field(default_factory=PairLimits)
     loading: Mapping[str, Any] = field(default_factory=dict)
     """Options of `Scorer.load`."""
     shard_lines: int = SHARD_LINES

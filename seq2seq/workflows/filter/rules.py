@@ -27,7 +27,7 @@ _MARKS = re.compile(r"([^\w\s])\1{3}")
 
 
 @dataclass(frozen=True)
-class Limits:
+class PairLimits:
     """The limits that a user may set."""
 
     max_length: int = 1000
@@ -37,17 +37,17 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Rule:
+class PairRule:
     """A rule."""
 
     name: str
     meaning: str
-    """What is wrong with a pair for which the rule holds."""
+    """The fault of a pair for which the rule holds."""
     holds: Callable[[str, str], object]
     """Whether it holds for source and target."""
 
 
-class Rules:
+class PairRules:
     """The rules for pairs of two languages.
 
     Args:
@@ -56,25 +56,25 @@ class Rules:
         limits: limits of length.
     """
 
-    def __init__(self, languages: tuple[str | None, str | None], limits: Limits):
+    def __init__(self, languages: tuple[str | None, str | None], limits: PairLimits):
         self._languages = tuple(name if known_language(name) else None for name in languages)
         self._limits = limits
         self._identifier = Identifier(filter(None, self._languages))
         self.all = (
-            Rule("empty", "a side is blank", lambda *sides: not all(map(str.strip, sides))),
-            Rule("no words", "a side has neither letter nor digit", _either(ODDITIES["no_words"].find)),
-            Rule("damaged", "a side has characters that were lost (U+FFFD) or read in a wrong encoding",
+            PairRule("empty", "a side is blank", lambda *sides: not all(map(str.strip, sides))),
+            PairRule("no words", "a side has neither letter nor digit", _either(ODDITIES["no_words"].find)),
+            PairRule("damaged", "a side has characters that were lost (U+FFFD) or read in a wrong encoding",
                  _either(_is_damaged)),
-            Rule("copy", "the target is the source, apart from case, punctuation and spaces",
+            PairRule("copy", "the target is the source, apart from case, punctuation and spaces",
                  lambda source, target: normalise(source) == normalise(target)),
-            Rule("length", f"a side has more than {limits.max_length:,} characters",
+            PairRule("length", f"a side has more than {limits.max_length:,} characters",
                  lambda *sides: max(map(len, sides)) > limits.max_length),
-            Rule("ratio", f"a side is more than {limits.max_ratio:g} times as long as the other", self._is_uneven),
-            Rule("digits", "both sides have numbers, and they differ", _have_other_numbers),
-            Rule("repetition", "a mark stands 4 times in a row, or words do on one side alone", _is_repetitive),
-            Rule("markup", "a tag has no partner, or the sides have different tags", _has_odd_tags),
-            Rule("script", "a side is in a script in which its language is not written", self._is_in_other_script),
-            Rule("language", "a side is in the language of the other", self._is_in_other_language),
+            PairRule("ratio", f"a side is more than {limits.max_ratio:g} times as long as the other", self._is_uneven),
+            PairRule("digits", "both sides have numbers, and they differ", _have_other_numbers),
+            PairRule("repetition", "a mark stands 4 times in a row, or words do on one side alone", _is_repetitive),
+            PairRule("markup", "a tag has no partner, or the sides have different tags", _has_odd_tags),
+            PairRule("script", "a side is in a script in which its language is not written", self._is_in_other_script),
+            PairRule("language", "a side is in the language of the other", self._is_in_other_language),
         )  # fmt: skip
 
     def rejects(self, pair: Pair) -> str | None:
