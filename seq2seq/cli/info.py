@@ -94,14 +94,14 @@ def _describe(folder: Path) -> dict[str, Any]:
     from seq2seq.files import record
     from seq2seq.interop.ctranslate2 import WEIGHTS, is_ctranslate2, read_description
     from seq2seq.store.footprint import footprint
-    from seq2seq.store.model_folder import load_model
+    from seq2seq.store.model_folder import load_outline
 
     if is_ctranslate2(folder):
         description, tokenizers, quantization = read_description(folder)
         weights = record(folder / WEIGHTS)
         sizes = {"format": "CTranslate2", "quantization": quantization, "bytes": weights["size"]}
     else:
-        loaded = load_model(folder)
+        loaded = load_outline(folder)
         description, tokenizers = loaded.description, loaded.tokenizers
         shards = [facts["sha256"] for name, facts in loaded.files.items() if name.endswith(".safetensors")]
         joined = "".join(shards).encode()

@@ -33,13 +33,16 @@ LICENSE = re.compile(r"\A---\n(?:.*\n)*?license:[ \t]*['\"]?([\w.-]+)", re.MULTI
 MASK = "<mask>"
 
 
-def read_m2m(folder: Path, torch_file: bool = False) -> tuple[ModelDescription, MultilingualTokenizerPair, Transformer]:
+def read_m2m(
+    folder: Path, torch_file: bool = False, with_weights: bool = True
+) -> tuple[ModelDescription, MultilingualTokenizerPair, Transformer]:
     """Read a folder of one of these families in our terms; the model is float32.
 
     Args:
         folder: with config.json, model.safetensors, sentencepiece.bpe.model, of M2M-100 vocab.json, and where they are
             there generation_config.json, tokenizer_config.json, tokenizer.json and README.md.
         torch_file: as of `read_marian`.
+        with_weights: whether to read the weights; without them the model is on the meta device.
 
     Raises:
         ModelError: a file is missing or damaged; or settings are not supported, all of which one message names.
@@ -59,10 +62,11 @@ def read_m2m(folder: Path, torch_file: bool = False) -> tuple[ModelDescription, 
         if config and config.num_encoder_layers + config.num_decoder_layers > len(stored.shapes):
             problems.append(f"{CONFIG} describes a model far larger than the weights")
         if not problems and config and search and tokenizers:
-            with Uninitialized():
+            with Uninitialized("cpu" if with_weights else "meta"):
                 model = Transformer(config, tokenizers.source.vocab_size, tokenizers.target.vocab_size)
             of_tensors: list[str] = []
-            fill(model, stored, of_tensors)
+            if with_weights:
+                fill(model, stored, of_tensors)
             problems += of_tensors[:MOST_TENSORS_NAMED]
             if len(of_tensors) > MOST_TENSORS_NAMED:
                 problems.append(f"and {len(of_tensors) - MOST_TENSORS_NAMED} more tensors")

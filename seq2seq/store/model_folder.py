@@ -141,14 +141,29 @@ def load_model(folder: str | Path) -> LoadedModel:
     any of them from the hub by name.
 
     Raises:
-        ModelError: it is not a model folder, or a file is missing, damaged, or does not fit the others.
+        ModelError: it is not a model folder, or a file is missing, damaged, or does not fit the others; or the weights
+            are larger than the memory of this machine.
     """
-    folder = find_model(folder)
-    check_room(folder)
+    return _load(find_model(folder), with_weights=True)
+
+
+def load_outline(folder: str | Path) -> LoadedModel:
+    """Load a model as `load_model` does, but without its weights and the memory for them: its module is on the meta
+    device. Only a Marian folder is loaded with them.
+
+    Raises:
+        ModelError: as `load_model`.
+    """
+    return _load(find_model(folder), with_weights=False)
+
+
+def _load(folder: Path, with_weights: bool) -> LoadedModel:
     try:
         info = read_object(folder / CONFIG)
+        if with_weights or info.get("model_type") == "marian":
+            check_room(folder)
         if is_foreign(info):
-            return load_foreign(folder)
+            return load_foreign(folder, with_weights=with_weights)
         _check_format(folder, info)
         generation = read_object(folder / GENERATION)
         description = _read_description(info, generation)
@@ -156,14 +171,17 @@ def load_model(folder: str | Path) -> LoadedModel:
         for name, recorded in files.items():
             verify(folder / name, recorded)
         tokenizers = _load_tokenizers(folder, info, generation, description.task)
-        model = _build(folder, description, tokenizers)
+        model = _build(folder, description, tokenizers, with_weights)
     except DamagedFile as error:
         raise ModelError(f"{folder}: {error}; copy the folder again, or train the model anew") from error
     return LoadedModel(description, model.eval(), tokenizers, folder, files)
 
 
-def load_foreign(folder: Path, torch_file: bool = False, model_type: str | None = None) -> LoadedModel:
-    """Load a folder of transformers, of an architecture in `interop.architectures`; `torch_file` as in `read_marian`.
+def load_foreign(
+    folder: Path, torch_file: bool = False, model_type: str | None = None, with_weights: bool = True
+) -> LoadedModel:
+    """Load a folder of transformers, of an architecture in `interop.architectures`; `torch_file` as in `read_marian`,
+    `with_weights` as in `read_m2m`.
 
     Raises:
         ModelError: the folder is not of `model_type`, a file is missing or damaged, or settings are not supported; the
@@ -184,7 +202,7 @@ def load_foreign(folder: Path, torch_file: bool = False, model_type: str | None 
     else:
         from seq2seq.interop.m2m import read_m2m
 
-        description, tokenizers, model = read_m2m(folder, torch_file)
+        description, tokenizers, model = read_m2m(folder, torch_file, with_weights)
     files = {path.name: record(path) for path in sorted(folder.iterdir()) if path.suffix in (".safetensors", ".bin")}
     return LoadedModel(description, model.eval(), tokenizers, folder, files)
 
@@ -260,16 +278,16 @@ def _load_tokenizers(folder: Path, info: Mapping[str, Any], generation: Mapping[
     return tokenizers
 
 
-def _build(folder: Path, description: ModelDescription, tokenizers: TokenizerPair) -> nn.Module:
-    """Return the module with its weights; shapes are compared before memory is allocated."""
+def _build(folder: Path, description: ModelDescription, tokenizers: TokenizerPair, with_weights: bool) -> nn.Module:
+    """Return the module, with its weights or on the meta device; shapes are compared before memory is allocated."""
     config, stored = description.model, FileTensors([folder / WEIGHTS])
     if config.num_encoder_layers + config.num_decoder_layers > len(stored.shapes):
         raise DamagedFile(f"{CONFIG} describes a model far larger than {WEIGHTS}")
     if problem := misfit(lambda: new_module(description, tokenizers), stored.outlines()):
         raise DamagedFile(f"{WEIGHTS} does not fit the model that {CONFIG} describes: {problem}")
-    with Uninitialized():
+    with Uninitialized("cpu" if with_weights else "meta"):
         model = new_module(description, tokenizers)
-    for name, tensor in distinct(model.state_dict()).items():
+    for name, tensor in distinct(model.state_dict()).items() if with_weights else ():
         copy_rows(stored, name, tensor)
     return model
 

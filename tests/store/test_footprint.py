@@ -12,7 +12,7 @@ from seq2seq.cli import main
 from seq2seq.errors import ModelError
 from seq2seq.processes import machine_memory
 from seq2seq.store.footprint import WEIGHTS, footprint
-from seq2seq.store.model_folder import load_model, save_model
+from seq2seq.store.model_folder import load_model, load_outline, save_model
 
 transformers = pytest.importorskip("transformers")
 transformers.logging.set_verbosity_error()
@@ -38,6 +38,27 @@ def test_the_footprint_is_that_of_the_weights(make, tmp_path):
     (ours / "model-00002-of-00002.safetensors").write_bytes((ours / "model-00001-of-00002.safetensors").read_bytes())
     assert footprint(ours).loaded == 2 * single.loaded
     assert single.trained() == 4 * single.loaded == 16 * single.converted
+
+
+@pytest.mark.parametrize("make", [make_marian, lambda folder: make_multilingual(folder, "nllb")])
+def test_info_describes_a_model_without_its_weights(make, tmp_path, monkeypatch, capfd):
+    """Of any size: only models of Marian, which are small, are loaded."""
+    make(tmp_path / "theirs")
+    loaded = load_model(tmp_path / "theirs")
+    save_model(tmp_path / "ours", loaded.model.state_dict(keep_vars=True), loaded.description, loaded.tokenizers)
+    monkeypatch.setattr("seq2seq.store.footprint.machine_memory", lambda: 100)
+    for name in ("theirs", "ours"):
+        with pytest.raises(ModelError, match="the weights need"):
+            load_model(tmp_path / name)
+        if (name, make) == ("theirs", make_marian):
+            continue
+        outline = load_outline(tmp_path / name)
+        assert outline.description == loaded.description.model_copy(update={"license": outline.description.license})
+        assert {weight.device.type for weight in outline.model.parameters()} == {"meta"}
+        assert main(["info", str(tmp_path / name), "--format", "json"]) == 0
+        described = json.loads(capfd.readouterr().out)
+        assert described["parameters"] == sum(weight.numel() for weight in loaded.model.parameters())
+        assert described["memory"]["float32"] > 100
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff" * 8, b"\2\0\0\0\0\0\0\0[]", b"\4\0\0\0\0\0\0\0null"])

@@ -103,5 +103,7 @@ def test_a_worker_that_is_killed_is_replaced(place):
 def test_a_cluster_gives_the_same_bytes(place):
     pytest.importorskip("distributed")
     with cluster(place) as executor:
-        assert started(place, "cluster", "", "--executor", executor).wait(SECONDS) == 0, (place / "cluster.log").read_text()
+        assert started(place, "cluster", "", "--executor", executor).wait(SECONDS) == 0, (
+            place / "cluster.log"
+        ).read_text()
     assert contents(place / "cluster") == contents(place / "whole")
