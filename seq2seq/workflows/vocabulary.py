@@ -13,6 +13,7 @@ from torch import Tensor
 
 from seq2seq import atomic
 from seq2seq.data.collate import collate_translation
+from seq2seq.data.encoding import stored_ids
 from seq2seq.errors import DataError, ModelError, UserError, counted, some_of
 from seq2seq.inference.engine import override_search
 from seq2seq.inference.groups import BATCH_TOKENS, token_groups
@@ -180,7 +181,7 @@ def _read(path: Path, readers: Sequence[Tokenizer]) -> _Corpus:
     while block := list(islice(lines, LINES_AT_ONCE)):
         corpus.head = corpus.head or block[:SAMPLE_LINES]
         for number, reader in enumerate(readers):
-            read, written = reader.read_all(block), reader.encode_all(block)
+            read, written = (stored_ids(reader, block, is_source) for is_source in (True, False))
             corpus.used[number].update(reader.pieces(set(chain.from_iterable((*read, *written)))))
             corpus.lengths[number] += sum(map(len, read))
     if not corpus.head:

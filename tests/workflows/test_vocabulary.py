@@ -2,6 +2,7 @@
 
 import functools
 import json
+import re
 
 import pytest
 import torch
@@ -9,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.foreign_models import SOURCE, TARGET, sentencepiece_model
 from support.multilingual_models import make_multilingual
-from support.our_models import make_ours
+from support.our_models import make_ours, make_tiny
 from support.vocabulary_models import KINDS, hypotheses, make
 
 from seq2seq.cli import main
-from seq2seq.config.schema import TokenizerConfig
+from seq2seq.config.schema import SearchConfig, TokenizerConfig
 from seq2seq.inference.translator import Translator
 from seq2seq.store.model_folder import load_model
 from seq2seq.tensors import distinct
@@ -21,6 +22,7 @@ from seq2seq.text.direction import Direction
 from seq2seq.text.marian_tokenizer import MarianTokenizer
 from seq2seq.text.tokenizer import Tokenizer
 from seq2seq.text.trimming import necessary
+from seq2seq.workflows.vocabulary import trim
 
 LINES = SOURCE[:2] + TARGET[:2]
 TEXTS = [*SOURCE, *TARGET]
@@ -45,6 +47,17 @@ def trimmed(kind: str, number: int) -> tuple[Tokenizer, Tokenizer]:
     smaller = whole.without(whole.vocabulary.keys() - kept)
     assert set(smaller.vocabulary) == kept
     return whole, smaller
+
+
+def test_targets_need_the_pieces_of_their_normal_form(tmp_path):
+    """As training reads them: soft hyphens, which it drops, cut no other pieces out of words."""
+    folder, kept = make_tiny(tmp_path / "model", TEXTS * 5, 400, SearchConfig(), lambda *_: None), []
+    for name, hyphen in (("plain", ""), ("hyphens", "\u00ad")):
+        lines = [re.sub(r"\b(\w\w)(?=\w\w)", rf"\1{hyphen}", line) for line in TARGET[:4]]
+        (tmp_path / name).write_text("\n".join(lines), encoding="utf-8")
+        trim(folder, [tmp_path / name], tmp_path / f"to {name}")
+        kept.append(load_model(tmp_path / f"to {name}").tokenizers.target.vocabulary.keys())
+    assert kept[0] == kept[1]
 
 
 WORDS = st.lists(st.sampled_from([*" ".join(TEXTS).split(), *"abcdeßuä?,"]), max_size=12)
