@@ -103,7 +103,7 @@ def command(
     with models_stay_open():
         prepared = prepare(request)
         for note in prepared.notes:
-            logger.info("%s", note)
+            logger.warning("%s", note)
         with Progress(prepared.num_lines) as progress:
             filtered = filter_corpus(prepared, executor, workers, progress.report)
         for line in _report(output, prepared, filtered, explain or 0):

@@ -281,9 +281,7 @@ def _judges(request: FilterRequest) -> tuple[tuple[Judge, ...], tuple[str | None
 
 
 def _notes(request: FilterRequest, languages: tuple[str | None, str | None]) -> Iterator[str]:
-    if request.model is None:
-        yield "no --model: the rules alone decide"
-    elif request.reverse is None:
+    if request.model is not None and request.reverse is None:
         yield "no --reverse: the score is the cross-entropy of one direction, which is low for fluent wrong targets"
     if unknown := [side for side, name in zip(SIDES, languages, strict=True) if known_language(name) is None]:
         yield f"the language of the {' and '.join(unknown)} is not known (--from, --to), so it is not judged"
