@@ -90,7 +90,7 @@ def s2s(*typed: str) -> Callable[[], None]:
 @pytest.mark.slow
 def test_runs_and_conversions_may_start_together_on_one_cache(place):
     ours = make_ours(place / "model", ending=4.0)
-    for number in range(7):
+    for number in range(4):
         cache, user_cache = place / f"cache-{number}", place / f"user-cache-{number}"
         os.environ["XDG_CACHE_HOME"] = str(user_cache)
         seeds = (0, 0, 1, 2) if number % 2 else (0, 0, 0, 0, 1, 2)

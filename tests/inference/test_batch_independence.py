@@ -158,9 +158,9 @@ def _hundreds(request) -> list[str]:
     try:
         folder = request.getfixturevalue("real_data")
     except pytest.skip.Exception:
-        return phrasebook()[:400]
+        return phrasebook()[:200]
     with gzip.open(folder / "multi30k" / "test_2016_flickr.en.gz", "rt", encoding="utf-8") as file:
-        return file.read().split("\n")[:400]
+        return file.read().split("\n")[:200]
 
 
 # -- validation and the command --------------------------------------------------------------------

@@ -82,9 +82,7 @@ def test_sides_that_were_moved_against_each_other_are_a_problem(check, spoil):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("count", "spoil"), [*((500, spoil) for spoil in SPOILED), (3000, "reversed"), (3000, "second half shuffled")]
-)
+@pytest.mark.parametrize(("count", "spoil"), [*((500, spoil) for spoil in SPOILED), (3000, "second half shuffled")])
 def test_that_holds_for_real_corpora(real_data, check, spoil, count):
     for name, (source, target, _) in excerpts(real_data, count).items():
         report = check(*SPOILED[spoil](source, target))

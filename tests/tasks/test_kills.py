@@ -23,7 +23,7 @@ from seq2seq.training import trainer
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")]
 
-RANDOM_MOMENTS = 12
+RANDOM_MOMENTS = 6
 PAUSE = 0.005
 
 
