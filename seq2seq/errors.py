@@ -69,9 +69,12 @@ def quiet(name: str) -> Iterator[None]:
         logger.setLevel(level)
 
 
-def did_you_mean(word: str, candidates: Iterable[str]) -> str:
-    """Return `"; did you mean 'x'?"` for the closest candidate, or an empty string if none is close."""
-    close = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.6)
+def did_you_mean(word: str, candidates: Iterable[str], least: float = 0.6) -> str:
+    """Return `"; did you mean 'x'?"` for the closest candidate, or an empty string if none is close.
+
+    `least` is the similarity, from 0 to 1, that counts as close.
+    """
+    close = difflib.get_close_matches(word, list(candidates), n=1, cutoff=least)
     return f"; did you mean '{close[0]}'?" if close else ""
 
 

@@ -35,8 +35,8 @@ MAX_PIECES_SHOWN = 120
 def learning_curves(records: Iterable[Mapping[str, Any]], path: Path, title: str = "") -> Path:
     """Draw loss, validation scores and learning rate over the steps, and return `path`.
 
-    Values that are missing or not finite are left out. If a step was logged twice, after a resume, the later record
-    counts.
+    A dotted line marks each step at which a stage of training begins. Values that are missing or not finite are left
+    out. If a step was logged twice, after a resume, the later record counts.
 
     Raises:
         DataError: no record has a value to draw.
@@ -45,10 +45,13 @@ def learning_curves(records: Iterable[Mapping[str, Any]], path: Path, title: str
     panels = [(name, curves) for name, keys in PANELS if (curves := _curves(records, keys))]
     if not panels:
         raise DataError(f"{path}: nothing to draw; the metrics have no values yet")
+    borders = [record["step"] for record in records if "stage" in record and isinstance(record.get("step"), int)]
     with _canvas(1, len(panels), (4.6 * len(panels), 3.6), path) as (figure, axes):
         for axis, (name, curves) in zip(axes.flat, panels, strict=True):
             for label, points in curves.items():
                 axis.plot(*zip(*points, strict=True), label=label, marker="." if len(points) < 60 else None)
+            for step in borders:
+                axis.axvline(step, color="0.4", linestyle=":", linewidth=1)
             axis.set(title=name, xlabel="step")
             axis.xaxis.get_major_locator().set_params(integer=True)
             axis.grid(alpha=0.3)

@@ -20,6 +20,7 @@ from seq2seq.config.values import (
     NewFolder,
     Positive,
     Section,
+    SourceName,
     TestSetName,
     one_or_more,
     with_text_keys,
@@ -51,6 +52,8 @@ class NoiseConfig(Section):
 class SourceConfig(Section):
     """The source of examples: exactly one of `source` + `target`, `tsv`, `jsonl`, `tmx` or `hub`."""
 
+    name: SourceName | None = None
+    """Name in the weights of `data.stages`; several sources may share one."""
     source: ExistingFile | None = None
     """Text file, one sentence per line; may be compressed with gzip."""
     target: ExistingFile | None = None
@@ -92,7 +95,8 @@ class SourceConfig(Section):
     noise: NoiseConfig | None = None
     """Perturb the examples as they are read; typically set on a second copy of the source, with a small weight."""
     weight: Annotated[float, Range(1e-6, 1000.0)] = 1.0
-    """Number of times that each example is seen per epoch; with 2.5, each is seen twice, and half of them once more."""
+    """Number of times that each example is seen per epoch; with 2.5, each is seen twice, and half of them once more.
+    With `data.stages`, the weights of the stages take its place."""
 
     @model_validator(mode="after")
     def _one_kind(self) -> "SourceConfig":
@@ -119,6 +123,25 @@ class SourceConfig(Section):
         for key in ("source", "target", "tsv", "jsonl", "tmx"):
             if (path := getattr(self, key)) is not None:
                 yield key, path
+
+
+class StageConfig(Section):
+    """A stage of training, with weights of its own for the sources of `data.train`."""
+
+    until_epoch: Positive | None = None
+    """Number of epochs, counted from the start of training, after which the next stage begins; of every stage but the
+    last."""
+    weights: Annotated[dict[str, Annotated[float, Range(0.0, 1000.0)]], with_text_keys]
+    """The `weight` of the sources in this stage, by name; a source without one is not seen."""
+    restart: bool = False
+    """Start the schedule of the learning rate again, with its warm-up, for this stage and those up to the next
+    restart."""
+
+    @model_validator(mode="after")
+    def _sees_something(self) -> "StageConfig":
+        if not any(self.weights.values()):
+            raise ValueError("no source has a weight above 0; raise one, such as weights: {genuine: 1}")
+        return self
 
 
 class FilterConfig(Section):
@@ -154,6 +177,8 @@ class DataConfig(Section):
 
     train: Annotated[tuple[SourceConfig, ...], one_or_more]
     """One source, or a list of sources mixed by weight."""
+    stages: Annotated[tuple[StageConfig, ...], Field(strict=False)] = ()
+    """Stages of training, in order, each with its own weights of the sources; by default there is one."""
     temperature: Annotated[float, Range(1.0, 1000.0)] = 1.0
     """With `languages`: the share of a direction is proportional to size^(1/temperature); `weight` multiplies it."""
     valid: Annotated[
@@ -171,6 +196,13 @@ class DataConfig(Section):
     """Number of tokenising processes; 0 is one per CPU."""
     label_names: LabelNames = Field(default_factory=dict)
     """Classification: names shown in place of the labels in the data, such as {"0": negative}."""
+
+    @property
+    def train_sources(self) -> dict[str, SourceConfig]:
+        """The sources of `train` by key; a single one has the key `data.train`, several `data.train.0` and so on."""
+        if len(self.train) == 1:
+            return {"data.train": self.train[0]}
+        return {f"data.train.{index}": source for index, source in enumerate(self.train)}
 
     @property
     def valid_sets(self) -> dict[str, SourceConfig]:

@@ -13,7 +13,7 @@ def direction_problems(config: Config) -> list[str]:
     """Return a line for each problem of the languages of a configuration and its corpora."""
     languages, data = config.languages, config.data
     singly = isinstance(data.valid, SourceConfig)
-    train = {f"data.train{'' if len(data.train) == 1 else f'.{index}'}": one for index, one in enumerate(data.train)}
+    train = data.train_sources
     valid = {f"data.valid{'' if singly else f'.{name}'}": (name, one) for name, one in data.valid_sets.items()}
     tests = {f"data.test.{name}": (name, one) for name, one in data.test.items()}
     if languages is None:

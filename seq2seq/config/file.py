@@ -16,6 +16,7 @@ from ruamel.yaml import YAML
 from seq2seq.config.corpora import NAMED, ONE
 from seq2seq.config.direction_problems import direction_problems
 from seq2seq.config.schema import Config
+from seq2seq.config.stage_problems import stage_problems
 from seq2seq.config.values import unwritable
 from seq2seq.config.yaml_text import YamlProblem, read_yaml
 from seq2seq.errors import ConfigError, did_you_mean, shown
@@ -80,6 +81,8 @@ def _problems(values: dict[str, Any]) -> list[str]:
         try:
             checked = Config.model_validate(values)
             has_languages = not any(place[:1] == ("languages",) for place in changed)
+            has_stages = not any(place[:2] in (("data", "stages"), ("data", "train")) for place in changed)
+            problems += stage_problems(checked) if has_stages else []
             return problems + _cross_check(checked) + (_of_languages(checked) if has_languages else [])
         except ValidationError as error:
             found = [

@@ -12,6 +12,9 @@ from seq2seq.config.values import Section
 from seq2seq.errors import did_you_mean, shown
 
 LONGEST_KEY = 120
+# Similarity of names that differ in a letter, such as weight and weights; the same name in another section is less
+# likely.
+ALMOST = 0.9
 # What a value must be, by the type of pydantic's error.
 KINDS = {
     "string_type": "text", "bool_type": "true or false", "tuple_type": "a list, such as [a, b]",
@@ -96,6 +99,8 @@ def describe(problem: Mapping[str, Any]) -> str:
             return f"{key.rpartition('.')[0]}: has too few values"
         case "missing" if key == "data.valid":
             return f"{key}: missing; take lines out of train (head -n 500 FILE for it, tail -n +501 FILE for train)"
+        case "missing" if key.startswith("data.stages."):
+            return f"{key}: missing; name the sources that the stage sees, such as {{genuine: 1}}"
         case "missing":
             return f"{key}: missing; this key has no default"
         case "literal_error":
@@ -136,6 +141,8 @@ def _meant(name: str, location: Sequence[Any]) -> str:
     if key := _KEYS_OF.get(name.lower().replace("-", "_")):
         section, _, own = key.rpartition(".")
         keys = [own] if section == ".".join(map(str, location)) else [key, *keys]
+    elif almost := did_you_mean(name, _names(here), ALMOST):
+        return almost
     elsewhere = [f"'{key}'" for key in keys]
     return f"; did you mean {' or '.join(elsewhere)}?" if elsewhere else did_you_mean(name, _names(here))
 

@@ -24,6 +24,7 @@ PUBLIC_CORPORA = ("multi30k", "wmt14-en-de", "wmt16-en-de", "opus100-en-de", "ta
 
 # The file that describes a folder of pairs in parts (`data.parts`).
 PARTS_FILE, FILTER_FILE = "augment.json", "filter.json"  # the description of a folder of pairs in parts
+PLAIN_NAME = r"\w([\w .-]{0,62}[\w.-])?"
 SPECIAL_PIECES = ("<unk>", "<s>", "</s>", "<pad>")
 
 
@@ -176,8 +177,14 @@ def _as_column(value: Any) -> Any:
 def _as_test_set_name(name: str) -> str:
     if name in ("train", "valid"):
         raise ValueError(f"a test set cannot be named {name}, which is another part of the data; rename it")
-    if not re.fullmatch(r"\w([\w .-]{0,62}[\w.-])?", name):
+    if not re.fullmatch(PLAIN_NAME, name):
         raise ValueError("the name of a test set is up to 64 letters, digits, spaces, '_', '-' and '.'; rename it")
+    return name
+
+
+def _as_source_name(name: str) -> str:
+    if not re.fullmatch(PLAIN_NAME, name):
+        raise ValueError("the name of a source is up to 64 letters, digits, spaces, '_', '-' and '.'; rename it")
     return name
 
 
@@ -261,6 +268,7 @@ ModelPath = Annotated[FilePath, AfterValidator(lambda path, info: _look_up(path,
 NewFolder = Annotated[FilePath, AfterValidator(lambda path, info: _look_up(path, None, info))]
 Dataset = Annotated[str, AfterValidator(_look_up_dataset)]
 TestSetName = Annotated[str, AfterValidator(_as_test_set_name)]
+SourceName = Annotated[str, AfterValidator(_as_source_name)]
 Label = Annotated[str, AfterValidator(as_label)]
 LabelNames = Annotated[dict[str, Label], with_text_keys, AfterValidator(_all_different)]
 Piece = Annotated[str, AfterValidator(_as_piece)]

@@ -7,10 +7,10 @@ direction, so that the parts of a corpus have one too.
 import functools
 import hashlib
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,11 +18,13 @@ from seq2seq.config.corpora import SourceConfig
 from seq2seq.config.directions import LanguagesConfig, Sides
 from seq2seq.data.examples import Chunk, Example, Pair, Position, Source
 from seq2seq.data.sources import open_pairs
+from seq2seq.data.stages import Part
 from seq2seq.text.direction import Direction
 from seq2seq.text.tagged_tokenizer import TaggedTokenizerPair
 
 VOCABULARY_TEMPERATURE = 5.0
 
+Group = TypeVar("Group", bound=Hashable)
 Parse = Callable[[Any, int], list[Example | None]]
 
 
@@ -124,12 +126,11 @@ class RowTags:
         return self._before[numbers], self._start[numbers]
 
 
-def tempered(
-    parts: Sequence[tuple[int, int, float]], directions: Sequence[Sides], temperature: float
-) -> list[tuple[int, int, float]]:
+def tempered(parts: Sequence[Part], directions: Sequence[Sides], temperature: float) -> list[Part]:
     """Return the parts of a corpus with the weights that give a direction a share of size^(1/temperature).
 
-    The number of pairs in an epoch stays the same, except for the weights that the parts have already.
+    The number of pairs in an epoch stays the same, except for the weights that the parts have already. Parts without
+    weight, which a stage does not see, do not count for the size of a direction.
     """
     sizes = sizes_of(parts, directions)
     shares = {sides: size ** (1 / temperature) for sides, size in sizes.items()}
@@ -150,9 +151,9 @@ def vocabulary_repeats(sources: Sequence[Source]) -> list[float]:
     return [weight for _, _, weight in tempered(parts, [one.direction for one in sources], VOCABULARY_TEMPERATURE)]
 
 
-def sizes_of(parts: Sequence[tuple[int, int, float]], directions: Sequence[Sides]) -> Mapping[Sides, int]:
-    """Return the number of examples of each direction."""
-    sizes: dict[Sides, int] = defaultdict(int)
-    for (start, stop, _), sides in zip(parts, directions, strict=True):
-        sizes[sides] += stop - start
+def sizes_of(parts: Sequence[Part], groups: Sequence[Group]) -> Mapping[Group, int]:
+    """Return the number of examples of each group of parts, such as a direction; parts without weight do not count."""
+    sizes: dict[Group, int] = defaultdict(int)
+    for (start, stop, weight), group in zip(parts, groups, strict=True):
+        sizes[group] += (stop - start) * (weight > 0)
     return sizes

@@ -1,8 +1,8 @@
 """The order of training: the composition of batches, and their order, for every rank and epoch.
 
 `tasks` makes a sampler from the lengths of a corpus; `BatchStream` reads its plans. A plan is a pure function of
-(seed, epoch, section) and the number of ranks, so a run resumes at a position without replaying anything. The epoch of
-a large corpus is planned in sections, random subsets of it, so that time and memory of a plan are bounded.
+(seed, epoch, section), the stages and the number of ranks, so a run resumes at a position without replaying anything.
+The epoch of a large corpus is planned in sections, random subsets of it, so that time and memory of a plan are bounded.
 """
 
 import copy
@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from seq2seq.data.shapes import ShapeTable
+from seq2seq.data.stages import Stages
 from seq2seq.errors import DataError
 
 logger = logging.getLogger(__name__)
@@ -48,8 +49,8 @@ class TokenBudgetSampler:
     ids counted, and at most `batch_sentences` rows; an example that exceeds a budget alone is a batch of its own.
     Without target lengths (classification) `batch_tokens` counts source tokens.
 
-    `parts` are (start, stop, weight) ranges of the corpus: an example is seen floor(weight) times an epoch, and once
-    more in a share of the epochs that equals the fraction of the weight. An epoch has `num_sections` sections.
+    In a stage, an example of a part is seen floor(weight) times an epoch, and once more in a share of the epochs that
+    equals the fraction of the weight. Without `stages`, each example is seen once.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class TokenBudgetSampler:
         *,
         batch_sentences: int | None = None,
         seed: int = 0,
-        parts: Sequence[tuple[int, int, float]] | None = None,
+        stages: Stages | None = None,
         rank: int = 0,
         world_size: int = 1,
     ):
@@ -72,11 +73,12 @@ class TokenBudgetSampler:
         self._source_budget = batch_tokens if target_lengths is None else int(SOURCE_SLACK * batch_tokens)
         self._target_budget = batch_tokens
         self._most_rows = batch_sentences or len(source_lengths)
-        self._parts = list(parts or [(0, len(source_lengths), 1.0)])
-        examples = sum((stop - start) * weight for start, stop, weight in self._parts)
-        if max((stop - start) * weight for start, stop, weight in self._parts) < 1:
-            raise DataError("no example is seen in an epoch; raise data.train.weight")
-        self.num_sections = max(1, math.ceil(examples / SECTION_EXAMPLES))
+        self._stages = stages or Stages.of([(0, len(source_lengths), 1.0)])
+        for index, stage in enumerate(self._stages.each):
+            if max((stop - start) * weight for start, stop, weight in stage.parts) < 1:
+                key = f"data.stages.{index}.weights" if self._stages.last else "data.train.weight"
+                raise DataError(f"no example is seen in an epoch; raise {key}")
+        self._num_sections = [max(1, math.ceil(stage.examples / SECTION_EXAMPLES)) for stage in self._stages.each]
         self.seed, self.rank, self.world_size = seed, rank, world_size
         self.table: ShapeTable | None = None
         self._latest: tuple[tuple[int, int], list[np.ndarray]] | None = None
@@ -91,6 +93,10 @@ class TokenBudgetSampler:
         other = copy.copy(self)
         other.table, other._latest = table, None
         return other
+
+    def num_sections(self, epoch: int) -> int:
+        """Return the number of sections of an epoch."""
+        return self._num_sections[self._stages.at(epoch)]
 
     def plan(self, epoch: int, section: int = 0) -> list[np.ndarray]:
         """Return the batches of this rank in order, as arrays of corpus indices; every rank has the same number of
@@ -108,9 +114,10 @@ class TokenBudgetSampler:
         return self._fill(self._sort(np.arange(len(self._source_lengths), dtype=np.uint32), noise=None))
 
     def largest_batches(self) -> list[np.ndarray]:
-        """Return the batches of the first section that need the most memory: by tokens with padding, and by attention
-        weights (rows times length squared)."""
-        batches = self._all_batches(0, 0)
+        """Return the batches of the first section of each stage that need the most memory: by tokens with padding, and
+        by attention weights (rows times length squared)."""
+        starts = [int(self._stages.start(index)) for index in range(len(self._stages.each))]
+        batches = [batch for epoch in reversed(starts) for batch in self._all_batches(epoch, 0)]
         rows, source, target, _ = self._sizes(batches)
         largest = [int(size.argmax()) for size in (rows * (source + target), rows * np.maximum(source, target) ** 2)]
         return [batches[index] for index in dict.fromkeys(largest)]
@@ -128,7 +135,7 @@ class TokenBudgetSampler:
         """Return the indices of a section in random order; over all sections, each index occurs as often as its weight
         requires."""
         passes: list[tuple[int, int, range | None]] = []  # over a part: start, size, and the range of a partial pass
-        for start, stop, weight in self._parts:
+        for start, stop, weight in self._stages.each[self._stages.at(epoch)].parts:
             whole, size = int(weight), stop - start
             first, last = (int((weight - whole) * size * turn) for turn in (epoch, epoch + 1))
             passes += [(start, size, None)] * whole + [(start, size, range(first, last))]
@@ -149,7 +156,7 @@ class TokenBudgetSampler:
     def _slots(self, total: int, epoch: int, section: int) -> np.ndarray:
         """Return the slots of a section among the `total` slots of an epoch, ascending: one drawn at random from each
         run of `num_sections` neighbours."""
-        sections = self.num_sections
+        sections = self.num_sections(epoch)
         turn = np.random.default_rng([self.seed, epoch, 1]).integers(sections, size=-(-total // sections))
         slots = np.arange(len(turn)) * sections + (turn + section) % sections
         return slots[slots < total]

@@ -174,7 +174,7 @@ class BatchStream:
     def epoch(self) -> float:
         """Number of epochs read, with the fraction of the current one."""
         done = self._batch / self._num_batches if self._num_batches else 0.0
-        return self._epoch + (self._section + done) / self._sampler.num_sections
+        return self._epoch + (self._section + done) / self._sampler.num_sections(self._epoch)
 
     def state_dict(self) -> dict[str, int]:
         """Return the position of the next batch, as plain numbers."""
@@ -194,6 +194,11 @@ class BatchStream:
         if state["world_size"] != self._sampler.world_size:
             self._batch = moved_position(self._batch, state["world_size"], self._sampler.world_size)
             self._num_batches = 0
+
+    def skip_to(self, epoch: int) -> None:
+        """Continue with the first batch of an epoch."""
+        self.close()
+        self._epoch, self._section, self._batch, self._num_batches = epoch, 0, 0, 0
 
     def close(self) -> None:
         """Stop the thread; the next read starts it again."""
@@ -216,7 +221,7 @@ class BatchStream:
                 (epoch, section), start = following, 0
 
     def _following(self, epoch: int, section: int) -> tuple[int, int]:
-        return (epoch, section + 1) if section + 1 < self._sampler.num_sections else (epoch + 1, 0)
+        return (epoch, section + 1) if section + 1 < self._sampler.num_sections(epoch) else (epoch + 1, 0)
 
 
 def read_for(stream: BatchStream, seconds: float) -> tuple[int, float]:

@@ -5,13 +5,11 @@ direction, `bleu` that of the mean, and `bleu.worst` that of the worst direction
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
 
 import numpy as np
 
 from seq2seq.config.directions import LanguagesConfig, Sides, direction_name
-from seq2seq.data.directions import sizes_of
 from seq2seq.data.examples import Pair, Source
 from seq2seq.evaluation.uncertainty import Measured
 from seq2seq.text.tokenizer import TokenizerPair
@@ -60,37 +58,6 @@ def changes(before: Mapping[str, float], after: Mapping[str, float]) -> Iterator
             change = f"(initial model {before[key]:.4g}, {value - before[key]:+.3g})"
             named.setdefault(name, []).append(f"{metric} {value:.4g} {change}")
     yield from (f"{name}: {', '.join(figures)}" for name, figures in named.items())
-
-
-@dataclass(frozen=True)
-class Share:
-    """The share of a direction in an epoch; its text is a line for people."""
-
-    name: str
-    pairs: int
-    before: float
-    """The share without temperature and weights."""
-    after: float
-    times: float
-    """How often each pair is seen in an epoch, on average."""
-
-    def __str__(self) -> str:
-        shares = f"{100 * self.before:.3g} % of all, {100 * self.after:.3g} % of an epoch"
-        return f"{self.name}: {self.pairs:,} pairs, {shares}, each seen {self.times:.3g} times"
-
-
-def shares_of(
-    weighed: Sequence[tuple[int, int, float]], parts: Sequence[tuple[int, int, float]], directions: Sequence[Sides]
-) -> dict[Sides, Share]:
-    """Return the share of each direction; `parts` are those of the corpus, and `weighed` those of the sampler."""
-    sizes, seen = sizes_of(parts, directions), dict.fromkeys(directions, 0.0)
-    for (start, stop, weight), sides in zip(weighed, directions, strict=True):
-        seen[sides] += (stop - start) * weight
-    total, total_seen = sum(sizes.values()), sum(seen.values())
-    return {
-        sides: Share(direction_name(sides), size, size / total, seen[sides] / total_seen, seen[sides] / max(size, 1))
-        for sides, size in sizes.items()
-    }
 
 
 def unknown_share(sources: Sequence[Source], tokenizers: TokenizerPair) -> float:

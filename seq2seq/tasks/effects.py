@@ -84,13 +84,16 @@ def without_effect(config: Config, ranks: int = 1) -> Iterator[str]:
             yield from (f"{key}: no effect; {reason}" for name in keys for key in _written(config, name))
     if config.training.shard and ranks == 1:
         yield "training.shard: no effect; there is one process, start several with torchrun"
-    single = len(config.data.train) == 1
-    named = {f"data.train{'' if single else f'.{index}'}": source for index, source in enumerate(config.data.train)}
+    named = config.data.train_sources
     is_one = isinstance(config.data.valid, SourceConfig)
     named |= {f"data.valid{'' if is_one else f'.{name}'}": one for name, one in config.data.valid_sets.items()}
     named |= {f"data.test.{name}": test for name, test in config.data.test.items()}
     for name, source in named.items():
+        if source.name is not None and not (name.startswith("data.train") and config.data.stages):
+            yield f"{name}.name: no effect; only data.stages name sources, those of data.train"
         yield from (f"{name}.{key}: no effect; {reason}" for key, reason in _of_source(source, config))
+    if config.data.stages and config.data.stages[0].restart:
+        yield "data.stages.0.restart: no effect; the schedule of the learning rate starts there anyway"
     is_one_direction = _translates(config) and config.languages is None
     if is_one_direction and language_code(config.source_language) == language_code(config.target_language):
         yield f"source_language and target_language are both {config.source_language}; check them"

@@ -115,9 +115,9 @@ class Inputs:
 
     def identity(self) -> dict[str, str]:
         """Return the fingerprints of training and validation data and of the initial model, by configuration key."""
-        single, fingerprints = len(self.config.data.train) == 1, {}
+        keys, fingerprints = list(self.config.data.train_sources), {}
         for index, source in zip(self.origins, self.train, strict=True):
-            key = "data.train" if single else f"data.train.{index}"
+            key = keys[index]
             fingerprints[key] = "-".join(filter(None, [fingerprints.get(key), source.fingerprint]))
         is_one = isinstance(self.config.data.valid, SourceConfig)
         fingerprints |= {

@@ -6,7 +6,7 @@
 import contextlib
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from logging import getLogger
 from pathlib import Path
@@ -46,7 +46,7 @@ from seq2seq.tasks.task import Task, prepare_tokenizers
 from seq2seq.training.compiling import SMALL_GPU_BATCH, check_compile
 from seq2seq.training.frozen import num_frozen
 from seq2seq.training.judged import LOSS
-from seq2seq.training.progress import estimate, foreseen_steps, too_long, waiting_for
+from seq2seq.training.progress import estimate, foreseen_steps, too_long, unreached, waiting_for
 from seq2seq.training.recorded import CudaGraphs, check_record
 from seq2seq.training.signals import leaving_at_once
 from seq2seq.training.state import TrainingResult
@@ -105,7 +105,14 @@ def _report_figures(run: "_Run", config: Config) -> None:
     for line in run.figures():
         logger.info("%s", line)
     if not config.training.max_minutes:  # with max_minutes the monitor warns, once it knows the pace
-        _warn(run.here, too_long(config.training, foreseen_steps(config.training, 0.0, run.task.epochs_per_step)))
+        _warn(run.here, _ineffective(run.task, 0.0, run.task.epochs_per_step))
+
+
+def _ineffective(task: Task, *pace: float) -> Iterator[str]:
+    """Yield a line for each setting and stage that training ends before; `pace` is (seconds, epochs) per step."""
+    training, stages = task.config.training, task.stages
+    yield from too_long(training, foreseen_steps(training, *pace, stages))
+    yield from unreached(training, *pace, stages)
 
 
 def describe(config: Config, path: Path) -> str:
@@ -134,9 +141,9 @@ def describe(config: Config, path: Path) -> str:
             with contextlib.closing(trainer.stream):
                 a_step = trainer.time_steps()
                 tokens, seconds = read_for(trainer.stream, FEED_SECONDS)
-        figures.append(f"time: {estimate(config.training, *a_step)}")
+        figures.append(f"time: {estimate(config.training, *a_step, stages=run.task.stages)}")
         figures += feed_advice(tokens / seconds, run.task.tokens_per_epoch * a_step[1] / a_step[0])
-        _warn(here, too_long(config.training, foreseen_steps(config.training, *a_step)))
+        _warn(here, _ineffective(run.task, *a_step))
         figures += batch_advice(config.training, here)
         return "\n".join([config_file.dump(inputs.config), *(f"# {line}" for line in figures)])
 
@@ -212,6 +219,7 @@ class _Run:
             judge_start=task.can_start,
             is_compiled=task.compilation.is_on,
             recorder=CudaGraphs() if task.recording.is_on else None,
+            stages=task.stages,
             before_validation=_seldom(self.draw_curves, CURVE_SECONDS),
         )
         return Trainer(model, stream, work, task.config.training, here, self.folder.path)
@@ -311,21 +319,16 @@ class _Run:
 
     def figures(self) -> list[str]:
         """Return one line each on model, corpora, batches and device."""
-        task, sampler, here = self.task, self.task.sampler, self.here
-        batches, sections = len(sampler.plan(0)), sampler.num_sections
+        task, here = self.task, self.here
         vocabularies = {task.tokenizers.source.vocab_size, task.tokenizers.target.vocab_size}
         corpora = ", ".join(f"{record.role} {record.name} {record.examples:,}" for record in task.data)
-        side = "target" if task.config.task == "translation" else "source"
-        per_rank = " and rank" if here.world_size > 1 else ""
         frozen = num_frozen(task.model)
-        planned = " before random segmentations" if task.config.tokenizer.sampling else ""
         return [
             f"model: {task.num_parameters:,} parameters{f' ({frozen:,} frozen)' if frozen else ''}, "
             f"vocabulary {' + '.join(f'{size:,}' for size in sorted(vocabularies))}",
             f"data: {corpora}; training corpus: {task.corpus.counts}",
             *task.direction_figures(),
-            f"batches: {'about ' if sections > 1 else ''}{sections * batches:,} per epoch{per_rank}, each up to "
-            f"{task.config.training.batch_tokens:,} {side} tokens, {100 * sampler.padding(0):.1f} % padding{planned}",
+            *task.batch_figures(),
             f"device: {here.device}, {str(here.precision).removeprefix('torch.')}, "
             f"{counted(torch.get_num_threads(), 'thread')}, {counted(here.world_size, 'rank')}",
             f"layers: {'compiled' if task.compilation.is_on else 'not compiled'}; {task.compilation.reason}",

@@ -27,6 +27,7 @@ from seq2seq.data.directions import RowTags, vocabulary_repeats
 from seq2seq.data.examples import Source
 from seq2seq.data.sampler import TokenBudgetSampler
 from seq2seq.data.segmentations import prepare_segmentations
+from seq2seq.data.stages import Part, Stages
 from seq2seq.data.stream import CorpusBatches, validation_batches
 from seq2seq.data.tokenizer_text import TokenizerText
 from seq2seq.errors import ModelError
@@ -38,6 +39,7 @@ from seq2seq.store.model_card import DataRecord, ScoreRecord
 from seq2seq.store.model_folder import LoadedModel
 from seq2seq.tasks.inputs import Inputs, max_pieces
 from seq2seq.tasks.run_folder import read_note, write_note
+from seq2seq.tasks.stages import shares_of, stage_title, stages_of
 from seq2seq.tensors import Uninitialized
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tagged_tokenizer import Languages, tagged_pair
@@ -88,7 +90,8 @@ class Task(ABC):
         # Whether the initial weights are those of a model that already does the task.
         self.can_start = inputs.initial is not None and self._load_weights(inputs.initial)
         freeze(self.model, self.config.training.freeze)
-        self.notes = (f"Training {self.examples}: {self.corpus.counts}.", *overlap_notes(inputs, runtime))
+        counts = f"Training {self.examples}: {self.corpus.counts}."
+        self.notes = (counts, *self._stage_notes(), *overlap_notes(inputs, runtime))
 
     def _prepare(self, sources: Sequence[Source], filters: FilterConfig | None) -> TokenCorpus:
         labels = self.labels if self.config.task == "classification" else None
@@ -139,10 +142,52 @@ class Task(ABC):
         """Return a line for each direction of a model of many."""
         return []
 
+    def _weighed(self, parts: list[Part]) -> list[Part]:
+        """Return the parts of a stage with their final weights."""
+        return parts
+
+    @cached_property
+    def stages(self) -> Stages:
+        """The stages of training."""
+        return stages_of(self.config.data, self._names_of_parts, self.corpus.parts, self._weighed, self._tokens)
+
     @property
-    def parts(self) -> list[tuple[int, int, float]]:
-        """The (start, stop, weight) ranges of the training corpus."""
-        return self.corpus.parts
+    def _names_of_parts(self) -> list[str | None]:
+        return [self.config.data.train[index].name for index in self.inputs.origins]
+
+    def batch_figures(self) -> list[str]:
+        """Return a line on the batches of an epoch; with stages, one for each, and its sources with their shares."""
+        return list(
+            chain.from_iterable([self._batches(index), *self._shares(index)] for index in range(len(self.stages.each)))
+        )
+
+    def _batches(self, index: int) -> str:
+        sampler, epoch, title = self.sampler, int(self.stages.start(index)), stage_title(self.stages, index)
+        sections = sampler.num_sections(epoch)
+        count = f"{'about ' if sections > 1 else ''}{sections * len(sampler.plan(epoch)):,}"
+        per_epoch = f"{title}: {count} batches per epoch" if title else f"batches: {count} per epoch"
+        per_rank = " and rank" if self._runtime.world_size > 1 else ""
+        side = "target" if self.config.task == "translation" else "source"
+        padding = f"{100 * sampler.padding(epoch):.1f} % padding"
+        planned = " before random segmentations" if self.config.tokenizer.sampling else ""
+        most = f"{self.config.training.batch_tokens:,} {side} tokens"
+        return f"{per_epoch}{per_rank}, each up to {most}, {padding}{planned}"
+
+    def _shares(self, index: int) -> list[str]:
+        """Return a line for each source with its share in an epoch of a stage; empty if there is only one stage."""
+        if not self.stages.last:
+            return []
+        parts, names = self.stages.each[index].parts, self._names_of_parts
+        shares = shares_of(parts, self.corpus.parts, names, self.examples)
+        return [f"  {name}: {share}" for name, share in shares.items()]
+
+    def _stage_notes(self) -> list[str]:
+        """Return a sentence for the model card about each stage."""
+        return [
+            f"Training, {stage_title(self.stages, index)}: {'; '.join(map(str.strip, lines))}."
+            for index in range(len(self.stages.each))
+            if (lines := self._shares(index))
+        ]
 
     @property
     def answer_precision(self) -> torch.dtype:
@@ -208,7 +253,7 @@ class Task(ABC):
             training.batch_tokens,
             batch_sentences=training.batch_sentences,
             seed=self.config.seed,
-            parts=self.parts,
+            stages=self.stages,
             rank=here.rank,
             world_size=here.world_size,
         )
@@ -221,14 +266,18 @@ class Task(ABC):
 
     @property
     def epochs_per_step(self) -> float:
-        """The share of an epoch that an optimiser step reads."""
-        return self.config.training.accumulate / (self.sampler.num_sections * len(self.sampler.plan(0)))
+        """The share of an epoch of the first stage that an optimiser step reads."""
+        return self.config.training.accumulate / (self.sampler.num_sections(0) * len(self.sampler.plan(0)))
 
     @property
     def tokens_per_epoch(self) -> int:
-        """Tokens of both sides that all ranks read in an epoch, before random segmentations, without special ids."""
+        """Tokens of both sides that all ranks read in an epoch of the first stage, before random segmentations, without
+        special ids."""
+        return self._tokens(self.stages.each[0].parts)
+
+    def _tokens(self, parts: Sequence[Part]) -> int:
         sides = [lengths for lengths in (self.corpus.source_lengths, self.corpus.target_lengths) if lengths is not None]
-        return sum(int(side[start:stop].sum() * weight) for side in sides for start, stop, weight in self.corpus.parts)
+        return sum(int(side[start:stop].sum() * weight) for side in sides for start, stop, weight in parts)
 
     @cached_property
     def recording(self) -> Choice:
@@ -239,7 +288,7 @@ class Task(ABC):
     def compilation(self) -> Choice:
         """Whether layers are compiled, with the reason."""
         training = self.config.training
-        steps = foreseen_steps(training, 0.0, self.epochs_per_step)
+        steps = foreseen_steps(training, 0.0, self.epochs_per_step, self.stages)
         if self.recording.is_on:
             return Choice(False, "steps are recorded")
         return choose_compilation(training, self._runtime.device, self.num_parameters, steps)

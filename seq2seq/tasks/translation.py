@@ -17,6 +17,7 @@ from seq2seq.config.directions import Sides, direction_name
 from seq2seq.data.collate import TranslationBatch
 from seq2seq.data.directions import RowTags, tempered
 from seq2seq.data.examples import Pair, Source
+from seq2seq.data.stages import Part
 from seq2seq.errors import some_of
 from seq2seq.evaluation.text import Score, score_texts
 from seq2seq.evaluation.uncertainty import Measured, of_ratio
@@ -34,10 +35,10 @@ from seq2seq.tasks.directions import (
     WORST,
     by_direction,
     rows_of_directions,
-    shares_of,
     target_of,
     unknown_share,
 )
+from seq2seq.tasks.stages import Share, shares_of
 from seq2seq.tasks.task import Task
 from seq2seq.text.direction import Direction
 from seq2seq.training.loss import LossSum, translation_loss
@@ -140,9 +141,10 @@ class TranslationTask(Task):
         sources: dict[Sides, list[Source]] = {}
         for source in self.inputs.train:
             sources.setdefault(source.direction, []).append(source)
-        shares = shares_of(self.parts, self.corpus.parts, [source.direction for source in self.inputs.train])
+        unknown = {sides: 100 * unknown_share(sources[sides], self.tokenizers) for sides in sources}
         lines = [
-            f"{share}; unknown characters {100 * unknown_share(sources[sides], self.tokenizers):.2g} %"
+            f"{stage}{direction_name(sides)}: {share}; unknown characters {unknown[sides]:.2g} %"
+            for stage, shares in self._shares_of_directions().items()
             for sides, share in shares.items()
         ]
         count = self.corpus.counts.tags
@@ -151,11 +153,11 @@ class TranslationTask(Task):
 
     def _warn_of_directions(self) -> None:
         """Warn of pairs that are seen very often, and of directions that are not validated."""
-        directions = [source.direction for source in self.inputs.train]
-        for sides, share in shares_of(self.parts, self.corpus.parts, directions).items():
-            if share.times > MOST_TIMES:
-                often = f"each pair is seen {share.times:,.0f} times an epoch"
-                logger.warning("%s: %s; lower data.temperature", direction_name(sides), often)
+        for stage, shares in self._shares_of_directions().items():
+            for sides, share in shares.items():
+                if share.times > MOST_TIMES:
+                    often = f"each pair is seen {share.times:,.0f} times an epoch"
+                    logger.warning("%s%s: %s; lower data.temperature", stage, direction_name(sides), often)
         validated = {direction_name(pair.direction) for pair in self._valid if pair.direction}
         trained = list(map(direction_name, self.inputs.trained))
         if missing := [name for name in trained if name not in validated]:
@@ -164,12 +166,19 @@ class TranslationTask(Task):
             remedy = "add pairs with a small weight to data.train to keep them, and a set to data.valid to see it"
             logger.warning("%s: trained before but not now, so the model may forget them; %s", some_of(others), remedy)
 
-    @property
-    def parts(self) -> list[tuple[int, int, float]]:
+    def _shares_of_directions(self) -> dict[str, dict[Sides, Share]]:
+        """Return the shares of the directions in an epoch of each stage, by the beginning of a line about it."""
+        directions, stages = [source.direction for source in self.inputs.train], self.stages
+        return {
+            f"stage {number}, " if stages.last else "": shares_of(stage.parts, self.corpus.parts, directions)
+            for number, stage in enumerate(stages.each, start=1)
+        }
+
+    def _weighed(self, parts: list[Part]) -> list[Part]:
         if self.config.languages is None:
-            return self.corpus.parts
+            return parts
         directions = [source.direction for source in self.inputs.train]
-        return tempered(self.corpus.parts, directions, self.config.data.temperature)
+        return tempered(parts, directions, self.config.data.temperature)
 
     def _new_model(self) -> Transformer:
         return Transformer(self.config.model, self.tokenizers.source.vocab_size, self.tokenizers.target.vocab_size)

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq.config.schema import TrainingConfig
+from seq2seq.data.stages import ONE_STAGE, Stages
 from seq2seq.errors import RunError
 from seq2seq.training.activity import Activity, Phase
-from seq2seq.training.progress import LiveLine, clock, estimate, foreseen_steps, too_long
+from seq2seq.training.progress import LiveLine, clock, estimate, foreseen_steps, too_long, unreached
 from seq2seq.training.state import SE, Sample
 
 METRICS, SAMPLES, TENSORBOARD = "metrics.jsonl", "samples.txt", "tensorboard"
@@ -41,15 +42,16 @@ class _Moment:
 
     step: int = 0
     progress: float = 0.0
-    epoch: float = 0.0
+    work: float = 0.0
+    """See `Stages.work`."""
     time: float = field(default_factory=time.monotonic)
 
 
 class Monitor:
     """The writer of the records of one run; silent on ranks other than the main one (`folder` None)."""
 
-    def __init__(self, folder: Path | None, config: TrainingConfig, activity: Activity):
-        self._folder, self._config, self._activity = folder, config, activity
+    def __init__(self, folder: Path | None, config: TrainingConfig, activity: Activity, stages: Stages = ONE_STAGE):
+        self._folder, self._config, self._stages, self._activity = folder, config, stages, activity
         self._line: LiveLine | None = None
         self._board: Any = None
         self._now, self._first, self._opened = _Moment(), None, time.monotonic()
@@ -86,7 +88,7 @@ class Monitor:
 
     def step(self, step: int, progress: float, epoch: float) -> None:
         """Show a step; after a few seconds of steps, log how long the run will take."""
-        self._now = _Moment(step, progress, epoch)
+        self._now = _Moment(step, progress, self._stages.work(epoch))
         if self._first is None or step <= self._first.step:  # the first step, or the first after a roll-back
             self._first = self._now
         first = self._first
@@ -94,10 +96,12 @@ class Monitor:
         if seconds >= SECONDS_TO_ESTIMATE and not self._has_estimated:
             self._has_estimated = True
             steps = step - first.step
-            pace = seconds / steps, (epoch - first.epoch) / steps
-            self.say(f"time: {estimate(self._config, *pace, progress)}")
+            pace, stages = (seconds / steps, (self._now.work - first.work) / steps), self._stages
+            self.say(f"time: {estimate(self._config, *pace, progress, stages)}")
             if self._config.max_minutes:  # without max_minutes, they are reported before the first step
-                for line in too_long(self._config, foreseen_steps(self._config, *pace)):
+                for line in too_long(self._config, foreseen_steps(self._config, *pace, stages)):
+                    self.say(line, logging.WARNING)
+                for line in unreached(self._config, *pace, stages):
                     self.say(line, logging.WARNING)
 
     def training(self, record: Mapping[str, float]) -> None:
@@ -120,6 +124,12 @@ class Monitor:
                 for each in samples
             )
             self._append(SAMPLES, f"== step {record['step']}\n{''.join(texts)}")
+
+    def stage(self, step: int, index: int, epoch: float, remark: str) -> None:
+        """Write that a stage begins after a step; the pace is measured anew."""
+        self._first = None
+        self.event({"step": step, "stage": index + 1, "epoch": round(epoch, 4)})
+        self.say(f"step {step:,}: stage {index + 1} of {len(self._stages.each)} begins, at epoch {epoch:.4g}{remark}")
 
     def event(self, record: Mapping[str, Any]) -> None:
         """Write a record of another kind, such as a roll-back; numbers that are not finite become null."""

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from tqdm import tqdm
 
 from seq2seq.config.schema import TrainingConfig
+from seq2seq.data.stages import ONE_STAGE, Stages
 from seq2seq.errors import counted
 from seq2seq.training.state import RunState, limits, progress
 
@@ -109,10 +110,25 @@ def duration(seconds: float) -> str:
     return counted(big, nouns[0]) + (f" {counted(small, nouns[1])}" if small else "")
 
 
-def foreseen_steps(config: TrainingConfig, seconds_per_step: float, epochs_per_step: float) -> float:
-    """Return the steps until the first limit; infinite if only the time is limited and a step takes 0 s."""
-    share = progress(RunState(step=1, seconds=seconds_per_step), epochs_per_step, config)
+def foreseen_steps(
+    config: TrainingConfig, seconds_per_step: float, epochs_per_step: float, stages: Stages = ONE_STAGE
+) -> float:
+    """Return the steps until the first limit; infinite if only the time is limited and a step takes 0 s.
+
+    Here and below, `epochs_per_step` counts epochs of the first stage.
+    """
+    share = progress(RunState(step=1, seconds=seconds_per_step), stages.epoch_at(epochs_per_step), config, stages)
     return 1 / share if share else math.inf
+
+
+def unreached(config: TrainingConfig, seconds_per_step: float, epochs_per_step: float, stages: Stages) -> Iterator[str]:
+    """Yield a line if training probably ends before the last stage begins."""
+    steps = foreseen_steps(config, seconds_per_step, epochs_per_step, stages)
+    last = stages.epoch_at(steps * epochs_per_step)
+    if (index := stages.at(last)) < stages.last:
+        unless = ", unless training.patience ends that stage early" * bool(config.patience)
+        remedy = "raise the limit of training, or lower that until_epoch"
+        yield f"data.stages.{index + 1}: training ends before, with about epoch {last:.2g}{unless}; {remedy}"
 
 
 def too_long(config: TrainingConfig, steps: float) -> Iterator[str]:
@@ -135,13 +151,20 @@ def too_long(config: TrainingConfig, steps: float) -> Iterator[str]:
             yield f"training.{key}: {every:,}, but {foreseen}: it happens only at the end"
 
 
-def estimate(config: TrainingConfig, seconds_per_step: float, epochs_per_step: float, done: float = 0.0) -> str:
+def estimate(
+    config: TrainingConfig,
+    seconds_per_step: float,
+    epochs_per_step: float,
+    done: float = 0.0,
+    stages: Stages = ONE_STAGE,
+) -> str:
     """Return in words how long training still takes if the share `done` of it is over."""
-    share = 1 / foreseen_steps(config, seconds_per_step, epochs_per_step)
+    share = 1 / foreseen_steps(config, seconds_per_step, epochs_per_step, stages)
     steps = (1 - done) / share
     time_needed = duration(steps * seconds_per_step)
     digits = ".0f" if seconds_per_step >= 10 else ".2g"
-    pace = f"{epochs_per_step * steps:,.1f} epochs, {seconds_per_step:{digits}} s per step"
+    now, end = (stages.epoch_at(epochs_per_step * part / share) for part in (done, 1.0))
+    pace = f"{end - now:,.1f} epochs, {seconds_per_step:{digits}} s per step"
     start = "" if done else "start-up, "
     if share == min(1.0, seconds_per_step / limits(config)[2]):
         number = counted(round(float(f"{steps:.2g}")), "step")

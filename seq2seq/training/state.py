@@ -7,14 +7,18 @@ the training section.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from seq2seq.config.schema import TrainingConfig
+from seq2seq.data.stages import ONE_STAGE, Stages
 from seq2seq.errors import RunError, counted
 from seq2seq.evaluation.uncertainty import standard_error
 from seq2seq.training.judged import LOSS, Judged
+
+if TYPE_CHECKING:
+    from seq2seq.data.stream import BatchStream  # imports torch, and `s2s runs` reads states without it
 
 DEFAULT_STEPS = 20_000
 LEAST_BLEU = 1.0  # below it, BLEU counts chance matches, or uses the wrong tokenizer
@@ -100,12 +104,19 @@ class RunState:
     highest: Judged | None = None
     """The model with the highest score."""
     shown: Judged | None = None
-    """The latest model that was significantly better than the previous model in this field."""
+    """The latest model that was significantly better than the previous model in this field; None at the start of a
+    stage."""
     validations: list[tuple[int, float]] = field(default_factory=list)
     """(step, value of the deciding metric) of every validation."""
     validated_step: int | None = None
     validations_since_best: int = 0
     """Validations since that of `shown`, for patience."""
+    stage: int = 0
+    """Index of the stage that training is in."""
+    schedule_step: int = 0
+    """The step at which a stage last started the schedule of the learning rate again; 0 if none has."""
+    schedule_seconds: float = 0.0
+    """`seconds` at that step."""
     bad_in_a_row: int = 0
     bad_steps: int = 0
     rollbacks: int = 0
@@ -189,6 +200,17 @@ class RunState:
             return is_highest
         return judged.compared(self.highest, sign) >= 0
 
+    def begin_stage(self, stage: int, restarts: bool) -> None:
+        """Enter a stage after this step; with `restarts`, the schedule of the learning rate starts again.
+
+        Patience counts from here. The loss on other data may be higher, which is no divergence. The best model remains
+        the best of all stages, because they share a validation set.
+        """
+        self.stage, self.validations_since_best, self.shown = stage, 0, None
+        self.smooth_loss = self.lowest_loss = None
+        if restarts:
+            self.schedule_step, self.schedule_seconds = self.step, self.seconds
+
     def forget_validations(self) -> None:
         """Drop earlier validations, so that the next is the best; a finished run keeps the count for patience."""
         self.metric, self.validations = None, []
@@ -214,6 +236,24 @@ class RunState:
             return entry[0] != self.best_step, -sign * entry[1], -entry[0]
 
         return [step for step, _ in sorted(self.validations, key=order)[:count]]
+
+
+def change_stage(state: RunState, stream: "BatchStream", config: TrainingConfig, stages: Stages) -> str | None:
+    """Enter the next stage if its first epoch is reached, or if patience ends this one, whose other epochs are skipped.
+
+    Returns:
+        A remark for the log; None if the stage continues.
+    """
+    remark, reached = "", stages.at(stream.epoch)
+    if reached == state.stage < stages.last and (reason := lost_patience(state, config)):
+        remark = f" instead of {stream.epoch:.4g}: {reason}"
+        stream.skip_to(int(stages.each[state.stage].end))
+        reached += 1
+    if reached == state.stage:
+        return None
+    restarts = any(stage.restarts for stage in stages.each[state.stage + 1 : reached + 1])
+    state.begin_stage(reached, restarts)
+    return remark + "; the schedule of the learning rate starts again" * restarts
 
 
 def has_diverged(state: RunState) -> bool:
@@ -276,11 +316,36 @@ def further(result: TrainingResult, config: TrainingConfig) -> str:
     return f"{ended * result.is_improving}to continue, run the same command with --set training.{key}={twice}"
 
 
-def progress(state: RunState, epoch: float, config: TrainingConfig) -> float:
+def progress(state: RunState, epoch: float, config: TrainingConfig, stages: Stages = ONE_STAGE) -> float:
     """Return the share of training that is done, in [0, 1], by the limit that will be reached first."""
+    return _share_done(state, epoch, config, stages, (0, 0.0, 0.0), math.inf)
+
+
+def schedule_progress(state: RunState, epoch: float, config: TrainingConfig, stages: Stages = ONE_STAGE) -> float:
+    """Return the share of the schedule of the learning rate that is done, in [0, 1].
+
+    The schedule ends with training, or where a stage starts it again.
+    """
+    start, end = stages.schedule(state.stage)
+    return _share_done(state, epoch, config, stages, (state.schedule_step, start, state.schedule_seconds), end)
+
+
+def _share_done(
+    state: RunState,
+    epoch: float,
+    config: TrainingConfig,
+    stages: Stages,
+    start: tuple[int, float, float],
+    end: float,
+) -> float:
+    """Return the share between `start` (step, epoch, seconds) and the first of the limits and the epoch `end`."""
     steps, epochs, seconds = limits(config)
-    usable = max(1e-9, seconds - state.validation_seconds)
-    return min(1.0, max(state.step / steps, epoch / epochs, state.seconds / usable))
+    first_step, first_epoch, first_second = start
+    before = stages.work(first_epoch)
+    work, whole = stages.work(epoch) - before, stages.work(min(end, epochs)) - before
+    usable = max(1e-9, seconds - state.validation_seconds - first_second)
+    by_step = (state.step - first_step) / max(1, steps - first_step)
+    return min(1.0, max(by_step, work / whole, (state.seconds - first_second) / usable))
 
 
 def dropout_share(epoch: float, dropout_epochs: float) -> float:
@@ -291,7 +356,14 @@ def dropout_share(epoch: float, dropout_epochs: float) -> float:
     return round(8 * min(1.0, epoch / dropout_epochs)) / 8
 
 
-def end_reason(state: RunState, epoch: float, config: TrainingConfig) -> str | None:
+def lost_patience(state: RunState, config: TrainingConfig) -> str | None:
+    """Return why patience ends the stage, or None if it does not."""
+    if config.patience and state.validations_since_best >= config.patience:
+        return f"no significant improvement of {state.metric} in {counted(config.patience, 'validation')}"
+    return None
+
+
+def end_reason(state: RunState, epoch: float, config: TrainingConfig, stages: Stages = ONE_STAGE) -> str | None:
     """Return why training ends here, or None if it continues."""
     steps, epochs, seconds = limits(config)
     if state.step >= steps:
@@ -300,6 +372,4 @@ def end_reason(state: RunState, epoch: float, config: TrainingConfig) -> str | N
         return f"max_epochs {epochs:g} reached"
     if state.seconds >= seconds - state.validation_seconds:
         return f"max_minutes {seconds / 60:g} reached"
-    if config.patience and state.validations_since_best >= config.patience:
-        return f"no significant improvement of {state.metric} in {counted(config.patience, 'validation')}"
-    return None
+    return lost_patience(state, config) if state.stage == stages.last else None

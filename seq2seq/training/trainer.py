@@ -14,6 +14,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from seq2seq.config.schema import TrainingConfig
+from seq2seq.data.stages import ONE_STAGE, Stages
 from seq2seq.data.stream import BatchStream
 from seq2seq.errors import RunError
 from seq2seq.model.dropout import scale_dropout
@@ -30,11 +31,13 @@ from seq2seq.training.state import (
     RunState,
     TrainingResult,
     Validation,
+    change_stage,
     deciding_key,
     deciding_metric,
     dropout_share,
     end_reason,
     progress,
+    schedule_progress,
 )
 from seq2seq.training.step import ComputeLoss, GradientStep, undisturbed
 from seq2seq.training.step_log import StepLog, Stopwatch
@@ -62,6 +65,8 @@ class Work:
     """Whether the layers are compiled."""
     recorder: Recorder | None = None
     """The recorder of steps; None if all are ordinary."""
+    stages: Stages = ONE_STAGE
+    """The stages that the stream has."""
     before_validation: Callable[[], None] = lambda: None
     """Called on the main rank before each validation; no signal interrupts it."""
 
@@ -93,7 +98,7 @@ class Trainer:
         """
         self.module, self.stream, self.config, self.runtime = module, stream, config, runtime
         self.state = RunState()
-        self._work = work
+        self._work, self._stages = work, work.stages
         self._weights = _hold(module, config, runtime)
         if work.recorder is None:
             self._step = GradientStep(self._weights, work.compute_loss, config, work.is_compiled)
@@ -101,7 +106,7 @@ class Trainer:
             self._step = RecordedStep(self._weights, work.compute_loss, config, work.recorder)
         self._average = ExponentialMovingAverage(module, config.ema) if config.ema else None
         self._activity = Activity()
-        self._monitor = Monitor(folder if runtime.is_main else None, config, self._activity)
+        self._monitor = Monitor(folder if runtime.is_main else None, config, self._activity, self._stages)
         self._step_log = StepLog(config, runtime, self._monitor, self._activity)
         self._snapshots = Snapshots(folder, self._weights, self._step, self._average, stream, config, self._monitor)
         self._stop = StopSignal(runtime, *answers(runtime, self._whereabouts))
@@ -160,10 +165,12 @@ class Trainer:
         """Make steps, and return the limit that was reached, or None if a signal requested a stop."""
         if self._validation_due() or (self._work.judge_start and self.state.step == 0):
             self._validate_now()
+        if not self._end_reason():  # a limit that was raised since may have ended the run at the end of a stage
+            self._change_stage()
         stopping = False
         while not (reason := self._end_reason()) and not stopping:
             stopping = self._train_step()
-            is_last = stopping or bool(self._end_reason())
+            is_last = stopping or self._at_border() or bool(self._end_reason())
             if (is_last or self._step_log.due(self.state)) and (problem := self._read_results()):
                 self._roll_back(problem)
                 continue
@@ -173,8 +180,10 @@ class Trainer:
                 self._log_the_end()
             if self._validation_due():
                 self._validate_now()
-            if not self._end_reason() and (stopping or self._checkpoint_due()):
-                self._save()
+            if not self._end_reason():
+                self._change_stage()
+                if stopping or self._checkpoint_due():
+                    self._save()
         return reason
 
     def _train_step(self) -> bool:
@@ -202,6 +211,14 @@ class Trainer:
         self._monitor.step(state.step, self._progress(), self.stream.epoch)
         return bool(stopping) or (self.runtime.world_size == 1 and bool(self._stop.requested))
 
+    def _change_stage(self) -> None:
+        remark = change_stage(self.state, self.stream, self.config, self._stages)
+        if remark is not None:
+            self._monitor.stage(self.state.step, self.state.stage, self.stream.epoch, remark)
+
+    def _at_border(self) -> bool:
+        return self._stages.at(self.stream.epoch) != self.state.stage
+
     def _read_results(self) -> str | None:
         """Add the figures of the latest steps to the state, and return a description of what went wrong, or None."""
         problem = self._step_log.read(self.state)
@@ -222,13 +239,15 @@ class Trainer:
         self.state.window.seconds += self._clock.lap()
 
     def _progress(self) -> float:
-        return progress(self.state, self.stream.epoch, self.config)
+        return progress(self.state, self.stream.epoch, self.config, self._stages)
 
     def _rate(self) -> float:
-        return self.state.rate_scale * learning_rate(self.state.step, self._progress(), self.config)
+        state = self.state
+        done = schedule_progress(state, self.stream.epoch, self.config, self._stages)
+        return state.rate_scale * learning_rate(state.step - state.schedule_step, done, self.config)
 
     def _end_reason(self) -> str | None:
-        return end_reason(self.state, self.stream.epoch, self.config)
+        return end_reason(self.state, self.stream.epoch, self.config, self._stages)
 
     def _finish(self, reason: str) -> TrainingResult:
         state = self.state
@@ -249,7 +268,7 @@ class Trainer:
 
     def _validation_due(self) -> bool:
         step = self.state.step
-        return 0 < step != self.state.validated_step and step % self.config.validate_every == 0
+        return 0 < step != self.state.validated_step and (step % self.config.validate_every == 0 or self._at_border())
 
     def _validate_now(self) -> None:
         """Validate the weights that users would get: the moving average if there is one, else the trained weights."""
@@ -357,16 +376,16 @@ class Trainer:
     # -- for others --------------------------------------------------------------------------------------------------
 
     def time_steps(self, most_steps: int = 20, most_seconds: float = 3.0) -> tuple[float, float]:
-        """Train a few steps and return (seconds, epochs) per step; nothing is written, and the trainer is used up."""
+        """Train a few steps and return (seconds, epochs of the first stage) per step; the trainer is used up."""
         self._clock.start(0.0)
         self._train_step()  # slower than the others
         self._read_results()
-        began, epoch = self._clock.seconds, self.stream.epoch
+        began, work = self._clock.seconds, self._stages.work(self.stream.epoch)
         while self.state.step == 1 or (self.state.step <= most_steps and self.state.seconds < most_seconds):
             self._train_step()
             self._read_results()
         steps = self.state.step - 1
-        return (self._clock.seconds - began) / steps, (self.stream.epoch - epoch) / steps
+        return (self._clock.seconds - began) / steps, (self._stages.work(self.stream.epoch) - work) / steps
 
     def _whereabouts(self) -> tuple[Phase, int, int | None]:
         """Return the phase, the step, and the step of the last checkpoint, for the answers to signals."""

@@ -160,7 +160,7 @@ def _settings_of(folder: RunFolder) -> tuple[dict[str, Any], list[str]]:
 def _state_of(folder: RunFolder, settings: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
     """Return the state of a run, and the time left or the reason of the end."""
     if folder.is_training():
-        return RUNNING, _time_left(settings, records)
+        return RUNNING, ", ".join(filter(None, [_stage_of(settings, records), _time_left(settings, records)]))
     if cleaned := read_note(folder.cleaned):
         return FINISHED, str(cleaned.get("finished", ""))
     if records and "diverged" in records[-1]:
@@ -179,14 +179,25 @@ def _latest_state(folder: RunFolder) -> Mapping[str, Any]:
     return {}
 
 
+def _stage_of(settings: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> str:
+    """Return the stage that a run is in; empty if there is one."""
+    count = len({key.split(".")[2] for key in settings if key.startswith("data.stages.")})
+    return f"stage {_last(records, 'stage') or 1:.0f} of {count}" if count > 1 else ""
+
+
 def _time_left(settings: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> str:
-    """Return the time left in words; empty before the first log line, or if the limits are not known."""
+    """Return the time left in words; empty before the first log line, or if the limits are not known.
+
+    The epochs of stages have different lengths, which only training knows, so their number does not give the time left.
+    """
     from seq2seq.config.schema import TrainingConfig
     from seq2seq.training.progress import duration
     from seq2seq.training.state import RunState, progress
 
     seconds, epoch, step = (_last(records, key) for key in ("seconds", "epoch", "step"))
     limits = {key: settings.get(f"training.{key}") for key in ("max_steps", "max_epochs", "max_minutes")}
+    if limits["max_epochs"] is not None and _stage_of(settings, records):
+        return ""
     try:
         config = TrainingConfig(**{key: value for key, value in limits.items() if value is not None})
     except ValueError:

@@ -283,9 +283,9 @@ def test_sections_follow_each_other_and_a_stream_goes_on_in_the_middle_of_one(co
     make = CorpusBatches(corpus, tokenizers)
     streams += [make_stream(corpus, make), make_stream(corpus, make)]
     sampler = TokenBudgetSampler(corpus.source_lengths, corpus.target_lengths, 150, seed=4)
-    assert sampler.num_sections > 2
+    assert sampler.num_sections(0) > 2
     states, epochs, read = [], [], []
-    for epoch, section in itertools.product(range(2), range(sampler.num_sections)):
+    for epoch, section in itertools.product(range(2), range(sampler.num_sections(0))):
         for number, indices in enumerate(sampler.plan(epoch, section)):
             assert streams[0].position == (epoch, section, number)
             states.append(streams[0].state_dict())

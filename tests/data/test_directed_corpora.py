@@ -16,6 +16,7 @@ from seq2seq.data.collate import collate_translation
 from seq2seq.data.corpus import prepare_corpus
 from seq2seq.data.directions import RowTags, open_set, open_training, sizes_of, tempered, vocabulary_repeats
 from seq2seq.data.sampler import TokenBudgetSampler
+from seq2seq.data.stages import Stages
 from seq2seq.data.stream import CorpusBatches
 from seq2seq.data.tokenizer_text import TokenizerText
 from seq2seq.errors import DataError
@@ -128,7 +129,7 @@ def test_the_shares_of_directions_are_exact_over_epochs(temperature):
     assert sum((stop - start) * weight for start, stop, weight in weighed) == pytest.approx(720)
     planned = {sides: size ** (1 / temperature) for sides, size in sizes.items()}
     lengths = np.full(720, 5, np.int32)
-    sampler = TokenBudgetSampler(lengths, lengths, 100, seed=1, parts=weighed)
+    sampler = TokenBudgetSampler(lengths, lengths, 100, seed=1, stages=Stages.of(weighed))
     epochs, seen = 12, Counter()
     for epoch in range(epochs):
         seen.update(np.concatenate(sampler.plan(epoch)).tolist())

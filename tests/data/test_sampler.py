@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from seq2seq.config.schema import TokenizerConfig
 from seq2seq.data.sampler import SOURCE_SLACK, TokenBudgetSampler, moved_position
+from seq2seq.data.stages import Stages
 from seq2seq.errors import DataError
 from seq2seq.lines import read_lines
 from seq2seq.text.tokenizer import Tokenizer
@@ -60,14 +61,14 @@ def test_the_sections_of_an_epoch_are_the_epoch(pairs, section, epoch, world, we
     middle = len(pairs) // 2
     parts = [(0, middle, weight), (middle, len(pairs), 1.0)]
     with pytest.MonkeyPatch.context() as patch:
-        whole = TokenBudgetSampler(source, target, 10**6, seed=1, parts=parts)
+        whole = TokenBudgetSampler(source, target, 10**6, seed=1, stages=Stages.of(parts))
         patch.setattr("seq2seq.data.sampler.SECTION_EXAMPLES", section)
         ranks = [
-            TokenBudgetSampler(source, target, 100, seed=1, parts=parts, rank=rank, world_size=world)
+            TokenBudgetSampler(source, target, 100, seed=1, stages=Stages.of(parts), rank=rank, world_size=world)
             for rank in range(world)
         ]
-    sections = range(ranks[0].num_sections)
-    assert whole.num_sections == 1
+    sections = range(ranks[0].num_sections(0))
+    assert whole.num_sections(0) == 1
     assert abs(len(sections) * section - (middle * weight + len(pairs) - middle)) <= section
     plans = [[sampler.plan(epoch, number) for number in sections] for sampler in ranks]
     for number in sections:
@@ -85,7 +86,7 @@ def test_the_sections_of_an_epoch_are_the_epoch(pairs, section, epoch, world, we
 def test_sections_are_other_ones_in_every_epoch_and_no_stretches_of_the_corpus(monkeypatch):
     monkeypatch.setattr("seq2seq.data.sampler.SECTION_EXAMPLES", 1000)
     sampler = TokenBudgetSampler(*lengths(4000), 200, seed=1)
-    assert sampler.num_sections == 4
+    assert sampler.num_sections(0) == 4
     members = {(e, s): np.concatenate(sampler.plan(e, s)) for e in range(2) for s in range(4)}
     for some in members.values():
         assert np.histogram(some, bins=10, range=(0, 4000))[0] == pytest.approx(100, abs=5)
@@ -165,7 +166,7 @@ def test_a_moved_position_leaves_nothing_out(caplog):
 def test_weights_repeat_examples_and_take_turns():
     source, target = lengths(110)
     parts = [(0, 50, 1.0), (50, 70, 2.5), (70, 110, 0.25)]
-    sampler = TokenBudgetSampler(source, target, 100, seed=1, parts=parts)
+    sampler = TokenBudgetSampler(source, target, 100, seed=1, stages=Stages.of(parts))
     epochs = [np.bincount(np.concatenate(sampler.plan(epoch)), minlength=110) for epoch in range(8)]
     for counts in epochs:
         assert (counts[:50] == 1).all()
@@ -237,4 +238,4 @@ def test_ten_million_pairs_are_planned_a_section_at_a_time_whatever_their_number
     assert peak < 200 * 2**20
     assert sampler.padding(0) < 0.02
     seen = len(np.concatenate(plan)) + sum(len(np.concatenate(sampler.plan(0, s))) for s in range(1, 10))
-    assert (sampler.num_sections, seen) == (10, 10_000_000)
+    assert (sampler.num_sections(0), seen) == (10, 10_000_000)

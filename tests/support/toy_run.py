@@ -6,6 +6,7 @@ Tests import `train`; the ones that kill a process start this file: `python toy_
 import dataclasses
 import json
 import logging
+import math
 import os
 import sys
 import tempfile
@@ -19,6 +20,7 @@ from torch import Tensor, nn
 from seq2seq import atomic, runtime
 from seq2seq.config.schema import TrainingConfig
 from seq2seq.data.sampler import TokenBudgetSampler
+from seq2seq.data.stages import ONE_STAGE, Stage, Stages
 from seq2seq.data.stream import BatchStream
 from seq2seq.tensors import write_tensors
 from seq2seq.training.loss import LossSum
@@ -26,6 +28,7 @@ from seq2seq.training.state import Sample, Validation
 from seq2seq.training.trainer import Trainer, Work
 
 NUM_EXAMPLES, WIDTH, CLASSES = 200, 6, 5
+FIRST_PART = 120  # of the examples, where there are stages
 DEFAULTS = dict(
     max_steps=40, batch_tokens=64, learning_rate=1e-2, warmup_steps=5, checkpoint_every=7, validate_every=10,
     log_every=4, keep_last=2, keep_best=2,
@@ -106,6 +109,22 @@ def toy_loss(module, batch):
     return LossSum(total, batch.num_targets, (logits.argmax(dim=1) == batch.labels).sum())
 
 
+class Killed(BaseException):
+    """Stands for SIGKILL inside a process: nothing of ours handles it."""
+
+
+def killed_at(count):
+    """A loss that ends the run after this number of batches."""
+    calls = iter(range(count))
+
+    def compute(module, batch):
+        if next(calls, None) is None:
+            raise Killed
+        return toy_loss(module, batch)
+
+    return compute
+
+
 def toy_validation(module):
     torch.rand(3)  # what validation draws must not matter
     inputs, labels = examples()
@@ -117,15 +136,29 @@ def toy_validation(module):
     return Validation({"valid_loss": loss, "accuracy": accuracy}, samples, {"accuracy": hits.numpy()})
 
 
-def make_stream(config, rank=0, world_size=1):
+def make_stages(rows):
+    """Stages over two parts of the examples; a row is the end or null, the two weights, and whether they restart."""
+    sizes = FIRST_PART, NUM_EXAMPLES - FIRST_PART
+    bounds = (0, FIRST_PART), (FIRST_PART, NUM_EXAMPLES)
+    examples = [sum(map(math.prod, zip(sizes, weights, strict=True))) for _, weights, _ in rows]
+    return Stages(tuple(
+        Stage([(*bound, weight) for bound, weight in zip(bounds, weights, strict=True)],
+              end or math.inf, restarts, count / examples[0])
+        for (end, weights, restarts), count in zip(rows, examples, strict=True)
+    ))  # fmt: skip
+
+
+def make_stream(config, rank=0, world_size=1, stages=None):
     inputs, labels = examples()
     lengths = np.random.default_rng(0).integers(1, 12, NUM_EXAMPLES).astype(np.int32)
-    sampler = TokenBudgetSampler(lengths, lengths, config.batch_tokens, seed=3, rank=rank, world_size=world_size)
+    sampler = TokenBudgetSampler(
+        lengths, lengths, config.batch_tokens, seed=3, stages=stages, rank=rank, world_size=world_size
+    )
     return BatchStream(sampler, lambda indices, epoch: make_batch(inputs[indices], labels[indices]))
 
 
 def make_trainer(
-    folder, compute_loss=toy_loss, validate=toy_validation, dropout=0.1, where=None, rehearsal=(), **values
+    folder, compute_loss=toy_loss, validate=toy_validation, dropout=0.1, where=None, rehearsal=(), stages=(), **values
 ):
     config = TrainingConfig(**{**DEFAULTS, **values})
     where = where or runtime.Runtime(torch.device("cpu"), torch.float32)
@@ -137,8 +170,10 @@ def make_trainer(
             write_tensors(temporary / "model.safetensors", state)
             (temporary / "metrics.json").write_text(json.dumps(metrics))
 
-    stream = make_stream(config, where.rank, where.world_size)
-    return Trainer(module, stream, Work(compute_loss, validate, save_best, rehearsal), config, where, Path(folder))
+    planned = make_stages(stages) if stages else ONE_STAGE
+    stream = make_stream(config, where.rank, where.world_size, planned if stages else None)
+    work = Work(compute_loss, validate, save_best, rehearsal, stages=planned)
+    return Trainer(module, stream, work, config, where, Path(folder))
 
 
 def train(folder, **settings):
@@ -154,7 +189,7 @@ def outcome(folder):
     files |= {f"best/{path.name}": path.read_bytes() for path in (folder / "best").iterdir()}
     state = json.loads((newest / "state.json").read_text())
     del state["files"]
-    for timed in ("seconds", "validation_seconds"):
+    for timed in ("seconds", "validation_seconds", "schedule_seconds"):
         del state["run"][timed]
     del state["run"]["window"]["seconds"]
     records = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]

@@ -12,7 +12,7 @@ from support.number_words import WORDS, sentences
 from seq2seq.tensors import read_tensors
 
 # What clocks measure, and lengths of files that hold it: not the same in any two runs.
-TIMED = frozenset({"seconds", "validation_seconds", "tokens_per_second", "files"})
+TIMED = frozenset({"seconds", "validation_seconds", "schedule_seconds", "tokens_per_second", "files"})
 # Everything that a run has to remember at once.
 CONFIG = """
 source_language: en

@@ -253,7 +253,7 @@ def leaves(section: type[Section], prefix: str = "") -> typing.Iterator[tuple[st
 # Where another value of the same type would not do.
 OTHER = {
     "task": None, "languages": None, "training.best_of": None,
-    "data.train": None, "data.valid": None, "data.test": "{a: {source: test.en, target: test.de}}",
+    "data.stages": None, "data.train": None, "data.valid": None, "data.test": "{a: {source: test.en, target: test.de}}",
     "data.label_names": None, "data.cache_dir": "elsewhere", "data.filters.max_ratio": 2.5,
     "data.filters.max_length": 20,
     "model.preset": "null", "model.head_dim": 4, "model.num_heads": 2, "model.activation": "gelu",

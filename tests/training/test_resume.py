@@ -11,7 +11,7 @@ import time
 import pytest
 import torch
 from support import toy_run
-from support.toy_run import make_trainer, outcome, steps_of, toy_loss, train
+from support.toy_run import Killed, killed_at, make_trainer, outcome, steps_of, toy_loss, train
 
 from seq2seq import runtime
 from seq2seq.errors import CheckpointError
@@ -27,21 +27,6 @@ _one_thread = pytest.fixture(toy_run.one_thread, autouse=True)
 # -- going on ----------------------------------------------------------------------------------------------------------
 
 FULL = dict(ema=0.9, accumulate=2, patience=3)
-
-
-class Killed(BaseException):
-    """Stands for SIGKILL inside a process: nothing of ours handles it."""
-
-
-def killed_at(count):
-    calls = iter(range(count))
-
-    def compute(module, batch):
-        if next(calls, None) is None:
-            raise Killed
-        return toy_loss(module, batch)
-
-    return compute
 
 
 def test_two_equal_runs_end_in_the_same_bits(tmp_path):

@@ -83,6 +83,10 @@ class Student:
                             "target_language")  # fmt: skip
         if self.config.training.init_from is not None:
             raise UserError(f"{request.config}: training.init_from: a student begins with new weights; leave it out")
+        if self.config.data.stages:
+            raise UserError(
+                f"{request.config}: data.stages: a student learns from all pairs in one stage; leave it out"
+            )
         self.pairs, self.run = self.folder / "pairs", self.folder / "run"
         self.model, self.exported = self.folder / "model", self.folder / QUANTIZATION
 

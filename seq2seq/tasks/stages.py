@@ -1,0 +1,86 @@
+"""The stages of a run, from `data.stages`, and their description: the shares of sources and directions in an epoch.
+
+`tasks.task` makes the stages from its corpus; `tasks.run` shows the lines before training.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from seq2seq.config.corpora import DataConfig
+from seq2seq.data.directions import Group, sizes_of
+from seq2seq.data.stages import Part, Stage, Stages
+
+Weigh = Callable[[list[Part]], list[Part]]
+
+
+def stages_of(
+    data: DataConfig, names: Sequence[str | None], parts: list[Part], weigh: Weigh, tokens: Callable[[list[Part]], int]
+) -> Stages:
+    """Return the stages of a run; a run without `data.stages` has one.
+
+    Args:
+        data: the section of the configuration.
+        names: the name of the source of each part.
+        parts: the parts of the corpus, with the weights of the sources.
+        weigh: returns the parts of a stage with their final weights.
+        tokens: returns the number of tokens of an epoch.
+    """
+    if not data.stages:
+        return Stages.of(weigh(parts))
+    found: list[Stage] = []
+    for stage in data.stages:
+        own = zip(parts, names, strict=True)
+        weighed = weigh([(start, stop, stage.weights.get(name, 0.0)) for (start, stop, _), name in own])
+        end = math.inf if stage.until_epoch is None else float(stage.until_epoch)
+        length = max(1, tokens(weighed)) / max(1, tokens(list(found[0].parts))) if found else 1.0
+        found.append(Stage(weighed, end, stage.restart, length))
+    return Stages(tuple(found))
+
+
+@dataclass(frozen=True)
+class Share:
+    """The share of a source or a direction in an epoch; its text is a line for people, without the name."""
+
+    examples: int
+    before: float
+    """The share without temperature and weights."""
+    after: float
+    times: float
+    """How often each example is seen in an epoch, on average."""
+    noun: str = "pairs"
+
+    def __str__(self) -> str:
+        shares = f"{100 * self.before:.3g} % of all, {100 * self.after:.3g} % of an epoch"
+        return f"{self.examples:,} {self.noun}, {shares}, each seen {self.times:.3g} times"
+
+
+def shares_of(
+    weighed: Sequence[Part], parts: Sequence[Part], groups: Sequence[Group], noun: str = "pairs"
+) -> dict[Group, Share]:
+    """Return the share of each group of parts, such as a direction.
+
+    Args:
+        weighed: the parts of a stage, as the sampler sees them.
+        parts: those of the corpus.
+        groups: the group of each.
+        noun: the name of examples.
+    """
+    sizes, seen = sizes_of(parts, groups), dict.fromkeys(groups, 0.0)
+    for (start, stop, weight), group in zip(weighed, groups, strict=True):
+        seen[group] += (stop - start) * weight
+    total, total_seen = sum(sizes.values()), sum(seen.values())
+    return {
+        group: Share(size, size / total, seen[group] / total_seen, seen[group] / max(size, 1), noun)
+        for group, size in sizes.items()
+    }
+
+
+def stage_title(stages: Stages, index: int) -> str:
+    """Return the heading of a line about a stage; empty if there is only one."""
+    if not stages.last:
+        return ""
+    start, end = stages.start(index), stages.each[index].end
+    epochs = f"from epoch {start:g}" if math.isinf(end) else f"epochs {start:g} to {end:g}"
+    restarts = ", the schedule of the learning rate starts again" * (index > 0 and stages.each[index].restarts)
+    return f"stage {index + 1} of {stages.last + 1}, {epochs}{restarts}"

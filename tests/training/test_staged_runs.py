@@ -1,0 +1,259 @@
+"""Runs in stages: borders, patience, the schedule and the best model, and the same bits after any interruption."""
+
+import json
+
+import pytest
+from support import toy_run
+from support.ranks import finish, start, wait_for
+from support.toy_run import Killed, killed_at, make_trainer, outcome, records, steps_of, toy_loss, train
+
+from seq2seq.config.schema import TrainingConfig
+from seq2seq.data.stages import ONE_STAGE, Stage, Stages
+from seq2seq.errors import RunError
+from seq2seq.training.loss import LossSum
+from seq2seq.training.optim import learning_rate
+from seq2seq.training.progress import estimate, foreseen_steps, unreached
+from seq2seq.training.state import RunState, Validation, progress, schedule_progress
+
+tmp_path = pytest.fixture(toy_run.memory_folder)
+_one_thread = pytest.fixture(toy_run.one_thread, autouse=True)
+
+TWO = [(1, [1.0, 0.5], False), (None, [0.0, 2.0], True)]
+THREE = [(1, [1.0, 0.0], False), (3, [0.5, 1.0], True), (None, [0.0, 1.5], False)]
+FULL = dict(ema=0.9, accumulate=2, patience=2, max_steps=60, schedule="cosine", stages=THREE)
+
+
+def borders(folder):
+    return [(record["step"], record["stage"], record["epoch"]) for record in records(folder) if "stage" in record]
+
+
+def scripted(values):
+    """A validation that finds these accuracies, one after the other, and then the last again."""
+    found = iter(values)
+    last = [values[-1]]
+
+    def validate(module):
+        last[0] = next(found, last[0])
+        return Validation({"valid_loss": 1.0, "accuracy": last[0]})
+
+    return validate
+
+
+# -- the same bits -----------------------------------------------------------------------------------------------------
+
+
+def test_interrupted_anywhere_ends_in_the_same_bits(tmp_path):
+    train(tmp_path / "whole", **FULL)
+    assert [stage for _, stage, _ in borders(tmp_path / "whole")] == [2, 3]
+    for count in (5, 19, 30, 47, 61, 84, 110):
+        folder = tmp_path / f"{count}"
+        with pytest.raises(Killed):
+            train(folder, compute_loss=killed_at(count), **FULL)
+        train(folder, **FULL)
+        assert outcome(folder) == outcome(tmp_path / "whole"), f"interrupted after {count} micro-batches"
+
+
+@pytest.mark.parametrize("rows", [TWO, THREE])
+def test_half_of_the_steps_and_then_the_others_are_all_steps(tmp_path, rows):
+    """Also where the first half ends at a border, where nothing of the next stage may have happened."""
+    train(tmp_path / "whole", stages=rows)
+    steps = {20, *(step for step, _, _ in borders(tmp_path / "whole"))}
+    for step in steps:
+        folder = tmp_path / f"{step}"
+        train(folder, stages=rows, max_steps=step)
+        train(folder, stages=rows)
+        ours, whole = outcome(folder), outcome(tmp_path / "whole")
+        assert ours["files"].keys() == whole["files"].keys()
+        for name in ("model.safetensors", "optimizer.safetensors", "random.safetensors"):
+            assert ours["files"][name] == whole["files"][name], (step, name)
+        assert borders(folder) == borders(tmp_path / "whole")
+
+
+def test_one_stage_is_no_stage(tmp_path):
+    """Bit for bit, in all that a run writes."""
+    train(tmp_path / "none", schedule="linear", max_steps=None, max_epochs=2.5)
+    train(tmp_path / "one", schedule="linear", max_steps=None, max_epochs=2.5, stages=[(None, [1.0, 1.0], False)])
+    assert outcome(tmp_path / "one") == outcome(tmp_path / "none")
+
+
+def test_a_state_of_an_earlier_version_is_in_the_first_stage():
+    plain = RunState(step=7).to_json()
+    for name in ("stage", "schedule_step", "schedule_seconds"):
+        del plain[name]
+    assert RunState.from_json(plain) == RunState(step=7)
+
+
+@pytest.mark.slow
+def test_ranks_change_stages_together_and_continue_after_a_kill(tmp_path):
+    settings = [f"{name}={json.dumps(value)}" for name, value in {**FULL, "max_steps": 40}.items()]
+    for code, _, errors in finish(start(tmp_path / "whole", 2, *settings)):
+        assert code == 0, errors
+    killed = start(tmp_path / "killed", 2, *settings, "pause=0.05")
+    wait_for(tmp_path / "killed" / "checkpoints" / "step_00000014", killed)
+    for process in killed:
+        process.kill()
+    finish(killed)
+    for code, _, errors in finish(start(tmp_path / "killed", 2, *settings)):
+        assert code == 0, errors
+    assert outcome(tmp_path / "killed") == outcome(tmp_path / "whole")
+    assert len(borders(tmp_path / "whole")) == 2
+
+
+# -- borders -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_border_is_told_validated_and_saved_by_the_rules_of_other_steps(tmp_path, caplog):
+    caplog.set_level("INFO")
+    train(tmp_path, stages=TWO, validate_every=1000, keep_best=3)
+    ((step, stage, epoch),) = borders(tmp_path)
+    assert (stage, epoch) == (2, 1.0)
+    assert (
+        f"step {step}: stage 2 of 2 begins, at epoch 1; the schedule of the learning rate starts again" in caplog.text
+    )
+    validated = [record["step"] for record in records(tmp_path) if "accuracy" in record]
+    assert validated == [step, 40]
+    assert step in steps_of(tmp_path)
+
+
+def test_the_last_model_of_a_stage_is_judged_before_the_next_begins(tmp_path):
+    train(tmp_path, stages=TWO, validate_every=1000)
+    kinds = ["stage" if "stage" in record else "validation" for record in records(tmp_path) if "loss" not in record]
+    assert kinds == ["validation", "stage", "validation"]
+
+
+def test_stages_that_are_shorter_than_a_step_are_passed_together(tmp_path):
+    rows = [(1, [0.2, 0.0], False), (2, [0.2, 0.0], True), (None, [1.0, 1.0], False)]
+    train(tmp_path, stages=rows, accumulate=9, validate_every=1000)
+    assert [(step, stage) for step, stage, _ in borders(tmp_path)] == [(1, 3)]
+
+
+def test_a_loss_that_is_higher_in_the_next_stage_is_no_divergence(tmp_path):
+    """In the middle of a stage, the same rise is one."""
+    steps = iter(range(1000))
+
+    def higher(module, batch):
+        loss = toy_loss(module, batch)
+        return LossSum(loss.total + 9.0 * batch.num_targets * (next(steps) >= border), batch.num_targets, loss.correct)
+
+    rows = [(2, [1.0, 0.0], False), (None, [0.0, 1.0], False)]
+    train(tmp_path / "plain", stages=rows)
+    ((border, _, _),) = borders(tmp_path / "plain")
+    train(tmp_path / "staged", stages=rows, compute_loss=higher)
+    assert not any("rollback" in record for record in records(tmp_path / "staged"))
+    steps = iter(range(1000))
+    with pytest.raises(RunError, match="the loss rose from"):
+        train(tmp_path / "unstaged", compute_loss=higher, max_rollbacks=0)
+
+
+# -- patience and the best model ---------------------------------------------------------------------------------------
+
+LONG = [(1000, [1.0, 1.0], False), (None, [0.0, 1.0], True)]
+
+
+def test_patience_ends_a_stage_the_rest_of_which_is_skipped_and_then_the_run(tmp_path, caplog):
+    caplog.set_level("INFO")
+    _, result = train(tmp_path, stages=LONG, validate=scripted([0.5]), patience=2, max_steps=500)
+    assert borders(tmp_path) == [(30, 2, 1000.0)]  # 10 is the first validation, and 20 and 30 are no better
+    assert "step 30: stage 2 of 2 begins, at epoch 1000 instead of" in caplog.text
+    assert "no significant improvement of accuracy in 2 validations" in caplog.text
+    assert (result.step, result.status) == (60, "finished")  # 40 is the first of its stage, 50 and 60 are no better
+    assert "no significant improvement" in result.reason
+
+
+def test_patience_counts_from_the_start_of_a_stage(tmp_path):
+    """The second stage is worse than the first all along, but gets better."""
+    rising = [0.9, 0.9, 0.9, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
+    _, result = train(tmp_path, stages=LONG, validate=scripted(rising), patience=2, max_steps=90)
+    assert borders(tmp_path) == [(30, 2, 1000.0)]
+    assert (result.step, result.reason) == (90, "max_steps 90 reached")
+
+
+@pytest.mark.parametrize(("second", "best"), [([0.1, 0.2, 0.3], 30), ([0.1, 0.95, 0.3], 50)])
+def test_the_best_model_is_the_best_of_all_stages(tmp_path, second, best):
+    rows = [(1000, [1.0, 1.0], False), (None, [0.0, 1.0], False)]
+    _, result = train(tmp_path, stages=rows, validate=scripted([0.9, 0.9, 0.9, *second]), patience=2, max_steps=60)
+    assert result.best_step == best
+    assert json.loads((tmp_path / "best" / "metrics.json").read_text())["step"] == best
+
+
+def test_a_stage_that_patience_ended_stays_ended_after_a_kill(tmp_path):
+    settings = dict(stages=LONG, patience=2, max_steps=80, checkpoint_every=10)
+    with pytest.raises(Killed):
+        train(tmp_path, validate=scripted([0.5]), compute_loss=killed_at(33), **settings)
+    assert borders(tmp_path) == [(30, 2, 1000.0)]
+    trainer = make_trainer(tmp_path, validate=scripted([0.5]), **settings)
+    trainer.run()
+    assert trainer.state.stage == 1
+    assert borders(tmp_path) == [(30, 2, 1000.0)]
+
+
+# -- the learning rate -------------------------------------------------------------------------------------------------
+
+
+def rates(folder):
+    return {record["step"]: record["learning_rate"] for record in records(folder) if "learning_rate" in record}
+
+
+@pytest.mark.parametrize("schedule", ["inverse_sqrt", "cosine", "linear", "constant"])
+def test_a_stage_that_restarts_has_the_schedule_of_a_run_of_its_own(tmp_path, schedule):
+    limits = dict(schedule=schedule, max_steps=None, log_every=1, max_epochs=5.0)
+    train(tmp_path, stages=[(2, [1.0, 0.0], False), (None, [0.0, 1.0], True)], **limits)
+    ((border, _, _),) = borders(tmp_path)
+    config, logged = TrainingConfig(**{**toy_run.DEFAULTS, **limits}), rates(tmp_path)
+    epochs = {record["step"]: record["epoch"] for record in records(tmp_path) if "learning_rate" in record}
+    expected = {
+        step: learning_rate(step, epoch / 2, config)
+        if step <= border
+        else learning_rate(step - border, (epoch - 2) / 3, config)
+        for step, epoch in epochs.items()
+    }
+    assert logged == pytest.approx(expected, abs=1e-6)  # the epochs in the log are rounded
+    if schedule != "constant":
+        assert logged[border] < 0.7 * max(rate for step, rate in logged.items() if step > border)
+
+
+def test_without_a_restart_the_schedule_runs_on(tmp_path):
+    train(tmp_path, stages=[(1, [1.0, 1.0], False), (None, [0.0, 1.0], False)], log_every=1)
+    config = TrainingConfig(**toy_run.DEFAULTS)
+    expected = {step: learning_rate(step, step / 40, config) for step in range(1, 41)}
+    assert rates(tmp_path) == expected
+
+
+def test_a_limit_in_steps_or_minutes_ends_a_restarted_schedule_too():
+    stages = Stages((Stage(end=2.0), Stage(restarts=True)))
+    state = RunState(step=60, seconds=90.0, stage=1, schedule_step=20, schedule_seconds=30.0)
+    assert schedule_progress(state, 5.0, TrainingConfig(max_steps=100), stages) == 0.5
+    assert schedule_progress(state, 5.0, TrainingConfig(max_minutes=2.5), stages) == 0.5
+    assert schedule_progress(state, 5.0, TrainingConfig(max_epochs=8.0), stages) == 0.5
+    assert schedule_progress(state, 5.0, TrainingConfig(max_steps=10), stages) == 1.0  # lowered since
+    assert progress(state, 5.0, TrainingConfig(max_steps=100), stages) == 0.6
+
+
+# -- time --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_time_left_knows_that_epochs_differ():
+    stages = Stages((Stage(end=2.0), Stage(length=10.0)))
+    config = TrainingConfig(max_epochs=4.0)
+    assert foreseen_steps(config, 1.0, 0.01, stages) == pytest.approx(2200)
+    assert foreseen_steps(config, 1.0, 0.01) == pytest.approx(400)
+    assert "for 2,200 steps (4.0 epochs" in estimate(config, 1.0, 0.01, stages=stages)
+    done = progress(RunState(step=1), 3.0, config, stages)
+    assert done == pytest.approx(12 / 22)
+    assert "for 1,000 steps (1.0 epochs" in estimate(config, 1.0, 0.01, done, stages)
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [({"max_steps": 100}, "data.stages.1: training ends before, with about epoch 1"), ({"max_steps": 300}, None),
+     ({"max_steps": 100, "patience": 3}, "unless training.patience ends that stage early"),
+     ({"max_minutes": 1.0}, "data.stages.1: "), ({"max_minutes": 100.0}, None), ({"max_epochs": 3.0}, None)],
+)  # fmt: skip
+def test_a_stage_that_training_does_not_reach_is_named(limit, words):
+    stages = Stages((Stage(end=2.0), Stage()))
+    told = list(unreached(TrainingConfig(**limit), 1.0, 0.01, stages))
+    assert len(told) == (words is not None)
+    if words:
+        assert words in told[0]
+    assert list(unreached(TrainingConfig(**limit), 1.0, 0.01, ONE_STAGE)) == []
+    assert list(unreached(TrainingConfig(max_minutes=1.0), 0.0, 0.01, stages)) == []  # the pace is not known
