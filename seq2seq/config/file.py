@@ -6,7 +6,7 @@ The command line calls `load`; so does every module that reads the `config.yaml`
 
 import copy
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,17 @@ def parse(
     if problems:
         raise ConfigError(origin, dict.fromkeys(problems))
     return config
+
+
+def settings_of(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield (dotted key, value) of every setting of a configuration that is given as plain values."""
+    if isinstance(value, list) and all(isinstance(item, Mapping) for item in value):
+        value = dict(enumerate(value))
+    if not isinstance(value, Mapping) or not value:
+        yield key, value
+        return
+    for name, item in value.items():
+        yield from settings_of(item, f"{key}.{name}" if key else name)
 
 
 def dump(config: Config) -> str:

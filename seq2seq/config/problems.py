@@ -46,6 +46,7 @@ SYNONYMS = {
     "training.checkpoint_every": "save_every save_steps save_freq save_interval save_checkpoint_steps",
     "training.keep_last": "keep_checkpoint save_total_limit keep_last_ckpts keep_last_epochs",
     "training.log_every": "log_interval logging_steps logging_freq report_every disp_freq print_every",
+    "training.trackers": "report_to loggers logger tensorboard tensorboard_dir wandb wandb_project mlflow use_wandb",
     "training.init_from": "train_from restore_file pretrained pretrained_model load_model finetune_from warm_start",
     "training.device": "gpu gpus use_cuda cuda cpu use_cpu gpu_ranks",
     "training.threads": "num_threads cpu_threads",

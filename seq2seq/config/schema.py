@@ -225,6 +225,10 @@ class TrainingConfig(PresetSection):
     log_every: Positive = 50
     num_samples: NonNegative = 5
     """Validation sentences whose translations are written to samples.txt."""
+    trackers: Annotated[tuple[Literal["tensorboard", "mlflow", "wandb"], ...], Field(strict=False)] | None = None
+    """Trackers that get the figures of metrics.jsonl; default: tensorboard, if it is installed. `[]` is none."""
+    track_samples: bool = False
+    """Send the translations of samples.txt to the trackers too."""
     max_bad_steps: Positive = 10
     """Consecutive steps with a non-finite gradient before the run returns to its last checkpoint."""
     max_rollbacks: NonNegative = 3

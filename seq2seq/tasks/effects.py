@@ -41,6 +41,7 @@ WITHOUT_EFFECT: Mapping[tuple[str, ...], tuple[str, Condition]] = {
         "only the schedules cosine and linear end at it",
         lambda config: config.training.schedule not in ("cosine", "linear"),
     ),
+    ("training.track_samples",): ("there are no trackers", lambda config: config.training.trackers == ()),
     ("training.dropout_epochs",): ("there is no dropout", _has_no_dropout),
     ("tokenizer.init_from",): (
         "the tokenizers come from training.init_from",

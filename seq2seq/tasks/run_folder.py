@@ -31,7 +31,7 @@ CHANGEABLE = (
     *("data.test", "data.label_names", "data.cache_dir", "data.num_workers", "search", "evaluation"),
     *("training.max_steps", "training.max_epochs", "training.max_minutes", "training.patience"),
     *("training.validate_every", "training.checkpoint_every", "training.keep_last", "training.keep_best"),
-    *("training.log_every", "training.num_samples"),
+    *("training.log_every", "training.num_samples", "training.trackers", "training.track_samples"),
     *("training.max_bad_steps", "training.max_rollbacks", "training.device", "training.threads", "training.shard"),
     *("training.compile", "training.recompute"),
 )
@@ -196,20 +196,9 @@ def differences(folder: RunFolder, config: Config, now: Mapping[str, str]) -> di
 
 def changes(old: Config, new: Config) -> list[tuple[str, Any, Any]]:
     """Return (key, old value, new value) of every setting that differs."""
-    before, after = dict(settings_of(old.model_dump(mode="json"))), dict(settings_of(new.model_dump(mode="json")))
+    before, after = (dict(config_file.settings_of(each.model_dump(mode="json"))) for each in (old, new))
     keys = dict.fromkeys([*before, *after])
     return [(key, before.get(key), after.get(key)) for key in keys if before.get(key) != after.get(key)]
-
-
-def settings_of(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (dotted key, value) of every setting of a configuration that is given as plain values."""
-    if isinstance(value, list) and all(isinstance(item, Mapping) for item in value):
-        value = dict(enumerate(value))
-    if not isinstance(value, Mapping) or not value:
-        yield key, value
-        return
-    for name, item in value.items():
-        yield from settings_of(item, f"{key}.{name}" if key else name)
 
 
 def refusal(folder: RunFolder, changed: Mapping[str, str]) -> ConfigError | None:

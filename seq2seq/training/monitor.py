@@ -1,4 +1,4 @@
-"""The reports of a run: metrics.jsonl, samples.txt, TensorBoard, and a progress bar or log lines.
+"""The reports of a run: metrics.jsonl, samples.txt, trackers, and a progress bar or log lines.
 
 The trainer of the main rank writes through a `Monitor`; people and plots read the files. A run that continues cuts the
 files to the lengths in its checkpoint, so that they end as if the run had never been interrupted.
@@ -21,8 +21,9 @@ from seq2seq.errors import RunError
 from seq2seq.training.activity import Activity, Phase
 from seq2seq.training.progress import LiveLine, clock, estimate, foreseen_steps, too_long, unreached
 from seq2seq.training.state import SE, Sample
+from seq2seq.training.trackers import TENSORBOARD, TrackedRun, Trackers
 
-METRICS, SAMPLES, TENSORBOARD = "metrics.jsonl", "samples.txt", "tensorboard"
+METRICS, SAMPLES = "metrics.jsonl", "samples.txt"
 SECONDS_TO_ESTIMATE = 5.0
 
 log = logging.getLogger(__name__)
@@ -53,7 +54,7 @@ class Monitor:
     def __init__(self, folder: Path | None, config: TrainingConfig, activity: Activity, stages: Stages = ONE_STAGE):
         self._folder, self._config, self._stages, self._activity = folder, config, stages, activity
         self._line: LiveLine | None = None
-        self._board: Any = None
+        self._trackers: Trackers | None = None
         self._now, self._first, self._opened = _Moment(), None, time.monotonic()
         self._speed, self._has_estimated = "", False
 
@@ -64,15 +65,12 @@ class Monitor:
         for path in (self._folder / METRICS, self._folder / SAMPLES):
             if path.exists() and path.stat().st_size > lengths.get(path.name, 0):
                 os.truncate(path, lengths.get(path.name, 0))
-        if importlib.util.find_spec("tensorboard"):
-            from torch.utils.tensorboard import SummaryWriter
-
-            try:
-                self._board = SummaryWriter(str(self._folder / TENSORBOARD), purge_step=step + 1 if step else None)
-            except UnicodeError:
-                log.warning("TensorBoard is left out: it cannot write to a folder whose name is not UTF-8")
+        names = self._config.trackers
+        if names is None:
+            names = (TENSORBOARD,) if importlib.util.find_spec(TENSORBOARD) else ()
         self._now = _Moment(step, progress)
         self._line = LiveLine(self._text, lambda: self._now.progress)
+        self._trackers = Trackers(names, TrackedRun(self._folder, step), self.say)
 
     def lengths(self) -> dict[str, int]:
         """Write the files to the disk, and return the size of each in bytes, which a checkpoint keeps."""
@@ -123,7 +121,10 @@ class Monitor:
                 f"source:    {each.source}\nreference: {each.reference}\noutput:    {each.output}\n\n"
                 for each in samples
             )
-            self._append(SAMPLES, f"== step {record['step']}\n{''.join(texts)}")
+            text = "".join(texts)
+            self._append(SAMPLES, f"== step {record['step']}\n{text}")
+            if self._trackers is not None and self._config.track_samples:
+                self._trackers.text(int(record["step"]), "samples", text)
 
     def stage(self, step: int, index: int, epoch: float, remark: str) -> None:
         """Write that a stage begins after a step; the pace is measured anew."""
@@ -148,18 +149,17 @@ class Monitor:
         log.log(level, "%s", text)
 
     def close(self) -> None:
-        """Remove the bar and close TensorBoard."""
-        for opened in (self._line, self._board):
+        """Remove the bar, and end the runs of trackers."""
+        for opened in (self._line, self._trackers):
             if opened is not None:
                 opened.close()
-        self._line = self._board = None
+        self._line = self._trackers = None
 
     def _record(self, record: Mapping[str, float]) -> None:
         self.event(record)
-        if self._board is not None:
-            for name, value in record.items():
-                if name != "step" and math.isfinite(value):
-                    self._board.add_scalar(name, value, int(record["step"]))
+        if self._trackers is not None:
+            finite = {name: value for name, value in record.items() if name != "step" and math.isfinite(value)}
+            self._trackers.scalars(int(record["step"]), finite)
 
     def _append(self, name: str, text: str) -> None:
         if self._folder is None:

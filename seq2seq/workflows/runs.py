@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq import atomic
+from seq2seq.config import file as config_file
 from seq2seq.config.yaml_text import YamlProblem, read_yaml
 from seq2seq.errors import DataError, ModelError, counted
 from seq2seq.files import DamagedFile, read_object
 from seq2seq.lines import read_regular
 from seq2seq.store.finding import CONFIG, LATEST
-from seq2seq.tasks.run_folder import RunFolder, read_metrics, read_note, settings_of, write_note
+from seq2seq.tasks.run_folder import RunFolder, read_metrics, read_note, write_note
 
 MOST_LEVELS = 4  # of folders that are searched for runs; those of a sweep are one level lower
 LARGEST_CONFIG = 2**20
@@ -154,7 +155,7 @@ def _settings_of(folder: RunFolder) -> tuple[dict[str, Any], list[str]]:
         return {}, [f"{folder.config.name} cannot be read"]
     if not isinstance(values, Mapping):
         return {}, [f"{folder.config.name} cannot be read"]
-    return dict(settings_of(values)), []
+    return dict(config_file.settings_of(values)), []
 
 
 def _state_of(folder: RunFolder, settings: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> tuple[str, str]:

@@ -63,6 +63,11 @@ CASES = {
     "model.tied_embeddings": ("decoder", CLASSIFIER, None),
     "model.output_bias": ("true", CLASSIFIER, None),
     "training.final_learning_rate": ("0.1", TEXT, "training.schedule=cosine"),
+    "training.track_samples": (
+        "true",
+        TEXT.replace("{max_steps", "{trackers: [], max_steps"),
+        "training.trackers=[mlflow]",
+    ),
     "training.dropout_epochs": ("2.0", TEXT + "\n", "model.dropout=0.2"),
     "tokenizer.init_from": ("..", TEXT.replace("max_steps", "init_from: '.', max_steps"), "training.init_from="),
     "tokenizer.sampling_nbest": ("8", TEXT, "tokenizer.sampling=0.2"),

@@ -266,7 +266,7 @@ OTHER = {
     "search.sample": "true", "search.max_length_ratio": 3.0, "training.precision": "float32",
     "training.compile": "false", "training.record": "false", "training.freeze": "[encoder.norm]",
     "source_language": "fr", "target_language": "fr",
-    "training.learning_rate": 0.5, "training.max_minutes": 9.0,
+    "training.learning_rate": 0.5, "training.max_minutes": 9.0, "training.trackers": "[tensorboard]",
 }  # fmt: skip
 
 
