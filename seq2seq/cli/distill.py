@@ -15,9 +15,7 @@ import click
 from seq2seq.cli import options
 from seq2seq.cli.augment import log_part
 from seq2seq.cli.commands import Command
-from seq2seq.config import ranges
 from seq2seq.errors import counted
-from seq2seq.executors import LOCAL, check_executor
 from seq2seq.lines import aligned
 
 logger = logging.getLogger("seq2seq.cli")
@@ -32,16 +30,7 @@ logger = logging.getLogger("seq2seq.cli")
 )
 @click.option("--interpolate", is_flag=True, help="Train on the genuine pairs of CONFIG too.")
 @options.set_option
-@click.option("--shard-lines", type=options.Number(ranges.COUNT), default=20_000, help="Lines of a part of the pairs.")
-@click.option(
-    "--workers",
-    type=options.Number(ranges.COUNT),
-    default=1,
-    help="Number of processes in which the teachers translate, which share the CPUs.",
-)
-@click.option(
-    "--executor", default=LOCAL, metavar="NAME", help="local, or dask:ADDRESS of a scheduler (or of its JSON file)."
-)
+@options.sharding_options
 @click.option("--force", is_flag=True, help="Keep the int8 export even if its translations differ too much.")
 @options.direction_options
 @options.search_options
@@ -66,7 +55,7 @@ def command(
     Without a section model, the student has preset student; without settings of tokenizer, the tokenizer of TEACHER.
     """
     *teachers, config = arguments
-    _check_usage(teachers, config, executor)
+    _check_usage(teachers, config)
     from seq2seq.workflows.distill.steps import Distillation, Student
 
     given = {key: value for key, value in loading.items() if value is not None}
@@ -94,7 +83,7 @@ def command(
     click.echo(f"{output}: report.html; the student is in int8, and for PyTorch in model")
 
 
-def _check_usage(teachers: Sequence[Path], config: Path, executor: str) -> None:
+def _check_usage(teachers: Sequence[Path], config: Path) -> None:
     """Refuse arguments that are not teachers and a configuration."""
     if not teachers:
         raise click.UsageError("name one or more TEACHERs, and then CONFIG, a YAML file")
@@ -102,9 +91,7 @@ def _check_usage(teachers: Sequence[Path], config: Path, executor: str) -> None:
         raise click.UsageError("a TEACHER is given twice; name each once")
     if config.is_dir():
         raise click.UsageError(f"{config} is a folder; name CONFIG, a YAML file, after the TEACHERs")
-    check_executor(executor)
-    if executor != LOCAL:
-        options.only_for("--executor local; a cluster has workers of its own", "workers")
+    options.check_executor_options()
 
 
 def _report(values: Mapping[str, Any]) -> None:

@@ -129,6 +129,14 @@ def test_the_pairs_do_not_depend_on_shards_or_on_the_order_of_parts(options):
     assert contents(many) == before
 
 
+@pytest.mark.slow
+def test_drawn_translations_are_the_same_bytes_whatever_the_workers():
+    options = ("--sample", "--seed", "3", "--shard-lines", "10")
+    alone = contents(augmented("alone", *options, "--workers", "1"))
+    assert contents(augmented("shared", *options, "--workers", "2")) == alone
+    assert contents(augmented("drawn-again", *options[:2], "4", *options[3:])) != alone
+
+
 def test_several_texts_and_models_follow_each_other(folder, whole):
     shutil.copytree("run/best", "twin", dirs_exist_ok=True)
     (Path("twin") / "README.md").write_text("another card")

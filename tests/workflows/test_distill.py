@@ -3,6 +3,7 @@
 The teacher reverses sentences of number words.
 """
 
+import gzip
 import json
 import shutil
 import subprocess
@@ -15,6 +16,7 @@ from support.our_models import make_classifier
 from support.reversed_folder import folder
 
 from seq2seq.cli import main
+from seq2seq.config import file as config_file
 from seq2seq.config.schema import ModelConfig
 from seq2seq.store.model_folder import load_model
 from seq2seq.workflows.distill.measured import Figures, MeasuredSystem, MeasuredSystems, page
@@ -116,6 +118,35 @@ def test_killed_in_each_step_it_ends_in_the_same_student(place, capsys):
     assert main(COMMAND) == 0
     assert main([*COMMAND, "--interpolate"]) == 2
     assert "is of another command: options.interpolate false there, true here" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_several_teachers_are_an_ensemble_and_genuine_pairs_are_mixed_in(place):
+    shutil.copytree("teacher", "second")
+    options = ["--interpolate", "--force", "--set", "training.max_steps=4", "--set", "training.checkpoint_every=4"]
+    assert main(["distill", "teacher", "second", "student.yaml", "-o", "both", *options]) == 0
+    command = ["augment", "teacher", "--text", "train.en", "--kind", "forward", "--engine", "torch", "-o", "single"]
+    assert main([*command, "--held-out", "valid.en", "--held-out", "valid.de"]) == 0
+    assert pairs_in(Path("both/pairs")) == pairs_in(Path("single")), "an ensemble of equal models translates as one"
+    trained = config_file.load(Path("both/run/config.yaml"), check_files=False).data.train
+    assert [source.jsonl or source.source for source in trained] == [
+        Path("train.en").resolve(),
+        Path("both/pairs").resolve(),
+    ]
+    found = json.loads(Path("both/distill.json").read_text())["steps"]["measure"]["systems"]
+    assert list(found) == ["teacher, float32", "student, float32", "student, int8"]
+    assert found["teacher, float32"]["megabytes"] == pytest.approx(
+        2 * Path("teacher/model.safetensors").stat().st_size / 1e6, abs=0.01
+    )
+    assert (
+        "Teachers, an ensemble, which only PyTorch runs, in float32: teacher, second. They gave "
+        in Path("both/report.html").read_text()
+    )
+
+
+def pairs_in(folder: Path) -> list[tuple[str, str]]:
+    lines = [line for path in sorted(folder.glob("part-*.gz")) for line in gzip.open(path, "rt")]
+    return [(row["source"], row["target"]) for row in map(json.loads, lines)]
 
 
 def test_the_student_has_the_preset_and_the_tokenizers_of_the_teacher_unless_the_config_names_others(place):

@@ -247,9 +247,12 @@ class Student:
     def _measure(self, done: Mapping[str, Any]) -> dict[str, Any]:
         measured = measure(self.config, self.teachers, self.request.loading, self.model, self.exported)
         names = ", ".join(map(str, self.request.teachers))
+        is_one = len(self.teachers) == 1
+        which = "Teacher" if is_one else "Teachers, an ensemble, which only PyTorch runs, in float32"
+        who = "It" if is_one else "They"
         pairs, tuned = done["augment"], done["tune"]
         notes = [
-            f"Teacher: {names}. It gave {pairs['pairs']:,} pairs of {pairs['lines']:,} lines.",
+            f"{which}: {names}. {who} gave {pairs['pairs']:,} pairs of {pairs['lines']:,} lines.",
             f"Student: beam {tuned['beam_size']}, length penalty {tuned['length_penalty']:g}.",
         ]
         title = f"Student in {self.request.output}"
