@@ -1,5 +1,6 @@
 """A model of many directions that was trained until it answers with confidence obeys its tags, with both engines."""
 
+import gzip
 import json
 import re
 from pathlib import Path
@@ -124,6 +125,23 @@ def test_tune_and_compare_are_of_a_direction(run, monkeypatch, capfd):
     found = [rows[name]["chrf"]["score"] for name in ("run", "tuned")]
     expected = [tuned["scores"]["validation"]["chrf"][time] for time in ("before", "after")]
     assert found == pytest.approx(expected, abs=0.01)
+
+
+def test_filter_scores_both_ways_with_one_model(run, tmp_path, monkeypatch, capfd):
+    """It finds the pairs that do not translate each other, by the tags of both directions."""
+    monkeypatch.chdir(tmp_path)
+    rows, wrong = ROWS[:30], list(range(0, 30, 6))
+    german = spelled(rows, "de")
+    for place, other in zip(wrong, wrong[1:] + wrong[:1], strict=True):
+        german[place] = spelled(rows, "de")[other]
+    Path("a.en").write_text("\n".join(spelled(rows, "en")) + "\n")
+    Path("a.de").write_text("\n".join(german) + "\n")
+    models = "--model", str(run), "--reverse", str(run), "--from", "en", "--to", "de"
+    assert main(["filter", "a.en", "a.de", *models, "--keep", str(1 - len(wrong) / len(rows)), "-o", "kept"]) == 0
+    kept = [json.loads(line) for line in gzip.decompress(Path("kept/part-00000.jsonl.gz").read_bytes()).splitlines()]
+    assert len(kept) == len(rows) - len(wrong)
+    right = set(zip(spelled(rows, "en"), spelled(rows, "de"), strict=True))
+    assert sum((pair["source"], pair["target"]) in right for pair in kept) >= len(kept) - 1
 
 
 @pytest.mark.parametrize("target", ["de", "fr"])
