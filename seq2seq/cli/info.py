@@ -119,7 +119,8 @@ def _describe(folder: Path) -> dict[str, Any]:
         vocabulary |= {"target": tokenizers.target.vocab_size, "shared": tokenizers.shared}
         of_task["languages"] = sorted(tokenizers.source.tags)
         of_task["needs_direction"] = tokenizers.needs_direction
-        of_task["directions"] = {name: name in description.directions for name in _directions(tokenizers)}
+        known = _directions(tokenizers) or description.directions
+        of_task["directions"] = {name: name in description.directions for name in known}
         of_task["license"] = description.license
     else:
         of_task = description.model_dump(mode="json", include={"classifier"})
@@ -149,8 +150,9 @@ def _directions(tokenizers: "TokenizerPair") -> list[str]:
 def _rows(described: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "model", described["folder"]
     if described.get("directions"):
-        trained = sum(described["directions"].values())
-        yield "task", f"translation, trained in {trained} of {len(described['directions'])} directions"
+        trained, possible = sum(described["directions"].values()), len(described["directions"])
+        of_all = "" if trained == possible else f" of {possible}"
+        yield "task", f"translation, trained in {trained}{of_all} directions"
     elif described["task"] == "translation":
         yield "task", f"translation, {described['source_language'] or '?'} to {described['target_language'] or '?'}"
     else:

@@ -20,7 +20,7 @@ from seq2seq.data.examples import Chunk, Example, Pair, Position, Source
 from seq2seq.data.sources import open_pairs
 from seq2seq.data.stages import Part
 from seq2seq.text.direction import Direction
-from seq2seq.text.tagged_tokenizer import TaggedTokenizerPair
+from seq2seq.text.tokenizer import TokenizerPair
 
 VOCABULARY_TEMPERATURE = 5.0
 
@@ -109,12 +109,12 @@ class RowTags:
     """The tags of the examples of a corpus, by index.
 
     Args:
-        tokenizers: of the model.
+        tokenizers: of the model, for all directions.
         directions: the direction of each run of examples.
         sizes: the number of examples in each run.
     """
 
-    def __init__(self, tokenizers: TaggedTokenizerPair, directions: Sequence[Sides], sizes: Sequence[int]):
+    def __init__(self, tokenizers: TokenizerPair, directions: Sequence[Sides], sizes: Sequence[int]):
         numbers = {sides: number for number, sides in enumerate(dict.fromkeys(directions))}
         tags = [tokenizers.tags_of(Direction(*sides)) for sides in numbers]
         self.numbers = np.repeat(np.array([numbers[sides] for sides in directions], np.uint16), sizes)  # (N,)

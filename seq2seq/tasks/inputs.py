@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from seq2seq.config.corpora import SourceConfig
 from seq2seq.config.description import FREE_MODEL_KEYS
-from seq2seq.config.directions import Sides, direction_name
+from seq2seq.config.directions import LanguagesConfig, Sides, direction_name
 from seq2seq.config.presets import PRESETS
 from seq2seq.config.schema import Config, ModelConfig, SearchConfig, TokenizerConfig, VocabularyConfig
 from seq2seq.data.directions import open_set, open_training
@@ -24,7 +24,7 @@ from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import ConfigError, shown
 from seq2seq.store.finding import find_model
 from seq2seq.store.model_folder import LoadedModel, load_model
-from seq2seq.text.direction import Direction
+from seq2seq.text.direction import Direction, find_language
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tagged_tokenizer import Languages
 from seq2seq.text.tokenizer import SOURCE_FILE, TokenizerPair
@@ -141,22 +141,46 @@ def _in_directions_of(config: Config, initial: LoadedModel) -> LoadedModel:
     if config.languages is None:
         return initial.directed(Direction(config.source_language, config.target_language))
     own = getattr(initial.tokenizers, "languages", None)
+    if own is None:
+        _check_names(config.languages, initial.tokenizers)
+        return initial
     if own != Languages(**vars(config.languages), pieces=config.languages.pieces):
         ways = "write its languages and tags, or train one direction with source_language and target_language"
         raise ConfigError("config", [f"languages: the model of training.init_from has others; {ways}"])
     return initial
 
 
+def _check_names(languages: LanguagesConfig, tokenizers: TokenizerPair) -> None:
+    """Refuse languages of a run that are not those of its initial model, which comes from another toolkit.
+
+    Raises:
+        ConfigError: the model has its tags at other places.
+        UserError: it does not have a language, or names it in another way.
+    """
+    if languages.tags != "decoder":
+        raise ConfigError("config", ["languages.tags: the model of training.init_from needs tags: decoder"])
+    if not tokenizers.tags_come_first:
+        ways = "train one direction with source_language and target_language"
+        raise ConfigError("config", [f"languages: the model of training.init_from has tags at the end; {ways}"])
+    for side in ("source", "target"):
+        for name in getattr(languages, side):
+            if (known := find_language(name, tokenizers.choices[side], f"languages.{side}:")) != name:
+                raise ConfigError("config", [f"languages.{side}: the model of training.init_from names {name} {known}"])
+
+
 def _only_languages(config: Config, initial: LoadedModel) -> list[str]:
-    """Return the languages whose tags a trimmed vocabulary keeps: those of the run if it has one direction, or none if
-    all stay.
+    """Return the languages whose tags a trimmed vocabulary keeps: those of the run, or none if all stay, as those of a
+    model that was trained here in many directions.
 
     Raises:
         UserError: as `LoadedModel.directed`.
     """
-    if config.languages is not None or not initial.tokenizers.needs_direction:
+    if not initial.tokenizers.needs_direction:
         return []
-    return list(filter(None, _in_directions_of(config, initial).description.languages))
+    found = _in_directions_of(config, initial)
+    if config.languages is None:
+        return list(filter(None, found.description.languages))
+    return [] if hasattr(initial.tokenizers, "languages") else list(config.languages.pieces)
 
 
 def complete(config: Config, initial: LoadedModel | None, given: TokenizerPair | None = None) -> Config:

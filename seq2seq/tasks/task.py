@@ -246,7 +246,7 @@ class Task(ABC):
     def sampler(self) -> TokenBudgetSampler:
         """The batches of training for this rank; cached, so that the first epoch is planned only once."""
         corpus, training, here = self.corpus, self.config.training, self._runtime
-        before, after = self.tokenizers.num_tags
+        before, after = self.config.languages.num_tags if self.config.languages else (0, 0)
         sampler = TokenBudgetSampler(
             corpus.source_lengths.with_tags(before),
             corpus.target_lengths and corpus.target_lengths.with_tags(after),

@@ -172,6 +172,11 @@ class MultilingualTokenizerPair(MarianTokenizerPair):
         return "source", "target"
 
     @property
+    def tags_come_first(self) -> bool:
+        """See `TokenizerPair.tags_come_first`."""
+        return (self.source.tagging.source, self.target.tagging.target) == ("first", "second")
+
+    @property
     def starts_with_tag(self) -> bool:
         """See `TokenizerPair.starts_with_tag`."""
         return self.target.tagging.target == "first"

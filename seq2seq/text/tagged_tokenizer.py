@@ -11,7 +11,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 from seq2seq.config.directions import NUM_TAGS
 from seq2seq.errors import ModelError
@@ -54,13 +54,6 @@ class Languages:
         pieces = {name: piece for name, piece in self.pieces.items() if piece not in removed}
         sides = {side: tuple(one for one in getattr(self, side) if one in pieces) for side in ("source", "target")}
         return replace(self, pieces=pieces, **sides)
-
-
-class Tags(NamedTuple):
-    """The ids of the tags of one direction: before a source, and after the start of a decoder."""
-
-    source: tuple[int, ...]
-    target: tuple[int, ...]
 
 
 class TaggedTokenizer(Tokenizer):
@@ -178,11 +171,6 @@ class TaggedTokenizerPair(TokenizerPair):
     def never_generated(self) -> tuple[int, ...]:
         """See `TokenizerPair.never_generated`; no translation contains a tag."""
         return (*super().never_generated, *sorted(self.target.ids_of(self.languages.pieces.values())))
-
-    def tags_of(self, direction: Direction) -> Tags:
-        """Return the ids of the tags of a direction."""
-        directed = self.directed(direction)
-        return Tags(directed.source.tag_ids, directed.target.start_ids[1:])
 
     def directed(self, direction: Direction) -> "TaggedTokenizerPair":
         """See `TokenizerPair.directed`."""

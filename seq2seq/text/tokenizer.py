@@ -255,6 +255,11 @@ class TokenizerPair:
         """The numbers of tags of a source and of a translation that `tags_of` adds to their ids."""
         return 0, 0
 
+    def tags_of(self, direction: Direction) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the ids of the tags of a direction: before a source, and after the start of a decoder."""
+        directed = self.directed(direction)
+        return directed.source.tag_ids, directed.target.start_ids[1:]
+
     @property
     def needs_direction(self) -> bool:
         """Whether a translation needs `directed` before: every sequence has a tag."""
@@ -267,6 +272,11 @@ class TokenizerPair:
         tokenizers have one direction, and are returned.
         """
         return self
+
+    @property
+    def tags_come_first(self) -> bool:
+        """Whether `tags_of` has all tags: sources begin with them, and the decoder reads them after its start."""
+        return True
 
     @property
     def starts_with_tag(self) -> bool:

@@ -1,14 +1,18 @@
 """Fine-tuning of M2M-100, NLLB and mBART: a step is that of transformers, and a run keeps languages and licence."""
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from support.foreign_models import SOURCE, TARGET
 from support.multilingual_models import PAIRS, make_multilingual
 
+from seq2seq.cli import main
 from seq2seq.config import file as config_file
 from seq2seq.data.collate import collate_translation
+from seq2seq.data.directions import RowTags
 from seq2seq.inference.translator import Translator
 from seq2seq.interop.m2m_weights import fill
 from seq2seq.model.transformer import Transformer
@@ -56,6 +60,84 @@ def _their_loss(model, batch, labels):
 def _our_loss(model, batch):
     loss = translation_loss(model, batch, smoothing=0.0)
     return loss.total / loss.count
+
+
+MANY = """
+languages: {source: [eng_Latn, deu_Latn], target: [deu_Latn, eng_Latn, fra_Latn], tags: decoder}
+data:
+  train:
+    - {source: a.en, target: a.de, from: eng_Latn, to: deu_Latn, both_ways: true}
+    - {source: a.en, target: a.fr, from: en, to: fr, weight: 0.5}
+  valid: {en-de: {source: a.en, target: a.de}, de-en: {source: a.de, target: a.en}}
+  num_workers: 1
+training: {init_from: nllb, max_steps: 150, learning_rate: 0.003, warmup_steps: 1, validate_every: 150, ema: 0.0,
+  threads: 1}
+search: {beam_size: 1}
+"""
+
+
+def write_many(folder: Path, family: str = "nllb", **made) -> None:
+    make_multilingual(folder / "nllb", family, dropout=0.0, attention_dropout=0.0, **made)
+    for language, lines in (("en", SOURCE), ("de", TARGET), ("fr", [line.upper() for line in SOURCE])):
+        (folder / f"a.{language}").write_text("\n".join(lines * 4) + "\n")
+    (folder / "many.yaml").write_text(MANY)
+
+
+@pytest.mark.parametrize("family", ["m2m100", "nllb", "mbart50"])
+def test_a_batch_of_many_directions_has_the_rows_of_batches_of_one(family, tmp_path):
+    make_multilingual(tmp_path, family)
+    pair = load_model(tmp_path).tokenizers
+    sides = PAIRS[family], PAIRS[family][::-1]
+    rows = [pair.source.encode_all([line])[0] for line in (SOURCE[0], TARGET[1])]
+    tags = RowTags(pair, sides, [1, 1])(np.array([0, 1]))
+    mixed = collate_translation(rows, rows, pair, [0, 1], tags)
+    for row, direction in enumerate(sides):
+        own = pair.directed(Direction(*direction))
+        alone = collate_translation(own.source.encode_all([SOURCE[0], TARGET[1]]), rows, own, [0, 1])
+        for name in ("source_ids", "source_mask", "target_input", "target_output", "target_mask"):
+            assert torch.equal(getattr(mixed, name)[row], getattr(alone, name)[row]), (direction, name)
+
+
+@pytest.mark.slow
+def test_a_run_of_many_directions_starts_from_such_a_folder(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    write_many(tmp_path, noise=0.0, steps=60, d_model=32)
+    for name, more in (("run", []), ("trimmed", ["--set", "training.vocabulary.trim=true"])):
+        assert main(["train", "many.yaml", "--run-dir", name, *more]) == 0
+        assert "eng_Latn-deu_Latn: valid_loss" in (said := capfd.readouterr().err)
+        assert "(initial model" in said
+        best = load_model(name)
+        assert best.description.directions == ("eng_Latn-deu_Latn", "deu_Latn-eng_Latn", "eng_Latn-fra_Latn")
+        metrics = [json.loads(line) for line in Path(name, "metrics.jsonl").read_text().splitlines()]
+        losses = [record["valid_loss.deu_Latn-eng_Latn"] for record in metrics if "valid_loss" in record]
+        assert losses[-1] < losses[0]
+        back = Translator.load(name, engine="torch", source_language="de", target_language="en").translate(TARGET)
+        assert sum(one.text == line for one, line in zip(back, SOURCE, strict=True)) > len(SOURCE) / 2
+    assert set(best.tokenizers.source.tags) == {"eng_Latn", "deu_Latn", "fra_Latn"}
+    assert "jpn_Jpan" in load_model("run").tokenizers.source.tags  # the other languages are still there
+    assert main(["info", "run"]) == 0
+    assert "trained in 3 directions" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("family", "change", "words"),
+    [
+        ("nllb", ("tags: decoder", "tags: source"), "languages.tags: the model of training.init_from needs tags: dec"),
+        ("nllb", ("eng_Latn", "en"), "the model of training.init_from names en eng_Latn"),
+        ("nllb", ("[eng_Latn, deu_Latn],", "[eng_Latn, deu_Latn, tlh],"), "tlh: not a language of the model"),
+        ("mbart25", ("", ""), "has tags at the end; train one direction with source_language"),
+    ],
+)
+def test_a_run_of_many_directions_has_the_languages_of_such_a_folder(
+    family, change, words, tmp_path, monkeypatch, capfd
+):
+    monkeypatch.chdir(tmp_path)
+    write_many(tmp_path, family)
+    Path("many.yaml").write_text(MANY.replace(*change))
+    assert main(["train", "many.yaml", "--run-dir", "run"]) == 2
+    err = capfd.readouterr().err
+    assert words in err
+    assert not Path("run/checkpoints").exists()
 
 
 @pytest.mark.slow
