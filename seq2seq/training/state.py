@@ -246,7 +246,8 @@ def change_stage(state: RunState, stream: "BatchStream", config: TrainingConfig,
     """
     remark, reached = "", stages.at(stream.epoch)
     if reached == state.stage < stages.last and (reason := lost_patience(state, config)):
-        remark = f" instead of {stream.epoch:.4g}: {reason}"
+        skipped = f"epochs {stream.epoch:.4g} to {stages.each[state.stage].end:g} are skipped"
+        remark = f"; {skipped} ({reason})"
         stream.skip_to(int(stages.each[state.stage].end))
         reached += 1
     if reached == state.stage:

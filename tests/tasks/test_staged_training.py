@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from support.launches import as_on_a_gpu
 from support.many_directions import CONFIG as MANY
 from support.many_directions import write_corpora
 from support.number_words import WORDS, sentences
@@ -227,6 +228,7 @@ training: {max_epochs: 2, batch_tokens: 128, threads: 1, device: cpu}
 def test_a_recorded_run_changes_its_stage(monkeypatch):
     """With as many graphs as shapes, whatever the rate and the sources are."""
     tapes = Tapes()
+    as_on_a_gpu(monkeypatch)
     monkeypatch.setattr(run, "CudaGraphs", lambda: tapes)
     monkeypatch.setattr(run, "check_record", lambda *_: None)
     monkeypatch.setattr("seq2seq.training.recorded.ORDINARY_STEPS", 2)

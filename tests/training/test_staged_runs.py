@@ -154,8 +154,8 @@ def test_patience_ends_a_stage_the_rest_of_which_is_skipped_and_then_the_run(tmp
     caplog.set_level("INFO")
     _, result = train(tmp_path, stages=LONG, validate=scripted([0.5]), patience=2, max_steps=500)
     assert borders(tmp_path) == [(30, 2, 1000.0)]  # 10 is the first validation, and 20 and 30 are no better
-    assert "step 30: stage 2 of 2 begins, at epoch 1000 instead of" in caplog.text
-    assert "no significant improvement of accuracy in 2 validations" in caplog.text
+    assert "step 30: stage 2 of 2 begins, at epoch 1000; epochs " in caplog.text
+    assert "to 1000 are skipped (no significant improvement of accuracy in 2 validations); the schedule" in caplog.text
     assert (result.step, result.status) == (60, "finished")  # 40 is the first of its stage, 50 and 60 are no better
     assert "no significant improvement" in result.reason
 
