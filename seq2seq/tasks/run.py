@@ -21,6 +21,7 @@ from seq2seq.config.schema import Config, TrainingConfig
 from seq2seq.data.stream import BatchStream, read_for
 from seq2seq.errors import UserError, counted
 from seq2seq.evaluation.text import check_settings
+from seq2seq.recording import CudaGraphs
 from seq2seq.runtime import Runtime
 from seq2seq.store.calibration import FILE as CALIBRATION
 from seq2seq.store.calibration import read_calibration, summary, write_calibration
@@ -47,7 +48,7 @@ from seq2seq.training.compiling import SMALL_GPU_BATCH, check_compile
 from seq2seq.training.frozen import num_frozen
 from seq2seq.training.judged import LOSS
 from seq2seq.training.progress import estimate, foreseen_steps, too_long, unreached, waiting_for
-from seq2seq.training.recorded import CudaGraphs, check_record
+from seq2seq.training.recorded import check_record
 from seq2seq.training.signals import leaving_at_once
 from seq2seq.training.state import TrainingResult
 from seq2seq.training.trainer import Trainer, Work

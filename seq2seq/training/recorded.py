@@ -1,9 +1,8 @@
 """Recorded training steps: the launches of a step are recorded once for each shape of a batch, and replayed.
 
-With small batches, a GPU waits for the CPU, which launches a thousand kernels for each step. A CUDA graph repeats them
-in one call, with the same addresses and the same numbers of Python. So batches have few shapes (`data.shapes`),
-gradients stay in one place, and everything that changes from step to step is a tensor: the batch, the number of
-targets, the learning rate and the rates of dropout.
+With small batches, a GPU waits for the CPU, which launches a thousand kernels for each step (`recording`). So batches
+have few shapes (`data.shapes`), gradients stay in one place, and everything that changes from step to step is a tensor:
+the batch, the number of targets, the learning rate and the rates of dropout.
 
 `trainer` makes a `RecordedStep` in place of a `GradientStep` if `choose_recording` says so.
 """
@@ -12,16 +11,16 @@ import dataclasses
 import logging
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from seq2seq.config.schema import Config, TrainingConfig
 from seq2seq.errors import RunError, UserError
-from seq2seq.memory import is_out_of_memory, release
+from seq2seq.memory import release
 from seq2seq.model.dropout import recorded_rates, without_dropout
+from seq2seq.recording import Recorder, Recording, differs, reason_of
 from seq2seq.runtime import Runtime, random_state, restore_random_state
 from seq2seq.training.compiling import Choice
 from seq2seq.training.step import ComputeLoss, GradientStep
@@ -29,53 +28,8 @@ from seq2seq.training.weights import Weights
 
 logger = logging.getLogger(__name__)
 
-# Ordinary steps of a shape before it is recorded, so that rare shapes are not; and passes before each recording, in
-# which libraries allocate what they need.
-ORDINARY_STEPS, WARM_UPS = 5, 3
-# Relative difference of a replayed step and an ordinary one; kernels may add in another order.
-TOLERANCE = {torch.float32: 1e-3, torch.bfloat16: 2e-2}
-
-
-class Recording(Protocol):
-    """A recorded function, which reads and writes the same tensors at each replay."""
-
-    outputs: tuple[Tensor, ...]
-
-    def replay(self) -> None:
-        """Run the recorded kernels again."""
-
-
-class Recorder(Protocol):
-    """A way to record functions of tensors."""
-
-    def record(self, function: Callable[[], tuple[Tensor, ...]]) -> Recording:
-        """Run `function` a few times, record it, and return the recording."""
-
-
-@dataclass(frozen=True)
-class _Graph:
-    outputs: tuple[Tensor, ...]
-    replay: Callable[[], None]
-
-
-class CudaGraphs:
-    """The recorder of a GPU; all its graphs share one pool of memory."""
-
-    def __init__(self) -> None:
-        self._pool = torch.cuda.graph_pool_handle()
-
-    def record(self, function: Callable[[], tuple[Tensor, ...]]) -> Recording:
-        """See `Recorder.record`."""
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(WARM_UPS):
-                function()
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
-            outputs = function()
-        return _Graph(outputs, graph.replay)
+# Ordinary steps of a shape before it is recorded, so that rare shapes are not.
+ORDINARY_STEPS = 5
 
 
 def check_record(config: TrainingConfig, device: torch.device) -> None:
@@ -182,7 +136,7 @@ class RecordedStep(GradientStep):
             record()
             problem = ""
         except (RuntimeError, MemoryError) as error:
-            problem = "out of memory" if is_out_of_memory(error) else " ".join(str(error).split())[:200]
+            problem = reason_of(error)
         restore_random_state(before)
         if problem:
             self._recorder = None
@@ -240,10 +194,8 @@ class RecordedStep(GradientStep):
 
     def _compare(self, what: str, ordinary: Sequence[Tensor], replayed: Sequence[Tensor]) -> None:
         """Raise RuntimeError if a replayed step differs from an ordinary one."""
-        tolerance = TOLERANCE.get(self._runtime.precision, TOLERANCE[torch.bfloat16])
         for one, other in zip(ordinary, replayed, strict=True):
-            largest = one.float().abs().max()
-            if not bool((one.float() - other.float()).abs().max() <= tolerance * largest + 1e-12):
+            if differs(other, one, self._runtime.precision):
                 raise RuntimeError(f"{what} of a recorded step differs from that of an ordinary step")
 
     # -- replaying ---------------------------------------------------------------------------------------------------
@@ -259,10 +211,9 @@ class RecordedStep(GradientStep):
         try:
             recording.replay()
         except RuntimeError as error:
-            reason = " ".join(str(error).split())[:200]
             raise RunError(
-                f"a recorded step failed ({reason}); the checkpoints are complete; train on in another --run-dir with "
-                "--set training.record=false and --set training.init_from= naming this run"
+                f"a recorded step failed ({reason_of(error)}); the checkpoints are complete; train on in another "
+                "--run-dir with --set training.record=false and --set training.init_from= naming this run"
             ) from error
 
 
