@@ -203,6 +203,7 @@ def _open_torch(
 ) -> Loaded:
     from seq2seq.inference.steps import EnsembleSteps, TransformerSteps
     from seq2seq.inference.torch_engine import TorchEngine
+    from seq2seq.recording import CudaGraphs
     from seq2seq.runtime import keep_few_kernels, keep_large_blocks, start
     from seq2seq.store.model_folder import load_model
 
@@ -223,6 +224,17 @@ def _open_torch(
         TransformerSteps(model.model.to(runtime.device, runtime.precision), model.tokenizers, runtime.device)
         for model in models
     ]
-    engine = TorchEngine(steps[0] if len(steps) == 1 else EnsembleSteps(steps))
-    note = f"PyTorch on {runtime.device} ({reason})"
+    is_recorded, recording = _choose_recording(config, runtime.device.type)
+    model = steps[0] if len(steps) == 1 else EnsembleSteps(steps)
+    engine = TorchEngine(model, recorder=CudaGraphs() if is_recorded else None)
+    note = f"PyTorch on {runtime.device} ({'; '.join(filter(None, (reason, recording)))})"
     return Loaded(engine, models[0].tokenizers, config, note, models[0].description)
+
+
+def _choose_recording(config: SearchConfig, device: str) -> tuple[bool, str]:
+    """Return whether steps are recorded, and a note on it, which is empty where nobody expects that they are."""
+    if device != "cuda":
+        return False, "search.record needs a CUDA device" if config.record is True else ""
+    if config.record is True:
+        return True, "steps are recorded"
+    return False, "steps are not recorded" + (", no GPU has measured it yet" if config.record == "auto" else "")

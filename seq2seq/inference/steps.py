@@ -14,7 +14,8 @@ from torch.nn import functional
 
 from seq2seq.data.collate import padded
 from seq2seq.errors import ModelError
-from seq2seq.model.decoding import DecoderCache, decode_step
+from seq2seq.model.decoding import Cache, DecoderCache, cross_projections, decode_step
+from seq2seq.model.static_cache import StaticCache
 from seq2seq.model.transformer import Transformer
 from seq2seq.runtime import on_cpu
 from seq2seq.search.base import StepModel
@@ -32,9 +33,10 @@ class TransformerSteps:
         self.vocab_size = tokenizers.target.vocab_size
         self.start_id, self.eos_id = tokenizers.target.start_id, tokenizers.target.eos_id
         self.suppressed = tokenizers.never_generated
-        self.max_length = model.config.max_length
+        self.max_length, self.precision = model.config.max_length, model.output.weight.dtype
         self._model = model
         self._source_pad_id, self._source_end = tokenizers.source.pad_id, tokenizers.source.end_ids
+        self.source_specials = len(self._source_end)
 
     def directed(self, tokenizers: TokenizerPair) -> "TransformerSteps":
         """Return the same model for another direction: sources may end with another tag."""
@@ -43,18 +45,30 @@ class TransformerSteps:
     @torch.inference_mode()
     def start(self, source_ids: Sequence[Sequence[int]], beam_size: int, max_length: int) -> DecoderCache:
         """Encode the sources, which have no special ids, and return a cache over them."""
+        return DecoderCache(self._model, *self._encode(source_ids), beam_size, max_length)
+
+    def static_cache(self, num_sentences: int, num_rows: int, source_length: int, max_length: int) -> StaticCache:
+        """Return a cache of this shape (see `StaticModel.static_cache`)."""
+        return StaticCache(self._model, num_sentences, num_rows, source_length, max_length)
+
+    @torch.inference_mode()
+    def load(self, source_ids: Sequence[Sequence[int]], state: StaticCache) -> None:
+        """Encode the sources, and begin with them in a static cache."""
+        memory, mask = self._encode(source_ids)
+        state.load(cross_projections(self._model, memory), mask)
+
+    def _encode(self, source_ids: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+        """Return memory (B, S, D) and mask (B, S); a CPU encodes a few sentences at a time, with only the padding that
+        these need."""
         arrays = padded(source_ids, self._source_pad_id, after=self._source_end)
         source, mask = (torch.from_numpy(array).to(self.device) for array in arrays)  # (B, S) each
-        lengths = [len(ids) + len(self._source_end) for ids in source_ids]
-        return DecoderCache(self._model, self._encode(source, mask, lengths), mask, beam_size, max_length)
-
-    def _encode(self, source: Tensor, mask: Tensor, lengths: Sequence[int]) -> Tensor:
-        """Return memory (B, S, D); a CPU encodes a few sentences at a time, with only the padding that these need."""
+        lengths = [len(ids) + self.source_specials for ids in source_ids]
         count = ENCODED_TOGETHER if on_cpu(source) else len(source)
         widths = [max(lengths[start : start + count]) for start in range(0, len(lengths), count)]
         parts = zip(source.split(count), mask.split(count), widths, strict=True)
         encoded = [self._model.encode(ids[:, :width], real[:, :width]) for ids, real, width in parts]
-        return torch.cat([functional.pad(memory, (0, 0, 0, source.size(1) - memory.size(1))) for memory in encoded])
+        memory = torch.cat([functional.pad(part, (0, 0, 0, source.size(1) - part.size(1))) for part in encoded])
+        return memory, mask
 
     @torch.inference_mode()
     def step(self, token_ids: Tensor, state: DecoderCache) -> Tensor:
@@ -63,12 +77,14 @@ class TransformerSteps:
         The rows of a sentence all begin with the start id, so the first step computes only one of them.
         """
         if state.length or state.beam_size == 1:
-            return self._log_probs(token_ids, state)
-        log_probs = self._log_probs(token_ids[:: state.beam_size], state)  # (B, V)
+            return self.static_step(token_ids, state)
+        log_probs = self.static_step(token_ids[:: state.beam_size], state)  # (B, V)
         state.spread()
         return log_probs.repeat_interleave(state.beam_size, dim=0)
 
-    def _log_probs(self, token_ids: Tensor, state: DecoderCache) -> Tensor:
+    @torch.inference_mode()
+    def static_step(self, token_ids: Tensor, state: Cache) -> Tensor:
+        """Return log-probabilities (R, V) in float32 of the tokens after `token_ids` (R,), computed for each row."""
         return float32_logits(self._model, decode_step(self._model, token_ids, state)).log_softmax(-1)
 
     def reorder(self, state: DecoderCache, rows: Tensor, sentences: Tensor | None = None) -> None:

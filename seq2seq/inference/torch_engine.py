@@ -12,6 +12,7 @@ import torch
 from seq2seq.config.schema import SearchConfig
 from seq2seq.inference.groups import SEARCH_TOKENS, token_budget, token_groups
 from seq2seq.memory import in_parts
+from seq2seq.recording import Recorder
 from seq2seq.search.base import Hypothesis, Sentence, StepModel, rows_per_sentence
 from seq2seq.search.search import search
 from seq2seq.text.tokenizer import TokenizerPair
@@ -30,11 +31,17 @@ class TorchEngine:
         workers: number of batches that are searched at the same time, each on one CPU thread; with 1, torch uses all
             its threads. None means one worker per thread of torch on a CPU, because small products gain little from
             several threads, and 1 on a GPU.
+        recorder: records the steps of searches, where that is possible; None means that none are recorded.
     """
 
-    def __init__(self, steps: StepModel, workers: int | None = None):
+    def __init__(self, steps: StepModel, workers: int | None = None, recorder: Recorder | None = None):
         self.max_length = steps.max_length
         self._steps = steps
+        self._search = search
+        if recorder is not None:
+            from seq2seq.search.recorded import RecordedSearch  # validation in training records nothing
+
+            self._search = RecordedSearch(recorder)
         self._workers = workers or (torch.get_num_threads() if steps.device.type == "cpu" else 1)
         self._grouped_for = self._workers
 
@@ -46,7 +53,7 @@ class TorchEngine:
         results: list[list[Hypothesis]] = [[] for _ in sentences]
 
         def search_group(group: _Group) -> list[list[Hypothesis]]:
-            return search(self._steps, [sentences[index] for index in group], config)
+            return self._search(self._steps, [sentences[index] for index in group], config)
 
         with self._mapping(len(groups)) as map_:
             for group, parts in zip(groups, map_(functools.partial(in_parts, search_group), groups), strict=True):

@@ -88,7 +88,7 @@ class TokenEmbedding(nn.Module):
         self.word_dropout = Dropout(config.word_dropout)  # only its rate is used: whole embeddings are dropped
         self.dropout = Dropout(config.dropout)
 
-    def forward(self, token_ids: Tensor, start: int = 0) -> Tensor:
+    def forward(self, token_ids: Tensor, start: int | Tensor = 0) -> Tensor:
         """Embed (B, T) ids of positions start ... start + T - 1 -> (B, T, D)."""
         embedded = self.tokens(token_ids) * self.scale  # (B, T, D)
         if self.word_dropout.drops:

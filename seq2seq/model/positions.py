@@ -43,9 +43,9 @@ class PositionalEmbedding(Float32Buffers):
             table = sinusoids(config.max_length, config.d_model, *kind)
             self.register_buffer("weight", table, persistent=False)  # computed, so not part of a model's file
 
-    def forward(self, length: int, start: int = 0) -> Tensor:
+    def forward(self, length: int, start: int | Tensor = 0) -> Tensor:
         """Return the vectors of positions start ... start + length - 1, (length, D)."""
-        return self.weight[start : start + length]
+        return _entries(self.weight, length, start)
 
 
 class RotaryPositions(Float32Buffers):
@@ -62,9 +62,14 @@ class RotaryPositions(Float32Buffers):
         self.register_buffer("sine", torch.cat([-sine, sine], dim=1), persistent=False)
         self.register_buffer("cosine", torch.cat([cosine, cosine], dim=1), persistent=False)
 
-    def forward(self, vectors: Tensor, start: int = 0) -> Tensor:
+    def forward(self, vectors: Tensor, start: int | Tensor = 0) -> Tensor:
         """Rotate (..., T, K) queries or keys of positions start ... start + T - 1; the shape is unchanged."""
-        stop = start + vectors.size(-2)
+        cosine, sine = (_entries(table, vectors.size(-2), start) for table in (self.cosine, self.sine))  # (T, K) each
         swapped = torch.cat(vectors.chunk(2, dim=-1)[::-1], dim=-1)
-        rotated = vectors * self.cosine[start:stop] + swapped * self.sine[start:stop]
-        return rotated.to(vectors.dtype)
+        return (vectors * cosine + swapped * sine).to(vectors.dtype)
+
+
+def _entries(table: Tensor, length: int, start: int | Tensor) -> Tensor:
+    """Return entries start ... start + length - 1 of a table; a tensor (1,) is one position, which a recording reads
+    from the device."""
+    return table[start : start + length] if isinstance(start, int) else table.index_select(0, start)

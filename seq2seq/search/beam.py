@@ -41,6 +41,27 @@ def beam_search(model: StepModel, sentences: Sequence[Sentence], config: SearchC
     return _BeamSearch(model, sentences, config, config.beam_size).run()
 
 
+def continuations(scores: Tensor, offsets: Tensor, eos_id: int) -> tuple[Tensor, Tensor]:
+    """Return the 2N best continuations of each sentence: first those that do not end, best first, then those that end.
+
+    Args:
+        scores: log-probabilities of the next ids, (R, V).
+        offsets: log-probabilities of the beams, (B, N).
+        eos_id: id of the end.
+
+    Returns:
+        Their log-probabilities, which are -inf for ends that are not among the first N, and row within the sentence *
+        V + id, (B, 2N) each.
+    """
+    num_beams = offsets.shape[1]
+    log_probs, places = largest_candidates(scores, offsets, 2 * num_beams)  # (B, 2N) each
+    is_end = places % scores.shape[1] == eos_id
+    log_probs[:, num_beams:].masked_fill_(is_end[:, num_beams:], -torch.inf)
+    # There are at most N ends, one per row, so the first N are live.
+    order = is_end.long().argsort(dim=1, stable=True)
+    return log_probs.gather(1, order), places.gather(1, order)
+
+
 class _BeamSearch(SearchLoop):
     def __init__(self, model: StepModel, sentences: Sequence[Sentence], config: SearchConfig, num_rows: int):
         super().__init__(model, sentences, config, num_rows)
@@ -50,14 +71,9 @@ class _BeamSearch(SearchLoop):
         self._settled_steps = [0] * len(sentences)
 
     def advance(self, log_probs: Tensor) -> tuple[Tensor, Tensor]:
-        num_beams = self._log_probs.shape[1]
-        log_probs, places = largest_candidates(log_probs, self._log_probs, 2 * num_beams)  # (B, 2N) each
-        is_end = places % self.vocab_size == self.eos_id
-        log_probs[:, num_beams:].masked_fill_(is_end[:, num_beams:], -torch.inf)
-        # Ended candidates are sorted after all others. There are at most N, one per row, so the first N are live.
-        order = is_end.long().argsort(dim=1, stable=True)
-        log_probs, places = log_probs.gather(1, order), places.gather(1, order)
+        log_probs, places = continuations(log_probs, self._log_probs, self.eos_id)  # (B, 2N) each
         self.report(places, log_probs)
+        num_beams = self._log_probs.shape[1]
         self._log_probs, places = log_probs[:, :num_beams], places[:, :num_beams]
         return places % self.vocab_size, places // self.vocab_size
 

@@ -21,6 +21,23 @@ from seq2seq.search.rules import Rules, on_device
 LEAVING_SHARE = 0.1
 
 
+class LateCopy:
+    """A copy of a tensor on the host, which is read later, so that the copy itself waits for nothing."""
+
+    def __init__(self, values: Tensor):
+        self._copied: torch.cuda.Event | None = None
+        if values.is_cuda:
+            values, self._copied = values.to("cpu", non_blocking=True), torch.cuda.Event()
+            self._copied.record()
+        self._values = values.cpu()
+
+    def read(self) -> np.ndarray:
+        """Wait until the values have arrived, and return them."""
+        if self._copied is not None:
+            self._copied.synchronize()
+        return self._values.numpy()
+
+
 class SearchLoop(ABC):
     """N rows of each sentence, extended until every sentence is over. A search implements `advance` and `read`."""
 
@@ -36,7 +53,7 @@ class SearchLoop(ABC):
         self.history = torch.full((len(sentences), num_rows, 1 + max(self.limits)), model.start_id, device=model.device)
         """(B, N, 1 + T) on the device: the last id of the start, and the chosen ids up to `_position`."""
         self._position = 0
-        self._unread: deque[tuple[list[int], Tensor, torch.cuda.Event | None]] = deque()
+        self._unread: deque[tuple[list[int], LateCopy]] = deque()
         self._model, self._rules = model, Rules(model, sentences, config, num_rows)
         most = max(self.limits) + max(len(sentences[0].start) - 1, 0)
         self._state = model.start([sentence.source_ids for sentence in sentences], num_rows, most)
@@ -92,11 +109,8 @@ class SearchLoop(ABC):
 
     def report(self, choices: Tensor, log_probs: Tensor) -> None:
         """Copy integers and float32 numbers of one shape, (B, C), from the device, for `read`."""
-        both, copied = torch.stack([choices.int(), log_probs.view(torch.int32)]), None  # (2, B, C)
-        if both.is_cuda:
-            both, copied = both.to("cpu", non_blocking=True), torch.cuda.Event()
-            copied.record()
-        self._unread.append((self.sentences, both.cpu(), copied))
+        both = torch.stack([choices.int(), log_probs.view(torch.int32)])  # (2, B, C)
+        self._unread.append((self.sentences, LateCopy(both)))
 
     def hypothesis(self, ids: np.ndarray, log_prob: float, finished: bool) -> Hypothesis:
         """Return the hypothesis of these ids, without start and end."""
@@ -108,10 +122,8 @@ class SearchLoop(ABC):
         is_last = self._position + 1 == self.history.shape[2]
         num_late = 0 if is_last or on_cpu(self.history) else 1
         while len(self._unread) > num_late:
-            sentences, both, copied = self._unread.popleft()
-            if copied is not None:
-                copied.synchronize()
-            values = both.numpy()
+            sentences, both = self._unread.popleft()
+            values = both.read()
             if len(sentences) > len(self.sentences):
                 values = values[:, np.isin(sentences, self.sentences)]
             self.read(values[0], values[1].view(np.float32))

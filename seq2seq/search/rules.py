@@ -25,7 +25,7 @@ class Rules:
     """The rules of one search over B sentences with N rows each."""
 
     def __init__(self, model: StepModel, sentences: Sequence[Sentence], config: SearchConfig, num_rows: int):
-        self._rules: list[Rule] = [partial(forbid_ids, _kept_on_device(model.suppressed, model.device))]
+        self._rules: list[Rule] = [partial(forbid_ids, kept_on_device(model.suppressed, model.device))]
         if config.no_repeat_ngram:
             self._rules.append(partial(forbid_repeated_ngrams, config.no_repeat_ngram))
         lengths = [min_length(sentence, config) for sentence in sentences]
@@ -112,7 +112,7 @@ def on_device(values: Any, dtype: torch.dtype, device: torch.device) -> Tensor:
 
 
 @lru_cache(maxsize=16)
-def _kept_on_device(ids: tuple[int, ...], device: torch.device) -> Tensor:
+def kept_on_device(ids: tuple[int, ...], device: torch.device) -> Tensor:
     """Return the ids of a model, which are the same in each search, as one tensor that is made once."""
     with torch.inference_mode(False):
         return on_device(ids, torch.long, device)

@@ -55,7 +55,7 @@ class TranslationTask(Task):
     @property
     def measure(self) -> str:
         """The settings of search and evaluation that change a score, as JSON."""
-        search = self.config.search.model_dump(mode="json", exclude={"batch_tokens", "n_best"})
+        search = self.config.search.model_dump(mode="json", exclude={"batch_tokens", "n_best", "record"})
         return json.dumps({"search": search, "evaluation": self.config.evaluation.model_dump(mode="json")})
 
     def _loss(self, model: nn.Module, batch: TranslationBatch, smoothing: float, r_drop: float = 0.0) -> LossSum:

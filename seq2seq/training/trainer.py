@@ -18,14 +18,13 @@ from seq2seq.data.stages import ONE_STAGE, Stages
 from seq2seq.data.stream import BatchStream
 from seq2seq.errors import RunError
 from seq2seq.model.dropout import scale_dropout
-from seq2seq.recording import Recorder
 from seq2seq.runtime import Runtime
 from seq2seq.training.activity import Activity, Phase
 from seq2seq.training.judged import Judged
 from seq2seq.training.monitor import Monitor
 from seq2seq.training.optim import ExponentialMovingAverage, learning_rate
 from seq2seq.training.ranks import naming_lost_ranks
-from seq2seq.training.recorded import RecordedStep
+from seq2seq.training.recorded import RecordedStep, Recorder
 from seq2seq.training.signals import StopSignal, answers
 from seq2seq.training.snapshots import Snapshots
 from seq2seq.training.state import (

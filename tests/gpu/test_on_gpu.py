@@ -144,6 +144,20 @@ def test_compiled_layers_are_the_layers(precision):
     torch.testing.assert_close(results[1], results[0], **tolerance)
 
 
+@pytest.mark.parametrize("how", [dict(beam_size=1), dict(beam_size=4, n_best=2)])
+def test_recorded_searches_find_what_searches_find(tmp_path, caplog, how):
+    folder = make_ours(tmp_path / "model", ending=4.0, search=SearchConfig(min_length=3, max_length_ratio=2.0)).folder
+    given = dict(engine="torch", device="cuda", precision="float32", **how)
+    ordinary, recorded = (Translator.load(folder, record=record, **given) for record in (False, True))
+    assert "steps are recorded" in recorded.engine_note
+    for _ in range(2):
+        found, expected = recorded.translate(LINES), ordinary.translate(LINES)
+        same = [one.score == pytest.approx(other.score, abs=1e-2) for one, other in zip(found, expected, strict=True)]
+        assert sum(same) >= 0.9 * len(LINES)  # near ties may fall the other way
+    assert not [record.message for record in caplog.records if "any more" in record.message]
+    assert recorded._engine._search._known
+
+
 @pytest.mark.parametrize("search", [dict(beam_size=1), dict(beam_size=4, n_best=2)])
 def test_translations_have_the_scores_of_the_processor(tmp_path, search):
     folder = make_ours(tmp_path / "model", ending=4.0, search=SearchConfig(min_length=3, max_length_ratio=1.0)).folder

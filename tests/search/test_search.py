@@ -229,7 +229,7 @@ def test_rules_that_leave_nothing_give_an_empty_hypothesis():
 def test_suppressed_ids_are_put_on_the_device_once(monkeypatch):
     """On a GPU, each copy costs a search a wait."""
     made, model = [], TableModel(1, suppressed=(START, 5, 4))
-    rules._kept_on_device.cache_clear()
+    rules.kept_on_device.cache_clear()
     monkeypatch.setattr(rules, "on_device", lambda values, *others: made.append(values) or on_device(values, *others))
     for _ in range(2):
         search(model, sentences(3), config(beam_size=2))

@@ -2,7 +2,7 @@
 of the first time, and refuses functions that read a number back."""
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_leaves
 
 READS = {torch.ops.aten._local_scalar_dense, torch.ops.aten.nonzero, torch.ops.aten.is_nonzero, torch.ops.aten.equal}
@@ -23,18 +23,21 @@ class Tape(TorchDispatchMode):
         if function.overloadpacket in READS:
             raise RuntimeError(f"a recorded function must not read {function.overloadpacket.__name__}")
         result = function(*args, **(kwargs or {}))
-        self.calls.append((function, args, kwargs or {}, result))
+        given = {tensor.untyped_storage().data_ptr() for tensor in tensors((args, kwargs)) if tensor.numel()}
+        made = tensors(result)
+        if function._schema.is_mutable:
+            self.calls.append((function, args, kwargs or {}, []))
+        elif not any(each.untyped_storage().data_ptr() in given for each in made if each.numel()):  # not a view
+            self.calls.append((function, args, kwargs or {}, made))
         return result
 
     def replay(self):
         self.replays += 1
-        with torch.no_grad():
-            for function, args, kwargs, first in self.calls:
-                given = {tensor.untyped_storage().data_ptr() for tensor in tensors((args, kwargs)) if tensor.numel()}
-                if function._schema.is_mutable:
-                    function(*args, **kwargs)
-                elif not any(each.untyped_storage().data_ptr() in given for each in tensors(first) if each.numel()):
-                    for old, new in zip(tensors(first), tensors(function(*args, **kwargs)), strict=True):
+        with torch.no_grad(), _disable_current_modes():  # `Launches` does not see what a GPU launches together
+            for function, args, kwargs, made in self.calls:
+                result = function(*args, **kwargs)
+                if made:
+                    for old, new in zip(made, tensors(result), strict=True):
                         old.copy_(new)
 
 

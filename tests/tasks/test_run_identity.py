@@ -263,6 +263,7 @@ OTHER = {
     "training.best_metric": "chrf", "training.betas": "[0.8, 0.9]", "training.threads": 2,
     "evaluation.metrics": "[bleu, chrf, ter]", "evaluation.tokenize": "char",
     "search.n_best": None, "search.temperature": None, "search.top_k": None, "search.top_p": None, "search.seed": 3,
+    "search.record": "true",
     "search.sample": "true", "search.max_length_ratio": 3.0, "training.precision": "float32",
     "training.compile": "false", "training.record": "false", "training.freeze": "[encoder.norm]",
     "source_language": "fr", "target_language": "fr",
