@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 import torch
 from support.gradient_steps import CPU, VOCAB, make_batch
-from support.launches import as_on_a_gpu
+from support.launches import Launches, as_on_a_gpu
 from support.tape import Tapes
 from support.toy_run import one_thread
 from support.whole_runs import corpus
@@ -115,6 +115,20 @@ def test_a_rare_shape_is_not_recorded():
     assert not tapes.made
     train(step, SMALL[:1])
     assert len(tapes.made) == 2
+
+
+def test_a_recorded_step_launches_little_but_its_replays():
+    """Copies of the batch, gradients that are cleared, and copies of the sums; the number may only be lowered."""
+    tapes = Tapes()
+    step, _ = make(tapes)
+    train(step, SMALL[:1] * (ORDINARY_STEPS + 1))
+    before = [tape.replays for tape in tapes.made]
+    with Launches() as launches:
+        step.compute_gradient(SMALL[1:2], SMALL[1].num_targets)
+        step.update(1e-3)
+    assert launches.calls.total() <= 16, launches.calls
+    assert not launches.reads
+    assert [tape.replays for tape in tapes.made] == [count + 1 for count in before]
 
 
 @pytest.mark.parametrize("kind", ["dropout", "attention_dropout", "word_dropout"])
