@@ -46,7 +46,9 @@ def learning_curves(records: Iterable[Mapping[str, Any]], path: Path, title: str
     if not panels:
         raise DataError(f"{path}: nothing to draw; the metrics have no values yet")
     borders = [record["step"] for record in records if "stage" in record and isinstance(record.get("step"), int)]
-    with _canvas(1, len(panels), (4.6 * len(panels), 3.6), path) as (figure, axes):
+    width, height = 4.6 * len(panels), 3.6
+    # fixed margins, because a computed layout takes half of the time of a short run's end
+    with _canvas(1, len(panels), (width, height), path, layout=None) as (figure, axes):
         for axis, (name, curves) in zip(axes.flat, panels, strict=True):
             for label, points in curves.items():
                 axis.plot(*zip(*points, strict=True), label=label, marker="." if len(points) < 60 else None)
@@ -54,10 +56,13 @@ def learning_curves(records: Iterable[Mapping[str, Any]], path: Path, title: str
                 axis.axvline(step, color="0.4", linestyle=":", linewidth=1)
             axis.set(title=name, xlabel="step")
             axis.xaxis.get_major_locator().set_params(integer=True)
+            axis.ticklabel_format(axis="y", scilimits=(-3, 4))  # short labels, for which there is room
             axis.grid(alpha=0.3)
             if set(curves) != {name}:
                 axis.legend()
-        _set_title(figure, title)
+        above = 0.35 + 0.2 * _set_title(figure, title)  # inches, as the other margins
+        sides = dict(left=0.7 / width, right=1 - 0.15 / width, bottom=0.5 / height, top=1 - above / height)
+        figure.subplots_adjust(**sides, wspace=0.2)
     return path
 
 
@@ -105,11 +110,13 @@ def attention_map(
     return path
 
 
-def _set_title(figure: Any, title: str) -> None:
-    if title:
-        width = max(30, int(10 * figure.get_figwidth()))
-        lines = chain.from_iterable(textwrap.wrap(line, width) for line in shown_name(title).splitlines())
+def _set_title(figure: Any, title: str) -> int:
+    """Write the heading of a picture, and return the number of its lines."""
+    width = max(30, int(10 * figure.get_figwidth()))
+    lines = list(chain.from_iterable(textwrap.wrap(line, width) for line in shown_name(title).splitlines()))
+    if lines:
         figure.suptitle("\n".join(lines), parse_math=False, weight="bold")
+    return len(lines)
 
 
 def _curves(records: Sequence[Mapping[str, Any]], keys: Mapping[str, str]) -> dict[str, list[tuple[float, float]]]:
@@ -132,23 +139,28 @@ def _curves(records: Sequence[Mapping[str, Any]], keys: Mapping[str, str]) -> di
 
 
 @contextlib.contextmanager
-def _canvas(rows: int, columns: int, size: tuple[float, float], path: Path) -> Iterator[tuple[Any, Any]]:
+def _canvas(
+    rows: int, columns: int, size: tuple[float, float], path: Path, layout: str | None = "constrained"
+) -> Iterator[tuple[Any, Any]]:
     """Yield a figure and its axes, and write the picture to `path` as a whole at the end of the block."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
+    from matplotlib.font_manager import fontManager
 
     kind = path.suffix.removeprefix(".").lower() or "png"
     if kind not in FigureCanvasAgg.get_supported_filetypes():
         raise DataError(f"{path}: pictures have no format {kind!r}; use .png, .pdf or .svg")
+    installed = {font.name for font in fontManager.ttflist}  # each text looks for the others again
+    fonts = ["DejaVu Sans", *(name for name in FALLBACK_FONTS if name in installed)]
     with (
         quiet("matplotlib"),
         warnings.catch_warnings(),
-        matplotlib.rc_context({"font.family": ["DejaVu Sans", *FALLBACK_FONTS], "axes.unicode_minus": False}),
+        matplotlib.rc_context({"font.family": fonts, "axes.unicode_minus": False}),
     ):
         # a character that no font has is drawn as a box
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        figure = Figure(figsize=size, layout="constrained")
+        figure = Figure(figsize=size, layout=layout)
         FigureCanvasAgg(figure)  # draws into memory: no window, no display
         yield figure, figure.subplots(rows, columns, squeeze=False)
         picture = io.BytesIO()
