@@ -103,6 +103,7 @@ def test_commands_take_and_list_the_languages(nllb, tmp_path, capfd):
     assert main(["translate", str(nllb), "-i", str(lines)]) == 2
 
 
+@pytest.mark.slow
 def test_tune_compare_and_plot_take_the_languages(nllb, tmp_path, capfd):
     """Their translations are those of `s2s translate`, and what they need without languages is named."""
     (tmp_path / "lines").write_text("\n".join(SOURCE[:8]) + "\n")

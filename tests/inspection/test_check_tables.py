@@ -97,6 +97,7 @@ def test_a_header_in_two_text_files_is_a_warning(tmp_path, capfd):
     assert "warning: train: line 1 looks like a header; remove it from both files" in out
 
 
+@pytest.mark.slow
 def test_swapped_sides_are_an_error_of_check_and_a_warning_of_training(tmp_path, capfd):
     lines = {
         "train.en": [f"the dog and the cat of number {i}" for i in range(300)],
@@ -137,6 +138,7 @@ def test_the_filters_of_check_drop_what_those_of_training_drop(tmp_path, capfd):
     assert checked in "".join(capfd.readouterr())
 
 
+@pytest.mark.slow
 def test_the_advice_is_a_command_that_fits(tmp_path, capfd):
     for name, side in (("a.en", 0), ("a.de", 1)):
         write(tmp_path / name, *(row[side] for row in PAIRS))

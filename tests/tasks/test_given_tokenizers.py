@@ -30,6 +30,7 @@ def teacher(tmp_path, monkeypatch):
     return load_model("teacher")
 
 
+@pytest.mark.slow
 def test_a_run_has_the_tokenizers_of_the_model_and_stops_if_they_change(teacher, capsys):
     assert main(["train", "toy.yaml", *STEPS]) == 0
     made = load_model("runs/toy")

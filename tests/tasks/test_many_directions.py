@@ -183,6 +183,7 @@ def test_another_order_of_the_corpora_is_another_run(run, tmp_path, monkeypatch,
     assert "was trained with other settings" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_one_of_each_trains_the_bits_of_a_single_direction(tmp_path, monkeypatch):
     """Law: `languages` with one source and one target is today's run, file for file."""
     write_corpora(tmp_path)

@@ -172,6 +172,7 @@ def test_stages_do_not_change_tokenizers_and_corpora(made):
 # -- the same bits -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_one_stage_with_the_weights_of_the_sources_is_a_config_without_stages(capfd):
     plain = ["data.stages=[]", "data.train.0.name=", "data.train.1.name=", "data.train.1.weight=1.5"]
     one = ["data.stages=[{weights: {genuine: 1, back: 1.5}}]"]
@@ -185,6 +186,7 @@ def test_one_stage_with_the_weights_of_the_sources_is_a_config_without_stages(ca
 # -- other kinds of runs -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_shares_of_directions_are_those_of_each_stage(made, tmp_path, monkeypatch, capfd):
     write_corpora(tmp_path)
     monkeypatch.chdir(tmp_path)

@@ -82,6 +82,7 @@ def test_the_same_command_says_that_it_is_finished(folder, capfd):
     assert (folder / "runs/toy/metrics.jsonl").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_more_steps_go_on_from_where_it_stopped(folder, capfd):
     assert train("--set", "training.max_steps=6") == 0
     assert train("--run-dir", "runs/straight") == 0
@@ -91,6 +92,7 @@ def test_more_steps_go_on_from_where_it_stopped(folder, capfd):
     assert all(torch.equal(resumed[name], straight[name]) for name in straight)
 
 
+@pytest.mark.slow
 def test_a_changed_config_is_refused_key_by_key(folder, capfd):
     assert train() == 0
     before = {path: path.read_bytes() for path in (folder / "runs/toy").rglob("*") if path.is_file()}
@@ -168,6 +170,7 @@ def test_unequal_sides_are_counted_before_training(folder, capfd):
     assert "1,501" in message
 
 
+@pytest.mark.slow
 def test_fine_tuning_starts_from_the_model_and_keeps_its_vocabulary(folder, capfd):
     assert train() == 0
     (folder / "tune.yaml").write_text(
@@ -222,6 +225,7 @@ def test_a_classifier_learns_what_is_there_to_learn(reviews, capfd):
     assert json.loads(capfd.readouterr().out)["accuracy"] == pytest.approx(last["accuracy"])
 
 
+@pytest.mark.slow
 def test_a_classifier_starts_from_the_encoder_of_a_translation_run(folder, reviews, capfd):
     (folder / "translate.yaml").write_text(CONFIG)
     assert main(["train", "translate.yaml"]) == 0

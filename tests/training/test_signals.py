@@ -215,6 +215,7 @@ def test_a_signal_that_comes_twice_at_the_same_time_is_one(tmp_path):
     assert len(toy_run.steps_of(tmp_path / "run")) == 1
 
 
+@pytest.mark.slow
 def test_a_terminal_that_closes_saves_and_its_further_signals_lose_nothing(tmp_path):
     """The run leads the session of a terminal; it also gets SIGHUP again and again, as from a shell that ends."""
     child, terminal = pty.fork()
