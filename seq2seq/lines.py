@@ -180,7 +180,7 @@ def read_lines(path: Path, on_invalid: OnInvalid | None = None, keeps_bom: bool 
 
 
 def check_readable_again(path: Path) -> None:
-    """Refuse a path that is no file, and so cannot be read several times.
+    """Refuse a folder or a pipe, which cannot be read several times.
 
     Raises:
         DataError: it is a folder or a pipe.

@@ -196,8 +196,9 @@ class CTranslate2Engine:
         self, sentences: Sequence[Sentence], indices: Sequence[int], limits: Sequence[int], config: SearchConfig
     ) -> dict[int, list[Hypothesis]]:
         """Search the sentences with these indices, with their limits; return the hypotheses by index."""
+        options = _options(config)
         submitted = (
-            (group, self._submit([sentences[index] for index in group], limits[group[0]], config))
+            (group, self._submit([sentences[index] for index in group], limits[group[0]], config, options))
             for group in self._groups(sentences, indices, limits, config)
         )
         results = {}
@@ -234,7 +235,9 @@ class CTranslate2Engine:
             for group in token_groups([len(sentences[index].source_ids) + 1 for index in same], budget):
                 yield [same[number] for number in group]
 
-    def _submit(self, sentences: Sequence[Sentence], limit: int, config: SearchConfig) -> list[Any]:
+    def _submit(
+        self, sentences: Sequence[Sentence], limit: int, config: SearchConfig, options: dict[str, Any]
+    ) -> list[Any]:
         tags = [self._tags(sentence) for sentence in sentences]
         prefixes = [
             self._to_target((*tag, *sentence.prefix)) or None for tag, sentence in zip(tags, sentences, strict=True)
@@ -246,7 +249,7 @@ class CTranslate2Engine:
             suppress_sequences=[self._to_target(ids) for ids in sentences[0].forbidden] or None,
             asynchronous=True,
             min_decoding_length=min_length(sentences[0], config),
-            **_options(config),
+            **options,
         )
 
     def _hypotheses(self, answer: Any, num_tags: int, config: SearchConfig) -> list[Hypothesis]:

@@ -79,7 +79,7 @@ class StaticBeams:
         self.ids, self.first_ids = zeros(num_sentences, num_rows), zeros(num_sentences, num_rows, 1)
         self.log_probs = zeros(num_sentences, num_rows, dtype=torch.float32)
         self.ended_scores = zeros(num_sentences, num_rows, dtype=torch.float64)
-        """Of the best N finished hypotheses, best first; -inf where there are fewer."""
+        """Scores of the best N finished hypotheses, best first; -inf where there are fewer."""
         self.ended_log_probs = zeros(num_sentences, num_rows, dtype=torch.float32)
         self.ended_at = zeros(num_sentences, num_rows)
         """Length without the end * N + row."""

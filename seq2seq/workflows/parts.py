@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 FORMAT = 1
 LEVEL = 6  # of compression
 MOST_NAMED = 3  # differences in a message
+SHARD_LINES = 20_000  # of a part, unless another number is given
 # Options of loading a model that change no result, except for the last bits of scores on a GPU.
 NOT_IDENTITY = ("device", "threads", "batch_tokens")
 

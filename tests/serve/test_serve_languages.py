@@ -200,7 +200,7 @@ def test_from_and_to_restrict_a_server_to_one_direction(place, expected):
 
 
 def test_a_pivot_serves_the_directions_without_it(place, expected):
-    """As `s2s translate --pivot`, with its flag; the directions of the pivot itself are direct."""
+    """The server answers what `s2s translate --pivot` does, with its flag; directions of the pivot are direct."""
     with serving(place / "nllb", "--pivot", "English") as server:
         alone = Pipeline.load(place / "nllb", pivot="en", threads=1, source_language="fr", target_language="de")
         asked = {"text": [*LINES, "12:30"], "source": "fr", "target": "de"}

@@ -42,7 +42,7 @@ def test_the_footprint_is_that_of_the_weights(make, tmp_path):
 
 @pytest.mark.parametrize("make", [make_marian, lambda folder: make_multilingual(folder, "nllb")])
 def test_info_describes_a_model_without_its_weights(make, tmp_path, monkeypatch, capfd):
-    """Of any size: only models of Marian, which are small, are loaded."""
+    """The size of a model does not matter: only models of Marian, which are small, are loaded."""
     make(tmp_path / "theirs")
     loaded = load_model(tmp_path / "theirs")
     save_model(tmp_path / "ours", loaded.model.state_dict(keep_vars=True), loaded.description, loaded.tokenizers)

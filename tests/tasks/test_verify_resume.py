@@ -101,7 +101,7 @@ def test_a_classifier_too(folder, train):
 
 
 def write_many_directions(folder: Path) -> None:
-    """As `toy.yaml`, with epochs of 8 steps on one rank, whose directions and segmentations are drawn anew."""
+    """Write `toy.yaml` for many directions; its epochs have 8 steps on one rank, and each draws its examples anew."""
     many_directions.write_corpora(folder)
     text = many_directions.CONFIG.replace("TAGS", "both")
     for old, new in (

@@ -50,7 +50,7 @@ def trimmed(kind: str, number: int) -> tuple[Tokenizer, Tokenizer]:
 
 
 def test_targets_need_the_pieces_of_their_normal_form(tmp_path):
-    """As training reads them: soft hyphens, which it drops, cut no other pieces out of words."""
+    """Training drops soft hyphens, so a corpus with them needs the pieces of the words without them."""
     folder, kept = make_tiny(tmp_path / "model", TEXTS * 5, 400, SearchConfig(), lambda *_: None), []
     for name, hyphen in (("plain", ""), ("hyphens", "\u00ad")):
         lines = [re.sub(r"\b(\w\w)(?=\w\w)", rf"\1{hyphen}", line) for line in TARGET[:4]]

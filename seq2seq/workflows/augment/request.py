@@ -30,6 +30,7 @@ from seq2seq.workflows.augment.job import AugmentJob, Recipe, make_part, opened
 from seq2seq.workflows.augment.shards import plan
 from seq2seq.workflows.parts import (
     NOT_IDENTITY,
+    SHARD_LINES,
     PartCounts,
     finish_folder,
     folder_record,
@@ -39,8 +40,6 @@ from seq2seq.workflows.parts import (
 )
 
 logger = logging.getLogger(__name__)
-
-SHARD_LINES = 20_000
 
 
 @dataclass(frozen=True)

@@ -30,10 +30,10 @@ from seq2seq.text.direction import Direction
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tokenizer import SOURCE_FILE
 from seq2seq.workflows.augment.job import Recipe, models_stay_open
-from seq2seq.workflows.augment.request import SHARD_LINES, Request, augment, prepare
+from seq2seq.workflows.augment.request import Request, augment, prepare
 from seq2seq.workflows.augment.shards import plan
 from seq2seq.workflows.distill.measured import measure, page
-from seq2seq.workflows.parts import folder_record, open_parts
+from seq2seq.workflows.parts import SHARD_LINES, folder_record, open_parts
 from seq2seq.workflows.tune import Scoring, Tuner
 
 logger = logging.getLogger(__name__)

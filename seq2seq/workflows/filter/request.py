@@ -43,6 +43,7 @@ from seq2seq.workflows.filter.rules import PairLimits
 from seq2seq.workflows.filter.shards import plan
 from seq2seq.workflows.parts import (
     NOT_IDENTITY,
+    SHARD_LINES,
     PartCounts,
     finish_folder,
     folder_record,
@@ -51,7 +52,6 @@ from seq2seq.workflows.parts import (
     sharing,
 )
 
-SHARD_LINES = 20_000
 SIDES = ("source", "target")
 
 Report = Callable[[int, Mapping[str, Any]], None]
