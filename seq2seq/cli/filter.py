@@ -41,6 +41,12 @@ EXAMPLE = "Example: s2s filter crawl.tmx --model runs/en-de --reverse runs/de-en
 )
 @click.option("--max-score", type=options.Number(Range(0.0, 1e6)), help="Highest score of a pair that is kept.")
 @click.option(
+    "--difference",
+    type=options.Number(Range(0.0, 1e6)),
+    default=0.0,
+    help="Weight of |a - b| in the score of two models; 1 as published.",
+)
+@click.option(
     "--explain", type=options.Number(ranges.COUNT), metavar="N", help="Print N of the lines left out for each reason."
 )
 @click.option("--max-length", type=options.Number(ranges.COUNT), default=1000, help="Characters of the longer side.")
@@ -65,6 +71,7 @@ def command(
     reverse: Path | None,
     keep: float | None,
     max_score: float | None,
+    difference: float,
     explain: int | None,
     max_length: int,
     max_ratio: float,
@@ -84,13 +91,13 @@ def command(
       FILE            a .tsv, .csv, .jsonl or .tmx, a .zip of OPUS (Moses), or a folder of s2s augment or filter
 
     Rules leave out pairs by their text: blank sides, copies, other numbers, other languages and the like. The models
-    score the others. With cross-entropies a and b of both directions, in nats per piece, the score is
-    |a - b| + (a + b) / 2 (Junczys-Dowmunt 2018); without --reverse it is a. Low scores are good.
+    score the others. With cross-entropies a and b of both directions, in nats per piece, the score is (a + b) / 2,
+    plus |a - b| times --difference (Junczys-Dowmunt 2018); without --reverse it is a. Low scores are good.
 
     Each line is kept, or counted with its reason. If the command was stopped or killed, the same command continues,
-    and the folder gets the same bytes. Another --keep or --max-score uses the same scores.
+    and the folder gets the same bytes. Another --keep, --max-score or --difference uses the same cross-entropies.
     """
-    _check_usage(model, keep, max_score)
+    _check_usage(model, reverse, keep, max_score)
     from seq2seq.workflows.filter.job import models_stay_open
     from seq2seq.workflows.filter.request import FilterRequest, filter_corpus, prepare
     from seq2seq.workflows.filter.rules import PairLimits
@@ -98,7 +105,18 @@ def command(
     languages, limits = (source_language, target_language), PairLimits(max_length, max_ratio)
     given = {key: value for key, value in loading.items() if value is not None}
     request = FilterRequest(
-        corpus, output, model, reverse, max_score, keep, languages, limits, given, shard_lines, is_forced=force
+        files=corpus,
+        output=output,
+        model=model,
+        reverse=reverse,
+        max_score=max_score,
+        keep=keep,
+        difference=difference,
+        languages=languages,
+        limits=limits,
+        loading=given,
+        shard_lines=shard_lines,
+        is_forced=force,
     )
     with models_stay_open():
         prepared = prepare(request)
@@ -110,15 +128,17 @@ def command(
             click.echo(line)
 
 
-def _check_usage(model: Path | None, keep: float | None, max_score: float | None) -> None:
+def _check_usage(model: Path | None, reverse: Path | None, keep: float | None, max_score: float | None) -> None:
     """Refuse options that exclude each other or have no effect."""
     if model is None:
-        needs_scores = ("reverse", "keep", "max_score", "device", "precision", "threads", "batch_tokens")
+        needs_scores = ("reverse", "keep", "max_score", "difference", "device", "precision", "threads", "batch_tokens")
         options.only_for("scores; add --model", *needs_scores)
     elif keep is None and max_score is None:
         raise click.UsageError("--model needs a threshold; give --keep SHARE or --max-score SCORE")
     elif keep is not None and max_score is not None:
         raise click.UsageError("--keep and --max-score are two thresholds; give one")
+    if reverse is None:
+        options.only_for("two models; add --reverse", "difference")
     options.check_executor_options()
 
 

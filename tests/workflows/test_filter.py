@@ -78,7 +78,7 @@ def test_each_line_is_kept_or_counted_with_its_reason(capsys):
 
 def test_the_scores_are_those_of_the_scorer():
     made = filtered("scored", *MODELS, "--max-score", "1000")
-    found = [record for record in records(made / "scores") if "score" in record]
+    found = [record for record in records(made / "scores") if "forward" in record]
     assert [record["line"] for record in found] == [number for number in range(1, LINES + 1) if number not in ODD]
     pairs = [PAIRS[record["line"] - 1] for record in found]
     sides = [
@@ -87,9 +87,13 @@ def test_the_scores_are_those_of_the_scorer():
     ]
     for side, name in zip(sides, ("forward", "reverse"), strict=True):
         assert [record[name] for record in found] == pytest.approx(side, abs=1e-4)
-    expected = [abs(a - b) + (a + b) / 2 for a, b in zip(*sides, strict=True)]
-    assert [record["score"] for record in found] == pytest.approx(expected, abs=2e-4)
     assert numbers(made) == [record["line"] for record in found]
+    before = contents(made / "scores")
+    for weight, options in ((0.0, ()), (1.0, ("--difference", "1"))):
+        filtered("scored", *MODELS, "--max-score", "1000", *options)
+        expected = [weight * abs(a - b) + (a + b) / 2 for a, b in zip(*sides, strict=True)]
+        assert [record["score"] for record in records(made)] == pytest.approx(expected, abs=2e-4)
+    assert contents(made / "scores") == before
 
 
 def test_one_model_finds_the_targets_of_other_lines(capsys):
@@ -109,11 +113,10 @@ def test_a_higher_threshold_keeps_more_and_the_scores_are_used_again(capsys):
         assert contents(made) == contents(filtered(f"alone {share}", *MODELS, "--keep", share))
     assert all(fewer < more for fewer, more in pairwise(kept))
     assert contents(made / "scores") == before
-    scores = {record["line"]: record.get("score") for record in records(made / "scores")}
+    scores = {record["origin"][1]: record["score"] for record in records(made)}  # of all that the rules keep
     for most in (0.5, 2.0, 5.0):
-        assert set(numbers(filtered("grown", *MODELS, "--max-score", str(most)))) == {
-            line for line, score in scores.items() if score is not None and score <= most
-        }
+        made = filtered("grown", *MODELS, "--max-score", str(most))
+        assert set(numbers(made)) == {line for line, score in scores.items() if score <= most}
 
 
 @pytest.mark.parametrize("options", [(), (*MODELS, "--keep", "0.7")], ids=["rules", "models"])
@@ -213,7 +216,7 @@ def test_a_threshold_keeps_at_most_so_many_and_no_higher_one_does(scores, most):
     assert not len(above) or (values <= above.min()).sum() > most
 
 
-@given(st.floats(0, 50), st.floats(0, 50))
-def test_dual_cross_entropy_is_least_where_both_agree(forward, reverse):
-    assert dual(forward, reverse) == dual(reverse, forward) >= (forward + reverse) / 2
-    assert dual(forward, forward) == forward
+@given(st.floats(0, 50), st.floats(0, 50), st.floats(0, 5))
+def test_dual_cross_entropy_is_least_where_both_agree(forward, reverse, difference):
+    assert dual(forward, reverse, difference) == dual(reverse, forward, difference) >= (forward + reverse) / 2
+    assert dual(forward, forward, difference) == forward

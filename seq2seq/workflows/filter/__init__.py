@@ -1,1 +1,1 @@
-"""The filter of parallel corpora: cheap rules, and dual conditional cross-entropy."""
+"""The filter of parallel corpora: cheap rules, and cross-entropies of models of both directions."""

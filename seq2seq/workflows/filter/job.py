@@ -27,6 +27,7 @@ from seq2seq.workflows.parts import PartCounts, finished_part, folder_record, wr
 
 SCORES = "scores"  # the folder of the parts with scores, inside that of the kept pairs
 NO_PAIR, UNDEFINED, ABOVE = "no pair", "no score", "score"
+FORWARD, REVERSE = "forward", "reverse"  # cross-entropies in the objects of scores
 DIGITS = 4  # decimals of scores
 
 
@@ -76,11 +77,13 @@ class FilterJob:
     languages: tuple[str | None, str | None]
     limits: PairLimits
     shards: tuple[PairShard, ...]
+    difference: float
+    """Weight of the difference of both cross-entropies in the score."""
 
     def score(self, number: int) -> dict[str, Any]:
         """Write the part of scores of a shard, unless it is there, and return its facts.
 
-        Each line of the shard has an object: its number, and either why it is left out, or its score.
+        Each line of the shard has an object: its number, and either why it is left out, or its cross-entropies.
 
         Raises:
             DataError: the corpus cannot be read, or changed.
@@ -98,25 +101,22 @@ class FilterJob:
             records = []
             for line, why in enumerate(reasons, start=shard.first):
                 found = next(scores) if why is None else {}
-                if not math.isfinite(found.get("score", 0.0)):
+                if not all(map(math.isfinite, found.values())):
                     why = UNDEFINED
                 records.append({"line": line, **({"left_out": why} if why is not None else found)})
             left_out = Counter(record["left_out"] for record in records if "left_out" in record)
             return write_part(self.folder / SCORES, number, records, _counts(shard.count, left_out))
 
     def _scores(self, pairs: Sequence[Pair]) -> list[dict[str, float]]:
-        """Return the score of each pair, with the cross-entropies that it consists of, in nats per piece."""
+        """Return the cross-entropies of each pair, in nats per piece, by the direction of the model."""
         if not self.judges:
             return [{} for _ in pairs]
-        scorers = opened_scorers(self.judges, self.loading)
-        forward = list(map(cross_entropy, scorers[0].score(pairs)))
-        if len(scorers) == 1:
-            return [{"score": round(each, DIGITS)} for each in forward]
-        backward = map(cross_entropy, scorers[1].score([Pair(pair.target, pair.source) for pair in pairs]))
-        return [
-            {"score": round(dual(*both), DIGITS), "forward": round(both[0], DIGITS), "reverse": round(both[1], DIGITS)}
-            for both in zip(forward, backward, strict=True)
-        ]
+        sides = {FORWARD: pairs, REVERSE: [Pair(pair.target, pair.source) for pair in pairs]}
+        found = {
+            direction: [round(cross_entropy(each), DIGITS) for each in scorer.score(sides[direction])]
+            for direction, scorer in zip(sides, opened_scorers(self.judges, self.loading), strict=False)
+        }
+        return [dict(zip(found, each, strict=True)) for each in zip(*found.values(), strict=True)]
 
     def select(self, threshold: float, number: int) -> dict[str, Any]:
         """Write the part of kept pairs of a shard, unless it is there, and return its facts; errors as in `score`.
@@ -147,9 +147,15 @@ class FilterJob:
             yield record["line"], pair, record
 
     def scores(self, number: int) -> list[dict[str, Any]]:
-        """Return the objects of a part of scores."""
+        """Return the objects of a part of scores, with the score that the cross-entropies make."""
         with gzip.open(part_path(self.folder / SCORES, number), "rt", encoding="utf-8") as stream:
-            return list(map(json.loads, stream))
+            return [self._with_score(json.loads(line)) for line in stream]
+
+    def _with_score(self, record: dict[str, Any]) -> dict[str, Any]:
+        if FORWARD not in record:
+            return record
+        forward = record[FORWARD]
+        return {**record, "score": round(dual(forward, record.get(REVERSE, forward), self.difference), DIGITS)}
 
 
 def reason(record: Mapping[str, Any], threshold: float) -> str:
@@ -162,9 +168,12 @@ def cross_entropy(score: PairScore) -> float:
     return -score.log_prob / score.tokens
 
 
-def dual(forward: float, reverse: float) -> float:
-    """Return the dual conditional cross-entropy: the difference and the mean of both (Junczys-Dowmunt 2018, eq. 2)."""
-    return abs(forward - reverse) + (forward + reverse) / 2
+def dual(forward: float, reverse: float, difference: float) -> float:
+    """Return the dual conditional cross-entropy: the mean of both, and `difference` times |forward - reverse|.
+
+    With a `difference` of 1 it is that of Junczys-Dowmunt (2018, eq. 2).
+    """
+    return difference * abs(forward - reverse) + (forward + reverse) / 2
 
 
 def score_part(job: FilterJob, number: int) -> dict[str, Any]:

@@ -72,6 +72,8 @@ class FilterRequest:
     """The largest score of a pair that is kept."""
     keep: float | None = None
     """The share of the pairs of the corpus to keep at most."""
+    difference: float = 0.0
+    """Weight of the difference of both cross-entropies in the score."""
     languages: tuple[str | None, str | None] = (None, None)
     """Source and target, if the model has several directions or there is no model."""
     limits: PairLimits = field(default_factory=PairLimits)
@@ -86,7 +88,7 @@ class FilterRequest:
 class PreparedFilter:
     """A job that passed all checks, its identity, and its selection.
 
-    Two jobs of one identity make the same scores; with one selection, they keep the same pairs.
+    Two jobs of one identity make the same cross-entropies; with one selection, they keep the same pairs.
     """
 
     job: FilterJob
@@ -134,6 +136,7 @@ def prepare(request: FilterRequest) -> PreparedFilter:
         languages=languages,
         limits=request.limits,
         shards=tuple(shards),
+        difference=request.difference,
     )
     if not request.is_forced:
         _check_languages(job, [pair for pair in shards[0].pairs(source) if pair is not None])
@@ -148,7 +151,7 @@ def prepare(request: FilterRequest) -> PreparedFilter:
             "shard_lines": request.shard_lines,
         },
     }
-    selection = {"keep": request.keep, "max_score": request.max_score}
+    selection = {"keep": request.keep, "max_score": request.max_score, "difference": request.difference}
     return PreparedFilter(job, identity, selection, num_lines, tuple(_notes(request, languages)))
 
 
