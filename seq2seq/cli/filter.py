@@ -105,18 +105,7 @@ def command(
     languages, limits = (source_language, target_language), PairLimits(max_length, max_ratio)
     given = {key: value for key, value in loading.items() if value is not None}
     request = FilterRequest(
-        files=corpus,
-        output=output,
-        model=model,
-        reverse=reverse,
-        max_score=max_score,
-        keep=keep,
-        difference=difference,
-        languages=languages,
-        limits=limits,
-        loading=given,
-        shard_lines=shard_lines,
-        is_forced=force,
+        corpus, output, model, reverse, max_score, keep, difference, languages, limits, given, shard_lines, force
     )
     with models_stay_open():
         prepared = prepare(request)

@@ -43,7 +43,7 @@ MISTAKES = {
                        "thresholds; give one"),
     "a threshold of no score": (["en", "de", "--keep", "0.5"], "--keep is for scores; add --model"),
     "a reverse model alone": (["en", "de", "--reverse", "opposite"], "--reverse is for scores; add --model"),
-    "a difference of one": (["en", "de", *MODEL, "--keep", "0.5", "--difference", "1"], "--difference is for two models"),
+    "a difference of one": (["en", "de", *MODEL, "--keep", "0.5", "--difference", "1"], "--difference is for two"),
     "a device for nothing": (["en", "de", "--device", "cpu"], "--device is for scores; add --model"),
     "a reverse model of the same direction": (["en", "de", *MODEL, "--reverse", "model", "--keep", "1"],
                                               "model: translates en-de, but --reverse must translate de-en"),
