@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from seq2seq.errors import ModelError
+from seq2seq.errors import ModelError, RunError
 
 try:
     import fcntl
@@ -83,6 +83,15 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
         sync(temporary)
         os.replace(temporary, path)
         sync(path.parent)
+
+
+@contextlib.contextmanager
+def writing_in(folder: Path, remedy: str) -> Iterator[None]:
+    """Turn an `OSError` of the block into a `RunError` that names the folder, the reason and the remedy."""
+    try:
+        yield
+    except OSError as error:
+        raise RunError(f"{folder}: cannot be written ({error.strerror or error}); {remedy}") from error
 
 
 def write_file(path: Path, content: bytes) -> None:

@@ -23,7 +23,6 @@ from seq2seq.data.building import LABELS, MANIFEST, PROBABILITIES, CorpusBuilder
 from seq2seq.data.encoding import Encoding
 from seq2seq.data.examples import Source
 from seq2seq.data.filters import FilterCounts, PairFilter
-from seq2seq.errors import RunError
 from seq2seq.files import DamagedFile, read_object, verify
 from seq2seq.text.tokenizer import TokenizerPair
 
@@ -32,6 +31,7 @@ logger = logging.getLogger(__name__)
 FORMAT = 4
 # An interrupted preparation is continued by the next request for the same corpus, or deleted after a day.
 ABANDONED_SECONDS = 24 * 3600
+CACHE_REMEDY = "make room, or set data.cache_dir"
 
 
 class TokenCorpus:
@@ -167,21 +167,25 @@ def _build(
 ) -> dict[str, Any]:
     """Build the corpus, or wait for another process that builds it; return its manifest."""
     cache_dir = folder.parent
-    try:
+    with atomic.writing_in(cache_dir, CACHE_REMEDY):
         cache_dir.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(cache_dir, keep=folder)
         with atomic.locked(_lock(folder)):
-            try:
-                return read_manifest(folder)  # another process built it
-            except DamagedFile as error:
-                if folder.exists():
-                    logger.warning("%s: the tokenised corpus is damaged (%s); building it anew", folder, error)
+            if (manifest := _built_by_another(folder)) is not None:
+                return manifest
             with atomic.new_folder(folder, resume=True) as partial:
                 builder = CorpusBuilder(partial, sources, encoding, labels, num_workers)
                 return builder.build({"format": FORMAT, "fingerprint": folder.name})
-    except OSError as error:
-        reason = error.strerror or error
-        raise RunError(f"{cache_dir}: cannot be written ({reason}); make room, or set data.cache_dir") from error
+
+
+def _built_by_another(folder: Path) -> dict[str, Any] | None:
+    """Return the manifest if another process built the corpus, else None; a damaged corpus is logged."""
+    try:
+        return read_manifest(folder)
+    except DamagedFile as error:
+        if folder.exists():
+            logger.warning("%s: the tokenised corpus is damaged (%s); building it anew", folder, error)
+        return None
 
 
 def _lock(folder: Path) -> Path:

@@ -7,13 +7,13 @@ import contextlib
 import filecmp
 import hashlib
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from seq2seq import atomic
 from seq2seq.data.hub import dataset_chunks, dataset_columns, open_dataset
-from seq2seq.errors import DataError, RunError, did_you_mean
+from seq2seq.errors import DataError, did_you_mean
 from seq2seq.lines import as_one_line
 
 
@@ -67,42 +67,44 @@ def fetch(name: str, destination: Path, dataset_path: str | None = None) -> list
         hint = did_you_mean(name, CORPORA)
         raise DataError(f"fetch {name}: no such corpus{hint or ''}; the corpora are {', '.join(CORPORA)}")
     corpus = CORPORA[name]
-    try:
+    with atomic.writing_in(destination, "make room, or choose another with -o"):
         if destination.exists() and any(destination.iterdir()):
             with tempfile.TemporaryDirectory() as folder:
                 names = _write(corpus, Path(folder), dataset_path)
                 _, differing, missing = filecmp.cmpfiles(folder, destination, names, shallow=False)
-                if changed := [name for name in names if name in differing + missing]:
-                    remedy = "remove it, or choose with -o"
-                    raise DataError(f"{destination}: is there already, and {', '.join(changed)} would change; {remedy}")
+            if changed := [name for name in names if name in differing + missing]:
+                remedy = "remove it, or choose with -o"
+                raise DataError(f"{destination}: is there already, and {', '.join(changed)} would change; {remedy}")
         else:
             with atomic.new_folder(destination) as folder:
                 names = _write(corpus, folder, dataset_path)
-    except OSError as error:
-        reason = error.strerror or error
-        raise RunError(f"{destination}: cannot be written ({reason}); make room, or choose another with -o") from error
     return [destination / name for name in names]
 
 
 def _write(corpus: PublicCorpus, folder: Path, dataset_path: str | None) -> list[str]:
     """Write the files of a corpus and return their names."""
-    suffixes, names = ["tsv"] if corpus.tsv else list(corpus.columns), []
+    names = []
     for stem, split in corpus.splits.items():
-        stems = [stem, *corpus.held_out]
-        names += [f"{part}.{suffix}" for part in stems for suffix in suffixes]
-        with contextlib.ExitStack() as stack:
-            files = {
-                part: [stack.enter_context(open(folder / f"{part}.{suffix}", "w", **AS_TEXT)) for suffix in suffixes]
-                for part in stems
-            }
-            if corpus.tsv:
-                files[stem][0].write("\t".join(corpus.columns) + "\n")
-            for values in _rows(corpus, split, dataset_path):
-                part = _part_of(values[0], stem, corpus.held_out)
-                texts = ["\t".join(value.replace("\t", " ") for value in values)] if corpus.tsv else values
-                for file, text in zip(files[part], texts, strict=True):
-                    file.write(text + "\n")
+        names += _write_split(corpus, stem, _rows(corpus, split, dataset_path), folder)
     return names
+
+
+def _write_split(corpus: PublicCorpus, stem: str, rows: Iterable[list[str]], folder: Path) -> list[str]:
+    """Write the files of a split and of the parts held out from it, and return their names."""
+    stems, suffixes = [stem, *corpus.held_out], ["tsv"] if corpus.tsv else list(corpus.columns)
+    with contextlib.ExitStack() as stack:
+        files = {
+            part: [stack.enter_context(open(folder / f"{part}.{suffix}", "w", **AS_TEXT)) for suffix in suffixes]
+            for part in stems
+        }
+        if corpus.tsv:
+            files[stem][0].write("\t".join(corpus.columns) + "\n")
+        for values in rows:
+            part = _part_of(values[0], stem, corpus.held_out)
+            texts = ["\t".join(value.replace("\t", " ") for value in values)] if corpus.tsv else values
+            for file, text in zip(files[part], texts, strict=True):
+                file.write(text + "\n")
+    return [f"{part}.{suffix}" for part in stems for suffix in suffixes]
 
 
 def _rows(corpus: PublicCorpus, split: str, dataset_path: str | None) -> Iterator[list[str]]:

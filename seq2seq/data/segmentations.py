@@ -20,9 +20,8 @@ import numpy as np
 from seq2seq import atomic
 from seq2seq.config.schema import TokenizerConfig
 from seq2seq.data.building import MANIFEST, checksum
-from seq2seq.data.corpus import TokenCorpus, map_file, read_manifest
+from seq2seq.data.corpus import CACHE_REMEDY, TokenCorpus, map_file, read_manifest
 from seq2seq.data.encoding import id_type
-from seq2seq.errors import RunError
 from seq2seq.files import DamagedFile, record
 from seq2seq.processes import in_processes
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
@@ -125,37 +124,20 @@ def prepare_segmentations(
         return Segmentations(folder, read_manifest(folder), config, seed)
     except DamagedFile:
         pass
-    try:
-        with atomic.locked(cache / f"{folder.name}.lock"):
-            try:
-                manifest = read_manifest(folder)  # another process built it
-            except DamagedFile:
-                with atomic.new_folder(folder) as partial:
-                    manifest = _build(partial, folder.name, corpus, sides, number, num_workers)
-    except OSError as error:
-        reason = error.strerror or error
-        raise RunError(f"{cache}: cannot be written ({reason}); make room, or set data.cache_dir") from error
+    with atomic.writing_in(cache, CACHE_REMEDY), atomic.locked(cache / f"{folder.name}.lock"):
+        try:
+            manifest = read_manifest(folder)  # another process built it
+        except DamagedFile:
+            with atomic.new_folder(folder) as partial:
+                manifest = _build(partial, folder.name, corpus, sides, number, num_workers)
     return Segmentations(folder, manifest, config, seed)
 
 
 def _build(
     folder: Path, name: str, corpus: TokenCorpus, sides: dict[str, Tokenizer], number: int, num_workers: int
 ) -> dict[str, Any]:
-    from tqdm import tqdm
-
     for side, tokenizer in sides.items():
-        work, position = _Listing(tokenizer, number), 0
-        with ExitStack() as stack:
-            files = {kind: stack.enter_context(open(folder / f"{side}.{kind}", "wb")) for kind in FILES}
-            doing = f"segmenting the {side}s"
-            bar = stack.enter_context(tqdm(total=len(corpus), desc=doing, unit=" texts", disable=None))
-            for arrays in in_processes(work, _chunks(corpus, side), num_workers, CHUNKS_WORTH_A_POOL):
-                totals = arrays["lengths"].sum(axis=1, dtype=np.int64)
-                arrays["starts"] = position + np.cumsum(totals) - totals
-                position += int(totals.sum())
-                for kind, file in files.items():
-                    file.write(arrays[kind].tobytes())
-                bar.update(len(totals))
+        _write_side(folder, side, corpus, _Listing(tokenizer, number), num_workers)
     manifest = {
         "format": FORMAT,
         "fingerprint": name,
@@ -166,6 +148,24 @@ def _build(
     manifest["checksum"] = checksum(manifest)
     (folder / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
     return manifest
+
+
+def _write_side(folder: Path, side: str, corpus: TokenCorpus, listing: "_Listing", num_workers: int) -> None:
+    """Write the files of one side, with the segmentations of each text in the order of the corpus."""
+    from tqdm import tqdm
+
+    position = 0  # in the file of ids
+    with ExitStack() as stack:
+        files = {kind: stack.enter_context(open(folder / f"{side}.{kind}", "wb")) for kind in FILES}
+        doing = f"segmenting the {side}s"
+        bar = stack.enter_context(tqdm(total=len(corpus), desc=doing, unit=" texts", disable=None))
+        for arrays in in_processes(listing, _chunks(corpus, side), num_workers, CHUNKS_WORTH_A_POOL):
+            totals = arrays["lengths"].sum(axis=1, dtype=np.int64)
+            arrays["starts"] = position + np.cumsum(totals) - totals
+            position += int(totals.sum())
+            for kind, file in files.items():
+                file.write(arrays[kind].tobytes())
+            bar.update(len(totals))
 
 
 def _chunks(corpus: TokenCorpus, side: str) -> Iterator[list[list[int]]]:

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import ClassVar
+from typing import BinaryIO, ClassVar
 
 from seq2seq.config.corpora import SourceConfig
 from seq2seq.data.examples import Chunk, Example, Pair, Position, Source
@@ -49,18 +49,7 @@ class TextSource(Source):
         self.invalid = [[] for _ in self._paths]
         with contextlib.ExitStack() as stack:
             streams = [stack.enter_context(open_bytes(path, at)) for path, at in zip(self._paths, offsets, strict=True)]
-            while True:
-                columns: list[list[bytes]] = []
-                for path, stream in zip(self._paths, streams, strict=True):
-                    try:
-                        lines = islice(stream, len(columns[0]) or 1) if columns else stream.readlines(CHUNK_BYTES)
-                        columns.append(list(lines))
-                    except DAMAGE as error:
-                        raise damaged(path, number, error) from error
-                if len(set(map(len, columns))) > 1:
-                    raise DataError(f"{' and '.join(map(str, self._paths))} changed while they were read; start again")
-                if not columns[0]:
-                    break
+            while (columns := self._next_lines(streams, number))[0]:
                 raw = [b"".join(column) for column in columns]
                 texts = [_decode(side, number, found) for side, found in zip(raw, self.invalid, strict=True)]
                 first, number = number + 1, number + len(columns[0])
@@ -71,6 +60,23 @@ class TextSource(Source):
             if found:
                 more = f" and in {len(found) - 1} more" if len(found) > 1 else ""
                 logger.warning("%s: not UTF-8 in line %d%s; the bytes were replaced by U+FFFD", path, found[0], more)
+
+    def _next_lines(self, streams: Sequence[BinaryIO], number: int) -> list[list[bytes]]:
+        """Return a block of lines of the first file and the same lines of the others; none after the last line.
+
+        Raises:
+            DataError: a file is damaged after line `number`, or has more or fewer lines than the first.
+        """
+        columns: list[list[bytes]] = []
+        for path, stream in zip(self._paths, streams, strict=True):
+            try:
+                lines = islice(stream, len(columns[0]) or 1) if columns else stream.readlines(CHUNK_BYTES)
+                columns.append(list(lines))
+            except DAMAGE as error:
+                raise damaged(path, number, error) from error
+        if len(set(map(len, columns))) > 1:
+            raise DataError(f"{' and '.join(map(str, self._paths))} changed while they were read; start again")
+        return columns
 
     @abstractmethod
     def _parse(self, texts: Sequence[str], first: int) -> list[Example | None]:

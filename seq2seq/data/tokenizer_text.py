@@ -6,7 +6,7 @@ longer than their other side: one line of junk would add thousands of pieces tha
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain, islice, repeat
 from statistics import median
 
 from seq2seq.config.corpora import FilterConfig
@@ -47,13 +47,12 @@ class TokenizerText:
 
     def side(self, index: int) -> Iterator[str]:
         """Yield the texts of one side, in order."""
-        for source, repeat in zip(self._sources, self._repeats, strict=True):
+        for source, times in zip(self._sources, self._repeats, strict=True):
             due = 0.0
             for example in source:
                 if self._rules.rejects_text(example) is None and self._may_fit(example):
-                    due += repeat
-                    for _ in range(int(due)):
-                        yield example.texts[index]
+                    due += times
+                    yield from repeat(example.texts[index], int(due))
                     due -= int(due)
 
     def _may_fit(self, example: Example) -> bool:

@@ -58,13 +58,10 @@ def converted(folder: Path, quantization: str) -> Iterator[tuple[Path, ModelDesc
         try:
             description, tokenizers, _ = ctranslate2.read_description(target)
         except ModelError:  # the entry is missing or damaged
-            try:
+            with atomic.writing_in(root, "set XDG_CACHE_HOME to another folder"):
                 _convert(folder, content, target, quantization)
                 _remove_others(root, model, version)
                 _remove_unused(root)
-            except OSError as error:
-                reason = error.strerror or error
-                raise RunError(f"{root}: cannot be written ({reason}); set XDG_CACHE_HOME to another folder") from error
             description, tokenizers, _ = ctranslate2.read_description(target)
         with contextlib.suppress(OSError):  # the cache may be read-only
             os.utime(target)
