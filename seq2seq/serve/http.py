@@ -59,28 +59,32 @@ class Bodies:
             Refusal: the body is too large or arrives too slowly, or too many others are being received.
             ClientDisconnect: the client left.
         """
-        limits, client = self._limits, client_of(request.client)
-        too_large = Refusal(413, "too_large", f"a request has at most {limits.body_bytes:,} bytes; send it in parts")
-        if int(request.headers.get("content-length", 0)) > limits.body_bytes:  # h11 accepts only digits
-            raise too_large
+        client, seconds = client_of(request.client), self._limits.receive_seconds
+        self._check_size(int(request.headers.get("content-length", 0)))  # h11 accepts only digits
         body = bytearray()
         try:
-            async with asyncio.timeout(limits.receive_seconds):
+            async with asyncio.timeout(seconds):
                 async for chunk in request.stream():
                     body += chunk
                     self._held[client] += len(chunk)
-                    if len(body) > limits.body_bytes:
-                        raise too_large
-                    if self._held[client] > self._most or self._held.total() > SHARES * self._most:
-                        raise Refusal(503, "too_many_bytes", "too many requests at a time; try again", retry_after=5)
+                    self._check_size(len(body))
+                    self._check_held(client)
         except TimeoutError:
-            raise Refusal(
-                408, "too_slow", f"the request was not received within {limits.receive_seconds:g} seconds"
-            ) from None
+            raise Refusal(408, "too_slow", f"the request was not received within {seconds:g} seconds") from None
         finally:
             self._held[client] -= len(body)
             self._held += Counter()  # drops clients without bytes
         return bytes(body)
+
+    def _check_size(self, size: int) -> None:
+        """Refuse a body of too many bytes."""
+        if size > (most := self._limits.body_bytes):
+            raise Refusal(413, "too_large", f"a request has at most {most:,} bytes; send it in parts")
+
+    def _check_held(self, client: str) -> None:
+        """Refuse a body if too many bytes of this client, or of all clients, are being received."""
+        if self._held[client] > self._most or self._held.total() > SHARES * self._most:
+            raise Refusal(503, "too_many_bytes", "too many requests at a time; try again", retry_after=5)
 
 
 def fields_of_form(raw: bytes) -> dict[str, Any]:

@@ -114,13 +114,17 @@ class Answers:
                 if (failure := self.job.failure) is not None:
                     field = "prefix" if any(text.prefix for text in self.job.texts) else "text"
                     raise bad(str(failure), field) if isinstance(failure, DataError) else failure
-                try:
-                    async with asyncio.timeout_at(self._ends):
-                        await self._changed.wait()
-                except TimeoutError:
-                    raise Refusal(504, "deadline", "the request took too long; send less text in a request") from None
-                self._changed.clear()
+                await self._change()
             yield self.job.results[index]
+
+    async def _change(self) -> None:
+        """Wait until results or a failure have been added to the job; refuse the request after its deadline."""
+        try:
+            async with asyncio.timeout_at(self._ends):
+                await self._changed.wait()
+        except TimeoutError:
+            raise Refusal(504, "deadline", "the request took too long; send less text in a request") from None
+        self._changed.clear()
 
     async def all(self) -> list[Any]:
         """Return all results; errors as in `results`."""

@@ -124,17 +124,18 @@ class LazyAligner:
             Refusal: the files were overwritten, or do not fit each other; the log has the reason.
         """
         with self._loading:
-            if self._aligner is None:
-                from seq2seq.inference.aligner import Aligner
+            if self._aligner is not None:
+                return self._aligner
+            from seq2seq.inference.aligner import Aligner
 
-                try:
-                    with self._opened.reopened() as folder:
-                        self._aligner = Aligner.load(folder, **self._computing)
-                except UserError as error:
-                    logger.error("%s: %s", self._name, error)
-                    message = "details, glossaries and documents are not available; the server's log has the cause"
-                    raise Refusal(503, "model", message) from error
-                self._opened.close()
+            try:
+                with self._opened.reopened() as folder:
+                    self._aligner = Aligner.load(folder, **self._computing)
+            except UserError as error:
+                logger.error("%s: %s", self._name, error)
+                message = "details, glossaries and documents are not available; the server's log has the cause"
+                raise Refusal(503, "model", message) from error
+            self._opened.close()
             return self._aligner
 
 
