@@ -104,15 +104,18 @@ def completed(
         done, _ = wait(running, return_when=FIRST_COMPLETED)
         for future in done:
             item, error = running.pop(future), future.exception()
-            if isinstance(error, BrokenProcessPool) or type(error).__name__ == "KilledWorker":  # ours, or Dask's
-                deaths[item] += 1
-                if deaths[item] < MOST_DEATHS:
-                    waiting.appendleft(item)
-                    continue
-                error = WorkerDied("its worker died each time (out of memory?)")
-            elif error is not None and not isinstance(error, Exception):
+            has_died = isinstance(error, BrokenProcessPool) or type(error).__name__ == "KilledWorker"  # ours, or Dask's
+            deaths[item] += has_died
+            if has_died and deaths[item] < MOST_DEATHS:
+                waiting.appendleft(item)
+            elif has_died:
+                yield item, WorkerDied("its worker died each time (out of memory?)")
+            elif error is None:
+                yield item, future.result()
+            elif isinstance(error, Exception):
+                yield item, error
+            else:
                 raise error
-            yield item, future.result() if error is None else error
 
 
 class _ThisProcess(Executor):
@@ -149,13 +152,17 @@ class LocalProcesses(Executor):
         self._is_cancelled = cancel_futures
         self._threads.shutdown(wait and not cancel_futures, cancel_futures=cancel_futures)
         if cancel_futures:
-            with self._lock:
-                for process in self._pools:
-                    with contextlib.suppress(OSError):  # it has ended
-                        os.kill(process, signal.SIGTERM)
+            self._terminate()
             self._threads.shutdown(wait)
         for pool in self._pools.values():
             pool.shutdown(wait, cancel_futures=cancel_futures)
+
+    def _terminate(self) -> None:
+        """Send SIGTERM to each process."""
+        with self._lock:
+            for process in self._pools:
+                with contextlib.suppress(OSError):  # it has ended
+                    os.kill(process, signal.SIGTERM)
 
     def _run(self, work: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
         if getattr(self._own, "process", None) is None:

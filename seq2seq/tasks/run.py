@@ -95,8 +95,7 @@ def train(config: Config, path: Path, command: str, overwrite: bool = False) -> 
             with leaving_at_once(here, f"the test sets are not scored; the model is in {folder.best}"):
                 run.calibrate()
                 run.report_directions()
-                if config.data.test:
-                    run.score_test_sets()
+                run.score_test_sets()
         return result
 
 
@@ -282,6 +281,8 @@ class _Run:
     def score_test_sets(self) -> None:
         """Score the best and the initial model on the test sets, for log and model card, unless it was done before."""
         config, folder, initial = self.task.config, self.folder, self.task.inputs.initial
+        if not config.data.test:
+            return
         tests = {name: source.fingerprint for name, source in self.task.inputs.tests.items()}
         scored = {"tests": tests, "measure": self.task.measure}
         if read_note(folder.test_scores).get("scored") == scored:

@@ -102,21 +102,25 @@ class StopSignal:
     def _answer(self, wakeups: socket.socket) -> None:
         begun, answered = None, set()
         with wakeups, contextlib.suppress(TimeoutError):
-            while numbers := wakeups.recv(64):  # the numbers of signals; none when the context is left
-                for number in self._before.keys() & set(numbers):
-                    if number not in answered and begun is None:
-                        self._say(self._first(NAMES[number]))
-                        wakeups.settimeout(SECONDS_TO_LEAVE if self._has_to_leave else None)
-                    answered.add(number)
-                    if number == HANGUP:
-                        continue
-                    begun = begun or time.monotonic()
-                    if time.monotonic() - begun > self._same_within:
-                        self._say(self._second())
-                        raise TimeoutError
+            for number in self._arriving(wakeups):
+                if number not in answered and begun is None:
+                    self._say(self._first(NAMES[number]))
+                    wakeups.settimeout(SECONDS_TO_LEAVE if self._has_to_leave else None)
+                answered.add(number)
+                if number == HANGUP:
+                    continue
+                begun = begun or time.monotonic()
+                if time.monotonic() - begun > self._same_within:
+                    self._say(self._second())
+                    raise TimeoutError
             return
         clear_bars()
         os._exit(INTERRUPTED)
+
+    def _arriving(self, wakeups: socket.socket) -> Iterator[int]:
+        """Yield the number of each signal when it arrives, until the context is left."""
+        while numbers := wakeups.recv(64):
+            yield from self._before.keys() & set(numbers)
 
     def _say(self, text: str) -> None:
         if self._is_main:
