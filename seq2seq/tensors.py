@@ -216,10 +216,7 @@ class FileTensors(HeldTensors):
                 continue
             with damage_named(path), safe_open(path, "pt") as file:
                 for name in file.keys():  # noqa: SIM118, not a mapping
-                    part = file.get_slice(name)
-                    if (kind := part.get_dtype()) not in FLOATS:
-                        raise DamagedFile(f"tensor {name} has the type {kind}, not a float")
-                    self.shapes[name], self._paths[name] = tuple(part.get_shape()), path
+                    self.shapes[name], self._paths[name] = _shape_of_floats(file, name), path
 
     def blocks(self, name: str) -> Iterator[tuple[int, Tensor]]:
         """See `HeldTensors.blocks`."""
@@ -231,6 +228,14 @@ class FileTensors(HeldTensors):
         for row in range(0, shape[0] if shape else 1, count):
             with damage_named(path), safe_open(path, "pt") as file:
                 yield row, file.get_slice(name)[row : row + count].float() if shape else file.get_tensor(name).float()
+
+
+def _shape_of_floats(file: Any, name: str) -> tuple[int, ...]:
+    """Return the shape of a tensor in an open safetensors file; raise `DamagedFile` if it is not of floats."""
+    part = file.get_slice(name)
+    if (kind := part.get_dtype()) not in FLOATS:
+        raise DamagedFile(f"tensor {name} has the type {kind}, not a float")
+    return tuple(part.get_shape())
 
 
 def copy_rows(stored: HeldTensors, name: str, destination: Tensor, skipped: int = 0) -> None:

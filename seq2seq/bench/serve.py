@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from seq2seq.bench.decoding import phrasebook
 from seq2seq.bench.measure import Entrant, Progress, figures, take_rounds
@@ -200,15 +200,21 @@ def _server(folder: Path, options: Mapping[str, Any], sentences: int) -> Iterato
     command = [sys.executable, "-m", "seq2seq", "serve", str(folder), "--port=0", queue, "--no-page", *given]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
         try:
-            log: list[str] = []
-            for line in process.stderr:
-                log.append(line.strip())
-                if address := ADDRESS.search(line):
-                    threading.Thread(target=process.stderr.read, daemon=True).start()  # so that the pipe never fills
-                    yield (address.group(1), int(address.group(2))), process
-                    break
-            else:
-                raise RunError(f"the server did not start: {' '.join(log[-1:])}")
+            yield _address(process.stderr), process
         finally:
             process.terminate()
             process.wait(timeout=LONGEST_SECONDS)
+
+
+def _address(log: TextIO) -> tuple[str, int]:
+    """Return host and port of a server as soon as they are in its log, which a thread then reads to the end.
+
+    Raises:
+        RunError: the log ends before; the message has its last line.
+    """
+    line = ""
+    for line in log:
+        if address := ADDRESS.search(line):
+            threading.Thread(target=log.read, daemon=True).start()  # so that the pipe never fills
+            return address.group(1), int(address.group(2))
+    raise RunError(f"the server did not start: {line.strip()}")

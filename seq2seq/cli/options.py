@@ -325,12 +325,13 @@ def _paths_given() -> Iterator[tuple[str, Path | None]]:
     """Yield (name of the parameter, path) of all paths given to the running command, except its output."""
     context = click.get_current_context(silent=True)
     for parameter in context.command.params if context else ():
-        if isinstance(parameter.type, click.Path) and "-o" not in parameter.opts:
-            name = parameter.opts[0] if isinstance(parameter, click.Option) else parameter.name.upper()
-            value = context.params.get(parameter.name)
-            for path in value if isinstance(value, tuple) else (value,):
-                if path is not None or name == "-i":
-                    yield name, path
+        if not isinstance(parameter.type, click.Path) or "-o" in parameter.opts:
+            continue
+        name = parameter.opts[0] if isinstance(parameter, click.Option) else parameter.name.upper()
+        value = context.params.get(parameter.name)
+        for path in value if isinstance(value, tuple) else (value,):
+            if path is not None or name == "-i":
+                yield name, path
 
 
 def _is_standard(path: Path | None) -> bool:

@@ -2,15 +2,19 @@
 
 import contextlib
 import logging
-from itertools import count, islice
+from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
 from seq2seq.cli.streaming import open_pairs
+
+if TYPE_CHECKING:
+    from seq2seq.inference.scorer import PairScore
 
 logger = logging.getLogger("seq2seq.cli")
 
@@ -36,11 +40,18 @@ def command(model: Path, source: Path, target: Path, output: Path | None, **load
         pairs = stack.enter_context(open_pairs(source, target))
         from seq2seq.inference.scorer import Scorer
 
-        scorer, numbers = Scorer.load(options.chosen_model(model), **loading), count(1)
+        scorer, number = Scorer.load(options.chosen_model(model), **loading), 1
         sink = stack.enter_context(options.open_output(output))
         while batch := list(islice(pairs, BATCH_LINES)):
-            for score, number in zip(scorer.score(batch), numbers, strict=False):
-                if score.parts > 1:
-                    logger.warning("line %d is too long for the model; scored in %d parts", number, score.parts)
-                sink.write(f"{score.log_prob:.6f}\t{score.tokens}\n".encode())
+            scores = scorer.score(batch)
+            _warn_of_parts(scores, number)
+            sink.writelines(f"{score.log_prob:.6f}\t{score.tokens}\n".encode() for score in scores)
             sink.flush()
+            number += len(batch)
+
+
+def _warn_of_parts(scores: Sequence["PairScore"], first: int) -> None:
+    """Warn of each pair that was scored in parts; `first` is the number of the first line."""
+    for number, score in enumerate(scores, start=first):
+        if score.parts > 1:
+            logger.warning("line %d is too long for the model; scored in %d parts", number, score.parts)

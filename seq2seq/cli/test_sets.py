@@ -20,6 +20,7 @@ from seq2seq.lines import check_counts, read_lines
 
 if TYPE_CHECKING:
     from seq2seq.config.schema import Config
+    from seq2seq.inference.pipeline import Pipeline
 
 logger = logging.getLogger("seq2seq.cli")
 
@@ -156,7 +157,6 @@ class TranslatingModels:
         self, test_sets: Sequence[TestSet], outputs: Sequence[Path | None], loading: Mapping[str, Any]
     ) -> None:
         """Let each model translate all test sets, and write the translations to `outputs`."""
-        from seq2seq.inference.degeneration import off_target, summary, symptom_counts
         from seq2seq.inference.pipeline import Pipeline
 
         given = {key: value for key, value in loading.items() if value is not None}
@@ -168,23 +168,29 @@ class TranslatingModels:
                 if test_set.direction not in pipelines:
                     languages = dict(zip(LANGUAGES, test_set.direction or (), strict=False))
                     pipelines[test_set.direction] = Pipeline.load(folder, **given, **languages)
-                    if len(pipelines) == 1:
-                        logger.info("%s: engine: %s", folder, pipelines[test_set.direction].translator.engine_note)
                 pipeline = pipelines[test_set.direction]
-                translations = pipeline.translate(test_set.sources)
-                texts = test_set.translations[model] = [translation.text for translation in translations]
-                if path is not None:
-                    with options.open_output(path) as sink:
-                        sink.writelines(f"{text}\n".encode("utf-8", errors="replace") for text in texts)
-                flags = test_set.flags[model] = [translation.flags for translation in translations]
-                num_lines, counts = symptom_counts(flags)
-                test_set.degenerate = {"lines": num_lines, "rate": num_lines / len(flags), **counts}
-                about = [model] * (len(self.folders) > 1) + [test_set.name] * (test_set.name is not None)
-                logger.info("%s", ": ".join([*about, summary(Counter(flags))]))
-                if pipeline.translator.has_many_targets:
-                    found = test_set.off_target[model] = off_target(flags)
-                    words = "{lines:,} lines ({rate:.1%}) are in another language than the target".format(**found)
-                    logger.info("%s", ": ".join([*about, words]))
+                if test_set is test_sets[0]:
+                    logger.info("%s: engine: %s", folder, pipeline.translator.engine_note)
+                self._translate_set(model, pipeline, test_set, path)
+
+    def _translate_set(self, model: str, pipeline: "Pipeline", test_set: TestSet, output: Path | None) -> None:
+        """Let one model translate one test set, and log the lines that are degenerate or in another language."""
+        from seq2seq.inference.degeneration import off_target, summary, symptom_counts
+
+        translations = pipeline.translate(test_set.sources)
+        texts = test_set.translations[model] = [translation.text for translation in translations]
+        if output is not None:
+            with options.open_output(output) as sink:
+                sink.writelines(f"{text}\n".encode("utf-8", errors="replace") for text in texts)
+        flags = test_set.flags[model] = [translation.flags for translation in translations]
+        num_lines, counts = symptom_counts(flags)
+        test_set.degenerate = {"lines": num_lines, "rate": num_lines / len(flags), **counts}
+        about = [model] * (len(self.folders) > 1) + [test_set.name] * (test_set.name is not None)
+        logger.info("%s", ": ".join([*about, summary(Counter(flags))]))
+        if pipeline.translator.has_many_targets:
+            found = test_set.off_target[model] = off_target(flags)
+            words = "{lines:,} lines ({rate:.1%}) are in another language than the target".format(**found)
+            logger.info("%s", ": ".join([*about, words]))
 
 
 def named_metrics(text: str) -> list[str]:

@@ -99,9 +99,13 @@ class HeldOut:
         self._by_text: tuple[dict[str, set[tuple[str, int]]], ...] = ({}, {})
         for name, examples in self.sets.items():
             for index, texts in enumerate(examples):
-                for by_text, text in zip(self._by_text, texts, strict=False):
-                    if normalised := normalise(text):
-                        by_text.setdefault(normalised, set()).add((name, index))
+                self._add((name, index), texts)
+
+    def _add(self, place: tuple[str, int], texts: tuple[str, ...]) -> None:
+        """Add an example to the index; a side that is empty after normalisation is left out."""
+        for by_text, text in zip(self._by_text, texts, strict=False):
+            if normalised := normalise(text):
+                by_text.setdefault(normalised, set()).add(place)
 
     def matches(
         self, number: int, texts: tuple[str, ...], normalised: tuple[str, ...]

@@ -96,15 +96,19 @@ class Searchable:
         in_compounds = in_compounds and len(term) >= SHORTEST_IN_COMPOUND
         found = set()
         for index, key in enumerate(keys(term, self._language)):
-            begin = self.text.find(key) if key else -1  # a term of invisible marks has an empty key
-            while begin >= 0:
-                end = begin + len(key)
-                if self.is_edge(end) and (self.is_edge(begin) or (in_compounds and self._begins_character(begin))):
-                    span = self.given_span(begin, end)
-                    if self.is_spelled(term, span) if not any_case else not index or self.given[slice(*span)].isupper():
-                        found.add(span)
-                begin = self.text.find(key, begin + 1)
+            for span in self._spans_of(key, in_compounds):
+                if self.is_spelled(term, span) if not any_case else not index or self.given[slice(*span)].isupper():
+                    found.add(span)
         return _apart(sorted(found))
+
+    def _spans_of(self, key: str, in_compounds: bool) -> Iterator[Span]:
+        """Yield each span of a folded term between two edges; in compounds, it may begin within a word."""
+        begin = self.text.find(key) if key else -1  # a term of invisible marks has an empty key
+        while begin >= 0:
+            end = begin + len(key)
+            if self.is_edge(end) and (self.is_edge(begin) or (in_compounds and self._begins_character(begin))):
+                yield self.given_span(begin, end)
+            begin = self.text.find(key, begin + 1)
 
     def is_spelled(self, term: str, span: Span) -> bool:
         """Whether a span contains a term in exactly this case."""

@@ -137,14 +137,17 @@ def varying(runs: Sequence[RunRecord]) -> list[str]:
 
 
 def _run_folders(folder: Path, levels: int) -> Iterator[Path]:
+    """Yield the folder if it is a run, else the runs in it, down to a number of levels."""
     if is_run(folder):
         yield folder
-    elif levels:
-        with contextlib.suppress(OSError):
-            for entry in sorted(folder.iterdir()):
-                is_latest = entry.name == LATEST and entry.is_symlink()
-                if entry.is_dir() and not entry.name.startswith(".") and not is_latest:
-                    yield from _run_folders(entry, levels - 1)
+        return
+    if not levels:
+        return
+    with contextlib.suppress(OSError):
+        for entry in sorted(folder.iterdir()):
+            is_latest = entry.name == LATEST and entry.is_symlink()
+            if entry.is_dir() and not entry.name.startswith(".") and not is_latest:
+                yield from _run_folders(entry, levels - 1)
 
 
 def _settings_of(folder: RunFolder) -> tuple[dict[str, Any], list[str]]:

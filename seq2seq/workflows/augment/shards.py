@@ -65,23 +65,32 @@ def plan(texts: Sequence[Path], shard_lines: int, limit: int | None = None) -> t
     """
     facts: list[TextFacts] = []
     shards: list[Shard] = []
-    before, rest = 0, limit
+    before = 0
     for text in texts:
-        number, offset, whole, name = 0, 0, hashlib.sha256(), shown_name(str(text))
-        check_readable_again(text)
-        try:
-            with open_bytes(text) as stream:
-                lines = islice(stream, rest)
-                while block := list(islice(lines, shard_lines)):
-                    content = b"".join(block)
-                    digest = hashlib.sha256(content).hexdigest()
-                    shards.append(Shard(text, name, number + 1, before + number, len(block), offset, digest))
-                    whole.update(content)
-                    number, offset = number + len(block), offset + len(content)
-        except DAMAGE as error:
-            raise damaged(text, number, error) from error
-        facts.append(TextFacts(name, number, whole.hexdigest()))
-        before, rest = before + number, None if rest is None else rest - number
+        rest = None if limit is None else limit - before
+        of_text, of_shards = _plan_text(text, shard_lines, before, rest)
+        facts.append(of_text)
+        shards += of_shards
+        before += of_text.lines
     if not before:
         raise DataError(f"{', '.join(map(str, texts))}: no lines")
     return facts, shards
+
+
+def _plan_text(text: Path, shard_lines: int, before: int, limit: int | None) -> tuple[TextFacts, list[Shard]]:
+    """Return facts and shards of one text; `before` is the number of lines of the texts before it."""
+    number, offset, whole, name = 0, 0, hashlib.sha256(), shown_name(str(text))
+    shards: list[Shard] = []
+    check_readable_again(text)
+    try:
+        with open_bytes(text) as stream:
+            lines = islice(stream, limit)
+            while block := list(islice(lines, shard_lines)):
+                content = b"".join(block)
+                digest = hashlib.sha256(content).hexdigest()
+                shards.append(Shard(text, name, number + 1, before + number, len(block), offset, digest))
+                whole.update(content)
+                number, offset = number + len(block), offset + len(content)
+    except DAMAGE as error:
+        raise damaged(text, number, error) from error
+    return TextFacts(name, number, whole.hexdigest()), shards
