@@ -185,7 +185,7 @@ def test_names_explain_themselves(path):
 
 # -- functions, classes and folders of a readable size -----------------------------------------------
 
-MAX_FUNCTION, MAX_ARGUMENTS, MAX_NESTING, MAX_SHARE = 60, 8, 4, 0.12
+MAX_FUNCTION, MAX_ARGUMENTS, MAX_NESTING, MAX_SHARE = 60, 8, 3, 0.12
 LEVELS = ast.If | ast.For | ast.AsyncFor | ast.While | ast.With | ast.AsyncWith | ast.Try | ast.TryStar | ast.Match
 # Functions and classes that may still exceed a limit. A row that is no longer needed fails its test: remove it.
 EXCEPTIONS = {
