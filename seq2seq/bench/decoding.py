@@ -44,6 +44,8 @@ REMARKS = (
     "seq2seq decodes degenerate translations again; the time includes this",
     "ctranslate2 alone: one worker per thread; for sentences one at a time, one worker with all threads",
 )
+# The values of `search.record` as they are typed.
+TYPED = {True: "on", False: "off"}
 # The most expensive input: it is cut into many parts, and models answer each with repetitions.
 JUNK = (
     "," * 900,
@@ -68,6 +70,8 @@ class Engines:
     threads: int | None = None
     direction: Direction = UNNAMED
     """The languages, for a model of many languages."""
+    record: tuple[bool | str, ...] = ()
+    """Values of `search.record`, each of which is an entrant (except ctranslate2); none means that of the model."""
 
 
 @dataclass(frozen=True)
@@ -88,10 +92,19 @@ class DecodingRounds:
 class OurDecoding(DecodingSystem):
     """Our `Translator` with one engine."""
 
-    def __init__(self, folder: Path, engine: EngineName, quantization: str | None, settings: Engines):
-        self.name = " ".join(filter(None, (OURS, engine if engine != "auto" else "", quantization)))
+    def __init__(
+        self,
+        folder: Path,
+        engine: EngineName,
+        quantization: str | None,
+        settings: Engines,
+        record: bool | str | None = None,
+    ):
+        said = "" if record is None else f"record={TYPED.get(record, record)}"
+        self.name = " ".join(filter(None, (OURS, engine if engine != "auto" else "", quantization, said)))
         computing = (settings.device, settings.precision, settings.threads)
-        self._load = partial(load_engine, (folder,), engine, quantization, *computing, direction=settings.direction)
+        search = {} if record is None else {"record": record}
+        self._load = partial(load_engine, (folder,), engine, quantization, *computing, search, settings.direction)
         self.close()
 
     def translate(self, lines: Sequence[str], search: SearchConfig) -> tuple[list[str], int]:
@@ -232,8 +245,10 @@ def _makers(
     kinds: list[tuple[EngineName, str | None]] = [(engine, None) for engine in engines.engines]
     if engines.quantization:
         kinds += [(engine, engines.quantization) for engine in engines.engines if engine != "torch"]
-    for kind in kinds:
-        yield OURS, partial(OurDecoding, model.folder, *kind, engines)
+    for engine, quantization in kinds:
+        can_record = engine != "ctranslate2" and not quantization
+        for record in (engines.record or (None,)) if can_record else (None,):
+            yield OURS, partial(OurDecoding, model.folder, engine, quantization, engines, record)
     for peer in peers:
         for make in open_decoding_peers(peer, model, here, batch_size, temporary):
             yield peer, make

@@ -147,6 +147,13 @@ def feed(config: Path | None, overrides: tuple[str, ...], seconds: float, rounds
     type=click.Choice(QUANTIZATIONS),
     help="Measure CTranslate2 also with weights in this number format.",
 )
+@click.option(
+    "--record",
+    multiple=True,
+    type=options.RecordChoice(),
+    help="Whether PyTorch on a CUDA device records the steps of searches; repeatable, to compare both [default: as in "
+    "MODEL].",
+)
 @options.direction_options
 @options.computing_options
 @options.format_option
@@ -163,6 +170,7 @@ def decode(
     peers: tuple[str, ...],
     engines: tuple[str, ...],
     quantization: str | None,
+    record: tuple[bool | str, ...],
     form: str,
     source_language: str | None,
     target_language: str | None,
@@ -179,6 +187,8 @@ def decode(
         options.only_for("the lines of --input; give both", "reference")
     if set(engines) == {"torch"}:
         options.only_for("ctranslate2; add --engine ctranslate2", "quantization")
+    if set(engines) == {"ctranslate2"}:
+        options.only_for("PyTorch; add --engine torch", "record")
     if greedy:
         options.only_for("beam search; leave out --greedy", "beam_size")
     if NO_PEERS in peers:
@@ -189,7 +199,7 @@ def decode(
 
     probe = Probe.read(input_path, reference)
     direction = Direction(source_language, target_language)
-    settings = Engines(engines, quantization, **computing, direction=direction)
+    settings = Engines(engines, quantization, **computing, direction=direction, record=tuple(dict.fromkeys(record)))
     measured = DecodingRounds(rounds, sentences, (1,) if greedy else (1, beam_size), single, batch_size)
     with _progress() as progress:
         report = bench_decoding(

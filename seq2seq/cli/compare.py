@@ -135,8 +135,10 @@ def _check_usage(
         if not references:
             raise click.UsageError("files of translations need --reference FILE")
         options.only_for("runs and models; all SYSTEMS are files", "beam_size", "length_penalty", "batch_tokens")
-        options.only_for("runs and models; all SYSTEMS are files", "engine", "quantization", "device", "precision")
-        options.only_for("runs and models; all SYSTEMS are files", "threads", "source_language", "target_language")
+        options.only_for("runs and models; all SYSTEMS are files", "engine", "quantization", "record", "device")
+        options.only_for(
+            "runs and models; all SYSTEMS are files", "precision", "threads", "source_language", "target_language"
+        )
     elif references and source is None:
         raise click.UsageError("runs and models translate --source FILE; give it next to --reference")
     if source is None and not folders:

@@ -59,6 +59,20 @@ class Number(click.ParamType):
             self.fail(f"must be {self.bounds}, not {shown(value)}", param, context)
 
 
+class RecordChoice(click.Choice):
+    """The type of a value of `search.record`, as typed: auto, on or off."""
+
+    def __init__(self) -> None:
+        super().__init__(["auto", "on", "off"])
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> Any:
+        """Convert the typed value to that of the configuration; click calls this method."""
+        if isinstance(value, bool):  # click converts a value twice
+            return value
+        typed = super().convert(value, param, context)
+        return typed if typed == "auto" else typed == "on"
+
+
 def _all(*options: Callable) -> Callable:
     """Return a decorator that adds several options."""
     return lambda command: functools.reduce(lambda command, option: option(command), reversed(options), command)
@@ -113,6 +127,12 @@ engine_options = _all(
         help="Number format of weights in CTranslate2 [default: that of --precision, and float16 on a GPU, where beam "
         "searches in bfloat16 are refused, because they round log-probabilities and cost 2 BLEU]. The format of a "
         "CTranslate2 folder is fixed.",
+    ),
+    click.option(
+        "--record",
+        type=RecordChoice(),
+        help="Whether PyTorch on a CUDA device records the steps of searches and replays them. auto: off, until it was "
+        "measured on a GPU [default: that of MODEL, usually auto].",
     ),
 )
 direction_options = _all(

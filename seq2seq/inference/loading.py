@@ -64,6 +64,8 @@ def load_engine(
     is_exported = _check_options(folders, engine, quantization, precision)
     has_choice = engine != "ctranslate2" and not is_exported
     device, number_format = _resolved(device, precision, threads)
+    if search.get("record") is True:
+        check_recording(device, engine == "ctranslate2" or is_exported)
     reason = ""
     if has_choice:
         reasons = {
@@ -229,6 +231,19 @@ def _open_torch(
     engine = TorchEngine(model, recorder=CudaGraphs() if is_recorded else None)
     note = f"PyTorch on {runtime.device} ({'; '.join(filter(None, (reason, recording)))})"
     return Loaded(engine, models[0].tokenizers, config, note, models[0].description)
+
+
+def check_recording(device: str, is_ctranslate2: bool) -> None:
+    """Refuse a request for recorded searches that would have no effect; the setting of a model is only noted.
+
+    Raises:
+        UserError: the engine is CTranslate2, or the device is not a CUDA device.
+    """
+    if is_ctranslate2 or not device.startswith("cuda"):
+        place = "CTranslate2" if is_ctranslate2 else device
+        raise UserError(
+            f"--record on: only PyTorch on a CUDA device records the steps of searches, not {place}; leave it out"
+        )
 
 
 def _choose_recording(config: SearchConfig, device: str) -> tuple[bool, str]:

@@ -353,9 +353,11 @@ def test_the_commands_print_one_document(folder, model, monkeypatch, capfd):
     assert (document["bench"], document["work"]["batch_tokens"]) == ("train", 90)
     decode = f"bench decode {model} -i lines --rounds 1 --single 1 --sentences 3 --greedy --peer none --threads 1"
     engines = ["--engine", "torch", "--engine", "ctranslate2", "--quantization", "int8"]
+    engines += ["--record", "off", "--record", "auto"]
     assert main([*decode.split(), *engines, "--device", "cpu", "--format", "json"]) == 0
     document = json.loads(capfd.readouterr().out)
     assert document["work"]["sentences"] == 3
     assert [(system["name"], system["work"]) for system in document["systems"]] == [
-        (f"seq2seq{kind}", "greedy") for kind in (" torch", " ctranslate2", " ctranslate2 int8")
+        (f"seq2seq{kind}", "greedy")
+        for kind in (" torch record=off", " torch record=auto", " ctranslate2", " ctranslate2 int8")
     ]

@@ -13,10 +13,11 @@ from support.search_models import make_steps, sentences
 from support.tape import Tapes
 from support.toy_run import one_thread
 
+from seq2seq.cli.bleu import command as bleu
 from seq2seq.config.schema import SearchConfig
 from seq2seq.errors import UserError
 from seq2seq.inference.engine import override_search
-from seq2seq.inference.loading import _choose_recording
+from seq2seq.inference.loading import _choose_recording, check_recording
 from seq2seq.inference.steps import EnsembleSteps
 from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.search import recorded
@@ -262,6 +263,20 @@ def test_what_cannot_be_recorded_is_searched_in_the_ordinary_way(caplog):
 )
 def test_one_setting_decides_and_the_note_says_so(record, device, is_on, note):
     assert _choose_recording(override_search(SearchConfig(), {"record": record}), device) == (is_on, note)
+
+
+@pytest.mark.parametrize(("typed", "value"), [("auto", "auto"), ("on", True), ("off", False)])
+def test_the_option_is_the_setting(typed, value):
+    given = bleu.make_context("bleu", ["r", "--record", typed]).params["record"]
+    assert override_search(SearchConfig(), {"record": given}).record == value
+    assert bleu.make_context("bleu", ["r"]).params["record"] is None
+
+
+def test_recording_is_refused_where_it_has_no_effect():
+    check_recording("cuda:1", is_ctranslate2=False)
+    for device, is_ctranslate2 in (("cpu", False), ("mps", False), ("cuda", True)):
+        with pytest.raises(UserError, match=r"--record on: .* leave it out"):
+            check_recording(device, is_ctranslate2)
 
 
 def test_other_values_of_the_setting_are_refused():
