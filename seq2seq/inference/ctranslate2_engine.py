@@ -63,7 +63,7 @@ class CTranslate2Engine:
     """
 
     def __init__(self, folder: Path, tokenizers: TokenizerPair, max_length: int, device: str = "cpu", threads: int = 1):
-        self.max_length = max_length
+        self.max_length, self.leaves_cpus_idle = max_length, device != "cpu"
         self._source_pieces = tokenizers.source.pieces(range(tokenizers.source.vocab_size))
         self._target_pieces = tokenizers.target.pieces(range(tokenizers.target.vocab_size))
         self._target_ids = {piece: id_ for id_, piece in enumerate(self._target_pieces)}

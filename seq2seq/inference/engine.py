@@ -25,6 +25,9 @@ class Engine(Protocol):
     max_length: int
     """The maximum length of a source or a target, special ids included."""
 
+    leaves_cpus_idle: bool
+    """Whether a search leaves the CPUs idle, because it runs on another device."""
+
     def translate(self, sentences: Sequence[Sentence], config: SearchConfig) -> list[list[Hypothesis]]:
         """Return the hypotheses of each sentence, best first, in the order of the sentences."""
 

@@ -6,11 +6,13 @@ new feature of translations is added here once. Without an aligner, this module 
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from seq2seq.errors import UserError
+from seq2seq.inference.overlap import Work, finish, side_by_side
 from seq2seq.inference.translation import Translation
 from seq2seq.inference.translator import Translator, unequal
 
@@ -108,43 +110,75 @@ class Pipeline:
             DataError: as in `Translator.translate`; or a document is not in the format.
             UserError: there is no such format, or the request needs an aligner that the pipeline does not have.
         """
-        if self.aligner is None and (self.glossary or details or form != TEXT):
-            raise UserError("this pipeline has no aligner; load it with the argument with_aligner=True")
+        self._check_aligner(details, form)
         if form != TEXT:
             from seq2seq.inference.documents import translate_documents
 
             return translate_documents(texts, form, self._aligned, self.aligner, self.is_untranslatable)
+        return finish(self._work(texts, prefixes, first_line, details))
+
+    def _work(
+        self, texts: Sequence[str], prefixes: Sequence[str] | None, first_line: int, details: Collection[str]
+    ) -> Work[list[Translation]]:
+        """Translate lines (`overlap`)."""
         if self.first is not None:
             from seq2seq.inference.pivot import through_pivot
 
-            return through_pivot(self.first, self.translator, texts, prefixes, first_line)
+            return (yield from through_pivot(self.first, self.translator, texts, prefixes, first_line))
         if self.glossary is None:
-            answers = self.translator.translate(texts, prefixes, first_line)
+            answers = yield from self.translator.work(texts, prefixes, first_line)
         else:
             from seq2seq.inference.glossary_translator import GlossaryTranslator
 
             keeper = GlossaryTranslator(self.translator, self.aligner, self.glossary)
-            answers = keeper.translate(texts, prefixes, first_line)
+            answers = yield partial(keeper.translate, texts, prefixes, first_line)  # text work and searches mixed
             self.statuses.update(term.status for answer in answers for term in answer.terms)
-        return self.aligner.explain(answers, set(details) != {"alignment"}) if details else answers
+        if details:
+            answers = yield partial(self.aligner.explain, answers, set(details) != {"alignment"})
+        return answers
 
     def translate_stream(
-        self, batches: Iterable[Sequence[str]], prefixes: Iterator[str] | None = None, details: Collection[str] = ()
+        self,
+        batches: Iterable[Sequence[str]],
+        prefixes: Iterator[str] | None = None,
+        details: Collection[str] = (),
+        overlaps: bool | None = None,
     ) -> Iterator[list[Translation]]:
         """Yield the translations of each batch of a stream of lines; memory does not grow with the stream.
 
+        Args:
+            batches: lines.
+            prefixes: as in `Translator.translate`, one for each line of the stream.
+            details: as in `translate`.
+            overlaps: whether other batches are read, tokenised and detokenised while one is searched; this changes no
+                result. None means that they are if the engine leaves the CPUs idle.
+
         Raises:
             DataError: the iterator `prefixes` has fewer or more lines than the batches together.
+            UserError: as in `translate`.
         """
+        self._check_aligner(details, TEXT)
+        works = self._works(batches, prefixes, details)
+        if self.translator.leaves_cpus_idle if overlaps is None else overlaps:
+            return side_by_side(works)
+        return map(finish, works)
+
+    def _works(
+        self, batches: Iterable[Sequence[str]], prefixes: Iterator[str] | None, details: Collection[str]
+    ) -> Iterator[Work[list[Translation]]]:
         count = 0
         for lines in batches:
             begins = None if prefixes is None else list(islice(prefixes, len(lines)))
             if begins is not None and len(begins) < len(lines):
                 raise unequal(count + len(begins), f"more than {count + len(begins):,}")
-            yield self.translate(lines, begins, count, details)
+            yield self._work(lines, begins, count, details)
             count += len(lines)
         if prefixes is not None and (extra := sum(1 for _ in prefixes)):
             raise unequal(count + extra, f"{count:,}")
+
+    def _check_aligner(self, details: Collection[str], form: str) -> None:
+        if self.aligner is None and (self.glossary or details or form != TEXT):
+            raise UserError("this pipeline has no aligner; load it with the argument with_aligner=True")
 
     def _aligned(self, lines: Sequence[str]) -> list[Translation]:
         return self.translate(lines, details=("alignment",))

@@ -12,6 +12,7 @@ from seq2seq.config.description import ModelDescription
 from seq2seq.config.directions import direction_name
 from seq2seq.errors import UserError
 from seq2seq.inference.degeneration import text_flags
+from seq2seq.inference.overlap import Work
 from seq2seq.inference.translation import PartSpans, Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.languages import language_code
@@ -73,13 +74,13 @@ def through_pivot(
     texts: Sequence[str],
     prefixes: Sequence[str] | None = None,
     first_line: int = 0,
-) -> list[Translation]:
-    """Translate each text with `first`, and the result with `second`.
+) -> Work[list[Translation]]:
+    """Translate each text with `first`, and the result with `second` (`overlap`).
 
     Scores, alternatives and prefixes are those of the second pass; flags are those of both, and `pivot`.
     """
-    passed = first.translate(texts, first_line=first_line)
-    answers = second.translate([one.text for one in passed], prefixes, first_line)
+    passed = yield from first.work(texts, first_line=first_line)
+    answers = yield from second.work([one.text for one in passed], prefixes, first_line)
     return [_merged(*each) for each in zip(texts, passed, answers, strict=True)]
 
 

@@ -35,7 +35,7 @@ class TorchEngine:
     """
 
     def __init__(self, steps: StepModel, workers: int | None = None, recorder: Recorder | None = None):
-        self.max_length = steps.max_length
+        self.max_length, self.leaves_cpus_idle = steps.max_length, steps.device.type != "cpu"
         self._steps = steps
         self._search = search
         if recorder is not None:

@@ -9,6 +9,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from seq2seq.config.schema import SearchConfig
 from seq2seq.errors import DataError, UserError
 from seq2seq.inference.degeneration import EMPTY, LANGUAGE, LOST, REPAIRED, SYMPTOMS, line_flags, remedy, symptoms
 from seq2seq.inference.engine import Engine, EngineName, override_search
+from seq2seq.inference.overlap import Work, finish
 from seq2seq.inference.prefixes import Prefix, Prefixes
 from seq2seq.inference.translation import Alternative, PartSpans, Translation, join
 from seq2seq.lines import as_one_line, checked_texts, first_of_each
@@ -81,6 +83,11 @@ class Translator:
         self._prefixes = Prefixes(tokenizers, self._target_language)
         self._identifier = Identifier(self._possible_languages)
         self._typed: set[str] = set()  # languages in place of the target, of which a warning was logged
+
+    @property
+    def leaves_cpus_idle(self) -> bool:
+        """Whether a search leaves the CPUs idle (`Engine.leaves_cpus_idle`)."""
+        return self._engine.leaves_cpus_idle
 
     @property
     def _target_language(self) -> str | None:
@@ -202,6 +209,17 @@ class Translator:
         Raises:
             DataError: the numbers of prefixes and lines differ, or a prefix is too long for the model.
         """
+        return finish(self.work(lines, prefixes, first_line, forbidden, has_whole_prefixes))
+
+    def work(
+        self,
+        lines: Sequence[str],
+        prefixes: Sequence[str] | None = None,
+        first_line: int = 0,
+        forbidden: Sequence[Collection[str]] = (),
+        has_whole_prefixes: bool = False,
+    ) -> Work[list[Translation]]:
+        """Do what `translate` does, and yield each search (`overlap`)."""
         lines = checked_texts(lines, "translate")
         prefixes = prefixes if prefixes is None else checked_texts(prefixes, "prefixes")
         if prefixes is not None and len(prefixes) != len(lines):
@@ -211,7 +229,7 @@ class Translator:
         ]
         requests = list(self._requests(lines, begun, first_line, forbidden))
         translations = [Translation("", 0.0, 0.0, 0, (EMPTY,) if line.strip() else (), source=line) for line in lines]
-        answered = zip(requests, self._answers(requests), strict=True)
+        answered = zip(requests, (yield from self._answers(requests)), strict=True)
         for number, group in groupby(answered, key=lambda pair: pair[0].line):
             translations[number] = self._joined(lines[number], list(group))
         return translations
@@ -269,24 +287,25 @@ class Translator:
             )
         return prefix
 
-    def _answers(self, requests: Sequence[_Request]) -> list[Translation]:
+    def _answers(self, requests: Sequence[_Request]) -> Work[list[Translation]]:
         """Return the translation of each part; a degenerate one is decoded again if there is a remedy."""
-        answers = self._search(requests, self.config)
+        answers = yield from self._search(requests, self.config)
         hopeless = _hopeless_lines(requests, answers)
         again: dict[SearchConfig, dict[int, _Request]] = defaultdict(dict)
         for index, (request, answer) in enumerate(zip(requests, answers, strict=True)):
             if request.line in hopeless or not self._repair:
                 continue
-            if found := remedy(answer.flags, request.sentence, self.config):
-                again[found[1]][index] = request._replace(sentence=found[0])
+            if better := remedy(answer.flags, request.sentence, self.config):
+                again[better[1]][index] = request._replace(sentence=better[0])
         for config, second in again.items():
-            for index, answer in zip(second, self._search(list(second.values()), config), strict=True):
+            found = yield from self._search(list(second.values()), config)
+            for index, answer in zip(second, found, strict=True):
                 if SYMPTOMS.isdisjoint(answer.flags):
                     symptoms_before = (flag for flag in answers[index].flags if flag in SYMPTOMS)
                     answers[index] = replace(answer, flags=(*symptoms_before, REPAIRED, *answer.flags))
         return answers
 
-    def _search(self, requests: Sequence[_Request], config: SearchConfig) -> list[Translation]:
+    def _search(self, requests: Sequence[_Request], config: SearchConfig) -> Work[list[Translation]]:
         """Search once; equal parts are searched only once, unless they are sampled, and copied parts are not.
 
         Thus a line of 20,000 equal words, whose translations never end, takes no longer than two parts.
@@ -300,7 +319,7 @@ class Translator:
         distinct = {key: each for key, each in zip(keys, requests, strict=True) if not each.part.is_copied}
         # Of several spellings of a text only the best counts, so n distinct texts may need more than n hypotheses.
         every = config.model_copy(update={} if config.sample or config.n_best == 1 else {"n_best": config.beam_size})
-        results = self._engine.translate([request.sentence for request in distinct.values()], every)
+        results = yield partial(self._engine.translate, [request.sentence for request in distinct.values()], every)
         answers = {
             key: self._answer(request, hypotheses)
             for (key, request), hypotheses in zip(distinct.items(), results, strict=True)
