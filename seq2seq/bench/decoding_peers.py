@@ -21,7 +21,6 @@ from seq2seq.interop.ctranslate2_export import write_ctranslate2
 from seq2seq.interop.marian import write_marian
 from seq2seq.runtime import Runtime
 from seq2seq.store.model_folder import LoadedModel
-from seq2seq.tensors import distinct
 
 PEERS = ("ctranslate2", "transformers")
 
@@ -114,10 +113,9 @@ class MarianGenerate(DecodingSystem):
     def __init__(self, model: LoadedModel, runtime: Runtime, batch_size: int, folder: Path):
         self.name = f"transformers {_short(runtime.precision)}"
         self._tokenizers, self._device, self._batch_size = model.tokenizers, runtime.device, batch_size
-        weights = distinct(model.model.state_dict(keep_vars=True))
         folder = folder / "marian"
         folder.mkdir()
-        write_marian(folder, model.description, model.tokenizers, weights)
+        write_marian(folder, model.description, model.tokenizers, model.weights)
         loaded = transformers_package().MarianMTModel.from_pretrained(folder, local_files_only=True)
         self._model = loaded.to(runtime.device, runtime.precision).eval()
 

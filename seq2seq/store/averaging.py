@@ -17,7 +17,7 @@ from seq2seq.errors import ModelError, UserError, shown
 from seq2seq.store.checkpoint import MANIFEST, load_checkpoint
 from seq2seq.store.model_card import short_card
 from seq2seq.store.model_folder import load_model, save_model
-from seq2seq.tensors import average, distinct, mismatch
+from seq2seq.tensors import average, mismatch
 from seq2seq.text.tokenizer import TokenizerPair
 
 
@@ -37,7 +37,7 @@ class _Member:
             state = {**tensors["model"], **tensors.get("ema", {})}
         else:
             loaded = load_model(path)
-            state = distinct(loaded.model.state_dict(keep_vars=True))
+            state = loaded.weights
         return cls(path, loaded.description, loaded.tokenizers, state)
 
 

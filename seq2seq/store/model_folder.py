@@ -59,6 +59,11 @@ class LoadedModel:
     files: Mapping[str, Mapping[str, Any]]
     """SHA-256 and size of each file, by name."""
 
+    @property
+    def weights(self) -> dict[str, Tensor]:
+        """The weights by name, with tied ones once (`tensors.distinct`)."""
+        return distinct(self.model.state_dict(keep_vars=True))
+
     def directed(self, direction: Direction | None = UNNAMED) -> "LoadedModel":
         """Return the model for one direction; arguments and errors are those of `store.direction`."""
         described, tokenizers = directed(self.folder, self.description, self.tokenizers, direction)

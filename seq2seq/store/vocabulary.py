@@ -12,7 +12,6 @@ from torch.nn.functional import embedding_bag
 
 from seq2seq.interop.marian_weights import OUR_BIAS, OUR_OUTPUT, OUR_SOURCE, OUR_TARGET
 from seq2seq.store.model_folder import LoadedModel
-from seq2seq.tensors import distinct
 from seq2seq.text.origins import Origin, origins
 from seq2seq.text.segmenter import Segmenter
 from seq2seq.text.tokenizer import TokenizerPair
@@ -43,7 +42,7 @@ def refitted(
     is_one = old.shared and new.shared
     of_source = of_target if is_one else origins(old.source, new.source, sides[0], like)
     made = {OUR_SOURCE: of_source, OUR_TARGET: of_target, OUR_OUTPUT: of_target}
-    state = distinct(loaded.model.state_dict(keep_vars=True))
+    state = loaded.weights
     weights = {name: _rows(tensor, made[name]) if name in made else tensor for name, tensor in state.items()}
     if OUR_BIAS in state:
         pieces = new.target.pieces(range(new.target.vocab_size))

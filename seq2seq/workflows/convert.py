@@ -30,7 +30,6 @@ from seq2seq.languages import language_code
 from seq2seq.store.finding import CONFIG, find_model
 from seq2seq.store.model_card import front_matter, short_card
 from seq2seq.store.model_folder import CARD, FORMAT, LoadedModel, load_foreign, load_model, save_model
-from seq2seq.tensors import distinct
 from seq2seq.text.direction import UNNAMED, Direction
 
 logger = logging.getLogger(__name__)
@@ -82,7 +81,7 @@ def export_marian(model: Path, output: Path) -> Path:
     if obstacles := marian_obstacles(description.model, tokenizers):
         raise ModelError(f"{loaded.folder}: a Marian folder cannot hold this model: {'; '.join(obstacles)}")
     with _writing(output) as folder:
-        write_marian(folder, description, tokenizers, distinct(loaded.model.state_dict(keep_vars=True)))
+        write_marian(folder, description, tokenizers, loaded.weights)
         front = front_matter(description, output.name, library_name="transformers", tags=["marian"])
         text = f"{front}\n# Marian model\n\nLoad it with `AutoTokenizer` and `MarianMTModel`.\n"
         (folder / CARD).write_text(text, encoding="utf-8")
@@ -107,7 +106,7 @@ def export_m2m(model: Path, output: Path) -> Path:
     if obstacles := m2m_obstacles(description.model, tokenizers):
         raise ModelError(f"{loaded.folder}: an M2M-100 folder cannot hold this model: {'; '.join(obstacles)}")
     with _writing(output) as folder:
-        write_m2m(folder, description, tokenizers, distinct(loaded.model.state_dict(keep_vars=True)))
+        write_m2m(folder, description, tokenizers, loaded.weights)
         front = front_matter(description, output.name, library_name="transformers", tags=["m2m_100"])
         text = f"{front}\n# M2M-100 model\n\nLoad it with `AutoTokenizer` and `M2M100ForConditionalGeneration`.\n"
         (folder / CARD).write_text(text, encoding="utf-8")

@@ -25,7 +25,6 @@ from seq2seq.runtime import start
 from seq2seq.store.model_card import short_card
 from seq2seq.store.model_folder import LoadedModel, load_model, save_model
 from seq2seq.store.vocabulary import refitted
-from seq2seq.tensors import distinct
 from seq2seq.text.direction import MOST_LISTED, Direction, find_language
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 from seq2seq.text.trimming import distinct_readers, known_share, necessary
@@ -55,7 +54,7 @@ class Size:
     @classmethod
     def of(cls, loaded: LoadedModel) -> "Size":
         """Return the size of a model."""
-        numbers = sum(tensor.numel() for tensor in distinct(loaded.model.state_dict(keep_vars=True)).values())
+        numbers = sum(tensor.numel() for tensor in loaded.weights.values())
         return cls(loaded.tokenizers.source.vocab_size, loaded.tokenizers.target.vocab_size, numbers)
 
 
