@@ -3,7 +3,6 @@
 Results do not depend on the number of processes, and only a few items are in memory. Benchmarks read the memory.
 """
 
-import contextlib
 import multiprocessing
 import os
 import signal
@@ -27,22 +26,6 @@ ITEMS_AHEAD = 3  # per process: enough to keep it busy, few enough to hold in me
 def usable_cpus() -> int:
     """Return the number of CPUs that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def machine_memory() -> int | None:
-    """Return the bytes of memory of this machine or container, swap included; None if the system does not report it."""
-    try:
-        lines = [line.split() for line in Path("/proc/meminfo").read_text().splitlines()]
-        total = sum(1024 * int(line[1]) for line in lines if line[0] in ("MemTotal:", "SwapTotal:"))
-    except (OSError, ValueError, IndexError):
-        try:
-            total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        except (OSError, ValueError, AttributeError):
-            return None
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        with contextlib.suppress(OSError, ValueError):
-            total = min(total, int(Path(path).read_text()))
-    return total
 
 
 def resident_bytes(process: int | str = "self", peak: bool = False) -> int | None:

@@ -76,23 +76,14 @@ def command(
 
 
 def _calibrate(folder: Path, pairs: list[tuple[str, str]], source: Path, loading: dict[str, Any]) -> None:
-    from seq2seq import runtime
-    from seq2seq.inference.calibrating import LEAST_ANCHORS, calibrate
-    from seq2seq.inference.scorer import Scorer
-    from seq2seq.inference.translator import Translator
+    from seq2seq.inference.calibrating import LEAST_ANCHORS, calibrate_folder
     from seq2seq.store.calibration import FILE, summary, write_calibration
-    from seq2seq.store.model_folder import load_model
-    from seq2seq.text.direction import Direction
 
     if not os.access(folder, os.W_OK):
         raise ModelError(f"{folder}: permission denied; calibrate a copy that you may write to")
     pairs = [pair for pair in pairs if all(map(str.strip, pair))]
-    languages = {key: loading[key] for key in ("source_language", "target_language")}
-    computing = {key: value for key, value in loading.items() if key not in ("batch_tokens", *languages)}
-    here, loaded = runtime.start(**computing), load_model(folder).directed(Direction(*languages.values()))
-    Scorer(loaded, here)  # refuses a classifier
-    translator = Translator.load(folder, **computing, **languages)
-    calibration = calibrate(loaded, here, pairs, lambda texts: [each.text for each in translator.translate(texts)])
+    loading = {key: value for key, value in loading.items() if key != "batch_tokens"}
+    calibration = calibrate_folder(folder, pairs, **loading)
     if calibration.accuracy is None:
         needed = f"{calibration.anchors} words have a certain partner, at least {LEAST_ANCHORS} are needed"
         raise DataError(f"{source}: {needed}; give more pairs")

@@ -1,8 +1,8 @@
-"""Standard errors of scores over the examples of a test or validation set, which limit the differences it can show.
+"""Contributions of the examples of a test or validation set to its score; standard errors follow from them.
 
 A score has one contribution for each example, and their mean is about the score. Contributions are pseudo-values of the
 jackknife (Tukey 1958): n times the score, minus n - 1 times the score without the example. For accuracy they are 0 or
-1. `tasks` computes them at each validation; the trainer compares models by them.
+1. `tasks` computes them at each validation; the trainer compares models by them (`training.judged`).
 """
 
 from collections.abc import Callable, Hashable, Sequence
@@ -17,17 +17,6 @@ class Measured:
 
     value: float
     contributions: np.ndarray
-
-
-def standard_error(contributions: np.ndarray) -> float:
-    """Return the standard error of the mean of contributions; 0 for a single example.
-
-    For the differences between the contributions of two models to the same examples, it is the standard error of the
-    difference of their scores. That is much smaller than the standard error of either, because both models find the
-    same examples hard.
-    """
-    count = len(contributions)
-    return float(np.std(contributions, ddof=1) / np.sqrt(count)) if count > 1 else 0.0
 
 
 def pseudo_values(score: float, without: np.ndarray) -> np.ndarray:

@@ -1,12 +1,15 @@
 """The calibration of a model: the attention heads that align words, and a map from probabilities to confidence.
 
-The end of a training run and `s2s align --calibrate` call `calibrate`. It needs no gold alignments, but anchors: words
-with a certain partner. Both occur once in their sentences, and are equal (numbers, names) or always occur together.
+The end of a training run calls `calibrate`, and `s2s align --calibrate` calls `calibrate_folder`. They need no gold
+alignments, but anchors: words with a certain partner. Both occur once in their sentences, and are equal (numbers,
+names) or always occur together.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,10 +18,13 @@ from torch import Tensor
 from seq2seq.evaluation.text import sentence_chrf
 from seq2seq.inference.aligner import Aligner, distributions, normalized
 from seq2seq.inference.confidence import GOOD, features, fit, unfit
+from seq2seq.inference.scorer import Scorer
+from seq2seq.inference.translator import Translator
 from seq2seq.markup.placeholders import ranked
-from seq2seq.runtime import Runtime
+from seq2seq.runtime import Runtime, start
 from seq2seq.store.calibration import LONGEST_WORD, Calibration, StandInClass
-from seq2seq.store.model_folder import LoadedModel
+from seq2seq.store.model_folder import LoadedModel, load_model
+from seq2seq.text.direction import Direction
 from seq2seq.text.scripts import is_word
 from seq2seq.text.words import Span, word_spans
 
@@ -72,6 +78,28 @@ def calibrate(
     classes = _stand_ins(pairs, translate) if calibration.accuracy is not None else ()
     measured = {"confidence": fit(rows, is_good), "no_confidence": unfit(is_good), "stand_ins": tuple(classes)}
     return calibration.model_copy(update=measured)
+
+
+def calibrate_folder(
+    folder: Path,
+    pairs: Sequence[tuple[str, str]],
+    source_language: str | None = None,
+    target_language: str | None = None,
+    **computing: Any,
+) -> Calibration:
+    """Return the calibration of a model in one direction, from its translations of the sources.
+
+    `computing` are options of `runtime.start`; the other arguments are those of `calibrate` and `Translator.load`.
+
+    Raises:
+        ModelError: the model is damaged or a classifier.
+        UserError: a language, device or precision is not possible.
+    """
+    here, loaded = start(**computing), load_model(folder).directed(Direction(source_language, target_language))
+    Scorer(loaded, here)  # refuses a classifier
+    languages = {"source_language": source_language, "target_language": target_language}
+    translator = Translator.load(folder, **computing, **languages)
+    return calibrate(loaded, here, pairs, lambda texts: [each.text for each in translator.translate(texts)])
 
 
 def _stand_ins(

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq.errors import UserError, some_of
-from seq2seq.files import DamagedFile, read_object
 from seq2seq.inference.pivot import pivot_of
 from seq2seq.inference.translator import Translator
 from seq2seq.languages import language_code
 from seq2seq.lines import shown_name
 from seq2seq.serve.limits import Refusal, bad
 from seq2seq.serve.served import ServedClassifier, ServedModel, ServedTranslator, Settings, tag_of
-from seq2seq.store.finding import BEST, CONFIG, find_model
+from seq2seq.store.finding import BEST, find_model, task_of
 from seq2seq.store.opened import in_one_state
 from seq2seq.text.direction import UNNAMED, Direction, nearest_language
 from seq2seq.text.identification import Identifier
@@ -55,7 +54,7 @@ def load(
 def _load(
     name: str, folder: Path, translating: dict[str, Any], computing: dict[str, Any], pivot: str | None
 ) -> ServedModel:
-    if _task(folder) == "classification":
+    if task_of(folder) == "classification":
         from seq2seq.inference.classifier import Classifier
 
         return ServedClassifier(name, folder, Classifier.load(folder, **computing))
@@ -229,13 +228,6 @@ def _unknown(way: str, language: str | None, models: Sequence[ServedTranslator],
 
 def _directions(models: Sequence[ServedTranslator]) -> str:
     return some_of(list(dict.fromkeys(model.languages for model in models)), 10)
-
-
-def _task(folder: Path) -> str:
-    try:
-        return str(read_object(folder / CONFIG).get("task"))
-    except DamagedFile:
-        return ""  # `Translator.load` raises the error
 
 
 def _free(path: Path, folder: Path, taken: set[str]) -> str:

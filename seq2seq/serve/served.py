@@ -5,7 +5,6 @@
 
 import copy
 import functools
-import hashlib
 import logging
 import threading
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 from seq2seq.config.description import ModelDescription
 from seq2seq.errors import UserError, some_of
-from seq2seq.files import record
 from seq2seq.inference.pipeline import Pipeline
 from seq2seq.inference.pivot import is_direct, two_passes
 from seq2seq.inference.translation import Translation
@@ -25,8 +23,7 @@ from seq2seq.languages import language_code
 from seq2seq.lines import as_one_line
 from seq2seq.serve.limits import Refusal, bad
 from seq2seq.serve.queue import Text
-from seq2seq.store import opened
-from seq2seq.store.opened import Opened
+from seq2seq.store.opened import Opened, fingerprint
 from seq2seq.text.direction import UNNAMED, Direction, languages_named
 from seq2seq.text.glossary import Glossary
 
@@ -78,7 +75,7 @@ class ServedModel:
 
     def __init__(self, name: str, folder: Path, description: ModelDescription, engine: str):
         self.name, self.description, self.engine = name, description, engine
-        self.fingerprint = _fingerprint(folder)
+        self.fingerprint = fingerprint(folder)
 
     def __str__(self) -> str:
         return f"{self.name}: {self.task}, {self.engine}"
@@ -307,10 +304,3 @@ def _fits(requested: str | None, has: str | None) -> bool:
 def tag_of(language: str | None) -> str:
     """Return a language tag in lower case with hyphens, so that `pt_BR` and `PT-br` are equal."""
     return (language or "").strip().lower().replace("_", "-")
-
-
-def _fingerprint(folder: Path) -> str:
-    """Return 16 hexadecimal digits that depend on all files of the model."""
-    files = sorted(path for path in folder.iterdir() if path.suffix in opened.KINDS and path.is_file())
-    known = hashlib.sha256("".join(f"{path.name} {record(path)['sha256']}\n" for path in files).encode())
-    return known.hexdigest()[:16]

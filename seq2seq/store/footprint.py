@@ -4,13 +4,14 @@
 the figures. This module does not import torch.
 """
 
+import contextlib
 import json
 import math
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from seq2seq.errors import ModelError
-from seq2seq.processes import machine_memory
 
 _KINDS = ("F64", "F32", "F16", "BF16")  # of weights in safetensors
 _LONGEST_HEAD = 2**26  # bytes
@@ -80,6 +81,22 @@ def check_training(initial: str | Path, needed: int) -> None:
             f"{shown_bytes(most)}; set training.freeze, remove unused pieces first (s2s vocabulary trim), or train on "
             "a larger machine"
         )
+
+
+def machine_memory() -> int | None:
+    """Return the bytes of memory of this machine or container, swap included; None if the system does not report it."""
+    try:
+        lines = [line.split() for line in Path("/proc/meminfo").read_text().splitlines()]
+        total = sum(1024 * int(line[1]) for line in lines if line[0] in ("MemTotal:", "SwapTotal:"))
+    except (OSError, ValueError, IndexError):
+        try:
+            total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        except (OSError, ValueError, AttributeError):
+            return None
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with contextlib.suppress(OSError, ValueError):
+            total = min(total, int(Path(path).read_text()))
+    return total
 
 
 def shown_bytes(count: float) -> str:

@@ -5,6 +5,7 @@ repeats a read of several files until the folder did not change meanwhile.
 """
 
 import contextlib
+import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from seq2seq.errors import ModelError, UserError
+from seq2seq.files import record
 
 Result = TypeVar("Result")
 
@@ -32,8 +34,7 @@ class Opened:
         self.folder = folder
         self._stack = contextlib.ExitStack()
         try:
-            paths = [path for path in sorted(folder.iterdir()) if path.suffix in KINDS and path.is_file()]
-            self._files = {path.name: self._stack.enter_context(open(path, "rb")) for path in paths}
+            self._files = {path.name: self._stack.enter_context(open(path, "rb")) for path in _files(folder)}
         except OSError as error:
             self._stack.close()
             raise ModelError(f"{folder}: cannot be read ({error.strerror})") from error
@@ -46,8 +47,7 @@ class Opened:
     def is_current(self) -> bool:
         """Whether the folder still has these files, unchanged."""
         try:
-            names = {path.name for path in self.folder.iterdir() if path.suffix in KINDS and path.is_file()}
-            here = {name: _state(os.stat(self.folder / name)) for name in names}
+            here = {path.name: _state(os.stat(path)) for path in _files(self.folder)}
         except OSError:
             return False
         return here == self._states == self._now()
@@ -104,6 +104,16 @@ def in_one_state(folder: Path, read: Callable[[], Result]) -> Result:
         finally:
             opened.close()
     raise ModelError(f"{folder}: it changes while it is read; try again when nothing writes to it")
+
+
+def fingerprint(folder: Path) -> str:
+    """Return 16 hexadecimal digits that depend on all files of a model."""
+    known = "".join(f"{path.name} {record(path)['sha256']}\n" for path in _files(folder))
+    return hashlib.sha256(known.encode()).hexdigest()[:16]
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.suffix in KINDS and path.is_file())
 
 
 def _state(status: os.stat_result) -> tuple[int, ...]:

@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from seq2seq.evaluation.uncertainty import standard_error
-
 MARGIN = 2.0
 LOSS = "valid_loss"
 
@@ -58,6 +56,17 @@ class Judged:
         by_score = self.compared(other, sign)
         by_loss = _beyond_chance(_lead(-1, self.loss, other.loss), self.losses, other.losses)
         return by_score > 0 or (by_score == 0 and by_loss > 0 and bool(self.losses))
+
+
+def standard_error(contributions: np.ndarray) -> float:
+    """Return the standard error of the mean of contributions; 0 for a single example.
+
+    For the differences between the contributions of two models to the same examples, it is the standard error of the
+    difference of their scores. That is much smaller than the standard error of either, because both models find the
+    same examples hard.
+    """
+    count = len(contributions)
+    return float(np.std(contributions, ddof=1) / np.sqrt(count)) if count > 1 else 0.0
 
 
 def _finite(value: float) -> float | None:

@@ -14,8 +14,7 @@ import numpy as np
 from seq2seq.config.schema import TrainingConfig
 from seq2seq.data.stages import ONE_STAGE, Stages
 from seq2seq.errors import RunError, counted
-from seq2seq.evaluation.uncertainty import standard_error
-from seq2seq.training.judged import LOSS, Judged
+from seq2seq.training.judged import LOSS, Judged, standard_error
 
 if TYPE_CHECKING:
     from seq2seq.data.stream import BatchStream  # imports torch, and `s2s runs` reads states without it

@@ -10,8 +10,7 @@ from support.multilingual_models import make_multilingual
 
 from seq2seq.cli import main
 from seq2seq.errors import ModelError
-from seq2seq.processes import machine_memory
-from seq2seq.store.footprint import WEIGHTS, footprint
+from seq2seq.store.footprint import WEIGHTS, footprint, machine_memory
 from seq2seq.store.model_folder import load_model, load_outline, save_model
 
 transformers = pytest.importorskip("transformers")

@@ -10,8 +10,8 @@ from support.toy_run import make_trainer, outcome, records, toy_loss
 
 from seq2seq.evaluation.classification import classification_report
 from seq2seq.evaluation.text import score_texts
-from seq2seq.evaluation.uncertainty import of_macro_scores, of_ratio, standard_error
-from seq2seq.training.judged import Judged
+from seq2seq.evaluation.uncertainty import of_macro_scores, of_ratio
+from seq2seq.training.judged import Judged, standard_error
 from seq2seq.training.loss import LossSum
 from seq2seq.training.state import METRIC_KEYS, RunState, Sample, Validation, deciding_metric
 
