@@ -8,6 +8,7 @@ Shapes: B sentences, S source length, R rows, D d_model, V vocabulary.
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -19,6 +20,7 @@ from seq2seq.model.static_cache import StaticCache
 from seq2seq.model.transformer import Transformer
 from seq2seq.runtime import on_cpu
 from seq2seq.search.base import StepModel
+from seq2seq.search.rules import on_device
 from seq2seq.text.tokenizer import TokenizerPair
 
 # Sentences that a CPU encodes at a time: more are slower, because of padding and the size of caches.
@@ -56,6 +58,23 @@ class TransformerSteps:
         """Encode the sources, and begin with them in a static cache."""
         memory, mask = self._encode(source_ids)
         state.load(cross_projections(self._model, memory), mask)
+
+    def read(self, source_ids: Sequence[Sequence[int]], state: StaticCache) -> None:
+        """Copy the sources into a static cache, for `encode_static`."""
+        arrays = padded(source_ids, self._source_pad_id, after=self._source_end)
+        for array, tensor in zip(arrays, (state.source, state.mask), strict=True):
+            whole = np.zeros(tensor.shape, array.dtype)
+            whole[: len(array), : array.shape[1]] = array
+            tensor.copy_(on_device(whole, tensor.dtype, self.device))
+
+    @torch.inference_mode()
+    def encode_static(self, state: StaticCache) -> tuple[Tensor, ...]:
+        """Encode the sources of a static cache, and begin with them in it; reads nothing from the device."""
+        state.begin(state.mask)
+        width = state.mask.shape[1]
+        memory = self._model.encoder(state.source, state.bias[..., :width])
+        state.cross[..., :width, :].copy_(cross_projections(self._model, memory))
+        return ()
 
     def _encode(self, source_ids: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
         """Return memory (B, S, D) and mask (B, S); a CPU encodes a few sentences at a time, with only the padding that

@@ -38,6 +38,10 @@ class StaticCache:
         zeros, device = projections.weight.new_zeros, projections.weight.device
         self.length = torch.zeros(1, dtype=torch.long, device=device)
         self.cross = zeros(*start, source_length, heads[1])
+        width = min(source_length, model.config.max_length)
+        self.source = torch.zeros(num_sentences, width, dtype=torch.long, device=device)
+        """The ids of the sources, (B, S), for a recorded encoder; the model may have fewer positions than the cache."""
+        self.mask = torch.zeros(num_sentences, width, dtype=torch.bool, device=device)
         self.bias = zeros(num_sentences, 1, 1, source_length)
         self.table = torch.zeros(num_sentences, num_rows, max_length, dtype=torch.long, device=device)
         self._rows = torch.arange(num_rows, device=device)[None, :, None]  # (1, N, 1)
@@ -49,6 +53,11 @@ class StaticCache:
         smaller than B and S."""
         num_sentences, width = mask.shape
         self.cross[:, :, :num_sentences, :, :width] = cross
+        self.begin(mask)
+
+    def begin(self, mask: Tensor) -> None:
+        """Begin with sources of this mask (B', S'), whose keys and values are stored before or after."""
+        num_sentences, width = mask.shape
         self.bias.fill_(HIDDEN)
         self.bias[:num_sentences, 0, 0, :width].masked_fill_(mask, 0.0)
         self.table.fill_(-1)

@@ -1,4 +1,4 @@
-"""Recorded search: the launches of a step are recorded once for each shape of a batch, and replayed.
+"""Recorded search: launches of a step and of the encoder are recorded once for each shape of a batch, and replayed.
 
 The loop only replays, and reads every few steps which sentences are over. `TorchEngine` has one `RecordedSearch` where
 steps are recorded; the searches that it cannot do, and all searches after a recording that failed, are those of
@@ -9,6 +9,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 
@@ -26,6 +27,8 @@ logger = logging.getLogger(__name__)
 SOURCE_WIDTH, TARGET_WIDTH = 16, 32
 # Steps of a shape before it is recorded, so that rare shapes are not; and shapes that are kept.
 ORDINARY_STEPS, MOST_SHAPES = 8, 16
+# Searches of a shape before its encoder is recorded.
+ORDINARY_ENCODINGS = 1
 # Steps between two looks at which sentences are over.
 LOOK_EVERY = 2
 # Sentences that are over leave a batch of more sentences than this when they are half of it.
@@ -90,7 +93,7 @@ class RecordedSearch:
     ) -> list[list[Hypothesis]]:
         limits, results = length_limits(sentences, config, model.max_length), [[] for _ in sentences]
         steps = self._steps(model, _shape(model, sentences, config, max(limits)))
-        steps.beams.load(model, sentences, limits, config)
+        steps.begin(self._recorder, model, sentences, limits, config)
         present = list(range(len(sentences)))  # sentences of the first rows
         looks: deque[LateCopy] = deque()
 
@@ -138,12 +141,45 @@ def _shape(model: StaticModel, sentences: Sequence[Sentence], config: SearchConf
 
 
 class _Steps:
-    """The tensors of a shape, and the recording of its step as soon as there is one."""
+    """The tensors of a shape, and the recordings of its encoder and its step as soon as there are some."""
 
     def __init__(self, model: StaticModel, shape: Shape):
         self.beams = StaticBeams(model, shape)
+        self._encoding: Recording | None = None
         self._recording: Recording | None = None
-        self._num_ordinary = 0
+        self._num_ordinary, self._num_encoded = 0, 0
+
+    def begin(
+        self,
+        recorder: Recorder,
+        model: StaticModel,
+        sentences: Sequence[Sentence],
+        limits: Sequence[int],
+        config: SearchConfig,
+    ) -> None:
+        """Begin a search for sentences with these length limits.
+
+        Raises:
+            RuntimeError: as `record` does.
+        """
+        self.beams.load(model, sentences, limits, config)
+        sources, cache = [sentence.source_ids for sentence in sentences], self.beams.cache
+        if self._encoding is not None:
+            model.read(sources, cache)
+            self._encoding.replay()
+            return
+        model.load(sources, cache)
+        if self._num_encoded >= ORDINARY_ENCODINGS:
+            ordinary = cache.cross.clone()  # (L, 2, B, H, S, K)
+            model.read(sources, cache)
+            encoding = recorder.record(partial(model.encode_static, cache))
+            encoding.replay()
+            real, width = cache.mask[:, None, :, None], cache.mask.shape[1]  # (B, 1, S, 1)
+            found, expected = (each[..., :width, :].where(real, 0.0) for each in (cache.cross, ordinary))
+            if differs(found, expected, model.precision):
+                raise RuntimeError("keys and values of a recorded encoder differ from those of an ordinary one")
+            self._encoding = encoding
+        self._num_encoded += 1
 
     @property
     def is_due(self) -> bool:

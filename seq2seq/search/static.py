@@ -33,7 +33,13 @@ class StaticModel(StepModel, Protocol):
         copies sentences from another one, and `reorder` is called within a step with parents (B, N)."""
 
     def load(self, source_ids: Sequence[Sequence[int]], state: Any) -> None:
-        """Read the sources, which may be fewer than the sentences of the cache."""
+        """Encode the sources, which may be fewer than the sentences of the cache, and begin with them."""
+
+    def read(self, source_ids: Sequence[Sequence[int]], state: Any) -> None:
+        """Copy the sources into `state.source` and `state.mask`, (B, S) each."""
+
+    def encode_static(self, state: Any) -> tuple[Tensor, ...]:
+        """Do what `load` does, with the sources that were `read`."""
 
     def static_step(self, token_ids: Tensor, state: Any) -> Tensor:
         """Return log-probabilities (R, V) of the token after `token_ids` (R,)."""
@@ -92,7 +98,7 @@ class StaticBeams:
     def load(
         self, model: StaticModel, sentences: Sequence[Sentence], limits: Sequence[int], config: SearchConfig
     ) -> None:
-        """Begin a search for sentences with these length limits; there may be fewer than B."""
+        """Begin a search for sentences with these length limits, except in the cache; there may be fewer than B."""
         num_spare, penalty = self.shape.num_sentences - len(sentences), config.length_penalty
         starts = [sentence.start[0] if sentence.start else model.start_id for sentence in sentences]
         values = {
@@ -115,7 +121,6 @@ class StaticBeams:
             tensor.fill_(-torch.inf)
         self.log_probs[:, 0] = 0.0  # all beams are equal at first, so one of them is enough
         self.first_ids.copy_(self.ids[:, :, None])
-        model.load([sentence.source_ids for sentence in sentences], self.cache)
 
     def take(self, other: "StaticBeams", sentences: Sequence[int]) -> None:
         """Continue these sentences of another search, of whose shape only B is larger; there may be fewer than B."""

@@ -21,7 +21,7 @@ from seq2seq.inference.loading import _choose_recording, check_recording
 from seq2seq.inference.steps import EnsembleSteps
 from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.search import recorded
-from seq2seq.search.base import Opening
+from seq2seq.search.base import Opening, Sentence
 from seq2seq.search.recorded import RecordedSearch, num_sentences_for
 from seq2seq.search.search import search
 
@@ -105,7 +105,7 @@ def test_a_recording_follows_every_change():
     assert_same(find(steps, asked, given), search(steps, asked, given))
     asked = [dataclasses.replace(sentence, min_length=sentence.key, start=(7,)) for sentence in asked]
     assert_same(find(make_steps(), asked, given), search(make_steps(), asked, given))
-    assert len(tapes.made) == 1
+    assert len(tapes.made) == 2  # of the step and of the encoder
 
 
 def test_sentences_that_are_over_leave_a_large_batch():
@@ -140,6 +140,7 @@ def test_the_table_of_batch_sizes():
 # Kernels of a step of 6+6 layers: an ordinary one, which a GPU launches one by one, and a recorded one, which it
 # launches together. They may only be lowered.
 ORDINARY, RECORDED = {1: 114, 5: 146}, {1: 201, 5: 202}
+MOST_OF_A_SEARCH = 50  # launches of a recorded search of 19 steps
 
 
 @pytest.mark.parametrize("beam_size", ORDINARY)
@@ -165,8 +166,9 @@ def test_a_replay_is_one_launch_and_two_steps_are_one_read(monkeypatch, beam_siz
             found.append((launches.calls.total(), len(reads), replays))
         return tuple((more - fewer) / 8 for fewer, more in zip(*found, strict=True))
 
-    find(steps, asked, config(beam_size=beam_size, max_length_offset=20))
-    assert len(tapes.made) == 1
+    for _ in range(2):
+        find(steps, asked, config(beam_size=beam_size, max_length_offset=20))
+    assert len(tapes.made) == 2
     launches, num_reads, _ = of_a_step(search)
     assert launches <= ORDINARY[beam_size]
     assert num_reads == 1
@@ -174,10 +176,38 @@ def test_a_replay_is_one_launch_and_two_steps_are_one_read(monkeypatch, beam_siz
     assert (launches, num_reads, replays) == (0.5, 0.5, 1)
     (recorded_steps,) = find._known.values()
     with torch.inference_mode():
-        recorded_steps.beams.load(steps, asked, [10] * 3, config(beam_size=beam_size))
+        recorded_steps.begin(tapes, steps, asked, [10] * 3, config(beam_size=beam_size))
         with Launches() as kernels:
             recorded_steps.beams.step()
     assert kernels.calls.total() <= RECORDED[beam_size], kernels.calls
+
+
+@pytest.mark.parametrize("beam_size", [1, 5])
+def test_the_launches_of_a_search_do_not_grow_with_the_layers_of_the_encoder(monkeypatch, beam_size):
+    """What is left is the copies of numbers to the device; an ordinary encoder adds 10 launches a layer."""
+    as_on_a_gpu(monkeypatch)
+    counts, asked = [], sentences(3, longest=5)
+    for layers in (1, 6):
+        steps, find = make_steps(ending=-50.0, num_encoder_layers=layers), RecordedSearch(Tapes())
+        for _ in range(2):
+            find(steps, asked, config(beam_size=beam_size))
+        with Launches() as launches:
+            find(steps, asked, config(beam_size=beam_size))
+        assert not launches.reads
+        counts.append(launches.calls.total())
+    assert counts[0] == counts[1] <= MOST_OF_A_SEARCH
+
+
+def test_a_recorded_encoder_follows_the_sources():
+    """Any number of sources up to that of the shape, of any length; positions of the model may be fewer than S."""
+    steps, tapes = make_steps(max_length=50), Tapes()
+    find = RecordedSearch(tapes)
+    for seed in range(4):
+        asked = [*sentences(3 + seed % 2, longest=45, seed=seed), Sentence(tuple(range(5, 50)), key=9)]
+        given = config(beam_size=2, max_length_ratio=0.2, max_length_offset=20)
+        assert_same(find(steps, asked, given), search(steps, asked, given))
+    assert len({shape.source_length for shape in find._known}) == 1
+    assert len(tapes.made) >= 2
 
 
 # -- what is not recorded ----------------------------------------------------------------------------------------------
@@ -222,6 +252,31 @@ def test_a_recording_that_is_wrong_or_fails_leaves_ordinary_searches(caplog, err
     assert reason in line
     assert "ordinary ones continue" in line
     assert len(wrong.made) == 1
+
+
+def test_an_encoder_that_is_wrong_leaves_ordinary_searches(caplog):
+    class WrongEncoder(Tapes):
+        def record(self, function):
+            tape = super().record(function)
+            replay = tape.replay
+            if not tape.outputs:
+
+                def wrong():
+                    replay()
+                    cache = function.args[0]
+                    cache.cross.mul_(1.1)
+
+                tape.replay = wrong
+            return tape
+
+    wrong, steps, asked, given = WrongEncoder(), make_steps(), sentences(12), config(beam_size=3)
+    find, expected = RecordedSearch(wrong), search(steps, asked, given)
+    for _ in range(3):
+        assert_same(find(steps, asked, given), expected)
+    (line,) = [record.message for record in caplog.records]
+    assert "keys and values of a recorded encoder differ from those of an ordinary one" in line
+    assert "ordinary ones continue" in line
+    assert len(wrong.made) == 2
 
 
 def test_what_cannot_be_recorded_is_searched_in_the_ordinary_way(caplog):
