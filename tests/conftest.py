@@ -18,6 +18,10 @@ import torch
 from filelock import FileLock  # torch brings it
 from tqdm import tqdm
 
+from seq2seq.tasks.run import _Run
+
+DRAW_CURVES = _Run.draw_curves
+
 # tqdm's lock is shared with forked processes: one that is killed while it holds it would make this one wait for ever.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: tqdm.set_lock(threading.RLock()))
@@ -42,6 +46,21 @@ def _own_cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _few_pictures(pytestconfig):
+    """Toy runs of the quick tests draw no curves, which takes a quarter of their time; `curves` and slow tests do."""
+    with pytest.MonkeyPatch.context() as patch:
+        if "not slow" in pytestconfig.option.markexpr:
+            patch.setattr(_Run, "draw_curves", lambda run: None)
+        yield
+
+
+@pytest.fixture
+def curves(monkeypatch):
+    """A run draws its learning curves."""
+    monkeypatch.setattr(_Run, "draw_curves", DRAW_CURVES)
 
 
 @pytest.fixture(scope="session")

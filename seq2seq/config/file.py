@@ -5,7 +5,9 @@ The command line calls `load`; so does every module that reads the `config.yaml`
 """
 
 import copy
+import functools
 import io
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -71,12 +73,18 @@ def settings_of(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
 
 def dump(config: Config) -> str:
     """Return the whole configuration as YAML; `parse(dump(config))` equals `config`."""
+    return _yaml(json.dumps(config.model_dump(mode="json")))
+
+
+@functools.lru_cache(maxsize=8)  # each model that is saved has it in its card
+def _yaml(values: str) -> str:
+    """Return JSON as YAML."""
     stream = io.StringIO()
     yaml = YAML(typ="safe", pure=True)
     yaml.default_flow_style = False
     yaml.sort_base_mapping_type_on_output = False
     yaml.width = 4096
-    yaml.dump(config.model_dump(mode="json"), stream)
+    yaml.dump(json.loads(values), stream)
     return stream.getvalue()
 
 

@@ -1,5 +1,6 @@
 """`s2s check` knows when the two sides of a corpus do not belong together, and raises no false alarm."""
 
+import functools
 import random
 from pathlib import Path
 
@@ -65,10 +66,15 @@ def phrasebook(count: int = 1600) -> tuple[Lines, Lines]:
     return source, target
 
 
+@functools.cache
+def column(path: Path) -> Lines:
+    return list(read_lines(path))
+
+
 def excerpts(folder: Path, count: int) -> dict[str, tuple[Lines, Lines, tuple[str, str]]]:
     found = {}
     for name, *sides in REAL:
-        columns = [list(read_lines(folder / f"{name}.{side}.gz")) for side in sides]
+        columns = [column(folder / f"{name}.{side}.gz") for side in sides]
         first = random.Random(count).randrange(max(len(columns[0]) - count, 0) + 1)
         found[f"{name} {'-'.join(sides)}"] = (*(column[first : first + count] for column in columns), tuple(sides))
     return found
@@ -82,9 +88,10 @@ def test_sides_that_were_moved_against_each_other_are_a_problem(check, spoil):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("count", "spoil"), [*((500, spoil) for spoil in SPOILED), (3000, "second half shuffled")])
+@pytest.mark.parametrize(("count", "spoil"), [*((500, spoil) for spoil in SPOILED), (2000, "second half shuffled")])
 def test_that_holds_for_real_corpora(real_data, check, spoil, count):
-    for name, (source, target, _) in excerpts(real_data, count).items():
+    every_other = list(excerpts(real_data, count).items())[list(SPOILED).index(spoil) % 2 :: 2]
+    for name, (source, target, _) in every_other:
         report = check(*SPOILED[spoil](source, target))
         assert any("each other" in one or "belong together" in one for one in problems(report)), (
             name,
@@ -117,7 +124,7 @@ def test_a_run_that_is_shifted_as_a_whole_is_no_second_alarm(check):
     assert not agreement.unrelated
 
 
-@pytest.mark.parametrize("count", [50, *(pytest.param(some, marks=pytest.mark.slow) for some in (500, 5000))])
+@pytest.mark.parametrize("count", [50, *(pytest.param(some, marks=pytest.mark.slow) for some in (500, 2500))])
 def test_sound_corpora_raise_no_alarm(real_data, check, count):
     for name, (source, target, languages) in excerpts(real_data, count).items():
         report = check(source, target, languages)

@@ -6,6 +6,7 @@ import pytest
 
 from seq2seq.config.corpora import SourceConfig
 from seq2seq.inspection.check import CheckReport, Corpora, check_corpora
+from seq2seq.lines import read_lines
 
 pytestmark = pytest.mark.slow
 
@@ -41,7 +42,7 @@ def test_the_oddities_of_multi30k_are_found(real_data):
     assert (shared["test_2017_flickr"].source_exact, shared["test_2017_flickr"].target_exact) == (0, 2)
 
 
-def test_the_oddities_of_sst2_and_tatoeba_are_found(real_data):
+def test_the_oddities_of_sst2_and_tatoeba_are_found(real_data, tmp_path):
     if not (real_data / "sst2").exists() or not (real_data / "tatoeba").exists():
         pytest.skip("needs sst2 and tatoeba under $S2S_DATA")
     sst2 = Corpora(
@@ -57,23 +58,15 @@ def test_the_oddities_of_sst2_and_tatoeba_are_found(real_data):
     assert report.overlaps["train"]["dev"].pair_exact == 0
     languages = ("en", "de")
     held_out = {name: parallel(real_data / "tatoeba", name, languages) for name in ("valid", "test")}
-    report = check_corpora(Corpora([parallel(real_data / "tatoeba", "train", languages)], held_out, languages))
-    assert report.corpora[0].contradictions.count > 10_000
-    assert found(report, "train", "target")["odd_space"] > 100
+    for side in languages:  # a third of the corpus is enough
+        lines = list(read_lines(real_data / "tatoeba" / f"train.{side}.gz"))[:50_000]
+        (tmp_path / f"train.{side}").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    train = SourceConfig(source=tmp_path / "train.en", target=tmp_path / "train.de")
+    report = check_corpora(Corpora([train], held_out, languages))
+    assert report.corpora[0].contradictions.count > 3_000
+    assert found(report, "train", "target")["odd_space"] > 30
     for overlap in report.overlaps["train"].values():
         assert overlap.source_exact == overlap.source_normalised == overlap.target_exact == 0
-
-
-def test_the_oddities_of_french_captions_are_found(real_data):
-    folder, languages = real_data / "multi30k", ("en", "fr")
-    held_out = {name: parallel(folder, name, languages) for name in ("val", "test_2016_flickr", "test_2017_flickr")}
-    report = check_corpora(Corpora([parallel(folder, "train", languages)], held_out, languages))
-    french = found(report, "train", "target")
-    assert (french["repeated"], french["leading_space"], french["double_space"]) == (32, 27, 42)
-    shared = report.overlaps["train"]
-    assert (shared["val"].source_exact, shared["val"].target_exact) == (1, 3)
-    assert (shared["test_2016_flickr"].source_exact, shared["test_2016_flickr"].target_exact) == (0, 0)
-    assert (shared["test_2017_flickr"].source_exact, shared["test_2017_flickr"].target_exact) == (0, 1)
 
 
 def test_the_english_that_japanese_test_sets_share_with_training_is_found(real_data):

@@ -39,7 +39,6 @@ def shelf(tmp_path_factory) -> Path:
 def folder(shelf, monkeypatch) -> Path:
     """The shelf as it was, and a `runs/latest` that names `runs/one`, as the current folder."""
     monkeypatch.chdir(shelf)
-    monkeypatch.setattr("seq2seq.plots.learning_curves", lambda *_, **__: None)
     monkeypatch.delenv("S2S_DATA", raising=False)
     write_all()
     for name in os.listdir("runs"):

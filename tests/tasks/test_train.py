@@ -43,7 +43,7 @@ def records(run: Path) -> list[dict]:
     return [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_a_run_leaves_everything_that_is_promised(folder, capfd):
+def test_a_run_leaves_everything_that_is_promised(folder, curves, capfd):
     assert train() == 0
     run = folder / "runs" / "toy"
     for name in (
