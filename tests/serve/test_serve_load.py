@@ -87,7 +87,7 @@ def test_a_full_queue_says_when_to_come_again(server):
         assert first.result().status in (200, 504)
     for answer in (refused, plain):
         assert answer.status == 429
-        assert 1 <= int(answer.headers["Retry-After"]) <= 60
+        assert 1 <= int(answer.headers["Retry-After"]) <= 600
     assert refused.json["error"]["code"] == "queue_full"
     assert isinstance(plain.json["error"], str)
     until(lambda: is_idle(server))

@@ -166,7 +166,7 @@ def test_clean_never_touches_what_a_process_holds(runs, capsys):
 def test_a_run_that_was_cleaned_is_not_trained_from_the_start_by_accident(reversed_run, monkeypatch):
     monkeypatch.chdir(reversed_run)
     (run,) = find_runs(Path("runs"))
-    assert (run.name, run.state, run.note, run.step) == ("toy", "finished", "max_steps 600 reached", 600)
+    assert (run.name, run.state, run.note, run.step) == ("toy", "finished", "max_steps 450 reached", 450)
     assert run.machine.endswith("cpu")
     assert main(["runs", "clean", "--keep", "best", "--yes"]) == 0
     config, identity = config_file.load(run.folder.config, check_files=False), read_note(run.folder.identity)
