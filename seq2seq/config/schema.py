@@ -300,8 +300,8 @@ class SearchConfig(Section):
     batch_tokens: Positive | None = None
     """Source tokens decoded together, padding and beams included; default: 8,192, and 65,536 on a GPU."""
     record: Literal["auto", True, False] = "auto"
-    """Record the steps of greedy and beam searches in PyTorch as CUDA graphs and replay them; without effect on other
-    devices. auto: off, until it was measured on a GPU."""
+    """Record the steps of greedy and beam searches in PyTorch as CUDA graphs and replay them, and read and write other
+    lines during a search; without effect on other devices. auto: off, until it was measured on a GPU."""
 
     @model_validator(mode="after")
     def _possible(self) -> "SearchConfig":

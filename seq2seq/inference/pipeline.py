@@ -151,7 +151,7 @@ class Pipeline:
             prefixes: as in `Translator.translate`, one for each line of the stream.
             details: as in `translate`.
             overlaps: whether other batches are read, tokenised and detokenised while one is searched; this changes no
-                result. None means that they are if the engine leaves the CPUs idle.
+                result. None means that they are with `search.record: true`, if the engine leaves the CPUs idle.
 
         Raises:
             DataError: the iterator `prefixes` has fewer or more lines than the batches together.
@@ -159,7 +159,7 @@ class Pipeline:
         """
         self._check_aligner(details, TEXT)
         works = self._works(batches, prefixes, details)
-        if self.translator.leaves_cpus_idle if overlaps is None else overlaps:
+        if self.translator.overlaps if overlaps is None else overlaps:
             return side_by_side(works)
         return map(finish, works)
 

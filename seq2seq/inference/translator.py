@@ -85,9 +85,9 @@ class Translator:
         self._typed: set[str] = set()  # languages in place of the target, of which a warning was logged
 
     @property
-    def leaves_cpus_idle(self) -> bool:
-        """Whether a search leaves the CPUs idle (`Engine.leaves_cpus_idle`)."""
-        return self._engine.leaves_cpus_idle
+    def overlaps(self) -> bool:
+        """Whether text work overlaps with searches: they leave the CPUs idle, and `search.record` is on."""
+        return self._engine.leaves_cpus_idle and self.config.record is True  # auto: until it was measured on a GPU
 
     @property
     def _target_language(self) -> str | None:

@@ -4,6 +4,7 @@ result waits for input, and other threads never use the device.
 
 import gzip
 import io
+import itertools
 import os
 import threading
 import time
@@ -226,8 +227,8 @@ def test_an_engine_on_another_device_leaves_the_cpus_idle(tokenizers):
     assert TorchEngine(steps).leaves_cpus_idle
 
 
-@pytest.mark.parametrize("is_idle", [False, True])
-def test_the_engine_decides(tokenizers, is_idle):
+@pytest.mark.parametrize(("is_idle", "record"), itertools.product([False, True], ["auto", True, False]))
+def test_the_engine_and_the_setting_decide(tokenizers, is_idle, record):
     engine, here = EchoEngine(), threading.current_thread()
     engine.leaves_cpus_idle = is_idle
     threads = []
@@ -237,8 +238,8 @@ def test_the_engine_decides(tokenizers, is_idle):
             threads.append(threading.current_thread())
             yield [text]
 
-    list(Pipeline(echo(tokenizers, engine)).translate_stream(batches()))
-    assert all((thread is here) != is_idle for thread in threads)
+    list(Pipeline(echo(tokenizers, engine, record=record)).translate_stream(batches()))
+    assert all((thread is here) != (is_idle and record is True) for thread in threads)
 
 
 def test_a_request_without_an_aligner_is_refused_at_once(tokenizers):
@@ -256,8 +257,8 @@ def test_the_command_writes_the_same(tmp_path, monkeypatch, capfdbinary):
     batches = streaming.read_idle_batches
     monkeypatch.setattr(streaming, "read_idle_batches", lambda *given, **named: batches(*given, max_lines=3, **named))
     written = []
-    for is_idle in (False, True):
-        monkeypatch.setattr(Translator, "leaves_cpus_idle", is_idle)
+    for overlaps in (False, True):
+        monkeypatch.setattr(Translator, "overlaps", overlaps)
         for form in ("text", "jsonl"):
             assert main(["translate", str(model), "-i", str(tmp_path / "in"), "--format", form, "--device", "cpu"]) == 0
             out, err = capfdbinary.readouterr()

@@ -53,7 +53,8 @@ def half_a_file(path: Path, *_: object) -> None:
 
 
 def half_a_folder(path: Path, *_: object) -> None:
-    next(path.iterdir()).unlink()
+    for file in [entry for entry in path.iterdir() if entry.is_file()][:1]:  # none in what an early kill left
+        file.unlink()
 
 
 MOMENTS = {
