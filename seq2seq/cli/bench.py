@@ -151,8 +151,8 @@ def feed(config: Path | None, overrides: tuple[str, ...], seconds: float, rounds
     "--record",
     multiple=True,
     type=options.RecordChoice(),
-    help="Whether PyTorch on a CUDA device records the steps of searches; repeatable, to compare both [default: as in "
-    "MODEL].",
+    help="Record the steps of searches, in PyTorch on a CUDA device; repeat the option to compare on and off [default: "
+    "as in MODEL].",
 )
 @options.direction_options
 @options.computing_options

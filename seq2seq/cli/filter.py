@@ -44,7 +44,7 @@ EXAMPLE = "Example: s2s filter crawl.tmx --model runs/en-de --reverse runs/de-en
     "--difference",
     type=options.Number(Range(0.0, 1e6)),
     default=0.0,
-    help="Weight of |a - b| in the score of two models; 1 as published.",
+    help="Weight of the difference of both cross-entropies in the score; 1 gives the published score.",
 )
 @click.option(
     "--explain", type=options.Number(ranges.COUNT), metavar="N", help="Print N of the lines left out for each reason."
@@ -92,7 +92,8 @@ def command(
 
     Rules leave out pairs by their text: blank sides, copies, other numbers, other languages and the like. The models
     score the others. With cross-entropies a and b of both directions, in nats per piece, the score is (a + b) / 2,
-    plus |a - b| times --difference (Junczys-Dowmunt 2018); without --reverse it is a. Low scores are good.
+    plus |a - b| times --difference; 1 gives that of Junczys-Dowmunt (2018). Without --reverse it is a. Low scores are
+    good.
 
     Each line is kept, or counted with its reason. If the command was stopped or killed, the same command continues,
     and the folder gets the same bytes. Another --keep, --max-score or --difference uses the same cross-entropies.

@@ -131,8 +131,8 @@ engine_options = _all(
     click.option(
         "--record",
         type=RecordChoice(),
-        help="Whether PyTorch on a CUDA device records the steps of searches and replays them. auto: off, until it was "
-        "measured on a GPU [default: that of MODEL, usually auto].",
+        help="Record and replay the steps of searches, in PyTorch on a CUDA device. auto is off, because no GPU has "
+        "measured it [default: that of MODEL, usually auto].",
     ),
 )
 direction_options = _all(

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 FORMAT = 4
 # An interrupted preparation is continued by the next request for the same corpus, or deleted after a day.
 ABANDONED_SECONDS = 24 * 3600
-CACHE_REMEDY = "make room, or set data.cache_dir"
+CACHE_REMEDY = "free disk space, or set data.cache_dir to another folder"
 
 
 class TokenCorpus:

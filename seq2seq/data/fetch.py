@@ -67,7 +67,7 @@ def fetch(name: str, destination: Path, dataset_path: str | None = None) -> list
         hint = did_you_mean(name, CORPORA)
         raise DataError(f"fetch {name}: no such corpus{hint or ''}; the corpora are {', '.join(CORPORA)}")
     corpus = CORPORA[name]
-    with atomic.writing_in(destination, "make room, or choose another with -o"):
+    with atomic.writing_in(destination, "free disk space, or choose another folder with -o"):
         if destination.exists() and any(destination.iterdir()):
             with tempfile.TemporaryDirectory() as folder:
                 names = _write(corpus, Path(folder), dataset_path)

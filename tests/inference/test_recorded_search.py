@@ -330,7 +330,7 @@ def test_the_option_is_the_setting(typed, value):
 def test_recording_is_refused_where_it_has_no_effect():
     check_recording("cuda:1", is_ctranslate2=False)
     for device, is_ctranslate2 in (("cpu", False), ("mps", False), ("cuda", True)):
-        with pytest.raises(UserError, match=r"--record on: .* leave it out"):
+        with pytest.raises(UserError, match=r"--record on .* leave the option out"):
             check_recording(device, is_ctranslate2)
 
 
