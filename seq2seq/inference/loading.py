@@ -241,7 +241,7 @@ def check_recording(device: str, is_ctranslate2: bool) -> None:
     """
     if is_ctranslate2 or not device.startswith("cuda"):
         place = "CTranslate2" if is_ctranslate2 else device
-        raise UserError(f"--record on (record=True) needs PyTorch on a CUDA device, not {place}; leave the option out")
+        raise UserError(f"--record on needs PyTorch on a CUDA device, not {place}; leave the option out")
 
 
 def _choose_recording(config: SearchConfig, device: str) -> tuple[bool, str]:
