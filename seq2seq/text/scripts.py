@@ -58,12 +58,13 @@ def may_lack_spaces(text: str) -> bool:
 # middle dot of Catalan, marks of Armenian and Hebrew, and invisible characters.
 _INSIDE = r"['’\-‐‑·՚-՜՞־׳״\u00ad\u180e\u2060\ufeff\u061c\u200e\u200f]"
 LETTERS = rf"[^\W{UNSPACED}]++(?:\p{{M}}++[^\W{UNSPACED}]*+)*+"
-# The first alternative serves only speed. Any other mark is a word, with all its modifiers, such as those of emoji.
+# The first alternative serves only speed. Any other mark is a word, with all its modifiers, such as those of emoji
+# and vowel signs that \X leaves out.
 WORD = regex.compile(
     r"[A-Za-z]++(?![\w'’\-‐‑·])"
     rf"|{LETTERS}(?:(?:{_INSIDE}|(?<=\p{{Hebrew}})\"(?=\p{{Hebrew}})){LETTERS})*+"
     rf"|(?:(?=[\w་༌])[{UNSPACED}][\p{{M}}\u200c\u200d]*+)++"
-    r"|(?![\s\x1c-\x1f])\X(?<!\s)|[^\s\x1c-\x1f]"
+    r"|(?![\s\x1c-\x1f])\X\p{M}*+(?<!\s)|[^\s\x1c-\x1f]"
 )
 ASCII_WORD = re.compile(r"\w+(?:['-]\w+)*|[^\w\s]")
 

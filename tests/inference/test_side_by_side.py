@@ -257,6 +257,7 @@ def test_the_command_writes_the_same(tmp_path, monkeypatch, capfdbinary):
     batches = streaming.read_idle_batches
     monkeypatch.setattr(streaming, "read_idle_batches", lambda *given, **named: batches(*given, max_lines=3, **named))
     written = []
+    capfdbinary.readouterr()  # what the training of the tokenizers said
     for overlaps in (False, True):
         monkeypatch.setattr(Translator, "overlaps", overlaps)
         for form in ("text", "jsonl"):
