@@ -184,7 +184,7 @@ def test_a_replay_is_one_launch_and_two_steps_are_one_read(monkeypatch, beam_siz
 
 @pytest.mark.parametrize("beam_size", [1, 5])
 def test_the_launches_of_a_search_do_not_grow_with_the_layers_of_the_encoder(monkeypatch, beam_size):
-    """What is left is the copies of numbers to the device; an ordinary encoder adds 10 launches a layer."""
+    """Only copies of numbers to the device are left; an ordinary encoder adds 10 launches a layer."""
     as_on_a_gpu(monkeypatch)
     counts, asked = [], sentences(3, longest=5)
     for layers in (1, 6):

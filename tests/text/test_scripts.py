@@ -91,7 +91,7 @@ def _ends(text: str) -> list[str]:
 
 
 @given(ANY_TEXT)
-@example("“\u102b")  # a vowel sign that is no part of a grapheme cluster
+@example("“\u102b")  # a vowel sign that is not part of a grapheme cluster
 def test_sentences_joined_are_the_text_and_words_cover_it(text):
     assert "".join(split_sentences(text)) == text
     spans = word_spans(text, ())
