@@ -33,7 +33,6 @@ from seq2seq.text.parts import Part, cut
 
 Entered = TypeVar("Entered", bound=Answers)
 
-MOST_RETRY_SECONDS = 600
 WARM_UP = "A word."
 # The factor by which a glossary increases the cost of a sentence, approximately.
 COST_OF_TERMS = 4
@@ -272,7 +271,8 @@ class Service:
                 raise self._too_large() from full
             rate = self.worker.characters_per_second
             seconds = math.ceil(full.excess / rate) if rate else 1
-            after = min(max(seconds, 1), MOST_RETRY_SECONDS)
+            # Whatever waits now is answered or refused by its deadline, so there is room then at the latest.
+            after = min(max(seconds, 1), math.ceil(self.limits.deadline_seconds))
             raise Refusal(429, "queue_full", "too many sentences wait; try again later", retry_after=after) from full
         self._jobs.add(answers.job)
         if answers.documents is not None:

@@ -55,16 +55,14 @@ def leave(server: Served, **fields) -> None:
 
 
 @pytest.mark.slow
-def test_a_book_does_not_hold_up_a_line(server):
+def test_a_book_does_not_hold_up_a_line(slow):
     """It waits for the batch that is computed, and shares the next one."""
-    with ThreadPoolExecutor(1) as pool:
+    with serving(slow, "--max-queue", "40") as server, ThreadPoolExecutor(1) as pool:
         book = pool.submit(server.ask, "/v1/translate", {"text": "\n".join(lines(38, 12)), "stream": True})
         until(lambda: waiting(server) > 0)
-        answers = (server.ask("/v1/translate", {"text": "a man"}).status for _ in range(3))
-        assert 200 in answers  # on a busy machine, the batch that is computed may take longer than the deadline
+        assert server.ask("/v1/translate", {"text": "a man"}).status == 200
         assert not book.done()
         assert len(book.result().body.splitlines()) > 8
-    until(lambda: is_idle(server))
 
 
 def test_who_leaves_takes_the_waiting_sentences_out(server):
@@ -88,7 +86,7 @@ def test_a_full_queue_says_when_to_come_again(server):
         assert first.result().status in (200, 504)
     for answer in (refused, plain):
         assert answer.status == 429
-        assert 1 <= int(answer.headers["Retry-After"]) <= 600
+        assert 1 <= int(answer.headers["Retry-After"]) <= 6  # the deadline, when the queue is empty at the latest
     assert refused.json["error"]["code"] == "queue_full"
     assert isinstance(plain.json["error"], str)
     until(lambda: is_idle(server))
