@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from support.toy_run import Killed
 from test_run_identity import BASE, TUNE, other_words, outcome, write_all
 
 from seq2seq import atomic
@@ -104,9 +105,6 @@ def test_overwrite_empties_the_run_and_keeps_the_way_to_it(folder, path, capfd, 
 
 
 def test_a_kill_while_a_run_is_emptied_leaves_nothing_to_go_on_with(folder, monkeypatch):
-    class Killed(BaseException):
-        pass
-
     removed = []
 
     def dying(target):
@@ -322,10 +320,6 @@ def test_what_fine_tuning_starts_from_is_the_first_candidate(folder, capfd):
     assert train("runs/tuned", *WORSE, config="tune.yaml") == 0
     assert "not improved" in capfd.readouterr().err
     assert [record["step"] for record in records("runs/tuned") if "bleu" in record] == [0, 4]
-
-
-class Killed(BaseException):
-    """Stands for SIGKILL: nothing of ours handles it."""
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ import pytest
 import torch
 from support.number_words import CONFIG, WORDS, sentences
 from support.plain_words import python_words
+from support.toy_run import Killed
 
 from seq2seq.cli import main
 from seq2seq.config import file as config_file
@@ -27,10 +28,6 @@ TUNE = BASE.replace("{source: train.en, target: train.de}", SOURCES).replace(
 MOMENTS = ("before the first checkpoint", "in mid-epoch", "at an epoch's end")
 LATER = "training.max_epochs=4"
 DATA = {"data.train.0": "train", "data.train.1": "more", "data.valid": "valid"}
-
-
-class Killed(BaseException):
-    """Stands for SIGKILL: nothing of ours handles it."""
 
 
 def write(name: str, count: int, seed: int) -> None:

@@ -14,6 +14,7 @@ import pytest
 from support import many_directions
 from support.number_words import sentences
 from support.ranks import finish, start_work
+from support.toy_run import Killed
 from support.whole_runs import _compared, corpus, differences, newest
 
 from seq2seq.cli import main
@@ -28,10 +29,6 @@ def folder(tmp_path: Path, monkeypatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("S2S_DATA", raising=False)
     return corpus(tmp_path)
-
-
-class Killed(BaseException):
-    """Stands for SIGKILL: nothing of ours handles it."""
 
 
 SHORT = (

@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 from support import toy_run
-from support.toy_run import make_trainer, outcome, records, toy_loss
+from support.toy_run import Killed, make_trainer, outcome, records, toy_loss
 
 from seq2seq.evaluation.classification import classification_report
 from seq2seq.evaluation.text import score_texts
@@ -254,10 +254,6 @@ def test_best_of_a_run_is_the_last_that_chance_explains_and_the_log_says_how_lar
     assert any(f"accuracy {rows[0].mean():.4g} ± {standard_error(rows[0]):.2g}" in line for line in caplog.messages)
     _, validate = lucky(1, (0.5, 0.9, 0.6, 0.5))
     assert trained(tmp_path / "b", validate).best_step == 20
-
-
-class Killed(BaseException):
-    """Stands for SIGKILL: nothing of ours handles it."""
 
 
 def test_a_run_that_continues_chooses_as_one_that_was_not_interrupted(tmp_path):
