@@ -56,7 +56,7 @@ class Monitor:
         self._line: LiveLine | None = None
         self._trackers: Trackers | None = None
         self._now, self._first, self._opened = _Moment(), None, time.monotonic()
-        self._speed, self._has_estimated = "", False
+        self._speed, self._is_warm, self._has_estimated = "", False, False
 
     def open(self, step: int, progress: float, lengths: Mapping[str, int]) -> None:
         """Begin at `step`, and cut the files to the `lengths` that `lengths()` returned at that step."""
@@ -85,13 +85,20 @@ class Monitor:
         return lengths
 
     def step(self, step: int, progress: float, epoch: float) -> None:
-        """Show a step; after a few seconds of steps, log how long the run will take."""
+        """Show a step; after two windows of a few seconds, log how long the run will take, by the pace of the second.
+
+        Steps of the first are slower, because kernels for the shapes of batches are made then.
+        """
         self._now = _Moment(step, progress, self._stages.work(epoch))
         if self._first is None or step <= self._first.step:  # the first step, or the first after a roll-back
             self._first = self._now
         first = self._first
         seconds = self._now.time - first.time
-        if seconds >= SECONDS_TO_ESTIMATE and not self._has_estimated:
+        if seconds < SECONDS_TO_ESTIMATE or self._has_estimated:
+            return
+        if not self._is_warm:
+            self._is_warm, self._first = True, self._now
+        else:
             self._has_estimated = True
             steps = step - first.step
             pace, stages = (seconds / steps, (self._now.work - first.work) / steps), self._stages

@@ -186,11 +186,22 @@ def test_a_run_says_in_its_first_seconds_how_long_it_takes(tmp_path, caplog, mon
     assert outcome(tmp_path / "run") == outcome(tmp_path / "plain")
 
 
+def test_the_estimate_leaves_out_the_first_steps_which_are_slower(monkeypatch, tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr("seq2seq.training.monitor.SECONDS_TO_ESTIMATE", 0.3)
+    monitor = Monitor(tmp_path, TrainingConfig(max_steps=1000), Activity())
+    for step in range(1, 60):
+        time.sleep(0.1 if step < 5 else 0.01)
+        monitor.step(step, step / 1000, step / 100)
+    (told,) = caplog.messages
+    assert float(re.search(r"([\d.]+) s per step", told)[1]) < 0.05
+
+
 def test_a_roll_back_within_the_first_seconds_starts_the_estimate_anew(monkeypatch, tmp_path, caplog):
     """The steps before it are made again: their number may be that of the first step, or less."""
     caplog.set_level(logging.INFO)
     monkeypatch.setattr("seq2seq.training.monitor.SECONDS_TO_ESTIMATE", 1e-9)
-    for steps in ([5, 5, 6], [5, 3, 4, 6], [5, 6, 5, 6, 7], [1, 1, 1, 2]):
+    for steps in ([5, 5, 6, 7], [5, 3, 4, 5], [5, 6, 5, 6, 7], [1, 1, 1, 2, 3]):
         monitor = Monitor(tmp_path, TrainingConfig(max_steps=100), Activity())
         for step in steps:
             monitor.step(step, step / 100, step / 10)
