@@ -9,7 +9,7 @@ import re
 import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 Span = tuple[int, int]
 
@@ -167,6 +167,12 @@ class ReadingTokenizer(ABC):
     """The content of the .spm file."""
     start_id: int
     eos_id: int
+
+    def __copy__(self) -> Self:
+        # Tokenizers have a __reduce__ for other processes, by which `copy.copy` would load the model again.
+        other = object.__new__(type(self))
+        vars(other).update(vars(self))
+        return other
 
     @property
     def tags(self) -> Mapping[str, str]:

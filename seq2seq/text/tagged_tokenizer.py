@@ -74,7 +74,7 @@ class TaggedTokenizer(Tokenizer):
     ):
         super().__init__(model_bytes)
         self.languages, self.before, self.start = languages, before, start
-        self._ids = {piece: self._processor.piece_to_id(piece) for piece in languages.pieces.values()}
+        self._ids = {piece: self.processor.piece_to_id(piece) for piece in languages.pieces.values()}
         if missing := [piece for piece, id_ in self._ids.items() if id_ == self.unk_id]:
             raise ModelError(f"the tokenizer has no piece {missing[0]}, a language of the model")
         self.silent_ids = {*self.silent_ids, *self._ids.values()}

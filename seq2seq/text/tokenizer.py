@@ -39,26 +39,26 @@ class Tokenizer(ReadingTokenizer):
     """
 
     def __init__(self, model_bytes: bytes):
-        self._processor = sentencepiece.SentencePieceProcessor()
-        self._processor.load_from_serialized_proto(model_bytes)
+        self.processor = sentencepiece.SentencePieceProcessor()
+        self.processor.load_from_serialized_proto(model_bytes)
         self.model_bytes = model_bytes
         self.fingerprint = hashlib.sha256(model_bytes).hexdigest()[:16]
-        self.vocab_size: int = self._processor.vocab_size()
-        self.unk_id: int = self._processor.unk_id()
-        self.bos_id: int = self._processor.bos_id()
+        self.vocab_size: int = self.processor.vocab_size()
+        self.unk_id: int = self.processor.unk_id()
+        self.bos_id: int = self.processor.bos_id()
         self.start_id = self.bos_id
         """First input of a decoder."""
-        self.eos_id: int = self._processor.eos_id()
-        self.pad_id: int = self._processor.pad_id()
+        self.eos_id: int = self.processor.eos_id()
+        self.pad_id: int = self.processor.pad_id()
         self.silent_ids = {self.bos_id, self.eos_id, self.pad_id}
         """Ids that are no text."""
-        self._scores: list[float] = self._processor.get_score(list(range(self.vocab_size)))
+        self._scores: list[float] = self.processor.get_score(list(range(self.vocab_size)))
         self._splits: dict[int, list[tuple[int, int]]] = {}
         try:  # SentencePiece does not name a model's kind; only unigram models list their best segmentations
-            self.lists_segmentations = self._processor.nbest_encode_as_ids("a", 2) is not None
+            self.lists_segmentations = self.processor.nbest_encode_as_ids("a", 2) is not None
         except RuntimeError:
             self.lists_segmentations = False
-        self._has_bytes = self._processor.is_byte(self._processor.piece_to_id("<0x00>"))
+        self._has_bytes = self.processor.is_byte(self.processor.piece_to_id("<0x00>"))
 
     def __reduce__(self):
         return Tokenizer, (self.model_bytes,)
@@ -69,7 +69,7 @@ class Tokenizer(ReadingTokenizer):
 
     def encode_all(self, texts: Sequence[str], threads: int = 1) -> list[list[int]]:
         """Return the ids of each text, as `encode` does, in one call, on `threads` threads."""
-        ids = self._processor.encode([encodable(text) for text in texts], num_threads=threads)
+        ids = self.processor.encode([encodable(text) for text in texts], num_threads=threads)
         if self._has_bytes:
             for row, text in enumerate(texts):
                 if META_SYMBOL in text:
@@ -79,7 +79,7 @@ class Tokenizer(ReadingTokenizer):
     def spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """Return the ids of `text`, and the span of each in code points. If a character is spelled as bytes, the last
         byte has its span, and the others have width 0."""
-        found = self._processor.encode(encodable(text).replace(META_SYMBOL, "_"), return_type="offset_mapping")
+        found = self.processor.encode(encodable(text).replace(META_SYMBOL, "_"), return_type="offset_mapping")
         return found["ids"], found["offsets"]
 
     def sample(self, text: str, draw: random.Random, nbest: int, alpha: float) -> list[int]:
@@ -105,21 +105,21 @@ class Tokenizer(ReadingTokenizer):
         `lists_segmentations`; they are fewer if there are not as many."""
         if META_SYMBOL in text:
             return [(self.encode(text), 0.0)]
-        found = self._processor.nbest_encode_as_ids(encodable(text), count)
+        found = self.processor.nbest_encode_as_ids(encodable(text), count)
         return [(ids, sum(self._scores[piece] for piece in ids)) for ids in found]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return one line of text for any ids; start, end and padding are skipped, and broken bytes become U+FFFD."""
         known = [int(i) for i in ids if 0 <= i < self.vocab_size and i not in self.silent_ids]
-        return as_one_line(self._processor.decode(known))
+        return as_one_line(self.processor.decode(known))
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Return the piece of each id, for display."""
-        return [self._processor.id_to_piece(int(i)) for i in ids]
+        return [self.processor.id_to_piece(int(i)) for i in ids]
 
     def text_pieces(self) -> Iterator[str]:
         """Yield the pieces that are text, as `ReadingTokenizer.text_pieces` defines them."""
-        processor = self._processor
+        processor = self.processor
         for id_ in range(self.vocab_size):
             if not (processor.is_control(id_) or processor.is_unknown(id_) or processor.is_byte(id_)):
                 yield processor.id_to_piece(id_)
@@ -135,7 +135,7 @@ class Tokenizer(ReadingTokenizer):
 
     def split_all(self, texts: Sequence[str]) -> list[list[str]]:
         """Return the pieces of each text, without normalisation; a run of unknown characters is one piece."""
-        return self._processor.encode([encodable(text) for text in texts], out_type=str)
+        return self.processor.encode([encodable(text) for text in texts], out_type=str)
 
     def with_pieces(self, scores: Mapping[str, float], others: Iterable[str] = ()) -> "Tokenizer":
         """Return the tokenizer with more pieces, which get the last ids; `others` are ignored."""
@@ -182,11 +182,11 @@ class Tokenizer(ReadingTokenizer):
         stand_in = next(
             character
             for character in map(chr, range(0x10FFFF, 0xFFFFF, -1))
-            if character not in text and self._processor.piece_to_id(character) == self.unk_id
+            if character not in text and self.processor.piece_to_id(character) == self.unk_id
         )
-        ids = self._processor.encode(encodable(text.replace(META_SYMBOL, stand_in)))
+        ids = self.processor.encode(encodable(text.replace(META_SYMBOL, stand_in)))
         old, new = (
-            [self._processor.piece_to_id(f"<0x{byte:02X}>") for byte in character.encode("utf-8")]
+            [self.processor.piece_to_id(f"<0x{byte:02X}>") for byte in character.encode("utf-8")]
             for character in (stand_in, META_SYMBOL)
         )
         replaced, position = [], 0
@@ -207,8 +207,8 @@ class Tokenizer(ReadingTokenizer):
     def _splits_of(self, piece: int) -> list[tuple[int, int]]:
         """Return the pairs of pieces that `piece` may have been merged from."""
         if piece not in self._splits:
-            text, find = self._processor.id_to_piece(piece), self._processor.piece_to_id
-            merged = not (self._processor.is_control(piece) or self._processor.is_byte(piece) or piece == self.unk_id)
+            text, find = self.processor.id_to_piece(piece), self.processor.piece_to_id
+            merged = not (self.processor.is_control(piece) or self.processor.is_byte(piece) or piece == self.unk_id)
             halves = [(find(text[:cut]), find(text[cut:])) for cut in range(1, len(text))] if merged else []
             self._splits[piece] = [pair for pair in halves if self.unk_id not in pair]
         return self._splits[piece]

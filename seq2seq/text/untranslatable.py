@@ -5,10 +5,11 @@ Only `Untranslatable` decides this, for `Translator` and `markup`. It covers num
 punctuation, and scripts that the vocabulary lacks. Models translate such text to invented sentences or endless loops.
 """
 
+import math
 import re
 import unicodedata
 from collections.abc import Iterator
-from itertools import groupby
+from itertools import groupby, islice
 
 from seq2seq.text.normalization import ReadingTokenizer
 from seq2seq.text.scripts import has_unspaced, may_lack_spaces
@@ -57,8 +58,10 @@ class Untranslatable:
 
     def __init__(self, tokenizer: ReadingTokenizer):
         self._normalizer = tokenizer.normalizer
-        words = [has_unspaced(piece) or sum(map(str.isalpha, piece)) > 1 for piece in tokenizer.text_pieces()]
-        self._reads_words = sum(map(bool, words)) >= _LEAST_WORDS * len(words)
+        pieces = list(tokenizer.text_pieces())
+        least = math.ceil(_LEAST_WORDS * len(pieces))
+        words = (piece for piece in pieces if sum(map(str.isalpha, piece)) > 1 or has_unspaced(piece))
+        self._reads_words = sum(1 for _ in islice(words, least)) == least
 
     def __call__(self, text: str) -> bool:
         """Whether a text has no word that the model knows, or is one long run in a script with spaces."""
