@@ -1,6 +1,7 @@
 """CTranslate2 folders that this toolkit wrote, read without torch; `ctranslate2_export` writes them."""
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -62,10 +63,13 @@ def read_description(folder: Path) -> tuple[ModelDescription, TokenizerPair, str
         if values.get("format") != FORMAT:
             raise DamagedFile(f"{DESCRIPTION} has no 'format': '{FORMAT}'")
         files = values["files"]
-        for name, recorded in {WEIGHTS: files[WEIGHTS], **files}.items():
-            verify(folder / Path(name).name, recorded)
-        description = ModelDescription.model_validate(values)
-        return description, load_tokenizers(folder, files), str(values["quantization"])
+        with ThreadPoolExecutor(1) as pool:  # the checksum of large weights takes as long as loading the tokenizers
+            verified = pool.submit(verify, folder / WEIGHTS, files[WEIGHTS])
+            for name in set(files) - {WEIGHTS}:
+                verify(folder / Path(name).name, files[name])
+            description, tokenizers = ModelDescription.model_validate(values), load_tokenizers(folder, files)
+            verified.result()
+        return description, tokenizers, str(values["quantization"])
     except ValidationError as error:
         from seq2seq.config.problems import describe
 
