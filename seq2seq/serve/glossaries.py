@@ -46,14 +46,15 @@ class Glossaries:
         named: dict[str, Terms] = {}
         defaults = []
         for option in given:
-            name, path = _named(option)
+            own, path = _named(option)
+            name = own or path.name.partition(".")[0]
             if name in named:
                 raise UserError(f"--glossary {option}: a second glossary with the name {name}; give it as NAME={path}")
             glossary = Glossary.read(path)
             for problem in glossary.problems:
                 logger.warning("%s: %s", path, problem)
             named[name] = _of_server(glossary.rows)
-            defaults += [name] if option == str(path) else []
+            defaults += [name] if own is None else []
         return cls(named, tuple(defaults))
 
     def fitting(self, models: Models) -> "Glossaries":
@@ -110,12 +111,12 @@ def _translators_of(name: str, models: Models) -> list[ServedTranslator]:
     return []
 
 
-def _named(given: str) -> tuple[str, Path]:
-    """Return the name and the file of FILE or NAME=FILE."""
+def _named(given: str) -> tuple[str | None, Path]:
+    """Return the name and the file of NAME=FILE; the name is None for FILE alone."""
     name, equals, path = given.partition("=")
     if equals and _NAME.fullmatch(name) and not Path(given).exists():
         return name, Path(path)
-    return Path(given).name.partition(".")[0], Path(given)
+    return None, Path(given)
 
 
 def _of_server(rows: Iterable[tuple[str, ...]]) -> Terms:

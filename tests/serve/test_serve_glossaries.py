@@ -4,6 +4,7 @@ import json
 import logging
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from support.reversed_folder import folder  # noqa: F401 (a fixture)
@@ -95,6 +96,17 @@ def test_names_of_glossaries_are_unique_and_files_are_told(tmp_path, caplog):
     assert caplog.text.count("one") >= 2
     with pytest.raises(UserError):
         Glossaries.read([f"x={tmp_path / 'missing'}"])
+
+
+@pytest.mark.parametrize("spelled", ["terms.tsv", "./terms.tsv", "in//terms.tsv", "in/../terms.tsv", "a=b.tsv"])
+def test_a_file_applies_by_default_however_it_is_spelled(spelled, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in").mkdir()
+    for name in ("terms.tsv", "in/terms.tsv", "a=b.tsv"):
+        (tmp_path / name).write_text("one\tsieben\n")
+    found = Glossaries.read([spelled])
+    assert found.default_names == tuple(found.named) == (Path(spelled).stem,)
+    assert Glossaries.read([f"own={spelled}"]).default_names == ()
 
 
 def test_two_models_of_one_direction_are_chosen_by_name(tmp_path):
