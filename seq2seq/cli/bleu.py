@@ -14,7 +14,14 @@ import click
 
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
-from seq2seq.cli.test_sets import TestSet, TranslatingModels, check_scoring, given_files, named_metrics
+from seq2seq.cli.test_sets import (
+    TestSet,
+    TranslatingModels,
+    check_scoring,
+    given_files,
+    named_metrics,
+    warn_of_misleading,
+)
 from seq2seq.config.ranges import Range
 from seq2seq.lines import aligned
 
@@ -150,19 +157,19 @@ def _print(
     lines: list[str] = []
     means: dict[str, list[float]] = {}
     for test_set in test_sets:
-        if test_set.direction is not None:
-            scoring = {**scoring, "target_language": test_set.direction[1]}
-        _hint(test_set, scoring)
+        own = test_set.scoring(scoring)
+        metrics = own.get("metrics", DEFAULT_METRICS)
+        warn_of_misleading(test_set.references, test_set.translations.values(), metrics, own)
         named = {} if test_set.name is None else {"test_set": test_set.name}
         if by_line:
-            scored, rows = _score_lines(test_set, scoring, width)
+            scored, rows = _score_lines(test_set, own, width)
             lines += rows
         elif len(test_set.translations) > 1:
-            scored, table = _compare(test_set, scoring, width)
+            scored, table = _compare(test_set, own, width)
             title = [test_set.name] if test_set.name else []
             lines += ["", *title, *table] if lines else [*title, *table]
         else:
-            scored, plain = _score(test_set, scoring, confidence, width, score_only)
+            scored, plain = _score(test_set, own, confidence, width, score_only)
             lines += [f"{test_set.name}: {line}" if test_set.name else line for line in plain]
             for record in scored if test_set.direction is not None else ():
                 means.setdefault(record["name"], []).append(record["score"])
@@ -176,19 +183,6 @@ def _print(
         lines = [json.dumps(records[0] if is_one else records, indent=1, ensure_ascii=False, default=float)]
     for line in lines:
         click.echo(line)
-
-
-def _hint(test_set: TestSet, scoring: Mapping[str, Any]) -> None:
-    """Warn of texts on which a metric is misleading."""
-    from seq2seq.evaluation.text import form_hint, tokenizer_hint
-
-    hints = []
-    if "bleu" in scoring.get("metrics", DEFAULT_METRICS):
-        hints.append(tokenizer_hint(test_set.references[0], scoring.get("tokenize"), scoring.get("target_language")))
-    for lines in test_set.translations.values():
-        hints += [form_hint(lines, reference) for reference in test_set.references]
-    for hint in dict.fromkeys(filter(None, hints)):
-        logger.warning("%s", hint)
 
 
 def _score(

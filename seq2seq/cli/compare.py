@@ -21,6 +21,7 @@ from seq2seq.cli.test_sets import (
     given_lines,
     given_references,
     named_metrics,
+    warn_of_misleading,
 )
 from seq2seq.errors import DataError, UserError, counted, did_you_mean
 from seq2seq.hub import is_hub_name
@@ -97,6 +98,9 @@ def command(
         models.outputs([test_set], output)  # the page replaces none of its files
         models.translate([test_set], [None], modelling)
         translated |= {path: _translated(path, test_set) for path in folders}
+    scoring = test_set.scoring(scoring)
+    lines = [translated[path].translations for path in systems]
+    warn_of_misleading(test_set.references, lines, wanted, scoring)
     test = TestLines(test_set.name or str(references[0]), test_set.references, test_set.sources, counts)
     compared = compare([translated[path] for path in systems], test, wanted, apart, **scoring)
     for note in compared.notes:
@@ -157,7 +161,7 @@ def _test_set(
     else:
         test_set, *others = models.test_sets(None, (), [name] if name else ())
         if others:
-            names = " or ".join(str(other.name) for other in others)
+            names = " or ".join(other.choice for other in others)
             logger.info("comparing on %s; --test-set chooses %s", test_set.name, names)
     if not test_set.references[0]:
         raise DataError(f"{test_set.name or references[0]} has no lines; there is nothing to compare")

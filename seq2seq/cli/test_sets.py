@@ -5,7 +5,7 @@ The commands open them, let models translate them, and score them.
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("seq2seq.cli")
 
 LANGUAGES = ("source_language", "target_language")
+ZERO_SHOT = " (zero-shot)"  # the end of the name of a test set whose direction was not trained
 
 
 @dataclass
@@ -32,7 +33,7 @@ class TestSet:
     """A test set: references, and the translations of each system."""
 
     name: str | None
-    """The name in the config; None for files given on the command line."""
+    """The name in the config, with the direction if there are several; None for files given on the command line."""
     references: list[list[str]]
     """Lists of reference lines, one or several for the same sources."""
     sources: list[str] = field(default_factory=list)
@@ -47,6 +48,15 @@ class TestSet:
     off_target: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The number and rate of translations in another language than the target, by system, for models of several target
     languages."""
+
+    @property
+    def choice(self) -> str:
+        """The value of `--test-set` that chooses it alone."""
+        return str(self.name).removesuffix(ZERO_SHOT)
+
+    def scoring(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Return options of `score_texts`: those given, with the target language if the test set has a direction."""
+        return {**given, "target_language": self.direction[1]} if self.direction is not None else dict(given)
 
 
 def given_files(references: Sequence[Path], hypotheses: Sequence[Path]) -> TestSet:
@@ -101,6 +111,8 @@ class TranslatingModels:
     def test_sets(self, source: Path | None, references: Sequence[Path], names: Sequence[str]) -> list[TestSet]:
         """Return the test set of the given files, or the test sets of the run with these names (all without names).
 
+        A name may end with a direction of the test set, such as `news en-de`.
+
         Raises:
             DataError: the files differ in their number of lines, are empty, or the run has no such test set.
         """
@@ -123,24 +135,24 @@ class TranslatingModels:
             raise DataError(f"{folder}: a model without its run has no test sets; {give}")
         if not config.data.test:
             raise DataError(f"{folder}: its config names no test sets (data.test); {give}")
-        for name in names:
-            if name not in config.data.test:
-                known = ", ".join(config.data.test)
-                raise DataError(f"--test-set {name}: the run has {known}{did_you_mean(name, config.data.test)}")
         trained = _trained(folder)
-        test_sets = []
-        for name in dict.fromkeys(names or config.data.test):
+        found: dict[str, TestSet] = {}
+        for name, chosen in [_parted(name, config.data.test) for name in names or config.data.test]:
             sides = config.source_language, config.target_language
             pairs = list(open_named(config.data.test[name], name, config.languages, sides))
             directions = dict.fromkeys(pair.direction for pair in pairs) or {None: None}
-            for direction in directions:
+            named = {direction and direction_name(direction): direction for direction in directions}
+            if chosen is not None and chosen not in named:
+                known = ", ".join(filter(None, named)) or "no directions"
+                raise DataError(f"--test-set {name} {chosen}: {name} has {known}")
+            for direction in named.values() if chosen is None else [named[chosen]]:
                 own = [pair for pair in pairs if pair.direction == direction]
                 title = name if len(directions) == 1 else f"{name} {direction_name(direction)}"
                 if direction is not None and direction_name(direction) not in trained:
-                    title = f"{title} (zero-shot)"
+                    title += ZERO_SHOT
                 sides = [[pair.target for pair in own]], [pair.source for pair in own]
-                test_sets.append(TestSet(title, *sides, direction=direction))
-        return test_sets
+                found[title] = TestSet(title, *sides, direction=direction)
+        return list(found.values())
 
     def outputs(self, test_sets: Sequence[TestSet], output: Path | None) -> list[Path | None]:
         """Return the file for the translations of each test set: one file, or a file for each."""
@@ -193,6 +205,24 @@ class TranslatingModels:
             logger.info("%s", ": ".join([*about, words]))
 
 
+def warn_of_misleading(
+    references: Sequence[Sequence[str]],
+    systems: Iterable[Sequence[str]],
+    metrics: Sequence[str],
+    scoring: Mapping[str, Any],
+) -> None:
+    """Warn of texts on which a metric is misleading."""
+    from seq2seq.evaluation.text import form_hint, tokenizer_hint
+
+    hints = []
+    if "bleu" in metrics:
+        hints.append(tokenizer_hint(references[0], scoring.get("tokenize"), scoring.get("target_language")))
+    for lines in systems:
+        hints += [form_hint(lines, reference) for reference in references]
+    for hint in dict.fromkeys(filter(None, hints)):
+        logger.warning("%s", hint)
+
+
 def named_metrics(text: str) -> list[str]:
     """Return the names of the metrics in the value of `--metrics`."""
     names = [name.strip().lower() for name in text.split(",") if name.strip()]
@@ -235,6 +265,20 @@ def given_lines(path: Path | None) -> list[str]:
         name = path or "standard input"
         logger.warning("%s: begins with a byte order mark, which sacrebleu counts as text; remove it", name)
     return lines
+
+
+def _parted(given: str, known: Collection[str]) -> tuple[str, str | None]:
+    """Return the test set and the direction in a value of `--test-set`, such as `news` or `news en-de`.
+
+    Raises:
+        DataError: the run has no such test set.
+    """
+    name, _, direction = given.rpartition(" ")
+    if given in known:
+        return given, None
+    if name in known:
+        return name, direction
+    raise DataError(f"--test-set {given}: the run has {', '.join(known)}{did_you_mean(given, known)}")
 
 
 def _trained(folder: Path) -> Sequence[str]:

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from support import wrong_files
 from support.compared import REFERENCE, seeded, sentences, spoiled
+from support.many_directions import CONFIG as MANY
+from support.many_directions import write_corpora
 from support.run_folders import make_run
 
 from seq2seq.cli import main
@@ -347,6 +349,37 @@ def test_models_and_runs_are_translated_as_for_s2s_bleu(tmp_path, monkeypatch, c
     assert [point[-1] for point in found["curves"]["points"]["bleu"]["runs/mine"]] == [3.0, 4.0]
     assert "<polyline" in Path("page.html").read_text()
     assert any("rarest" in view["title"] for view in found["views"])
+
+
+@pytest.mark.slow
+def test_a_direction_is_scored_by_its_own_language_and_chosen_by_the_name_that_is_told(tmp_path, monkeypatch, capsys):
+    write_corpora(tmp_path)
+    for path in tmp_path.glob("*.fr"):
+        path.rename(path.with_suffix(".zh"))
+    sides = {name: Path(tmp_path, f"valid.{name}").read_text().splitlines() for name in ("en", "de", "zh")}
+    rows = zip(*sides.values(), strict=True)
+    records = [{"f": "en", "t": to, "source": row[0], "target": row[1 + number]} for row in rows for number, to in
+               enumerate(("de", "zh"))]  # fmt: skip
+    (tmp_path / "mixed.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
+    mixed = "mixed: {jsonl: mixed.jsonl, from_column: f, to_column: t}"
+    config = re.sub(r"\bfr\b", "zh", MANY).replace("TAGS", "source").replace("test: {", f"test: {{{mixed}, ")
+    (tmp_path / "many.yaml").write_text(config)
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "many.yaml", "--run-dir", "run", "--set", "training.max_steps=1"]) == 0
+    capsys.readouterr()
+    tokenizers = {}
+    typed = ["compare", "run", "valid.zh", "-m", "bleu", "-f", "json", "--engine", "torch"]
+    assert main(typed) == 0
+    (told,) = [line for line in capsys.readouterr().err.splitlines() if "--test-set chooses" in line]
+    for name in ["mixed en-de", *told.partition(" chooses ")[2].split(" or ")]:
+        capsys.readouterr()
+        assert main([*typed, "--test-set", name]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found["test_set"].removesuffix(" (zero-shot)") == name
+        tokenizers[name] = re.search(r"tok:([^|]+)", found["signatures"]["bleu"])[1]
+    assert tokenizers == {"mixed en-de": "13a", "mixed en-zh": "zh", "zero": "zh", "en-de": "13a"}
+    assert main([*typed, "--test-set", "mixed en-fr"]) == 2
+    assert "--test-set mixed en-fr: mixed has en-de, en-zh" in capsys.readouterr().err
 
 
 def test_losses_of_different_tokenizers_are_not_on_one_axis(tmp_path):
