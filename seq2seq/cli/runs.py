@@ -14,11 +14,11 @@ import click
 
 from seq2seq.cli import options
 from seq2seq.cli.commands import GroupWithDefault
-from seq2seq.errors import DataError, counted, did_you_mean, some_of
+from seq2seq.errors import DataError, UserError, counted, did_you_mean, some_of
 from seq2seq.lines import UNWRITABLE, aligned
 
 if TYPE_CHECKING:
-    from seq2seq.workflows.runs import RunRecord
+    from seq2seq.workflows.runs import Removal, RunRecord
 
 logger = logging.getLogger("seq2seq.cli")
 
@@ -124,23 +124,36 @@ def clean(folder: Path | None, keep: str, is_agreed: bool) -> None:
 
     A run cannot continue without its checkpoints, so those of unfinished runs are kept.
     """
-    from seq2seq.workflows.runs import find_runs, removals, remove
+    from seq2seq.workflows.runs import find_runs, removals
 
     candidates = removals(find_runs(folder or Path("runs")))
     for kept in (removal for removal in candidates if removal.reason):
         logger.info("%s is kept unchanged: %s", kept.run.name, kept.reason)
     chosen = [removal for removal in candidates if removal.folders]
-    total = 0
+    number = total = 0
     for removal in chosen:
-        if is_agreed and not remove(removal):
-            logger.warning("%s is kept unchanged: it has changed meanwhile", removal.run.name)
+        if is_agreed and not _remove(removal):
             continue
-        total += removal.num_bytes
+        number, total = number + len(removal.folders), total + removal.num_bytes
         for path in removal.folders:
             click.echo(path)
-    number = counted(sum(len(removal.folders) for removal in chosen), "checkpoint")
     remedy = "" if is_agreed or not chosen else "; to delete them, add --yes"
-    logger.info("%s %s, %s%s", "deleted" if is_agreed else "would delete", number, _mebibytes(total), remedy)
+    verb, what = "deleted" if is_agreed else "would delete", counted(number, "checkpoint")
+    logger.info("%s %s, %s%s", verb, what, _mebibytes(total), remedy)
+
+
+def _remove(removal: "Removal") -> int:
+    """Delete the checkpoints of a run, and return their number; a run that has changed is kept, with a warning."""
+    from seq2seq.workflows.runs import remove
+
+    try:
+        number = remove(removal)
+    except UserError as error:
+        logger.warning("%s is kept unchanged: %s", removal.run.name, error)
+        return 0
+    if not number:
+        logger.warning("%s is kept unchanged: it has changed meanwhile", removal.run.name)
+    return number
 
 
 def _one_run(path: Path) -> "RunRecord":

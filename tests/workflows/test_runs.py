@@ -1,5 +1,6 @@
 """`s2s runs`: run folders in every state, listed, selected, compared and cleaned; a real run that is cleaned."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -160,6 +161,27 @@ def test_clean_never_touches_what_a_process_holds(runs, capsys):
     (runs / "wide" / "checkpoints" / "step_00000040" / "state.json").write_text('{"run": {"finished": null}}')
     assert remove(late) == 0
     assert late.folders[0].exists()
+
+
+@pytest.mark.parametrize("event", ["it continues", "a process trains in it"])
+def test_clean_counts_what_it_deleted(runs, capsys, monkeypatch, event):
+    """A run that changes between the list and its deletion is kept, and the others are deleted."""
+    before = removals(find_runs(runs))
+    monkeypatch.setattr("seq2seq.workflows.runs.removals", lambda found: before)
+    state = runs / "third" / "checkpoints" / "step_00000040" / "state.json"
+    with contextlib.ExitStack() as stack:
+        if event == "it continues":
+            state.write_text('{"run": {"finished": null}}')
+        else:
+            stack.enter_context(atomic.locked(runs / ".third.lock", wait=False))
+        assert main(["runs", "clean", "--keep", "best", "--yes"]) == 0
+    shown, told = capsys.readouterr()
+    assert [Path(line).parents[1].name for line in shown.splitlines()] == ["small", "wide"]
+    assert state.exists()
+    assert not (runs / "wide" / "checkpoints" / "step_00000040").exists()
+    size = sum(removal.num_bytes for removal in before if removal.run.name != "third")
+    assert f"deleted 2 checkpoints, {size / 2**20:,.1f} MiB" in told
+    assert "third is kept unchanged: " in told
 
 
 @pytest.mark.slow
