@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from seq2seq.config.corpora import DataConfig
 from seq2seq.data.directions import Group, sizes_of
 from seq2seq.data.stages import Part, Stage, Stages
+from seq2seq.errors import DataError, some_of
+
+WHY_EMPTY = "sources before it in data.train have the same ones, or data.filters leaves them out"
 
 Weigh = Callable[[list[Part]], list[Part]]
 
@@ -25,13 +28,20 @@ def stages_of(
         parts: the parts of the corpus, with the weights of the sources.
         weigh: returns the parts of a stage with their final weights.
         tokens: returns the number of tokens of an epoch.
+
+    Raises:
+        DataError: a stage sees only sources without an example.
     """
     if not data.stages:
         return Stages.of(weigh(parts))
     found: list[Stage] = []
-    for stage in data.stages:
+    for index, stage in enumerate(data.stages):
         own = zip(parts, names, strict=True)
-        weighed = weigh([(start, stop, stage.weights.get(name, 0.0)) for (start, stop, _), name in own])
+        given = [(start, stop, stage.weights.get(name, 0.0)) for (start, stop, _), name in own]
+        if not any(stop - start for start, stop, weight in given if weight):
+            seen = some_of([name for name, weight in stage.weights.items() if weight])
+            raise DataError(f"data.stages.{index}: no example of {seen} is left: {WHY_EMPTY}; list that source first")
+        weighed = weigh(given)
         end = math.inf if stage.until_epoch is None else float(stage.until_epoch)
         length = max(1, tokens(weighed)) / max(1, tokens(list(found[0].parts))) if found else 1.0
         found.append(Stage(weighed, end, stage.restart, length))

@@ -39,7 +39,7 @@ from seq2seq.store.model_card import DataRecord, ScoreRecord
 from seq2seq.store.model_folder import LoadedModel
 from seq2seq.tasks.inputs import Inputs, max_pieces
 from seq2seq.tasks.run_folder import read_note, write_note
-from seq2seq.tasks.stages import shares_of, stage_title, stages_of
+from seq2seq.tasks.stages import WHY_EMPTY, shares_of, stage_title, stages_of
 from seq2seq.tensors import Uninitialized
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tagged_tokenizer import Languages, tagged_pair
@@ -74,6 +74,7 @@ class Task(ABC):
         with Uninitialized("meta"):  # a wrong name ends the run before the corpora are prepared
             freeze(self._new_model(), self.config.training.freeze)
         self.corpus = self._prepare(inputs.train, self.config.data.filters)
+        self._warn_of_empty_sources()
         self.labels = self.corpus.labels
         self._valid = list(chain.from_iterable(inputs.valid.values()))
         self._check_corpora()
@@ -97,6 +98,13 @@ class Task(ABC):
         labels = self.labels if self.config.task == "classification" else None
         workers = self.config.data.num_workers
         return prepare_corpus(sources, self.tokenizers, filters, self.inputs.cache, workers, labels)
+
+    def _warn_of_empty_sources(self) -> None:
+        if self._runtime.is_main:
+            sizes = [stop - start for start, stop, _ in self.corpus.parts]
+            empty = [source.name for source, size in zip(self.inputs.train, sizes, strict=True) if not size]
+            for name in dict.fromkeys(empty):
+                logger.warning("%s: no example of it is left: %s", name, WHY_EMPTY)
 
     @abstractmethod
     def _check_corpora(self) -> None:

@@ -133,6 +133,19 @@ def test_a_run_that_trains_is_listed_with_its_stage(made, tmp_path):
     assert (found.state, found.note) == ("running", "stage 2 of 2")
 
 
+def test_a_source_whose_examples_are_all_left_out_is_named(capfd):
+    """A stage that sees nothing else is refused; in other runs there is a warning."""
+    files = "source: train.en, target: train.de"
+    stages = "data.stages=[{until_epoch: 1, weights: {all: 1}}, {weights: {clean: 1, all: 0}}]"
+    assert train("empty", f"data.train=[{{name: all, {files}}}, {{name: clean, {files}}}]", stages) == 2
+    told = capfd.readouterr().err.splitlines()
+    assert told[-1].startswith("s2s: data.stages.1: no example of clean is left: sources before it in data.train have")
+    assert train("half", f"data.train=[{{{files}}}, {{{files}}}]", "data.stages=[]", "training.max_steps=1") == 0
+    warned = [line for line in capfd.readouterr().err.splitlines() if "no example of it is left" in line]
+    assert len(warned) == 1
+    assert "train.en: " in warned[0]
+
+
 # -- identity ----------------------------------------------------------------------------------------------------------
 
 
