@@ -106,6 +106,15 @@ def trained_marian(made_once) -> Path:
     return made_once("marian", train_marian)
 
 
+@pytest.fixture(scope="session")
+def trained_nllb(made_once) -> Path:
+    """A folder of NLLB that transformers trained to translate `foreign_models.SOURCE` by heart; not to be changed."""
+    pytest.importorskip("transformers")
+    from support.multilingual_models import train_nllb
+
+    return made_once("nllb", train_nllb)
+
+
 @pytest.fixture(scope="module")
 def reversed_run(trained_in_reverse, tmp_path_factory) -> Path:
     """A copy of it for the tests of one file, which may change it."""

@@ -32,7 +32,12 @@ logger = logging.getLogger("seq2seq.cli")
 @options.set_option
 @options.sharding_options
 @click.option("--force", is_flag=True, help="Keep the int8 export even if its translations differ too much.")
-@options.direction_options
+@click.option(
+    "--from", "source_language", metavar="LANGUAGE", help="Source language in the words of TEACHER [default: CONFIG's]."
+)
+@click.option(
+    "--to", "target_language", metavar="LANGUAGE", help="Target language in the words of TEACHER [default: CONFIG's]."
+)
 @options.search_options
 def command(
     arguments: tuple[Path, ...],
@@ -53,6 +58,8 @@ def command(
     int8/, distill.json and report.html. If the command is stopped in any step, the same command continues.
 
     Without a section model, the student has preset student; without settings of tokenizer, the tokenizer of TEACHER.
+
+    A TEACHER of many languages, such as NLLB, translates in the direction of CONFIG. Its student has a new tokenizer.
     """
     *teachers, config = arguments
     _check_usage(teachers, config)

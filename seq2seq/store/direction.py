@@ -3,6 +3,7 @@
 `inference` and `tasks` call `directed` on a loaded model before they encode a text.
 """
 
+from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
 
@@ -11,6 +12,10 @@ from seq2seq.errors import UserError, some_of
 from seq2seq.languages import language_code
 from seq2seq.text.direction import MOST_LISTED, UNNAMED, Direction, find_language
 from seq2seq.text.tokenizer import TokenizerPair
+
+# What a language of each side is named with, for messages.
+OPTIONS = {"source": "--from", "target": "--to"}
+KEYS = {"source": "source_language", "target": "target_language"}
 
 
 def choices(description: ModelDescription, tokenizers: TokenizerPair) -> dict[str, list[str]]:
@@ -24,7 +29,11 @@ def choices(description: ModelDescription, tokenizers: TokenizerPair) -> dict[st
 
 
 def directed(
-    model: str | Path, description: ModelDescription, tokenizers: TokenizerPair, direction: Direction | None
+    model: str | Path,
+    description: ModelDescription,
+    tokenizers: TokenizerPair,
+    direction: Direction | None,
+    named_with: Mapping[str, str] = OPTIONS,
 ) -> tuple[ModelDescription, TokenizerPair]:
     """Return the description and the tokenizers of a model for one direction.
 
@@ -36,6 +45,7 @@ def directed(
         description: of the model.
         tokenizers: of the model.
         direction: the languages that the user names. With None, a model that has `choices` is returned unchanged.
+        named_with: the option or the key of each side, for messages.
 
     Raises:
         UserError: the model does not have a language, or needs languages that are not named.
@@ -46,17 +56,17 @@ def directed(
         direction = UNNAMED
     known = {"source": description.source_language, "target": description.target_language}
     named = {side: language for side, language in vars(direction).items() if language}
-    options, tagged = {"source": "--from", "target": "--to"}, tokenizers.choices
+    tagged = tokenizers.choices
     if tokenizers.needs_direction:
         only = {side: names[0] for side, names in tagged.items() if len(names) == 1}
         named = {**only, **{side: language for side, language in known.items() if language}, **named}
         if missing := [side for side in tokenizers.needed if side not in named]:
             wanted = tokenizers.needed if len(missing) < len(tokenizers.needed) == 2 else missing
             listed = some_of(list(dict.fromkeys(chain.from_iterable(tagged[side] for side in wanted))), MOST_LISTED)
-            names = f"language{'s' * (len(wanted) > 1)} with {' and '.join(options[side] for side in wanted)}"
+            names = f"language{'s' * (len(wanted) > 1)} with {' and '.join(named_with[side] for side in wanted)}"
             raise UserError(f"{model}: name the {names}; it has {listed}")
     for side, language in named.items():
-        option = options[side]
+        option = named_with[side]
         if side in tagged:
             named[side] = find_language(language, tagged[side], option)
         elif known[side] and language_code(known[side]) != language_code(language):

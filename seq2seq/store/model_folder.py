@@ -20,7 +20,7 @@ from seq2seq.errors import CheckpointError, ModelError, UserError, shown
 from seq2seq.files import DamagedFile, json_text, read_object, record, verify, write_object
 from seq2seq.interop.architectures import FOREIGN, is_foreign
 from seq2seq.model.transformer import Transformer
-from seq2seq.store.direction import directed
+from seq2seq.store.direction import OPTIONS, directed
 from seq2seq.store.finding import CONFIG, find_model
 from seq2seq.store.footprint import WEIGHTS, check_room
 from seq2seq.tensors import FileTensors, Uninitialized, copy_rows, distinct, load_tied, misfit, write_tensors
@@ -64,9 +64,9 @@ class LoadedModel:
         """The weights by name, with tied ones once (`tensors.distinct`)."""
         return distinct(self.model.state_dict(keep_vars=True))
 
-    def directed(self, direction: Direction | None = UNNAMED) -> "LoadedModel":
+    def directed(self, direction: Direction | None = UNNAMED, named_with: Mapping[str, str] = OPTIONS) -> "LoadedModel":
         """Return the model for one direction; arguments and errors are those of `store.direction`."""
-        described, tokenizers = directed(self.folder, self.description, self.tokenizers, direction)
+        described, tokenizers = directed(self.folder, self.description, self.tokenizers, direction, named_with)
         return replace(self, description=described, tokenizers=tokenizers)
 
 

@@ -22,6 +22,7 @@ from seq2seq.data.directions import open_set, open_training
 from seq2seq.data.examples import Source
 from seq2seq.data.sources import open_labelled, open_pairs
 from seq2seq.errors import ConfigError, shown
+from seq2seq.store.direction import KEYS
 from seq2seq.store.finding import find_model
 from seq2seq.store.model_folder import LoadedModel, load_model
 from seq2seq.text.direction import Direction, find_language
@@ -139,7 +140,7 @@ def _in_directions_of(config: Config, initial: LoadedModel) -> LoadedModel:
         UserError: as `LoadedModel.directed`.
     """
     if config.languages is None:
-        return initial.directed(Direction(config.source_language, config.target_language))
+        return initial.directed(Direction(config.source_language, config.target_language), KEYS)
     own = getattr(initial.tokenizers, "languages", None)
     if own is None:
         _check_names(config.languages, initial.tokenizers)

@@ -140,6 +140,17 @@ def test_a_run_of_many_directions_has_the_languages_of_such_a_folder(
     assert not Path("run/checkpoints").exists()
 
 
+def test_a_language_that_such_a_folder_lacks_is_named_with_its_key(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    write_many(tmp_path)
+    Path("one.yaml").write_text(
+        "source_language: en\ntarget_language: germn\ntraining: {init_from: nllb}\n"
+        "data: {train: {source: a.en, target: a.de}, valid: {source: a.en, target: a.de}}\n"
+    )
+    assert main(["train", "one.yaml", "--run-dir", "run"]) == 2
+    assert "target_language germn: not a language of the model; did you mean 'german'" in capfd.readouterr().err
+
+
 @pytest.mark.slow
 def test_a_run_starts_from_such_a_folder_and_keeps_its_direction(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

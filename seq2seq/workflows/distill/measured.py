@@ -3,6 +3,7 @@
 `steps` measures as its last step.
 """
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -12,11 +13,14 @@ from typing import Any, Self
 from seq2seq.config.schema import Config
 from seq2seq.data.examples import Pair
 from seq2seq.data.sources import open_pairs
-from seq2seq.errors import counted
+from seq2seq.errors import RunError, counted
 from seq2seq.evaluation.text import score_texts
 from seq2seq.inference.conversion_cache import converted
 from seq2seq.inference.pipeline import Pipeline
+from seq2seq.interop.ctranslate2 import Obstacles
 from seq2seq.workflows.pages import document, escaped, table
+
+logger = logging.getLogger(__name__)
 
 METRICS = ("bleu", "chrf")
 WARM_UP_LINES = 16
@@ -110,9 +114,13 @@ def measure(
         "teacher, float32": (Pipeline.load(*teachers, **{**loading, **float32}), sum(map(_megabytes, teachers)))
     }
     if len(teachers) == 1 and not loading.keys() & {"engine", "quantization", "precision", "sample"}:
-        with converted(teachers[0], "int8") as (folder, *_):
-            megabytes = _megabytes(folder)
-        pipelines["teacher, int8"] = (Pipeline.load(*teachers, **loading, quantization="int8", device="cpu"), megabytes)
+        try:
+            with converted(teachers[0], "int8") as (folder, *_):
+                megabytes = _megabytes(folder)
+            int8 = Pipeline.load(*teachers, **loading, quantization="int8", device="cpu")
+            pipelines["teacher, int8"] = int8, megabytes
+        except (Obstacles, RunError) as error:
+            logger.warning("the teacher is not measured in int8: %s", error)
     pipelines["student, float32"] = (Pipeline.load(student, **float32), _megabytes(student))
     pipelines["student, int8"] = (Pipeline.load(exported, device="cpu"), _megabytes(exported))
     for name, (pipeline, megabytes) in pipelines.items():

@@ -16,16 +16,18 @@ from typing import Any
 
 from seq2seq import atomic
 from seq2seq.config import file as config_file
+from seq2seq.config.directions import direction_name
 from seq2seq.config.schema import Config
 from seq2seq.data.sources import open_pairs
 from seq2seq.errors import ModelError, UserError
 from seq2seq.evaluation.probe import Probe
 from seq2seq.executors import LOCAL
 from seq2seq.files import json_text
-from seq2seq.languages import language_code
+from seq2seq.languages import known_language
 from seq2seq.lines import as_one_line
+from seq2seq.store.direction import KEYS, OPTIONS, choices
 from seq2seq.store.finding import CONFIG, find_model
-from seq2seq.store.model_folder import load_model, update_search
+from seq2seq.store.model_folder import LoadedModel, load_outline, update_search
 from seq2seq.text.direction import Direction
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tokenizer import SOURCE_FILE
@@ -57,7 +59,7 @@ class Distillation:
     overrides: tuple[str, ...] = ()
     """KEY=VALUE for the configuration."""
     loading: Mapping[str, Any] = field(default_factory=dict)
-    """Options with which the teachers translate."""
+    """Options with which the teachers translate. Languages are only for teachers that do not know those of `config`."""
     has_genuine: bool = False
     """Whether the student learns from the genuine pairs too."""
     shard_lines: int = SHARD_LINES
@@ -74,6 +76,8 @@ class Student:
 
     def __init__(self, request: Distillation):
         self.request, self.folder = request, request.output.resolve()
+        self.loading = dict(request.loading)  # `make` adds the direction
+        self.licences: dict[str, str] = {}  # of the teachers
         self.teachers = [find_model(teacher, "translation").resolve() for teacher in request.teachers]
         self.config = config_file.load(request.config, request.overrides)
         if self.config.task != "translation":
@@ -102,7 +106,7 @@ class Student:
             UserError: the models or the configuration do not fit, or the folder has something else.
             RunError: a step failed; the steps before it are kept.
         """
-        self._check_languages()
+        self.loading |= self._direction()
         description = open_parts(self.folder, self._identity(), RESULT)
         done = description.setdefault("steps", {})
         steps: dict[str, Callable[[], dict[str, Any] | None]] = {
@@ -139,18 +143,47 @@ class Student:
             "config": settings,
         }
 
-    def _check_languages(self) -> None:
-        named = Direction(self.request.loading.get("source_language"), self.request.loading.get("target_language"))
-        ours = self.config.source_language, self.config.target_language
+    def _direction(self) -> dict[str, str]:
+        """Return the options that give teachers of many languages the direction of the student.
+
+        Raises:
+            ModelError: a teacher does not have this direction, or is no translation model.
+        """
+        found: dict[str, str] = {}
         for teacher, name in zip(self.teachers, self.request.teachers, strict=True):
-            loaded = load_model(teacher)
+            loaded = load_outline(teacher)
             if loaded.description.task != "translation":
                 raise ModelError(f"{name}: a {loaded.description.task} model; name a translation model")
-            about = loaded.directed(named).description
-            theirs = about.source_language, about.target_language
-            if any(a and b and language_code(a) != language_code(b) for a, b in zip(theirs, ours, strict=True)):
-                there, here = ("-".join(map(str, each)) for each in (theirs, ours))
-                raise ModelError(f"{name}: translates {there}, but the student {here}; name another teacher or config")
+            found |= self._languages_of(loaded, name)
+            if licence := loaded.description.license:
+                self.licences[str(name)] = licence
+                logger.warning("%s: licence %s, which may restrict the use of the student too", name, licence)
+        return found
+
+    def _languages_of(self, loaded: LoadedModel, name: Path) -> dict[str, str]:
+        given, ours = self.request.loading, (self.config.source_language, self.config.target_language)
+        many = {
+            key: language
+            for (side, key), language in zip(KEYS.items(), ours, strict=True)
+            if side in choices(loaded.description, loaded.tokenizers) and language and key not in given
+        }
+        named = {side: given.get(key, many.get(key)) for side, key in KEYS.items()}
+        named_with = {side: OPTIONS[side] if key in given else key for side, key in KEYS.items()}
+        trained = loaded.description.directions
+        try:
+            about = loaded.directed(Direction(**named), named_with).description
+        except UserError as error:
+            directions = f"; its directions are {', '.join(trained)}" if trained else ""
+            raise ModelError(f"{name}: {str(error).removeprefix(f'{loaded.folder}: ')}{directions}") from error
+        theirs = about.source_language, about.target_language
+        # A language that is not known may be a group, such as mul in opus-mt-mul-en.
+        codes = [[known_language(each) for each in sides] for sides in (theirs, ours)]
+        if any(a and b and a != b for a, b in zip(*codes, strict=True)):
+            there, here = ("-".join(map(str, each)) for each in (theirs, ours))
+            raise ModelError(f"{name}: translates {there}, but the student {here}; name another teacher or config")
+        if trained and all(theirs) and (here := direction_name(map(str, theirs))) not in trained:
+            logger.warning("%s: %s is zero-shot; the model was trained in %s", name, here, ", ".join(trained))
+        return many
 
     # -- steps ----------------------------------------------------------------------------------------
 
@@ -165,7 +198,7 @@ class Student:
             (source, *(text.resolve() for text in request.texts)),
             self.pairs,
             Recipe("forward"),
-            request.loading,
+            self.loading,
             held_out=(held_out,),
             shard_lines=request.shard_lines,
             is_forced=True,
@@ -197,14 +230,14 @@ class Student:
         changes = [f"data.train={json.dumps(train)}"]
         if "model" not in written.model_fields_set:
             changes.append("model.preset=student")
-        if not written.tokenizer.model_fields_set - OF_TRAINING and self._has_own_tokenizers():
+        if not written.tokenizer.model_fields_set - OF_TRAINING and self._has_plain_tokenizers():
             changes.append(f"tokenizer.init_from={json.dumps(str(self.teachers[0]))}")
         return config_file.load(self.request.config, [*self.request.overrides, *changes])
 
-    def _has_own_tokenizers(self) -> bool:
-        """Whether the first teacher has tokenizers that a new model can use."""
+    def _has_plain_tokenizers(self) -> bool:
+        """Whether the first teacher has tokenizers that a new model can use: those of one direction."""
         folder = self.teachers[0]
-        return (folder / SOURCE_FILE).is_file() and not load_tokenizers(folder).needs_direction
+        return (folder / SOURCE_FILE).is_file() and not load_tokenizers(folder).choices
 
     def _train(self) -> dict[str, Any] | None:
         from seq2seq.tasks import run
@@ -212,6 +245,12 @@ class Student:
         config = self.student_config()
         if config.model.preset is not None and "model" not in self.config.model_fields_set:
             logger.info("model.preset: student, because the config has no section model")
+        if not config.tokenizer.model_fields_set - OF_TRAINING:
+            logger.info(
+                "tokenizer: a new one of %d pieces, because %s has no plain tokenizer",
+                config.tokenizer.vocab_size,
+                self.request.teachers[0],
+            )
         result = run.train(config, self.run, self.request.command)
         if result is None or result.status == "stopped":
             return None
@@ -245,7 +284,7 @@ class Student:
         return {"identical": compared.identical, "lines": compared.lines, "bleu_change": compared.bleu_change}
 
     def _measure(self, done: Mapping[str, Any]) -> dict[str, Any]:
-        measured = measure(self.config, self.teachers, self.request.loading, self.model, self.exported)
+        measured = measure(self.config, self.teachers, self.loading, self.model, self.exported)
         names = ", ".join(map(str, self.request.teachers))
         is_one = len(self.teachers) == 1
         which = "Teacher" if is_one else "Teachers, an ensemble, which only PyTorch runs, in float32"
@@ -254,6 +293,7 @@ class Student:
         notes = [
             f"{which}: {names}. {who} gave {pairs['pairs']:,} pairs of {pairs['lines']:,} lines.",
             f"Student: beam {tuned['beam_size']}, length penalty {tuned['length_penalty']:g}.",
+            *(f"Licence of {name}: {licence}." for name, licence in self.licences.items()),
         ]
         title = f"Student in {self.request.output}"
         atomic.write_file(self.folder / REPORT, page(title, measured, notes).encode("utf-8", "replace"))
