@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from seq2seq.config.corpora import SourceConfig
     from seq2seq.config.schema import Config
     from seq2seq.data.examples import Pair
+    from seq2seq.store.model_folder import LoadedModel
     from seq2seq.text.direction import Direction
-    from seq2seq.workflows.tune import Scoring, Trial
+    from seq2seq.workflows.tune import Trial
 
 logger = logging.getLogger("seq2seq.cli")
 
@@ -61,6 +62,9 @@ def command(
     The settings are written to generation_config.json, which every command reads, with the scores before and after on
     the validation set and on the test sets of the run. The validation set is translated about twelve times.
 
+    A model of many languages has the same settings in all directions. In a run of many directions, the mean of those of
+    the validation set decides. --from and --to choose among them, or name that of --source and --reference.
+
     If the run is trained further, the search settings of its configuration replace the tuned ones. A folder written
     with -o keeps them.
     """
@@ -74,11 +78,13 @@ def command(
             "--source and --reference belong together; give both, or neither for the run's validation set"
         )
     folder = _writable(model, output)
-    direction = Direction(loading["source_language"], loading["target_language"])
-    direction, config = _check_tunable(folder, direction), _run_config(folder)
+    loaded, config = _tunable(folder), _run_config(folder)
+    is_of_many = source is None and config is not None and config.languages is not None
+    direction = _named(loaded, Direction(loading["source_language"], loading["target_language"]), is_of_many)
     scoring = Scoring(metric, config.evaluation.tokenize if config else None, direction.target)
     check_settings((metric,), scoring.tokenize)
     pairs, tests = _pairs(folder, config, source, reference, direction), _test_sets(config, direction)
+    directions = _directions(pairs, direction) if loaded.tokenizers.choices else {}
     loading = {key: value for key, value in loading.items() if value is not None}
     with contextlib.ExitStack() as stack:
         means = {}
@@ -89,19 +95,18 @@ def command(
         tuner = Tuner(pairs, scoring, loading, lambda trial: logger.info("%s", _shown(trial)))
         start, best = tuner.tune(models)
         result: dict[str, Any] = {"metric": metric, "weights": best.weights, **best.search}
+        result |= directions | {"signatures": scoring.signatures(pairs)}
         result["scores"] = {"validation": _change(start.scores, best.scores)}
         for name, examples in tests.items():
-            texts = [translated(models[trial.weights], examples, loading, **trial.search) for trial in (start, best)]
-            references = [pair.target for pair in examples]
-            result["scores"][name] = _change(*(scoring.scores(side, references) for side in texts))
-        result["signatures"] = scoring.signatures()
+            texts = (translated(models[trial.weights], examples, loading, **trial.search) for trial in (start, best))
+            result["scores"][name] = _change(*(scoring.scores(side, examples) for side in texts))
         place = _written(models[best.weights], output) if output is not None else folder
     _keep(place, best, result)
     if form == "json":
         trials = [{**vars(trial), "scores": dict(trial.scores)} for trial in tuner.trials.values()]
         click.echo(json.dumps({"model": str(place), **result, "trials": trials}, indent=1, ensure_ascii=False))
         return
-    for line in _table(place, start, best, result, scoring):
+    for line in _table(place, start, best, result):
         click.echo(line)
 
 
@@ -124,20 +129,23 @@ def _writable(model: Path | None, output: Path | None) -> Path:
     return folder
 
 
-def _check_tunable(folder: Path, direction: "Direction") -> "Direction":
-    """Refuse a folder without search settings that can be changed, and return the direction under the model's names."""
+def _tunable(folder: Path) -> "LoadedModel":
+    """Return the model, without its weights.
+
+    Raises:
+        ModelError: the folder has no search settings that can be changed.
+    """
     from seq2seq.files import read_object
     from seq2seq.interop.architectures import KINDS
     from seq2seq.interop.ctranslate2 import is_ctranslate2
     from seq2seq.store.finding import CONFIG
-    from seq2seq.store.model_folder import GENERATION, load_model
-    from seq2seq.text.direction import Direction
+    from seq2seq.store.model_folder import GENERATION, load_outline
 
     if is_ctranslate2(folder):
         raise ModelError(
             f"{folder}: a CTranslate2 folder; tune the model that it was converted from, then convert it again"
         )
-    model = load_model(folder)
+    model = load_outline(folder)
     if model.description.task != "translation":
         raise ModelError(f"{folder}: a classifier has no search settings; name a translation model")
     if "search" not in json.loads((folder / GENERATION).read_text(encoding="utf-8")):
@@ -145,8 +153,31 @@ def _check_tunable(folder: Path, direction: "Direction") -> "Direction":
         raise ModelError(
             f"{folder}: a folder of transformers; import it first: s2s convert {folder} --from {kinds} -o MODEL"
         )
-    described = model.directed(direction).description
-    return Direction(described.source_language, described.target_language)
+    return model
+
+
+def _named(model: "LoadedModel", direction: "Direction", is_of_many: bool) -> "Direction":
+    """Return the languages that are named, under the names of the model; unless its run `is_of_many` directions, the
+    model needs one."""
+    from seq2seq.store.direction import OPTIONS
+    from seq2seq.text.direction import Direction, find_language
+
+    if not is_of_many:
+        described = model.directed(direction).description
+        return Direction(described.source_language, described.target_language)
+    choices = model.tokenizers.choices
+    named = {side: name for side, name in vars(direction).items() if name is not None}
+    return Direction(**{side: find_language(name, choices[side], OPTIONS[side]) for side, name in named.items()})
+
+
+def _directions(pairs: "Sequence[Pair]", direction: "Direction") -> dict[str, list[str]]:
+    """Return the directions on which a model of many languages is tuned, for the result, and log them."""
+    from seq2seq.config.directions import direction_name
+
+    found = dict.fromkeys(pair.direction or (direction.source, direction.target) for pair in pairs)
+    names = [direction_name(filter(None, sides)) for sides in found]
+    logger.info("tuning on %s; the settings will be those of all directions of the model", ", ".join(names))
+    return {"directions": names}
 
 
 def _run_config(folder: Path) -> "Config | None":
@@ -170,8 +201,10 @@ def _pairs(
     else:
         pairs = _of_the_run(config, config.data.valid_sets, direction)
     if not pairs and source is None and config is not None and config.languages is not None:
-        sides = f"{direction.source}-{direction.target}"
-        raise DataError(f"data.valid has no pairs of {sides}; give --source and --reference")
+        named = " ".join(
+            f"{word} {name}" for word, name in zip(("from", "to"), vars(direction).values(), strict=True) if name
+        )
+        raise DataError(f"data.valid has no pairs {named}; give --source and --reference")
     if not pairs:
         raise DataError(f"{source or 'data.valid'} has no lines; there is nothing to tune on")
     return pairs
@@ -185,13 +218,17 @@ def _test_sets(config: "Config | None", direction: "Direction") -> "dict[str, li
 
 
 def _of_the_run(config: "Config", sets: "Mapping[str, SourceConfig]", direction: "Direction") -> "list[Pair]":
-    """Return the pairs of sets of the run, in the direction of the model if the run has many."""
+    """Return the pairs of sets of the run; of many directions, those of the named languages."""
     from seq2seq.data.directions import open_named
 
     sides = config.source_language, config.target_language
     pairs = chain.from_iterable(open_named(source, name, config.languages, sides) for name, source in sets.items())
     wanted = direction.source, direction.target
-    return [pair for pair in pairs if pair.direction is None or pair.direction == wanted]
+    return [
+        pair
+        for pair in pairs
+        if pair.direction is None or all(name in (None, own) for name, own in zip(wanted, pair.direction, strict=True))
+    ]
 
 
 def _means(folder: Path, temporary: Path) -> dict[str, Path]:
@@ -225,12 +262,12 @@ def _change(before: Mapping[str, float], after: Mapping[str, float]) -> dict[str
 
 
 def _shown(trial: "Trial") -> str:
-    scores = "  ".join(f"{name} {value:.2f}" for name, value in trial.scores.items())
+    scores = "  ".join(f"{name} {value:.2f}" for name, value in trial.scores.items() if "." not in name)
     settings = f"beam {trial.beam_size}, length penalty {trial.length_penalty:g}"
     return f"{trial.weights}, {settings}: {scores}  ({trial.seconds:.1f} s)"
 
 
-def _table(place: Path, start: "Trial", best: "Trial", result: Mapping[str, Any], scoring: "Scoring") -> Sequence[str]:
+def _table(place: Path, start: "Trial", best: "Trial", result: Mapping[str, Any]) -> Sequence[str]:
     rows = [["", "before", "after"], ["weights", start.weights, best.weights]]
     rows += [["beam size", str(start.beam_size), str(best.beam_size)]]
     rows += [["length penalty", f"{start.length_penalty:g}", f"{best.length_penalty:g}"]]
@@ -238,5 +275,7 @@ def _table(place: Path, start: "Trial", best: "Trial", result: Mapping[str, Any]
         rows += [
             [f"{name} {metric}", *(f"{value:.2f}" for value in change.values())] for metric, change in scores.items()
         ]
-    notes = [f"{metric}|{signature}" for metric, signature in scoring.signatures().items()]
+    notes = [f"{metric}|{signature}" for metric, signature in result["signatures"].items()]
+    if directions := result.get("directions"):
+        notes.append(f"tuned on {', '.join(directions)}, for all directions of the model")
     return [*aligned(rows), "", *notes, f"written to {place}"]

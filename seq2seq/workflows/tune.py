@@ -7,11 +7,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+from seq2seq.config.directions import Sides, direction_name
 from seq2seq.data.examples import Pair
-from seq2seq.evaluation.text import score_texts
+from seq2seq.evaluation.text import Score, score_texts
 from seq2seq.inference.pipeline import Pipeline
+from seq2seq.tasks.directions import rows_of_directions
+from seq2seq.text.direction import Direction
 
 # Higher penalties favour longer translations; 1 ranks by the mean log-probability of a piece.
 LENGTH_PENALTIES = (0.6, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.5)
@@ -46,16 +50,34 @@ class Scoring:
     """The metric that decides: bleu, chrf or chrf++."""
     tokenize: str | None
     target_language: str | None
+    """The target language of pairs without a direction."""
 
-    def scores(self, texts: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-        """Return BLEU, chrF and the metric that decides, by name."""
-        found = score_texts(texts, references, self._metrics, self.tokenize, self.target_language)
-        return {score.metric: score.score for score in found}
+    def scores(self, texts: Sequence[str], pairs: Sequence[Pair]) -> dict[str, float]:
+        """Return BLEU, chrF and the metric that decides, by name.
 
-    def signatures(self) -> dict[str, str]:
-        """Return the signatures by metric; they depend only on the settings."""
-        found = score_texts(["."], ["."], self._metrics, self.tokenize, self.target_language)
-        return {score.metric: score.signature for score in found}
+        Pairs of several directions have the means over the directions, and the scores of each (`bleu.en-de`).
+        """
+        each = {
+            sides: self._scored([texts[row] for row in rows], [pairs[row].target for row in rows], sides)
+            for sides, rows in rows_of_directions(pairs).items()
+        }
+        if len(each) == 1:
+            return {score.metric: score.score for score in next(iter(each.values()))}
+        columns = zip(*each.values(), strict=True)
+        means = {column[0].metric: fmean(score.score for score in column) for column in columns}
+        own = {_named(score.metric, sides): score.score for sides, found in each.items() for score in found}
+        return means | own
+
+    def signatures(self, pairs: Sequence[Pair]) -> dict[str, str]:
+        """Return the signatures of the scores of these pairs by metric, or by direction where they differ."""
+        each = {sides: self._scored(["."], ["."], sides) for sides in rows_of_directions(pairs)}
+        found = {_named(score.metric, sides): score.signature for sides, own in each.items() for score in own}
+        shared = {score.metric: score.signature for own in each.values() for score in own}
+        return shared if set(shared.values()) == set(found.values()) else found
+
+    def _scored(self, texts: Sequence[str], references: Sequence[str], sides: Sides | None) -> list[Score]:
+        target = self.target_language if sides is None else sides[1]
+        return score_texts(texts, references, self._metrics, self.tokenize, target)
 
     @property
     def _metrics(self) -> tuple[str, ...]:
@@ -75,8 +97,8 @@ class Tuner:
         """Initialize without evaluating anything.
 
         Args:
-            pairs: the validation set.
-            scoring: how translations are measured.
+            pairs: the validation set; without directions, the model has one, or `loading` names it.
+            scoring: how translations are measured; of several directions, the mean decides.
             loading: options of `Translator.load` other than the search settings.
             report: called after each trial.
         """
@@ -92,7 +114,7 @@ class Tuner:
                 times as long, and fit noise.
         """
         first, *means = models.items()
-        settings = Pipeline.load(first[1], **self._loading).translator.config
+        settings = Pipeline.load(first[1], **self._loading, all_languages=True).translator.config
         start = best = self._trial(*first, settings.beam_size, settings.length_penalty)
         best = self._better(best, [self._trial(*mean, best.beam_size, best.length_penalty) for mean in means])
         name, folder = best.weights, models[best.weights]
@@ -115,13 +137,24 @@ class Tuner:
         if key not in self.trials:
             began = time.perf_counter()
             found = translated(folder, self._pairs, self._loading, beam_size=beam_size, length_penalty=length_penalty)
-            scores = self._scoring.scores(found, [pair.target for pair in self._pairs])
+            scores = self._scoring.scores(found, self._pairs)
             self.trials[key] = Trial(name, beam_size, length_penalty, scores, time.perf_counter() - began)
             self._report(self.trials[key])
         return self.trials[key]
 
 
 def translated(folder: Path, pairs: Sequence[Pair], loading: Mapping[str, Any], **search: Any) -> list[str]:
-    """Return translations with these search settings, as users of the model get them."""
-    pipeline = Pipeline.load(folder, **loading, **search)
-    return [translation.text for translation in pipeline.translate([pair.source for pair in pairs])]
+    """Return translations with these search settings, as users of the model get them, each in the direction of its
+    pair."""
+    groups, texts = rows_of_directions(pairs), [""] * len(pairs)
+    whole = Pipeline.load(folder, **loading, **search, all_languages=None not in groups)
+    for sides, rows in groups.items():
+        pipeline = whole if sides is None else Pipeline(whole.translator.directed(Direction(*sides)))
+        answers = pipeline.translate([pairs[row].source for row in rows])
+        for row, answer in zip(rows, answers, strict=True):
+            texts[row] = answer.text
+    return texts
+
+
+def _named(metric: str, sides: Sides | None) -> str:
+    return metric if sides is None else f"{metric}.{direction_name(sides)}"

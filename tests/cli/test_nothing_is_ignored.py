@@ -1,29 +1,16 @@
 """What the command line is given and cannot use is refused or named: options twice, options that exclude each other,
 and text on standard input that no one reads. Each `-o` that names a folder makes the folders above it."""
 
-import importlib
 import sys
 from pathlib import Path
 
 import click
 import pytest
+from support.every_command import commands
 from support.our_models import make_classifier, make_ours
 
 from seq2seq import cli
 from seq2seq.cli.commands import Command
-
-
-def commands():
-    """Every command that can be run, by what is typed for it."""
-    found = {}
-    for verb in cli.VERBS:
-        command = importlib.import_module(f"seq2seq.cli.{verb}").command
-        if isinstance(command, click.Group):
-            found |= {(verb, name): sub for name, sub in command.commands.items()}
-        else:
-            found[verb,] = command
-    return found
-
 
 COMMANDS = commands()
 OPTIONS = [

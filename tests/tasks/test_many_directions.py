@@ -145,7 +145,14 @@ def test_info_bleu_and_the_card_name_directions(run, capfd, monkeypatch):
 def test_tune_needs_pairs_of_the_direction(run, monkeypatch, capfd):
     monkeypatch.chdir(run.parent)
     assert main(["tune", "run", "--from", "de", "--to", "fr"]) == 2
-    assert "data.valid has no pairs of de-fr; give --source and --reference" in capfd.readouterr().err
+    assert "data.valid has no pairs from de to fr; give --source and --reference" in capfd.readouterr().err
+
+
+def test_the_reverse_of_a_filter_needs_the_other_language(run, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(run.parent)
+    models = ["--model", "run", "--reverse", "run", "--keep", "1", "--force"]
+    assert main(["filter", "valid.de", "valid.en", *models, "--to", "en", "-o", str(tmp_path / "out")]) == 2
+    assert re.search(r"name the languages? with --from( and --to)?; it has", capfd.readouterr().err)
 
 
 @pytest.mark.parametrize(

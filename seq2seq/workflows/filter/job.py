@@ -21,6 +21,7 @@ from seq2seq.data.parts import part_path
 from seq2seq.data.sources import open_pairs
 from seq2seq.errors import DataError, ModelError
 from seq2seq.inference.scorer import PairScore, Scorer
+from seq2seq.text.direction import Direction
 from seq2seq.workflows.filter.rules import PairLimits, PairRules
 from seq2seq.workflows.filter.shards import PairShard
 from seq2seq.workflows.parts import PartCounts, finished_part, folder_record, write_part
@@ -208,15 +209,16 @@ def opened_scorers(judges: tuple[Judge, ...], loading: tuple[tuple[str, Any], ..
     Raises:
         ModelError: a model cannot be read, or changed since the command started.
     """
+    loaded: dict[Path, Scorer] = {}  # a model of many languages may judge both directions
     for judge in judges:
         if folder_record(judge.model) != judge.fingerprint:
             raise ModelError(f"{judge.model}: changed since the command started; start it again in a new folder")
-    return tuple(
-        Scorer.load(
-            judge.model, source_language=judge.languages[0], target_language=judge.languages[1], **dict(loading)
-        )
-        for judge in judges
-    )
+        if judge.model not in loaded:
+            source, target = judge.languages
+            loaded[judge.model] = Scorer.load(
+                judge.model, source_language=source, target_language=target, **dict(loading)
+            )
+    return tuple(loaded[judge.model].directed(Direction(*judge.languages)) for judge in judges)
 
 
 @contextlib.contextmanager

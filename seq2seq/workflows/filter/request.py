@@ -24,7 +24,10 @@ from seq2seq.files import json_text
 from seq2seq.inspection.line_languages import other_language
 from seq2seq.languages import known_language, language_code, language_name
 from seq2seq.lines import check_readable_again, shown_name
+from seq2seq.store.direction import OPTIONS
 from seq2seq.store.finding import find_model
+from seq2seq.store.model_folder import load_outline
+from seq2seq.text.direction import Direction
 from seq2seq.workflows.filter.job import (
     ABOVE,
     NO_PAIR,
@@ -268,12 +271,17 @@ def _judges(request: FilterRequest) -> tuple[tuple[Judge, ...], tuple[str | None
     Raises:
         ModelError, UserError: the models do not fit.
     """
-    named = request.languages, request.languages[::-1]
+    named, options = (
+        (request.languages, request.languages[::-1]),
+        (OPTIONS, dict(zip(SIDES, ("--to", "--from"), strict=True))),
+    )
     given = [model for model in (request.model, request.reverse) if model is not None]
     folders = [find_model(model, "translation").resolve() for model in given]
     judges = tuple(Judge(folder, folder_record(folder), sides) for folder, sides in zip(folders, named, strict=False))
     if not judges:
         return (), request.languages
+    for judge, named_with in zip(judges, options, strict=False):
+        load_outline(judge.model).directed(Direction(*judge.languages), named_with)
     found = [each.description for each in opened_scorers(judges, tuple(sorted(request.loading.items())))]
     languages, *others = ((about.source_language, about.target_language) for about in found)
     for sides in others:
