@@ -24,7 +24,7 @@ from seq2seq.inference.prefixes import Prefix, Prefixes
 from seq2seq.inference.translation import Alternative, PartSpans, Translation, join
 from seq2seq.lines import as_one_line, checked_texts, first_of_each
 from seq2seq.search.base import Hypothesis, Sentence
-from seq2seq.store.direction import choices, directed
+from seq2seq.store.direction import choices, directed, zero_shot
 from seq2seq.text.direction import Direction
 from seq2seq.text.identification import Identifier
 from seq2seq.text.parts import Part, fitting
@@ -144,6 +144,8 @@ class Translator:
 
         direction = None if all_languages else Direction(source_language, target_language)
         loaded = load_engine(paths or (None,), engine, quantization, device, precision, threads, search, direction)
+        if warning := zero_shot(loaded.description):
+            logger.warning("%s", warning)
         return cls(loaded.engine, loaded.tokenizers, loaded.search, note=loaded.note, description=loaded.description)
 
     def with_search(self, **changes: Any) -> "Translator":

@@ -8,6 +8,7 @@ from itertools import chain
 from pathlib import Path
 
 from seq2seq.config.description import ModelDescription
+from seq2seq.config.directions import direction_name
 from seq2seq.errors import UserError, some_of
 from seq2seq.languages import language_code
 from seq2seq.text.direction import MOST_LISTED, UNNAMED, Direction, find_language
@@ -26,6 +27,20 @@ def choices(description: ModelDescription, tokenizers: TokenizerPair) -> dict[st
     """
     has_both = description.source_language and description.target_language
     return {} if has_both and tokenizers.needs_direction else dict(tokenizers.choices)
+
+
+def zero_shot(description: ModelDescription) -> str | None:
+    """Return a warning if a model was not trained in its direction; None if it was, or if this is not known."""
+    source, target, trained = description.source_language, description.target_language, description.directions
+    if not trained or source is None or target is None or direction_name((source, target)) in trained:
+        return None
+    steps = [name.removeprefix(f"{source}-") for name in trained if name.startswith(f"{source}-")]
+    between = [language for language in steps if direction_name((language, target)) in trained]
+    remedy = f"; through trained directions: s2s translate --pivot {between[0]}" if between else ""
+    return (
+        f"{source}-{target} is zero-shot, so translations may be poor or in another language: the model was trained in "
+        f"{', '.join(trained)}{remedy}"
+    )
 
 
 def directed(

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from support.echo import EchoEngine
-from support.many_directions import CONFIG, LONG, train, write_corpora
+from support.many_directions import CONFIG, LONG, TRAINED, train, write_corpora
 
 from seq2seq.cli import main
 from seq2seq.config.schema import SearchConfig, TrainingConfig
@@ -140,6 +140,18 @@ def test_info_bleu_and_the_card_name_directions(run, capfd, monkeypatch):
     assert "zero (de-fr, zero-shot)" in card
     assert "valid (en-fr)" in card
     assert "mean of 2 directions" in card
+
+
+def test_a_direction_that_was_not_trained_is_told_with_a_way_through_others(run, tmp_path, capfd):
+    main(["convert", "--to", "ctranslate2", str(run), "-o", str(tmp_path / "out"), "--force"])
+    (tmp_path / "in").write_text("one\n", encoding="utf-8")
+    for model in (run, tmp_path / "out"):
+        for source, target in (*TRAINED, ("de", "fr")):
+            capfd.readouterr()
+            assert main(["translate", str(model), "--from", source, "--to", target, "-i", str(tmp_path / "in")]) == 0
+            told = [line for line in capfd.readouterr().err.splitlines() if "zero-shot" in line]
+            assert len(told) == ((source, target) not in TRAINED)
+            assert all(line.endswith("s2s translate --pivot en") for line in told)
 
 
 def test_tune_needs_pairs_of_the_direction(run, monkeypatch, capfd):
