@@ -5,6 +5,7 @@ import random
 from itertools import combinations
 
 import numpy as np
+import pytest
 
 from seq2seq.evaluation.significance import (
     Resampled,
@@ -17,6 +18,7 @@ from seq2seq.evaluation.significance import (
     resample,
     two_sided_p_value,
 )  # fmt: skip
+from seq2seq.evaluation.text import METRICS, resampled, score_texts
 
 
 def drawn(generator, difference, count=50):
@@ -44,10 +46,13 @@ def test_more_than_36_pairs_can_still_be_different():
     assert two_sided_p_value(one, other) < 1e-6
 
 
-def test_one_line_shows_no_difference():
-    one, other = (Resampled(value, np.full(1000, value)) for value in (3.0, 5.0))
-    assert two_sided_p_value(one, other) == 1.0
-    assert error_of_difference(one, other) == 0.0
+@pytest.mark.parametrize("metric", METRICS)
+def test_one_line_shows_no_difference(metric):
+    texts = ("one", "two three", "a man reads", "")
+    scores = [score_texts([text], ["one two three four"], [metric]) for text in texts]
+    for (one,), (other,) in combinations(resampled(scores), 2):
+        assert two_sided_p_value(one, other) == 1.0
+        assert error_of_difference(one, other) == pytest.approx(0.0, abs=1e-9)
 
 
 def test_holm_rejects_as_the_procedure_does_step_by_step():

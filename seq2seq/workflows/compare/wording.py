@@ -27,7 +27,7 @@ def verdict(pair: PairTest) -> str:
     if pair.is_different:
         return "different"
     if pair.detectable is None:
-        return "no difference"
+        return "no difference found" if pair.difference else "no difference"
     return f"no difference found; {pair.detectable:.2f} or more would have shown"
 
 
