@@ -105,6 +105,8 @@ def extend(
     atomic.check_new(output)
     loaded = _load(model, "extended")
     tagged, like = _with_tag(model, loaded.tokenizers, tag)
+    if side is not None and len(distinct_readers(tagged)) == 1:
+        raise UserError(f"--side: {model} has one tokenizer for both sides; leave the option out")
     larger = extended(tagged, _texts_by_reader(corpora, distinct_readers(tagged), side), pieces)
     if not larger.pieces and not like:
         more = ", and no sequence of pieces is frequent enough" if pieces else ""

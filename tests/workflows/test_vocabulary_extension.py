@@ -216,6 +216,7 @@ def test_a_new_language_begins_as_another(kind, like, tag, tmp_path, capsys):
         ("ours shared", "the cat sat", ["--pieces", "0"], "nothing to add: the vocabulary has every character"),
         ("ours shared", "the cat sat", [], "and no sequence of pieces is frequent enough"),
         ("ours shared", " \n\n", [], "there is no text"),
+        ("ours shared", "ねこ", ["--side", "target"], "has one tokenizer for both sides"),
         ("ours shared", "ねこ", ["--tag", "ltz", "--like", "de"], "has no tags of languages"),
         ("m2m100", "ねこ", ["--tag", "qq", "--like", "klingon"], "--like klingon: not a language of the model"),
         ("m2m100", "ねこ", ["--tag", "deu", "--like", "nl"], "has this language already (de)"),
