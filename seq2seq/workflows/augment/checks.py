@@ -14,6 +14,7 @@ from seq2seq.workflows.augment.shards import Shard
 if TYPE_CHECKING:
     from seq2seq.text.tokenizer import Tokenizer
 
+CHOICES = {"beam_size", "length_penalty", "n_best", "sample"}  # options that choose between beam search and samples
 MANY_LINES, SAMPLED_FROM = 100_000, 10  # lines from which back-translation samples, and its top_k
 
 
@@ -85,7 +86,7 @@ def default_search(kind: Kind, num_lines: int, given: Mapping[str, Any]) -> tupl
 
     Samples give better back-translations of much text; with little text, and so with poor models, beam search does.
     """
-    if kind == "back" and num_lines > MANY_LINES and not given.keys() & {"beam_size", "sample", "n_best"}:
+    if kind == "back" and num_lines > MANY_LINES and not given.keys() & CHOICES:
         why = f"sampling from the {SAMPLED_FROM} likeliest pieces, because there are more than {MANY_LINES:,} lines"
         return {"sample": True, "top_k": SAMPLED_FROM}, why
     return {}, ""
