@@ -5,7 +5,7 @@
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 # The ISO 639-1 code of each language, then its ISO 639-2 and 639-3 codes. A macrolanguage includes the codes of its
 # members (Chinese: cmn and yue). Withdrawn and wrong codes that are common, such as jap, scr and zhs, come last.
@@ -76,6 +76,11 @@ def language_tag(name: str) -> str:
 def known_language(name: str | None) -> str | None:
     """Return the code as `language_code` does, or None for unknown languages."""
     return _CODES.get(_first_part(name)) or LANGUAGE_NAMES.get(_first_part(name))
+
+
+def are_other(languages: Iterable[str | None], others: Iterable[str | None]) -> bool:
+    """Whether source and target differ from those of another direction, as far as both are known."""
+    return any(a and b and language_code(a) != language_code(b) for a, b in zip(languages, others, strict=True))
 
 
 def named_directions(name: str) -> Iterator[tuple[str, str]]:

@@ -16,6 +16,7 @@ import click
 from seq2seq.cli import options
 from seq2seq.config.directions import direction_name
 from seq2seq.errors import DataError, ModelError, did_you_mean
+from seq2seq.languages import are_other
 from seq2seq.lines import check_counts, read_lines
 
 if TYPE_CHECKING:
@@ -174,6 +175,7 @@ class TranslatingModels:
         given = {key: value for key, value in loading.items() if value is not None}
         if given.keys() & set(LANGUAGES) and any(test_set.direction for test_set in test_sets):
             raise click.UsageError("--from and --to: the test sets of the run have directions; leave these options out")
+        first: tuple[str, Sequence[str | None]] | None = None
         for model, folder in self.folders.items():
             pipelines: dict[tuple[str, str] | None, Pipeline] = {}
             for test_set, path in zip(test_sets, outputs, strict=True):
@@ -181,6 +183,8 @@ class TranslatingModels:
                     languages = dict(zip(LANGUAGES, test_set.direction or (), strict=False))
                     pipelines[test_set.direction] = Pipeline.load(folder, **given, **languages)
                 pipeline = pipelines[test_set.direction]
+                if test_set.direction is None:
+                    first = _same_direction(model, pipeline, first)
                 if test_set is test_sets[0]:
                     logger.info("%s: engine: %s", folder, pipeline.translator.engine_note)
                 self._translate_set(model, pipeline, test_set, path)
@@ -203,6 +207,26 @@ class TranslatingModels:
             found = test_set.off_target[model] = off_target(flags)
             words = "{lines:,} lines ({rate:.1%}) are in another language than the target".format(**found)
             logger.info("%s", ": ".join([*about, words]))
+
+
+def _same_direction(
+    model: str, pipeline: "Pipeline", first: tuple[str, Sequence[str | None]] | None
+) -> tuple[str, Sequence[str | None]]:
+    """Return the first model and its languages; refuse a model of another direction, which would translate nonsense.
+
+    Raises:
+        ModelError: the model has another direction.
+    """
+    from seq2seq.store.direction import single_languages
+
+    about = pipeline.translator.description
+    sides = single_languages(about, pipeline.translator.tokenizers) if about is not None else (None, None)
+    if first is None:
+        return model, sides
+    if are_other(sides, first[1]):
+        there, known = ("-".join(map(str, each)) for each in (sides, first[1]))
+        raise ModelError(f"{model}: translates {there}, and {first[0]} {known}; name models of one direction")
+    return first
 
 
 def warn_of_misleading(

@@ -10,19 +10,23 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seq2seq.config.schema import SearchConfig
 from seq2seq.errors import ModelError, RunError, UserError
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine, difference
 from seq2seq.inference.engine import Engine, EngineName, Loaded, override_search
 from seq2seq.interop.ctranslate2 import Obstacles, is_ctranslate2, read_description
+from seq2seq.languages import are_other
 from seq2seq.processes import usable_cpus
 from seq2seq.search.base import Sentence
-from seq2seq.store.direction import directed
+from seq2seq.store.direction import directed, single_languages
 from seq2seq.store.finding import find_model
 from seq2seq.text.direction import UNNAMED, Direction
 from seq2seq.text.tokenizer import TokenizerPair
+
+if TYPE_CHECKING:
+    from seq2seq.store.model_folder import LoadedModel
 
 logger = logging.getLogger(__name__)
 
@@ -221,6 +225,7 @@ def _open_torch(
             first = models[0].folder
             raise ModelError(f"{model.folder}: its vocabulary is not that of {first}; an ensemble needs one vocabulary")
     models = [model.directed(direction) for model in models]
+    _check_directions(models)
     config = override_search(models[0].description.search, search)
     steps = [
         TransformerSteps(model.model.to(runtime.device, runtime.precision), model.tokenizers, runtime.device)
@@ -231,6 +236,20 @@ def _open_torch(
     engine = TorchEngine(model, recorder=CudaGraphs() if is_recorded else None)
     note = f"PyTorch on {runtime.device} ({'; '.join(filter(None, (reason, recording)))})"
     return Loaded(engine, models[0].tokenizers, config, note, models[0].description)
+
+
+def _check_directions(models: Sequence["LoadedModel"]) -> None:
+    """Refuse an ensemble of several directions.
+
+    Raises:
+        ModelError: the directions of two models differ.
+    """
+    sides = [single_languages(model.description, model.tokenizers) for model in models]
+    for model, own in zip(models, sides, strict=True):
+        if are_other(own, sides[0]):
+            there, first = ("-".join(map(str, each)) for each in (own, sides[0]))
+            problem = f"translates {there}, and {models[0].folder} {first}"
+            raise ModelError(f"{model.folder}: {problem}; an ensemble needs models of one direction")
 
 
 def check_recording(device: str, is_ctranslate2: bool) -> None:

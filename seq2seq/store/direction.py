@@ -43,6 +43,17 @@ def zero_shot(description: ModelDescription) -> str | None:
     )
 
 
+def single_languages(description: ModelDescription, tokenizers: TokenizerPair) -> tuple[str | None, str | None]:
+    """Return the source and the target language of a directed model.
+
+    A side is None if its language is unknown or, as with a group of languages of OPUS-MT, if each text chooses it.
+    """
+    names = tokenizers.choices
+    sides = {"source": description.source_language, "target": description.target_language}
+    known = {side: name for side, name in sides.items() if side not in names or name in names[side]}
+    return known.get("source"), known.get("target")
+
+
 def directed(
     model: str | Path,
     description: ModelDescription,

@@ -54,6 +54,18 @@ def test_search_options_reach_the_translator(run, tmp_path):
         assert path.read_text().splitlines() == [translation.text for translation in translator.translate(SENTENCES)]
 
 
+@pytest.mark.parametrize("command", ["bleu", "compare"])
+def test_models_of_two_directions_are_not_compared(command, run, tmp_path, capsys):
+    shutil.copytree(run / "best", tmp_path / "other")
+    path = tmp_path / "other" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "source_language": "de", "target_language": "en"}))
+    models = [str(run), str(tmp_path / "other")]
+    typed = models if command == "compare" else [part for model in models for part in ("--model", model)]
+    assert main([command, *typed, "--test-set", "odd"]) == 2
+    said = f"s2s: {models[1]}: translates de-en, and {models[0]} en-de; name models of one direction"
+    assert capsys.readouterr().err.splitlines()[-1] == said
+
+
 def test_test_sets_are_named_in_text_too(run):
     lines = s2s("--model", run, "-m", "bleu").splitlines()
     assert [line.partition(": ")[0] for line in lines] == ["plain", "odd"]

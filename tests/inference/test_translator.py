@@ -1,6 +1,8 @@
 """Laws of `Translator`: a translation for each line, whatever its neighbours; how models are loaded."""
 
+import json
 import math
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -9,11 +11,12 @@ from support.echo import TEXTS, EchoEngine, echo, make_transformer, make_transla
 
 from seq2seq.config.corpora import DataConfig, SourceConfig
 from seq2seq.config.description import ModelDescription
-from seq2seq.config.schema import Config, SearchConfig, TokenizerConfig
+from seq2seq.config.schema import Config, ModelConfig, SearchConfig, TokenizerConfig
 from seq2seq.errors import DataError, ModelError, UserError
 from seq2seq.inference.pipeline import Pipeline
 from seq2seq.inference.translator import Translator
 from seq2seq.model.transformer import Transformer
+from seq2seq.store.direction import single_languages
 from seq2seq.store.model_folder import save_model
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 
@@ -177,6 +180,24 @@ def test_ensemble_of_two_vocabularies_is_refused(tokenizers, tmp_path):
     two = save(tmp_path / "two", TokenizerPair(other, other))
     with pytest.raises(ModelError, match="vocabulary"):
         Translator.load(one, two, device="cpu")
+
+
+def test_ensemble_of_two_directions_is_refused(tokenizers, tmp_path):
+    for name in ("one", "two"):
+        save(tmp_path / name, tokenizers)
+    path = tmp_path / "two" / "config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "source_language": "de", "target_language": "en"}))
+    with pytest.raises(ModelError, match=r"two: translates de-en, and .*one en-de; an ensemble needs"):
+        Translator.load(tmp_path / "one", tmp_path / "two", device="cpu")
+
+
+def test_a_side_whose_language_each_text_chooses_has_none():
+    """As with models of OPUS-MT into a group of languages, whose texts begin with a tag."""
+    described = [ModelDescription(source_language="en", target_language=name, model=ModelConfig()) for name in
+                 ("roa", "spa")]  # fmt: skip
+    tagged, plain = (SimpleNamespace(choices=names) for names in ({"target": ["spa", "fra"]}, {}))
+    assert [single_languages(one, tagged) for one in described] == [("en", None), ("en", "spa")]
+    assert [single_languages(one, plain) for one in described] == [("en", "roa"), ("en", "spa")]
 
 
 def test_missing_model_is_said(tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ from seq2seq.data.directions import open_named
 from seq2seq.data.file_facts import combined_fingerprint
 from seq2seq.errors import UserError
 from seq2seq.executors import LOCAL, open_workers
-from seq2seq.languages import language_code
+from seq2seq.languages import are_other
 from seq2seq.lines import read_lines
 from seq2seq.store.finding import RUN_CONFIG, find_model
 from seq2seq.workflows.augment.checks import (
@@ -163,7 +163,7 @@ def _checked_languages(job: AugmentJob, request: Request) -> dict[str, str | Non
             check_language(job.shards, sides[0])
         found.append(sides)
     for sides, model in zip(found, request.models, strict=False):
-        if any(a and b and language_code(a) != language_code(b) for a, b in zip(sides, found[0], strict=True)):
+        if are_other(sides, found[0]):
             here, first = ("-".join(str(side) for side in each) for each in (sides, found[0]))
             raise UserError(
                 f"{model}: translates {here}, and {request.models[0]} {first}; give models of one direction"

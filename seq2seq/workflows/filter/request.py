@@ -22,7 +22,7 @@ from seq2seq.errors import DataError, ModelError
 from seq2seq.executors import LOCAL, Workers, open_workers
 from seq2seq.files import json_text
 from seq2seq.inspection.line_languages import other_language
-from seq2seq.languages import known_language, language_code, language_name
+from seq2seq.languages import are_other, known_language, language_name
 from seq2seq.lines import check_readable_again, shown_name
 from seq2seq.store.direction import OPTIONS
 from seq2seq.store.finding import find_model
@@ -285,7 +285,7 @@ def _judges(request: FilterRequest) -> tuple[tuple[Judge, ...], tuple[str | None
     found = [each.description for each in opened_scorers(judges, tuple(sorted(request.loading.items())))]
     languages, *others = ((about.source_language, about.target_language) for about in found)
     for sides in others:
-        if any(a and b and language_code(a) != language_code(b) for a, b in zip(sides, languages[::-1], strict=True)):
+        if are_other(sides, languages[::-1]):
             there, wanted = ("-".join(str(side) for side in each) for each in (sides, languages[::-1]))
             raise ModelError(f"{request.reverse}: translates {there}, but --reverse must translate {wanted}")
     return judges, languages
