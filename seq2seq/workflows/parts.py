@@ -95,16 +95,26 @@ def open_parts(folder: Path, identity: Mapping[str, Any], file: str = PARTS_FILE
     Raises:
         UserError: the folder has something else, or work of another identity.
     """
-    path = folder / file
     if folder.is_dir():
         atomic.remove_leftovers(folder)
+    description = find_parts(folder, identity, file)
+    if description is None:
+        folder.mkdir(parents=True, exist_ok=True)
+        description = {"format": FORMAT, **identity}
+        atomic.write_file(folder / file, json_text(description).encode())
+    return description
+
+
+def find_parts(folder: Path, identity: Mapping[str, Any], file: str = PARTS_FILE) -> dict[str, Any] | None:
+    """Return the description of a folder for work of this identity; None if there is none yet. Nothing is changed.
+
+    Args and errors are those of `open_parts`.
+    """
+    path = folder / file
     if not path.exists():
         if folder.exists() and (not folder.is_dir() or any(folder.glob("[!.]*"))):
             raise UserError(f"{folder}: exists already, and has no {file}; name a new folder with -o")
-        folder.mkdir(parents=True, exist_ok=True)
-        description = {"format": FORMAT, **identity}
-        atomic.write_file(path, json_text(description).encode())
-        return description
+        return None
     try:
         description = read_object(path)
     except DamagedFile as error:

@@ -104,8 +104,11 @@ def test_another_command_is_refused_and_a_dry_run_writes_nothing(made, monkeypat
     assert not Path("pairs").exists()
     assert main(arguments) == 0
     capsys.readouterr()
-    assert main([*arguments, "--beam-size", "2"]) == 2
-    assert "pairs: is of another command: options.beam_size null there, 2 here" in capsys.readouterr().err
+    for more in ((), ("--dry-run",)):
+        assert main([*arguments, "--beam-size", "2", *more]) == 2
+        assert "pairs: is of another command: options.beam_size null there, 2 here" in capsys.readouterr().err
+    assert main([*arguments, "--dry-run"]) == 0
+    capsys.readouterr()
     Path("text").write_text("A dog.\n" * 3)
     assert main(arguments) == 2
     Path("text").write_text("A man.\n" * 3)
@@ -118,4 +121,5 @@ def test_much_text_is_sampled_for_back_translation_alone():
     assert search == {"sample": True, "top_k": 10}
     assert "more than 100,000 lines" in why
     assert default_search("forward", MANY_LINES + 1, {}) == ({}, "")
-    assert default_search("back", MANY_LINES + 1, {"beam_size": 5}) == ({}, "")
+    for given in ({"beam_size": 5}, {"length_penalty": 0.8}, {"n_best": 4}, {"sample": True}):  # none loses its effect
+        assert default_search("back", MANY_LINES + 1, given) == ({}, "")
