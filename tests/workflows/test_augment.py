@@ -9,6 +9,7 @@ import random
 import re
 import shutil
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -204,12 +205,14 @@ def test_translations_of_low_confidence_are_left_out(whole):
     sure = ConfidenceMap(means=(0, 0, 0, 0), scales=(1, 1, 1, 1), weights=(9, 0, 0, 0), bias=1.5,
                          table=({"predicted": 0.5, "observed": 0.5, "sentences": 9},))  # fmt: skip
     write_calibration(model, read_calibration(model).model_copy(update={"confidence": sure}))
-    options = ("--kind", "forward", "--min-confidence", "0.5", "--held-out", "valid.en")
-    sure = augmented("sure", *options, model="calibrated")
+    options = ("--kind", "forward", "--held-out", "valid.en", "--min-confidence")
+    every = records(augmented("every", *options, "0", model="calibrated"))
+    assert [each["origin"] for each in every] == [each["origin"] for each in plain]
+    low, high = max(pairwise(sorted(each["confidence"] for each in every)), key=lambda pair: pair[1] - pair[0])
+    sure = augmented("sure", *options, str((low + high) / 2), model="calibrated")
+    assert records(sure) == [each for each in every if each["confidence"] >= high]
     counts = json.loads((sure / "augment.json").read_text())["counts"]
-    kept = [each["confidence"] for each in records(sure)]
-    assert all(0.5 <= each <= 1 for each in kept)
-    assert 0 < len(kept) == len(plain) - counts["left_out"]["low confidence"]
+    assert counts["left_out"]["low confidence"] == sum(each["confidence"] <= low for each in every) > 0
 
 
 @pytest.fixture(autouse=True, scope="module")
