@@ -6,6 +6,7 @@
 import json
 import logging
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ logger = logging.getLogger("seq2seq.cli")
 LONGEST_CELL = 32
 FIRST, LAST = ("name", "state"), ("hours", "machine", "size", "note")
 NOT_RECORDED = "not recorded"
+_BETWEEN = re.compile(r",(?![^(]*\))")  # names of test sets have commas in brackets: zero (de-fr, zero-shot) bleu
 
 
 @click.group(cls=GroupWithDefault, epilog="Example: s2s runs --sort bleu --where model.dropout=0.1")
@@ -75,7 +77,7 @@ def list_runs(
     shown = [name for name in names if not _is_setting(name, runs) or name in varying(runs)]
     shown = [name for name in shown if name not in LAST or any(row.get(name) for row in rows.values())]
     if columns is not None:
-        shown = [_known(name.strip(), names, "--columns") for name in columns.split(",") if name.strip()]
+        shown = [_known(name.strip(), names, "--columns") for name in _BETWEEN.split(columns) if name.strip()]
         if not shown:
             raise click.UsageError("--columns names no column")
     if order is not None:

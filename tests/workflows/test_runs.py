@@ -76,6 +76,17 @@ def test_runs_are_sorted_and_selected(runs, capsys, options, names):
     assert [row["name"] for row in table(s2s(capsys, "runs", *options, "-f", "tsv"))] == names
 
 
+def test_every_column_can_be_named(runs, capsys):
+    score = {"dataset": "zero (de-fr, zero-shot)", "metric": "bleu", "value": 2.5, "signature": ""}
+    (runs / "wide" / "test_scores.json").write_text(json.dumps({"scores": [score]}))
+    every = s2s(capsys, "runs", "-f", "tsv")
+    names = every.splitlines()[0].split("\t")
+    assert "zero (de-fr, zero-shot) bleu" in names
+    assert s2s(capsys, "runs", "-f", "tsv", "--columns", ",".join(names)) == every
+    for name in names:
+        assert s2s(capsys, "runs", "-f", "tsv", "--columns", f"name,{name}").splitlines()[0] == f"name\t{name}"
+
+
 def test_columns_are_those_that_are_named(runs, capsys):
     assert s2s(capsys, "runs", "--columns", "bleu,name", "--sort", "bleu", "-f", "tsv").splitlines()[0] == "bleu\tname"
 
