@@ -235,7 +235,7 @@ class Student:
         return config_file.load(self.request.config, [*self.request.overrides, *changes])
 
     def _has_plain_tokenizers(self) -> bool:
-        """Whether the first teacher has tokenizers that a new model can use: those of one direction."""
+        """Whether the first teacher has tokenizers that a new model can use: those without tags of languages."""
         folder = self.teachers[0]
         return (folder / SOURCE_FILE).is_file() and not load_tokenizers(folder).choices
 
@@ -246,11 +246,7 @@ class Student:
         if config.model.preset is not None and "model" not in self.config.model_fields_set:
             logger.info("model.preset: student, because the config has no section model")
         if not config.tokenizer.model_fields_set - OF_TRAINING:
-            logger.info(
-                "tokenizer: a new one of %d pieces, because %s has no plain tokenizer",
-                config.tokenizer.vocab_size,
-                self.request.teachers[0],
-            )
+            logger.info("tokenizer: a new one, because that of %s has tags of languages", self.request.teachers[0])
         result = run.train(config, self.run, self.request.command)
         if result is None or result.status == "stopped":
             return None
