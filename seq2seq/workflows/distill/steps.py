@@ -16,7 +16,6 @@ from typing import Any
 
 from seq2seq import atomic
 from seq2seq.config import file as config_file
-from seq2seq.config.directions import direction_name
 from seq2seq.config.schema import Config
 from seq2seq.data.sources import open_pairs
 from seq2seq.errors import ModelError, UserError
@@ -25,7 +24,7 @@ from seq2seq.executors import LOCAL
 from seq2seq.files import json_text
 from seq2seq.languages import known_language
 from seq2seq.lines import as_one_line
-from seq2seq.store.direction import KEYS, OPTIONS, choices
+from seq2seq.store.direction import KEYS, OPTIONS, choices, zero_shot
 from seq2seq.store.finding import CONFIG, find_model
 from seq2seq.store.model_folder import LoadedModel, load_outline, update_search
 from seq2seq.text.direction import Direction
@@ -181,8 +180,8 @@ class Student:
         if any(a and b and a != b for a, b in zip(*codes, strict=True)):
             there, here = ("-".join(map(str, each)) for each in (theirs, ours))
             raise ModelError(f"{name}: translates {there}, but the student {here}; name another teacher or config")
-        if trained and all(theirs) and (here := direction_name(map(str, theirs))) not in trained:
-            logger.warning("%s: %s is zero-shot; the model was trained in %s", name, here, ", ".join(trained))
+        if warning := zero_shot(about):
+            logger.warning("%s: %s", name, warning)
         return many
 
     # -- steps ----------------------------------------------------------------------------------------
