@@ -168,11 +168,14 @@ def _noise(text: str | None) -> "NoiseConfig | None":
         if name not in NoiseConfig.model_fields:
             hint = did_you_mean(name, NoiseConfig.model_fields) or f"; it is one of {', '.join(NoiseConfig.kinds)}"
             raise click.UsageError(f"--noise: {shown(name)} is not a kind of noise{hint}")
+        if name in values:
+            raise click.UsageError(f"--noise {name}: given twice; give it once")
         try:
             values[name] = int(value) if name == "seed" else float(value)
             NoiseConfig(**{name: values[name]})
         except (ValueError, ValidationError) as error:
-            raise click.UsageError(f"--noise {name}: must be a share from 0 to 1, not {shown(value)}") from error
+            wanted = "an integer" if name == "seed" else "a share from 0 to 1"
+            raise click.UsageError(f"--noise {name}: must be {wanted}, not {shown(value)}") from error
     return NoiseConfig(**values)
 
 

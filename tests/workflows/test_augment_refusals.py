@@ -55,6 +55,8 @@ MISTAKES = {
     "a draw without draws": (["--top-k", "3"], "--top-k is for random draws; add --sample"),
     "a beam of draws": (["--sample", "--beam-size", "3"], "--beam-size is for a search; leave out --sample"),
     "unknown noise": (["--noise", "typo=0.1"], "--noise: 'typo' is not a kind of noise; did you mean 'typos'?"),
+    "noise twice": (["--noise", "typos=0.1,typos=0.2"], "--noise typos: given twice; give it once"),
+    "no number": (["--noise", "seed=x"], "--noise seed: must be an integer, not 'x'"),
     "too much noise": (["--noise", "typos=2"], "--noise typos: must be a share from 0 to 1, not '2'"),
     "an unknown executor": (["--executor", "ray"], "executor 'ray': not an executor; give local, or dask:ADDRESS"),
     "workers of a cluster": (["--executor", "dask:a", "--workers", "2"], "--workers is for --executor local"),
