@@ -79,7 +79,7 @@ def known_language(name: str | None) -> str | None:
 
 
 def are_other(languages: Iterable[str | None], others: Iterable[str | None]) -> bool:
-    """Whether source and target differ from those of another direction, as far as both are known."""
+    """Whether the source or the target of two directions differs; an unknown language (None) differs from nothing."""
     return any(a and b and language_code(a) != language_code(b) for a, b in zip(languages, others, strict=True))
 
 

@@ -190,7 +190,7 @@ def lines_of_report(folder: Path, counts: "PartCounts") -> list[str]:
 def _estimate(prepared: "Prepared", workers: int) -> None:
     from seq2seq.workflows.parts import find_parts
 
-    find_parts(prepared.job.folder, prepared.identity)  # refuses a folder as the work itself does
+    find_parts(prepared.job.folder, prepared.identity)  # refuses the folders that the command would refuse
     seconds, done = prepared.job.seconds_per_line()
     whole = prepared.num_lines * len(prepared.job.models)
     click.echo(f"{counted(whole, 'line')} in {counted(prepared.job.num_parts, 'part')}; nothing is written")

@@ -44,7 +44,12 @@ DEFAULT_METRICS = ("bleu", "chrf")
 @options.references_option(
     "With --model: reference translation of --source. Without --model: a further reference. Repeatable."
 )
-@click.option("--test-set", "names", multiple=True, help="With --model: only this test set of the run; repeatable.")
+@click.option(
+    "--test-set",
+    "names",
+    multiple=True,
+    help="With --model: only this test set of the run, such as news or 'news en-de'; repeatable.",
+)
 @options.scoring_options(",".join(DEFAULT_METRICS))
 @click.option(
     "--confidence", is_flag=True, help="Print 95 % bootstrap intervals; for several systems they are always printed."

@@ -40,7 +40,9 @@ DEFAULT_METRICS = ("bleu", "chrf", "ter")
 @click.argument("systems", nargs=-1, required=True, type=options.ANY_PATH)
 @options.references_option("Reference translation; repeatable [default: a test set of the first run].")
 @click.option("--source", type=options.FILE, help="Source text of --reference.")
-@click.option("--test-set", "name", help="Test set of the first run [default: its first].")
+@click.option(
+    "--test-set", "name", help="Test set of the first run, such as news or 'news en-de' [default: its first]."
+)
 @click.option("--training", type=options.FILE, help="Source side of training data, to group results by rare words.")
 @options.scoring_options(",".join(DEFAULT_METRICS))
 @click.option("--each-seed", "apart", is_flag=True, help="Show runs that differ only in their seed as separate rows.")

@@ -33,10 +33,16 @@ logger = logging.getLogger("seq2seq.cli")
 @options.sharding_options
 @click.option("--force", is_flag=True, help="Keep the int8 export even if its translations differ too much.")
 @click.option(
-    "--from", "source_language", metavar="LANGUAGE", help="Source language in the words of TEACHER [default: CONFIG's]."
+    "--from",
+    "source_language",
+    metavar="LANGUAGE",
+    help="Source language, as TEACHER names it [default: that of CONFIG].",
 )
 @click.option(
-    "--to", "target_language", metavar="LANGUAGE", help="Target language in the words of TEACHER [default: CONFIG's]."
+    "--to",
+    "target_language",
+    metavar="LANGUAGE",
+    help="Target language, as TEACHER names it [default: that of CONFIG].",
 )
 @options.search_options
 def command(
@@ -57,9 +63,8 @@ def command(
     settings are tuned; it is converted to int8 for CTranslate2; teacher and student are measured. The last two are in
     int8/, distill.json and report.html. If the command is stopped in any step, the same command continues.
 
-    Without a section model, the student has preset student; without settings of tokenizer, the tokenizer of TEACHER.
-
-    A TEACHER of many languages, such as NLLB, translates in the direction of CONFIG. Its student has a new tokenizer.
+    Without a section model, the student has preset student. Without settings of tokenizer, it has the tokenizer of
+    TEACHER, or a new one if TEACHER has many languages. Such a TEACHER translates in the direction of CONFIG.
     """
     *teachers, config = arguments
     _check_usage(teachers, config)

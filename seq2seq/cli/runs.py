@@ -154,7 +154,7 @@ def _remove(removal: "Removal") -> int:
         logger.warning("%s is kept unchanged: %s", removal.run.name, error)
         return 0
     if not number:
-        logger.warning("%s is kept unchanged: it has changed meanwhile", removal.run.name)
+        logger.warning("%s: nothing is deleted, because the run has changed since it was read", removal.run.name)
     return number
 
 

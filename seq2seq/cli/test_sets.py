@@ -52,7 +52,7 @@ class TestSet:
 
     @property
     def choice(self) -> str:
-        """The value of `--test-set` that chooses it alone."""
+        """The value of `--test-set` that chooses only this test set."""
         return str(self.name).removesuffix(ZERO_SHOT)
 
     def scoring(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,8 +144,9 @@ class TranslatingModels:
             directions = dict.fromkeys(pair.direction for pair in pairs) or {None: None}
             named = {direction and direction_name(direction): direction for direction in directions}
             if chosen is not None and chosen not in named:
-                known = ", ".join(filter(None, named)) or "no directions"
-                raise DataError(f"--test-set {name} {chosen}: {name} has {known}")
+                directions = ", ".join(filter(None, named))
+                known = f"the directions of {name} are {directions}" if directions else f"{name} has no directions"
+                raise DataError(f"--test-set {name} {chosen}: {known}")
             for direction in named.values() if chosen is None else [named[chosen]]:
                 own = [pair for pair in pairs if pair.direction == direction]
                 title = name if len(directions) == 1 else f"{name} {direction_name(direction)}"
@@ -225,7 +226,9 @@ def _same_direction(
         return model, sides
     if are_other(sides, first[1]):
         there, known = ("-".join(map(str, each)) for each in (sides, first[1]))
-        raise ModelError(f"{model}: translates {there}, and {first[0]} {known}; name models of one direction")
+        raise ModelError(
+            f"{model}: translates {there}, but {first[0]} translates {known}; name models of the same direction"
+        )
     return first
 
 

@@ -62,8 +62,8 @@ def command(
     The settings are written to generation_config.json, which every command reads, with the scores before and after on
     the validation set and on the test sets of the run. The validation set is translated about twelve times.
 
-    A model of many languages has the same settings in all directions. In a run of many directions, the mean of those of
-    the validation set decides. --from and --to choose among them, or name that of --source and --reference.
+    A model of many languages gets one setting for all directions. In a run of many directions, the mean score over the
+    directions of the validation set decides. --from and --to restrict these, or name the direction of --source.
 
     If the run is trained further, the search settings of its configuration replace the tuned ones. A folder written
     with -o keeps them.
@@ -176,7 +176,7 @@ def _directions(pairs: "Sequence[Pair]", direction: "Direction") -> dict[str, li
 
     found = dict.fromkeys(pair.direction or (direction.source, direction.target) for pair in pairs)
     names = [direction_name(filter(None, sides)) for sides in found]
-    logger.info("tuning on %s; the settings will be those of all directions of the model", ", ".join(names))
+    logger.info("tuning on %s; the settings apply to all directions of the model", ", ".join(names))
     return {"directions": names}
 
 

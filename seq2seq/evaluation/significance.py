@@ -103,7 +103,7 @@ def paired_p_value(first: Resampled, second: Resampled) -> float:
 
 def error_of_difference(first: Resampled, second: Resampled) -> float:
     """Return the standard error of the difference of two scores on the same lines."""
-    differences = first.values.astype(np.float64) - second.values  # in float32, equal ones would have a deviation
+    differences = first.values.astype(np.float64) - second.values  # in float32, equal ones may deviate
     return float(np.std(differences, ddof=1))
 
 

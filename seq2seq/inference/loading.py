@@ -248,8 +248,8 @@ def _check_directions(models: Sequence["LoadedModel"]) -> None:
     for model, own in zip(models, sides, strict=True):
         if are_other(own, sides[0]):
             there, first = ("-".join(map(str, each)) for each in (own, sides[0]))
-            problem = f"translates {there}, and {models[0].folder} {first}"
-            raise ModelError(f"{model.folder}: {problem}; an ensemble needs models of one direction")
+            problem = f"translates {there}, but {models[0].folder} translates {first}"
+            raise ModelError(f"{model.folder}: {problem}; an ensemble needs models of the same direction")
 
 
 def check_recording(device: str, is_ctranslate2: bool) -> None:

@@ -271,7 +271,7 @@ class Service:
                 raise self._too_large() from full
             rate = self.worker.characters_per_second
             seconds = math.ceil(full.excess / rate) if rate else 1
-            # Whatever waits now is answered or refused by its deadline, so there is room then at the latest.
+            # Each waiting request is answered or refused before its deadline passes, so the queue has room by then.
             after = min(max(seconds, 1), math.ceil(self.limits.deadline_seconds))
             raise Refusal(429, "queue_full", "too many sentences wait; try again later", retry_after=after) from full
         self._jobs.add(answers.job)

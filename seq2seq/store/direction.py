@@ -14,7 +14,7 @@ from seq2seq.languages import language_code
 from seq2seq.text.direction import MOST_LISTED, UNNAMED, Direction, find_language
 from seq2seq.text.tokenizer import TokenizerPair
 
-# What a language of each side is named with, for messages.
+# The option or key that names the language of each side, for messages.
 OPTIONS = {"source": "--from", "target": "--to"}
 KEYS = {"source": "source_language", "target": "target_language"}
 
@@ -36,17 +36,17 @@ def zero_shot(description: ModelDescription) -> str | None:
         return None
     steps = [name.removeprefix(f"{source}-") for name in trained if name.startswith(f"{source}-")]
     between = [language for language in steps if direction_name((language, target)) in trained]
-    remedy = f"; through trained directions: s2s translate --pivot {between[0]}" if between else ""
+    remedy = f"; to use trained directions: s2s translate --pivot {between[0]}" if between else ""
     return (
-        f"{source}-{target} is zero-shot, so translations may be poor or in another language: the model was trained in "
-        f"{', '.join(trained)}{remedy}"
+        f"the model was trained in {', '.join(trained)}, not in {source}-{target} (zero-shot); translations may be "
+        f"poor or in another language{remedy}"
     )
 
 
 def single_languages(description: ModelDescription, tokenizers: TokenizerPair) -> tuple[str | None, str | None]:
     """Return the source and the target language of a directed model.
 
-    A side is None if its language is unknown or, as with a group of languages of OPUS-MT, if each text chooses it.
+    A side is None if its language is unknown, or if each text chooses it (groups of languages of OPUS-MT).
     """
     names = tokenizers.choices
     sides = {"source": description.source_language, "target": description.target_language}

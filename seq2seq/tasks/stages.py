@@ -12,7 +12,7 @@ from seq2seq.data.directions import Group, sizes_of
 from seq2seq.data.stages import Part, Stage, Stages
 from seq2seq.errors import DataError, some_of
 
-WHY_EMPTY = "sources before it in data.train have the same ones, or data.filters leaves them out"
+WHY_EMPTY = "sources before it in data.train have the same examples, or data.filters removes them"
 
 Weigh = Callable[[list[Part]], list[Part]]
 
@@ -40,7 +40,10 @@ def stages_of(
         given = [(start, stop, stage.weights.get(name, 0.0)) for (start, stop, _), name in own]
         if not any(stop - start for start, stop, weight in given if weight):
             seen = some_of([name for name, weight in stage.weights.items() if weight])
-            raise DataError(f"data.stages.{index}: no example of {seen} is left: {WHY_EMPTY}; list that source first")
+            raise DataError(
+                f"data.stages.{index}: no example of {seen} is left: {WHY_EMPTY}; "
+                "reorder data.train or relax data.filters"
+            )
         weighed = weigh(given)
         end = math.inf if stage.until_epoch is None else float(stage.until_epoch)
         length = max(1, tokens(weighed)) / max(1, tokens(list(found[0].parts))) if found else 1.0

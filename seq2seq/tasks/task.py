@@ -104,7 +104,7 @@ class Task(ABC):
             sizes = [stop - start for start, stop, _ in self.corpus.parts]
             empty = [source.name for source, size in zip(self.inputs.train, sizes, strict=True) if not size]
             for name in dict.fromkeys(empty):
-                logger.warning("%s: no example of it is left: %s", name, WHY_EMPTY)
+                logger.warning("%s: no example is left: %s", name, WHY_EMPTY)
 
     @abstractmethod
     def _check_corpora(self) -> None:

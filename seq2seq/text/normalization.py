@@ -169,7 +169,7 @@ class ReadingTokenizer(ABC):
     eos_id: int
 
     def __copy__(self) -> Self:
-        # Tokenizers have a __reduce__ for other processes, by which `copy.copy` would load the model again.
+        # `copy.copy` would use __reduce__, which is for other processes and loads the model again.
         other = object.__new__(type(self))
         vars(other).update(vars(self))
         return other

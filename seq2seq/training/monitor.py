@@ -85,9 +85,9 @@ class Monitor:
         return lengths
 
     def step(self, step: int, progress: float, epoch: float) -> None:
-        """Show a step; after two windows of a few seconds, log how long the run will take, by the pace of the second.
+        """Show a step; after two windows of 5 seconds, log how long the run will take, from the pace in window 2.
 
-        Steps of the first are slower, because kernels for the shapes of batches are made then.
+        Window 1 is slower, because kernels for the shapes of batches are made in it.
         """
         self._now = _Moment(step, progress, self._stages.work(epoch))
         if self._first is None or step <= self._first.step:  # the first step, or the first after a roll-back

@@ -108,7 +108,7 @@ def open_parts(folder: Path, identity: Mapping[str, Any], file: str = PARTS_FILE
 def find_parts(folder: Path, identity: Mapping[str, Any], file: str = PARTS_FILE) -> dict[str, Any] | None:
     """Return the description of a folder for work of this identity; None if there is none yet. Nothing is changed.
 
-    Args and errors are those of `open_parts`.
+    Arguments and errors are those of `open_parts`.
     """
     path = folder / file
     if not path.exists():

@@ -69,7 +69,7 @@ class Scoring:
         return means | own
 
     def signatures(self, pairs: Sequence[Pair]) -> dict[str, str]:
-        """Return the signatures of the scores of these pairs by metric, or by direction where they differ."""
+        """Return the signatures of the scores of these pairs by metric, or by metric and direction if they differ."""
         each = {sides: self._scored(["."], ["."], sides) for sides in rows_of_directions(pairs)}
         found = {_named(score.metric, sides): score.signature for sides, own in each.items() for score in own}
         shared = {score.metric: score.signature for own in each.values() for score in own}
@@ -97,7 +97,7 @@ class Tuner:
         """Initialize without evaluating anything.
 
         Args:
-            pairs: the validation set; without directions, the model has one, or `loading` names it.
+            pairs: the validation set. Pairs without a direction have that of `loading`, or the only one of the model.
             scoring: how translations are measured; of several directions, the mean decides.
             loading: options of `Translator.load` other than the search settings.
             report: called after each trial.

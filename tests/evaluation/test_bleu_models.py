@@ -62,7 +62,7 @@ def test_models_of_two_directions_are_not_compared(command, run, tmp_path, capsy
     models = [str(run), str(tmp_path / "other")]
     typed = models if command == "compare" else [part for model in models for part in ("--model", model)]
     assert main([command, *typed, "--test-set", "odd"]) == 2
-    said = f"s2s: {models[1]}: translates de-en, and {models[0]} en-de; name models of one direction"
+    said = f"s2s: {models[1]}: translates de-en, but {models[0]} translates en-de; name models of the same direction"
     assert capsys.readouterr().err.splitlines()[-1] == said
 
 

@@ -141,7 +141,7 @@ def test_a_source_whose_examples_are_all_left_out_is_named(capfd):
     told = capfd.readouterr().err.splitlines()
     assert told[-1].startswith("s2s: data.stages.1: no example of clean is left: sources before it in data.train have")
     assert train("half", f"data.train=[{{{files}}}, {{{files}}}]", "data.stages=[]", "training.max_steps=1") == 0
-    warned = [line for line in capfd.readouterr().err.splitlines() if "no example of it is left" in line]
+    warned = [line for line in capfd.readouterr().err.splitlines() if ": no example is left" in line]
     assert len(warned) == 1
     assert "train.en: " in warned[0]
 

@@ -44,7 +44,7 @@ def test_the_mean_over_the_directions_decides(run, capfd):
     before = {direction: scored(direction, capfd) for direction in DIRECTIONS}
     assert main(["tune", "run", "--metric", "chrf", "--format", "json"]) == 0
     out, err = capfd.readouterr()
-    assert "tuning on en-de, en-fr; the settings will be those of all directions of the model" in err
+    assert "tuning on en-de, en-fr; the settings apply to all directions of the model" in err
     found = json.loads(out)
     assert found["directions"] == ["en-de", "en-fr"]
     for trial in found["trials"]:
@@ -70,7 +70,7 @@ def test_the_mean_over_the_directions_decides(run, capfd):
 def test_languages_choose_among_the_directions_which_are_named(run, capfd):
     assert main(["tune", "run", "--to", "French"]) == 0
     out, err = capfd.readouterr()
-    assert "tuning on en-fr; the settings will be those of all directions of the model" in err
+    assert "tuning on en-fr; the settings apply to all directions of the model" in err
     assert "tuned on en-fr, for all directions of the model" in out
     assert "bleu.en-fr" not in out
     kept = json.loads(Path("run/best/generation_config.json").read_text())["tuned"]

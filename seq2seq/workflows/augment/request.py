@@ -166,7 +166,8 @@ def _checked_languages(job: AugmentJob, request: Request) -> dict[str, str | Non
         if are_other(sides, found[0]):
             here, first = ("-".join(str(side) for side in each) for each in (sides, found[0]))
             raise UserError(
-                f"{model}: translates {here}, and {request.models[0]} {first}; give models of one direction"
+                f"{model}: translates {here}, but {request.models[0]} translates {first}; "
+                "give models of the same direction"
             )
     source, target = found[0] if job.recipe.kind == "forward" else found[0][::-1]
     return {"source": source, "target": target}

@@ -58,7 +58,7 @@ class Distillation:
     overrides: tuple[str, ...] = ()
     """KEY=VALUE for the configuration."""
     loading: Mapping[str, Any] = field(default_factory=dict)
-    """Options with which the teachers translate. Languages are only for teachers that do not know those of `config`."""
+    """Options with which the teachers translate. Languages in it are the teachers' names for those of `config`."""
     has_genuine: bool = False
     """Whether the student learns from the genuine pairs too."""
     shard_lines: int = SHARD_LINES
@@ -146,7 +146,7 @@ class Student:
         """Return the options that give teachers of many languages the direction of the student.
 
         Raises:
-            ModelError: a teacher does not have this direction, or is no translation model.
+            ModelError: a teacher does not have this direction, or is not a translation model.
         """
         found: dict[str, str] = {}
         for teacher, name in zip(self.teachers, self.request.teachers, strict=True):
@@ -156,7 +156,9 @@ class Student:
             found |= self._languages_of(loaded, name)
             if licence := loaded.description.license:
                 self.licences[str(name)] = licence
-                logger.warning("%s: licence %s, which may restrict the use of the student too", name, licence)
+                logger.warning(
+                    "%s has the licence %s; check whether it restricts the use of the student", name, licence
+                )
         return found
 
     def _languages_of(self, loaded: LoadedModel, name: Path) -> dict[str, str]:
@@ -179,7 +181,9 @@ class Student:
         codes = [[known_language(each) for each in sides] for sides in (theirs, ours)]
         if any(a and b and a != b for a, b in zip(*codes, strict=True)):
             there, here = ("-".join(map(str, each)) for each in (theirs, ours))
-            raise ModelError(f"{name}: translates {there}, but the student {here}; name another teacher or config")
+            raise ModelError(
+                f"{name}: translates {there}, but the student translates {here}; name another teacher or config"
+            )
         if warning := zero_shot(about):
             logger.warning("%s: %s", name, warning)
         return many
