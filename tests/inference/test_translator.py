@@ -187,7 +187,7 @@ def test_ensemble_of_two_directions_is_refused(tokenizers, tmp_path):
         save(tmp_path / name, tokenizers)
     path = tmp_path / "two" / "config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "source_language": "de", "target_language": "en"}))
-    with pytest.raises(ModelError, match=r"two: translates de-en, and .*one en-de; an ensemble needs"):
+    with pytest.raises(ModelError, match=r"two: translates de-en, but .*one translates en-de; an ensemble needs"):
         Translator.load(tmp_path / "one", tmp_path / "two", device="cpu")
 
 
