@@ -115,7 +115,11 @@ def test_killed_in_each_step_it_ends_in_the_same_student(place, capsys):
     assert {path.name: each["figures"] for path in [Path("out")] for each in steps["measure"]["systems"].values()}
     student, teacher = load_model("out/model"), load_model("teacher")
     assert student.tokenizers.fingerprint == teacher.tokenizers.fingerprint
+    for made in ("model", "int8"):
+        shutil.rmtree(Path("out") / made)
+    Path("out/report.html").unlink()
     assert main(COMMAND) == 0
+    assert results(Path("out")) == whole, "what was deleted is made again"
     assert main([*COMMAND, "--interpolate"]) == 2
     assert "is of another command: options.interpolate false there, true here" in capsys.readouterr().err
 

@@ -115,8 +115,10 @@ class Student:
             "convert": self._convert,
             "measure": lambda: self._measure(done),
         }
+        # A user may delete what only later steps read (pairs, run), but not what the command is for.
+        kept = {"tune": self.model, "convert": self.exported, "measure": self.folder / REPORT}
         for number, (name, step) in enumerate(steps.items(), start=1):
-            if name in done:
+            if name in done and (name not in kept or kept[name].exists()):
                 logger.info("step %d of %d, %s: done", number, len(steps), name)
                 continue
             logger.info("step %d of %d, %s", number, len(steps), name)
