@@ -178,7 +178,7 @@ MISTAKES = {
     "a folder as config": (["student.yaml", "teacher"], "teacher is a folder; name CONFIG, a YAML file, after the"),
     "a teacher twice": (["teacher", "./teacher", "student.yaml"], "a TEACHER is given twice; name each once"),
     "another direction": (["teacher", "student.yaml", "--set", "source_language=fr"], "teacher: translates en-de, but "
-                          "the student fr-de; name another teacher or config"),
+                          "the student translates fr-de; name another teacher or config"),
     "weights to begin with": (["teacher", "student.yaml", "--set", "training.init_from=teacher"],
                               "training.init_from: a student begins with new weights; leave it out"),
     "a classifier": (["classifier", "student.yaml"], "classifier: a classification model; name a translation model"),
