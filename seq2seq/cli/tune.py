@@ -157,8 +157,7 @@ def _tunable(folder: Path) -> "LoadedModel":
 
 
 def _named(model: "LoadedModel", direction: "Direction", is_of_many: bool) -> "Direction":
-    """Return the languages that are named, under the names of the model; unless its run `is_of_many` directions, the
-    model needs one."""
+    """Return the named languages, under the model's names. A run of many directions (`is_of_many`) needs none."""
     from seq2seq.store.direction import OPTIONS
     from seq2seq.text.direction import Direction, find_language
 
@@ -218,7 +217,7 @@ def _test_sets(config: "Config | None", direction: "Direction") -> "dict[str, li
 
 
 def _of_the_run(config: "Config", sets: "Mapping[str, SourceConfig]", direction: "Direction") -> "list[Pair]":
-    """Return the pairs of sets of the run; of many directions, those of the named languages."""
+    """Return the pairs of sets of the run; if it has many directions, only those of the named languages."""
     from seq2seq.data.directions import open_named
 
     sides = config.source_language, config.target_language
