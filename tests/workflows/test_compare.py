@@ -379,7 +379,7 @@ def test_a_direction_is_scored_by_its_own_language_and_chosen_by_the_name_that_i
         tokenizers[name] = re.search(r"tok:([^|]+)", found["signatures"]["bleu"])[1]
     assert tokenizers == {"mixed en-de": "13a", "mixed en-zh": "zh", "zero": "zh", "en-de": "13a"}
     assert main([*typed, "--test-set", "mixed en-fr"]) == 2
-    assert "--test-set mixed en-fr: mixed has en-de, en-zh" in capsys.readouterr().err
+    assert "--test-set mixed en-fr: the directions of mixed are en-de, en-zh" in capsys.readouterr().err
 
 
 def test_losses_of_different_tokenizers_are_not_on_one_axis(tmp_path):
