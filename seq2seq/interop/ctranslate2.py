@@ -65,7 +65,7 @@ def read_description(folder: Path) -> tuple[ModelDescription, TokenizerPair, str
         files = values["files"]
         with ThreadPoolExecutor(1) as pool:  # the checksum of large weights takes as long as loading the tokenizers
             verified = pool.submit(verify, folder / WEIGHTS, files[WEIGHTS])
-            for name in set(files) - {WEIGHTS}:
+            for name in (name for name in files if name != WEIGHTS):
                 verify(folder / Path(name).name, files[name])
             description, tokenizers = ModelDescription.model_validate(values), load_tokenizers(folder, files)
             verified.result()

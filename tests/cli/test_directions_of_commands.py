@@ -52,7 +52,7 @@ def _inside(place, monkeypatch):
 
 
 def answer(words: tuple[str, ...], languages: list[str], folder: Path, capfd) -> tuple[object, ...]:
-    """What a command writes: its standard output, and the contents of its files that are not about the command."""
+    """Return what a command writes: its standard output, and its files except those about the command."""
     folder.mkdir()
     typed = [word.replace("OUT", str(folder / "out")) for word in WORK[words]]
     capfd.readouterr()

@@ -192,7 +192,7 @@ def test_ensemble_of_two_directions_is_refused(tokenizers, tmp_path):
 
 
 def test_a_side_whose_language_each_text_chooses_has_none():
-    """As with models of OPUS-MT into a group of languages, whose texts begin with a tag."""
+    """A model of OPUS-MT into a group of languages has no single target, because its texts begin with a tag."""
     described = [ModelDescription(source_language="en", target_language=name, model=ModelConfig()) for name in
                  ("roa", "spa")]  # fmt: skip
     tagged, plain = (SimpleNamespace(choices=names) for names in ({"target": ["spa", "fra"]}, {}))
