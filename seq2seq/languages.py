@@ -5,7 +5,9 @@
 
 import functools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+
+from seq2seq.errors import ModelError
 
 # The ISO 639-1 code of each language, then its ISO 639-2 and 639-3 codes. A macrolanguage includes the codes of its
 # members (Chinese: cmn and yue). Withdrawn and wrong codes that are common, such as jap, scr and zhs, come last.
@@ -81,6 +83,26 @@ def known_language(name: str | None) -> str | None:
 def are_other(languages: Iterable[str | None], others: Iterable[str | None]) -> bool:
     """Whether the source or the target of two directions differs; an unknown language (None) differs from nothing."""
     return any(a and b and language_code(a) != language_code(b) for a, b in zip(languages, others, strict=True))
+
+
+def check_direction(
+    name: object, languages: Sequence[str | None], other: object, others: Sequence[str | None], remedy: str
+) -> None:
+    """Refuse a model whose direction differs from that of another (see `are_other`).
+
+    Args:
+        name: the model, as the message names it.
+        languages: its source and target language.
+        other: the model that it is compared with.
+        others: the source and target language of this one.
+        remedy: what the user should do, the end of the message.
+
+    Raises:
+        ModelError: the directions differ.
+    """
+    if are_other(languages, others):
+        here, there = ("-".join(map(str, sides)) for sides in (languages, others))
+        raise ModelError(f"{name}: translates {here}, but {other} translates {there}; {remedy}")
 
 
 def named_directions(name: str) -> Iterator[tuple[str, str]]:

@@ -16,7 +16,7 @@ import click
 from seq2seq.cli import options
 from seq2seq.config.directions import direction_name
 from seq2seq.errors import DataError, ModelError, did_you_mean
-from seq2seq.languages import are_other
+from seq2seq.languages import check_direction
 from seq2seq.lines import check_counts, read_lines
 
 if TYPE_CHECKING:
@@ -224,11 +224,7 @@ def _same_direction(
     sides = single_languages(about, pipeline.translator.tokenizers) if about is not None else (None, None)
     if first is None:
         return model, sides
-    if are_other(sides, first[1]):
-        there, known = ("-".join(map(str, each)) for each in (sides, first[1]))
-        raise ModelError(
-            f"{model}: translates {there}, but {first[0]} translates {known}; name models of the same direction"
-        )
+    check_direction(model, sides, *first, "name models of the same direction")
     return first
 
 

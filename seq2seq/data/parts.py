@@ -15,7 +15,7 @@ from seq2seq.data.file_facts import combined_fingerprint
 from seq2seq.data.tables import JsonLines
 from seq2seq.errors import DataError
 from seq2seq.files import DamagedFile, read_object
-from seq2seq.languages import known_language
+from seq2seq.languages import are_other, known_language
 
 if TYPE_CHECKING:
     from seq2seq.data.columns import Columns
@@ -77,8 +77,7 @@ def _check_languages(folder: Path, description: dict[str, Any], wanted: list[str
     """Refuse pairs of another direction than that of the configuration, if both are known."""
     found = description.get("languages")
     there = [found.get(side) for side in COLUMNS] if isinstance(found, dict) else [None, None]
-    if any(known_language(a) and known_language(b) and known_language(a) != known_language(b)
-           for a, b in zip(there, wanted, strict=True)):  # fmt: skip
+    if are_other(map(known_language, there), map(known_language, wanted)):
         how = "with the other --kind" if parts_file(folder).name == PARTS_FILE else "of a corpus of this direction"
         raise DataError(
             f"{folder}: its pairs are {there[0]}-{there[1]}, but the config translates {wanted[0]}-{wanted[1]}; make "

@@ -17,7 +17,7 @@ from seq2seq.errors import ModelError, RunError, UserError
 from seq2seq.inference.ctranslate2_engine import CTranslate2Engine, difference
 from seq2seq.inference.engine import Engine, EngineName, Loaded, override_search
 from seq2seq.interop.ctranslate2 import Obstacles, is_ctranslate2, read_description
-from seq2seq.languages import are_other
+from seq2seq.languages import check_direction
 from seq2seq.processes import usable_cpus
 from seq2seq.search.base import Sentence
 from seq2seq.store.direction import directed, single_languages
@@ -246,10 +246,8 @@ def _check_directions(models: Sequence["LoadedModel"]) -> None:
     """
     sides = [single_languages(model.description, model.tokenizers) for model in models]
     for model, own in zip(models, sides, strict=True):
-        if are_other(own, sides[0]):
-            there, first = ("-".join(map(str, each)) for each in (own, sides[0]))
-            problem = f"translates {there}, but {models[0].folder} translates {first}"
-            raise ModelError(f"{model.folder}: {problem}; an ensemble needs models of the same direction")
+        remedy = "an ensemble needs models of the same direction"
+        check_direction(model.folder, own, models[0].folder, sides[0], remedy)
 
 
 def check_recording(device: str, is_ctranslate2: bool) -> None:

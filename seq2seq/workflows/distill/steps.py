@@ -22,7 +22,7 @@ from seq2seq.errors import ModelError, UserError
 from seq2seq.evaluation.probe import Probe
 from seq2seq.executors import LOCAL
 from seq2seq.files import json_text
-from seq2seq.languages import are_other, known_language
+from seq2seq.languages import are_other, check_direction, known_language
 from seq2seq.lines import as_one_line
 from seq2seq.store.direction import KEYS, OPTIONS, choices, zero_shot
 from seq2seq.store.finding import CONFIG, find_model
@@ -178,13 +178,10 @@ class Student:
         except UserError as error:
             directions = f"; its directions are {', '.join(trained)}" if trained else ""
             raise ModelError(f"{name}: {str(error).removeprefix(f'{loaded.folder}: ')}{directions}") from error
-        theirs = about.source_language, about.target_language
         # A language that is not known may be a group, such as mul in opus-mt-mul-en.
+        theirs = about.source_language, about.target_language
         if are_other(map(known_language, theirs), map(known_language, ours)):
-            there, here = ("-".join(map(str, each)) for each in (theirs, ours))
-            raise ModelError(
-                f"{name}: translates {there}, but the student translates {here}; name another teacher or config"
-            )
+            check_direction(name, theirs, "the student", ours, "name another teacher or config")
         if warning := zero_shot(about):
             logger.warning("%s: %s", name, warning)
         return many
