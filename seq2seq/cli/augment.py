@@ -14,7 +14,7 @@ import click
 from seq2seq.cli import options
 from seq2seq.cli.commands import Command
 from seq2seq.config import ranges
-from seq2seq.errors import counted, did_you_mean, shown
+from seq2seq.errors import DataError, counted, did_you_mean, shown
 
 if TYPE_CHECKING:
     from seq2seq.config.corpora import NoiseConfig
@@ -132,6 +132,7 @@ def command(
             counts = augment(prepared, executor, workers, progress.report)
     for line in lines_of_report(output, counts):
         click.echo(line)
+    check_pairs(output, counts)
 
 
 def _check_usage(
@@ -185,6 +186,16 @@ def lines_of_report(folder: Path, counts: "PartCounts") -> list[str]:
     if counts.left_out:
         rows.append(f"left out: {counts.reasons}")
     return rows
+
+
+def check_pairs(folder: Path, counts: "PartCounts") -> None:
+    """Fail if a finished folder has no pairs, because no training can read it.
+
+    Raises:
+        DataError: it has none.
+    """
+    if not counts.pairs:
+        raise DataError(f"{folder}: no pair is left for training; the counts above say why")
 
 
 def _estimate(prepared: "Prepared", workers: int) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from seq2seq.cli import options
-from seq2seq.cli.augment import Progress, lines_of_report
+from seq2seq.cli.augment import Progress, check_pairs, lines_of_report
 from seq2seq.cli.commands import Command
 from seq2seq.config import ranges
 from seq2seq.config.ranges import Range
@@ -116,6 +116,7 @@ def command(
             filtered = filter_corpus(prepared, executor, workers, progress.report)
         for line in _report(output, prepared, filtered, explain or 0):
             click.echo(line)
+        check_pairs(output, filtered.counts)
 
 
 def _check_usage(model: Path | None, reverse: Path | None, keep: float | None, max_score: float | None) -> None:

@@ -21,7 +21,7 @@ def made(tmp_path_factory) -> Path:
     make_ours(place / "model", True, ending=1.0)
     make_marian(place / "marian")
     shutil.copytree(place / "model", place / "twin")
-    texts = {"text": ["A man."] * 3, "two": ["Ein Mann."] * 2, "german": GERMAN * 20, "empty": []}
+    texts = {"text": ["A man."] * 3, "two": ["Ein Mann."] * 2, "german": GERMAN * 20, "empty": [], "blank": [""] * 3}
     for name, lines in texts.items():
         (place / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     (place / "damaged.gz").write_bytes(b"\x1f\x8b\x08broken")
@@ -37,6 +37,7 @@ MISTAKES = {
     "an empty text": (["--text", "empty"], "empty: no lines"),
     "a missing text": (["--text", "nowhere"], "nowhere: cannot be read (No such file or directory)"),
     "a truncated text": (["--text", "damaged.gz"], "damaged.gz: damaged after line 0"),
+    "a text twice": (["--text", "text", "--text", "text"], "a --text is given twice; name each once"),
     "a tag of no tokenizer": (["--tag", "<synthetic>"], "--tag <synthetic>: not a piece of the tokenizer of model; "
                               "train the tokenizer with this tag in tokenizer.extra_pieces, or leave out --tag"),
     "a tag of targets": (["--tag", "<b>", "--kind", "forward"], "--tag is for synthetic sources"),
@@ -104,8 +105,8 @@ def test_another_command_is_refused_and_a_dry_run_writes_nothing(made, monkeypat
     assert main([*arguments, "--dry-run"]) == 0
     assert "3 lines in 1 part; nothing is written" in capsys.readouterr().out
     assert not Path("pairs").exists()
-    assert main(arguments) == 0
-    capsys.readouterr()
+    assert main(arguments) == 2  # an untrained model leaves no pair, in a complete folder
+    assert "pairs: no pair is left" in capsys.readouterr().err
     for more in ((), ("--dry-run",)):
         assert main([*arguments, "--beam-size", "2", *more]) == 2
         assert "pairs: is of another command: options.beam_size null there, 2 here" in capsys.readouterr().err
@@ -115,6 +116,15 @@ def test_another_command_is_refused_and_a_dry_run_writes_nothing(made, monkeypat
     assert main(arguments) == 2
     Path("text").write_text("A man.\n" * 3)
     assert "texts.0.sha256" in capsys.readouterr().err
+
+
+def test_a_command_without_pairs_fails_and_its_folder_is_complete(made, monkeypatch, capsys):
+    monkeypatch.chdir(made)
+    for _ in range(2):
+        assert main(["augment", "model", "--text", "blank", "-o", "none"]) == 2
+        out, err = capsys.readouterr()
+        assert out == "0 pairs of 3 lines in none\nleft out: blank 3\n"
+        assert "none: no pair is left for training; the counts above say why" in err
 
 
 def test_much_text_is_sampled_for_back_translation_alone():

@@ -76,6 +76,14 @@ def test_each_line_is_kept_or_counted_with_its_reason(capsys):
     assert opened_scorers.cache_info().currsize == 0
 
 
+def test_a_command_that_keeps_nothing_fails_with_its_counts(capsys):
+    write_sides(Path(), "equal", [("one two", "one two")] * 3)
+    assert main(["filter", "equal.en", "equal.de", "-o", "none"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "0 pairs of 3 lines in none\nleft out: copy 3\n"
+    assert "none: no pair is left for training; the counts above say why" in err
+
+
 def test_the_scores_are_those_of_the_scorer():
     made = filtered("scored", *MODELS, "--max-score", "1000")
     found = [record for record in records(made / "scores") if "forward" in record]
@@ -114,7 +122,7 @@ def test_a_higher_threshold_keeps_more_and_the_scores_are_used_again(capsys):
     assert all(fewer < more for fewer, more in pairwise(kept))
     assert contents(made / "scores") == before
     scores = {record["origin"][1]: record["score"] for record in records(made)}  # of all that the rules keep
-    for most in (0.5, 2.0, 5.0):
+    for most in sorted(scores.values())[::20]:
         made = filtered("grown", *MODELS, "--max-score", str(most))
         assert set(numbers(made)) == {line for line, score in scores.items() if score <= most}
 

@@ -90,6 +90,8 @@ def prepare(request: Request) -> Prepared:
     folders = [find_model(model, "translation").resolve() for model in request.models]
     if len(set(folders)) < len(folders):
         raise UserError("a MODEL is given twice; name each once")
+    if len({text.resolve() for text in request.texts}) < len(request.texts):
+        raise UserError("a --text is given twice; name each once")
     read, references = plan(request.references, request.shard_lines, request.limit) if request.references else ([], [])
     if references:
         check_references(shards, references)
