@@ -372,8 +372,10 @@ def _open(folder: Path, device: str, threads: int) -> Any:
 def _options(config: SearchConfig) -> dict[str, Any]:
     # With a length penalty, CTranslate2 stops after enough finished hypotheses, however unlikely they are. Without a
     # penalty, it also waits until the best candidate of a step is finished. Our code ranks them in either case.
+    # Greedy search has one hypothesis; for more, CTranslate2 would repeat the same search.
     penalty = _length_penalty(config)
-    enough = config.beam_size + (MORE_ENDED if penalty and not config.early_stopping else 0)
+    is_greedy = config.beam_size == 1
+    enough = config.beam_size + (MORE_ENDED if penalty and not config.early_stopping and not is_greedy else 0)
     options: dict[str, Any] = dict(
         beam_size=config.beam_size,
         patience=enough / config.beam_size,

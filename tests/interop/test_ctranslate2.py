@@ -100,6 +100,32 @@ def test_every_architecture_gives_the_same_probabilities(name, tmp_path):
         assert result.log_probs == pytest.approx(expected[:, 0].tolist(), abs=1e-4)
 
 
+class Counting:
+    """CTranslate2's translator, which also counts the hypotheses that it was asked for."""
+
+    def __init__(self, translator):
+        self._translator, self.asked = translator, 0
+
+    def __getattr__(self, name):
+        return getattr(self._translator, name)
+
+    def translate_batch(self, sources, *args, num_hypotheses, **options):
+        self.asked += num_hypotheses * len(sources)
+        return self._translator.translate_batch(sources, *args, num_hypotheses=num_hypotheses, **options)
+
+
+@pytest.mark.parametrize("early_stopping", [False, True])
+@pytest.mark.parametrize("length_penalty", [0.0, 1.0])
+def test_a_greedy_search_is_made_once_for_each_sentence(early_stopping, length_penalty, ours, tmp_path):
+    """CTranslate2 makes a greedy search as often as it is asked for hypotheses, all of which are the same."""
+    engine = converted_engine(ours, tmp_path / "export")
+    engine._translator = counting = Counting(engine._translator)
+    asked = sentences(ours)
+    search = SearchConfig(beam_size=1, early_stopping=early_stopping, length_penalty=length_penalty)
+    assert [len(hypotheses) for hypotheses in engine.translate(asked, search)] == [1] * len(asked)
+    assert counting.asked == len(asked)
+
+
 @pytest.mark.parametrize("name", ["rotary, rms, swiglu, wide heads", "silu", "two vocabularies"])
 @pytest.mark.parametrize("search", SEARCHES, ids=range(len(SEARCHES)))
 def test_the_engine_gives_what_torch_gives(name, search, tmp_path):
