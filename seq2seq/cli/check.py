@@ -5,7 +5,8 @@ import json
 import logging
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,8 @@ from seq2seq.config.ranges import Range
 from seq2seq.lines import readable_again
 
 if TYPE_CHECKING:
-    from seq2seq.config.corpora import SourceConfig
-    from seq2seq.config.directions import LanguagesConfig
+    from seq2seq.config.corpora import DataConfig
+    from seq2seq.config.directions import LanguagesConfig, Sides
     from seq2seq.inspection.check import Corpora
 
 logger = logging.getLogger("seq2seq.cli")
@@ -104,16 +105,11 @@ def _from_config(path: Path, overrides: Sequence[str]) -> "dict[str, Corpora]":
     from seq2seq.inspection.check import Corpora
 
     config = load(path, overrides)
-    tests = {f"test {name}" if name in ("train", "valid") else name: test for name, test in config.data.test.items()}
     translates = config.task == "translation"
     single = (config.source_language or "", config.target_language or "") if translates else None
-    held_out = config.data.valid_sets | tests
-    groups = {single: (config.data.train, held_out)}
-    if config.languages is not None:
-        groups = _by_direction(config.languages, config.data.train, held_out)
     whole = Corpora(
         train=config.data.train,
-        held_out=held_out,
+        held_out=config.data.held_out,
         languages=single,
         filters=config.data.filters,
         tokenizer=config.tokenizer,
@@ -121,31 +117,42 @@ def _from_config(path: Path, overrides: Sequence[str]) -> "dict[str, Corpora]":
         training=config.training,
         seed=config.seed,
         label_names=config.data.label_names,
-        are_all=len(groups) == 1,
     )
+    if config.languages is None:
+        return {"": whole}
+    groups = _by_direction(config.languages, config.data)
+    are_all = len(groups) == 1
     return {
-        "" if config.languages is None else direction_name(sides or ()): replace(
-            whole, train=train, held_out=others, languages=sides
-        )
-        for sides, (train, others) in groups.items()
+        direction_name(sides): replace(whole, **sets, languages=sides, are_all=are_all)
+        for sides, sets in groups.items()
     }
 
 
-def _by_direction(
-    languages: "LanguagesConfig", train: "Sequence[SourceConfig]", held_out: "Mapping[str, SourceConfig]"
-) -> "dict[Any, tuple[list[SourceConfig], dict[str, SourceConfig]]]":
-    """Return the training corpora and held-out sets of each direction, except files whose lines have their own."""
-    groups: dict[Any, tuple[list[SourceConfig], dict[str, SourceConfig]]] = {}
-    for name, source in [*(("", one) for one in train), *held_out.items()]:
-        if (sides := languages.sides_of(source, name)) is None:
-            logger.warning("%s: lines with languages of their own are not checked", source.jsonl)
-            continue
-        of_train, others = groups.setdefault(sides, ([], {}))
-        if name:
-            others[name] = source
-        else:
-            of_train.append(source)
-    return groups
+def _by_direction(languages: "LanguagesConfig", data: "DataConfig") -> "dict[Sides, dict[str, Any]]":
+    """Return the training corpora and held-out sets of each direction, as fields of `Corpora`.
+
+    Files whose lines have languages of their own are left out.
+    """
+    from seq2seq.config.corpora import held_out_names
+
+    groups: dict[Sides, dict[str, Any]] = {}
+    fields = {"train": {str(index): one for index, one in enumerate(data.train)}, "valid": data.valid_sets}
+    for field, sources in {**fields, "test": data.test}.items():
+        for name, source in sources.items():
+            if (sides := languages.sides_of(source, "" if field == "train" else name)) is None:
+                logger.warning("%s: lines with languages of their own are not checked", source.jsonl)
+                continue
+            groups.setdefault(sides, defaultdict(dict))[field][name] = source
+            if source.both_ways:
+                groups.setdefault(sides[::-1], defaultdict(dict))["reversed_train"][name] = source
+    return {
+        sides: {
+            "train": list(sets["train"].values()),
+            "reversed_train": list(sets["reversed_train"].values()),
+            "held_out": held_out_names(sets["valid"], sets["test"]),
+        }
+        for sides, sets in groups.items()
+    }
 
 
 def _from_files(files: Sequence[Path], source_language: str | None, target_language: str | None) -> "Corpora":

@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import Discriminator, Field, Tag, field_serializer, model_serializer, model_validator
 
@@ -25,6 +25,8 @@ from seq2seq.config.values import (
     one_or_more,
     with_text_keys,
 )
+
+Set = TypeVar("Set")
 
 
 class NoiseConfig(Section):
@@ -125,6 +127,16 @@ class SourceConfig(Section):
                 yield key, path
 
 
+def held_out_names(valid: Mapping[str, Set], tests: Mapping[str, Set]) -> dict[str, Set]:
+    """Return validation and test sets by name; a test set whose name is taken, also by train, is `test NAME`."""
+    sets = dict(valid)
+    for name, each in tests.items():
+        while name in sets or name == "train":
+            name = f"test {name}"
+        sets[name] = each
+    return sets
+
+
 class StageConfig(Section):
     """A stage of training, with weights of its own for the sources of `data.train`."""
 
@@ -208,6 +220,11 @@ class DataConfig(Section):
     def valid_sets(self) -> dict[str, SourceConfig]:
         """The validation sets by name; a single one has the name `valid`."""
         return {"valid": self.valid} if isinstance(self.valid, SourceConfig) else self.valid
+
+    @property
+    def held_out(self) -> dict[str, SourceConfig]:
+        """The validation and test sets, by names that `held_out_names` gives."""
+        return held_out_names(self.valid_sets, self.test)
 
     @field_serializer("train")
     def _as_written(self, train: tuple[SourceConfig, ...]) -> Any:

@@ -67,13 +67,21 @@ class CorpusReader:
         config: location and format of the corpus.
         languages: languages of the two sides, which may be names of columns; None in classification.
         label_names: displayed names of the labels.
+        is_reversed: whether the sides of the pairs are exchanged, as in the reverse direction of `both_ways`.
     """
 
     def __init__(
-        self, name: str, config: SourceConfig, languages: tuple[str, str] | None, label_names: Mapping[str, str]
+        self,
+        name: str,
+        config: SourceConfig,
+        languages: tuple[str, str] | None,
+        label_names: Mapping[str, str],
+        is_reversed: bool = False,
     ):
         self.name, self.config, self._languages, self._label_names = name, config, languages, label_names
-        self.files = [str(path) for _, path in config.files()] or [f"{config.hub} ({config.split})"]
+        self._is_reversed = is_reversed
+        self._paths = [path for _, path in config.files()][:: -1 if is_reversed else 1]
+        self.files = list(map(str, self._paths)) or [f"{config.hub} ({config.split})"]
         self.line_counts: list[int] = []
         """The number of lines of each file; a single number if both sides are in one file."""
         self.invalid: Sequence[list[int]] = []
@@ -92,7 +100,7 @@ class CorpusReader:
     def examples_at(self, numbers: Sequence[int]) -> dict[int, tuple[str, ...]]:
         """Return the texts of these lines, shortened as by `shown`; lines that are not examples are absent."""
         wanted, texts_at = set(numbers), {}
-        again = CorpusReader(self.name, self.config, self._languages, self._label_names)
+        again = CorpusReader(self.name, self.config, self._languages, self._label_names, self._is_reversed)
         for block in again.blocks() if wanted else ():
             for number, *texts in zip(block.numbers, *block.columns, strict=True):
                 if number in wanted:
@@ -102,10 +110,9 @@ class CorpusReader:
         return texts_at
 
     def _text_blocks(self) -> Iterator[Block]:
-        paths = [path for _, path in self.config.files()]
-        for path in paths:
+        for path in self._paths:
             check_form(path)
-        lines = zip_longest(*(read_lines(path, on.append) for path, on in zip(paths, self.invalid, strict=True)))
+        lines = zip_longest(*(read_lines(path, on.append) for path, on in zip(self._paths, self.invalid, strict=True)))
         first = 1
         while rows := list(islice(lines, BLOCK_LINES)):
             columns = [[line for line in column if line is not None] for column in zip(*rows, strict=True)]
@@ -115,14 +122,15 @@ class CorpusReader:
             first += len(rows)
 
     def _source_blocks(self) -> Iterator[Block]:
+        step = -1 if self._is_reversed else 1
         if self._languages:
-            source = open_pairs(self.config, *self._languages)
+            source = open_pairs(self.config, *self._languages[::step])
         else:
             source = open_labelled(self.config, label_names=self._label_names)
         for chunk in source.chunks():
             if numbered := chunk.numbered():
                 numbers, examples = zip(*numbered, strict=True)
-                columns = list(zip(*(example.texts for example in examples), strict=True))
+                columns = list(zip(*(example.texts for example in examples), strict=True))[::step]
                 yield Block(numbers, columns, None if self._languages else examples, self.line_counts[0] + 1)
                 self.line_counts[0] += len(examples)
         self.invalid = source.invalid

@@ -50,6 +50,8 @@ class Corpora:
     """The displayed names of the labels, in classification."""
     are_all: bool = True
     """Whether these are all corpora of the model; the advice on its sizes needs all."""
+    reversed_train: Sequence[SourceConfig] = ()
+    """More training corpora, whose sides are exchanged (`both_ways` of the reverse direction)."""
 
 
 @dataclass(frozen=True)
@@ -86,9 +88,10 @@ def check_corpora(
         progress: function that is called with the number of examples done since its last call.
     """
     kind = corpora.languages, corpora.label_names
+    given = [*((source, False) for source in corpora.train), *((source, True) for source in corpora.reversed_train)]
     train = [
-        CorpusReader(f"train.{index}" if len(corpora.train) > 1 else "train", source, *kind)
-        for index, source in enumerate(corpora.train)
+        CorpusReader(f"train.{index}" if len(given) > 1 else "train", source, *kind, is_reversed)
+        for index, (source, is_reversed) in enumerate(given)
     ]
     held_out = [CorpusReader(name, source, *kind) for name, source in corpora.held_out.items()]
     held_out_blocks = {reader.name: list(reader.blocks()) for reader in held_out}

@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from seq2seq import atomic
-from seq2seq.config.corpora import FilterConfig
+from seq2seq.config.corpora import FilterConfig, held_out_names
 from seq2seq.config.directions import direction_name
 from seq2seq.data.corpus import TokenCorpus, prepare_corpus
 from seq2seq.data.directions import RowTags, vocabulary_repeats
@@ -373,7 +373,7 @@ def overlap_notes(inputs: Inputs, runtime: Runtime) -> list[str]:
     """
     if not runtime.is_main:
         return []
-    held_out = {**inputs.valid, **inputs.tests}
+    held_out = held_out_names(inputs.valid, inputs.tests)
     fingerprints = {name: source.fingerprint for name, source in held_out.items()}
     identity = json.dumps([[source.fingerprint for source in inputs.train], fingerprints])
     path = inputs.cache / f"overlap-{hashlib.sha256(identity.encode()).hexdigest()[:32]}.json"
