@@ -276,6 +276,10 @@ class Translator:
             place = f"it is translated into {language}, not {self._target_language}"
             logger.warning("a text begins with >>%s<<, so %s; remove the tag if this is wrong", language, place)
 
+    def takes_whole(self, line: str) -> bool:
+        """Whether a line fits the model, so that it is not split for its length."""
+        return len(self.tokenizers.source.read(encodable(as_one_line(line)).strip())) <= self._part_length
+
     def takes_prefix(self, text: str) -> bool:
         """Whether a translation that begins with this text fits the model."""
         return len(self.tokenizers.target.encode(as_one_line(text).strip())) < self._engine.max_length

@@ -18,7 +18,7 @@ from seq2seq.data.collate import TranslationBatch
 from seq2seq.data.directions import RowTags, tempered
 from seq2seq.data.examples import Pair, Source
 from seq2seq.data.stages import Part
-from seq2seq.errors import some_of
+from seq2seq.errors import DataError, some_of
 from seq2seq.evaluation.text import Score, score_texts
 from seq2seq.evaluation.uncertainty import Measured, of_ratio
 from seq2seq.inference.steps import TransformerSteps
@@ -152,17 +152,26 @@ class TranslationTask(Task):
         return [*lines, *texts]
 
     def _warn_of_directions(self) -> None:
-        """Warn of pairs that are seen very often, and of directions that are not validated."""
+        """Warn of pairs that are seen very often, and of directions that are not validated.
+
+        Raises:
+            DataError: a direction is validated that the model does not learn, so that its score would mean nothing.
+        """
         for stage, shares in self._shares_of_directions().items():
             for sides, share in shares.items():
                 if share.times > MOST_TIMES:
                     often = f"each pair is seen {share.times:,.0f} times an epoch"
                     logger.warning("%s%s: %s; lower data.temperature", stage, direction_name(sides), often)
-        validated = {direction_name(pair.direction) for pair in self._valid if pair.direction}
+        validated = {direction_name(pair.direction): None for pair in self._valid if pair.direction}
         trained = list(map(direction_name, self.inputs.trained))
+        initial, known = self.inputs.initial, self.inputs.known
+        knows_few = initial is None or initial.description.directions  # a published model may know all directions
+        if knows_few and (unknown := [name for name in validated if name not in known]):
+            remedy = "move its pairs to data.test, or add pairs to data.train"
+            raise DataError(f"data.valid: {some_of(unknown)} is not trained; {remedy}")
         if missing := [name for name in trained if name not in validated]:
             logger.warning("data.valid: no set for %s, which does not count for the best model", some_of(missing))
-        if others := [name for name in self.inputs.known if name not in trained]:
+        if others := [name for name in known if name not in trained]:
             remedy = "add pairs with a small weight to data.train to keep them, and a set to data.valid to see it"
             logger.warning("%s: trained before but not now, so the model may forget them; %s", some_of(others), remedy)
 

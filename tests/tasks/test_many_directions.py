@@ -223,3 +223,21 @@ def test_one_of_each_trains_the_bits_of_a_single_direction(tmp_path, monkeypatch
     assert "languages.json" not in names
     assert Path("a/best/config.json").read_bytes() == Path("b/best/config.json").read_bytes()
     assert "directions" not in json.loads(Path("a/best/config.json").read_text())
+
+
+def test_a_validation_set_of_a_direction_that_no_line_has_is_refused(tmp_path, monkeypatch, capsys):
+    """Where each line has its own languages, the configuration alone cannot tell."""
+    monkeypatch.chdir(tmp_path)
+    write_corpora(tmp_path)
+    sides = [(tmp_path / f"train.{language}").read_text().splitlines() for language in ("en", "de")]
+    lines = [{"source": one, "target": other, "a": "en", "b": "de"} for one, other in zip(*sides, strict=True)]
+    (tmp_path / "mixed.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    mixed = "{jsonl: mixed.jsonl, from_column: a, to_column: b}"
+    (tmp_path / "many.yaml").write_text(CONFIG.replace("TAGS", "source"))
+    arguments = ["train", "many.yaml", "--run-dir", "run", "--set", "data.temperature=1", "--set"]
+    assert main([*arguments, f"data.train={mixed}"]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error == ("s2s: data.valid: en-fr is not trained; move its pairs to data.test, or add pairs to data.train")
+    assert not (tmp_path / "run" / "checkpoints").exists()
+    trained = f"data.train=[{mixed}, {{source: small.en, target: small.fr, from: en, to: fr}}]"
+    assert main([*arguments, trained]) == 0

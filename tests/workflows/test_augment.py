@@ -200,6 +200,17 @@ def test_options_of_pairs_and_their_counts(whole):
     assert [each["target"] for each in records(few)] == [each["target"] for each in plain if 1 < each["origin"][1] <= 4]
 
 
+def test_lines_over_the_limit_are_left_out_on_request_and_no_others(place):
+    """A short line is in parts too, if it has words that are copied."""
+    lines = ["one two", "one two (你好).", "three four five " * 40]
+    (place / "lengths").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    every = augmented("split", "--kind", "forward", text="lengths")
+    short = augmented("short", "--kind", "forward", "--skip-long", text="lengths")
+    assert [each["origin"][1] for each in records(every)][:2] == [1, 2]
+    assert records(short) == records(every)[:2]
+    assert json.loads((short / "augment.json").read_text())["counts"]["left_out"] == {"too long": 1}
+
+
 def test_translations_of_low_confidence_are_left_out(whole):
     model, plain = Path(shutil.copytree("run/best", "calibrated")), records(whole)
     sure = ConfidenceMap(means=(0, 0, 0, 0), scales=(1, 1, 1, 1), weights=(9, 0, 0, 0), bias=1.5,

@@ -19,7 +19,7 @@ from seq2seq.data.examples import Pair
 from seq2seq.data.noise import perturbed
 from seq2seq.errors import ModelError
 from seq2seq.evaluation.selection import consensus, nearest
-from seq2seq.inference.degeneration import LANGUAGE, LOST, REPAIRED, SPLIT, SYMPTOMS
+from seq2seq.inference.degeneration import LANGUAGE, LOST, REPAIRED, SYMPTOMS
 from seq2seq.inference.pipeline import Pipeline
 from seq2seq.inference.translation import Alternative, Translation
 from seq2seq.inspection.overlap import normalise
@@ -107,7 +107,7 @@ class AugmentJob:
     ) -> Iterator[dict[str, Any]]:
         """Yield the pairs of a shard; lines without one are counted in `left_out`."""
         lines = shard.lines()
-        reasons = [self._unfit(line) for line in lines]
+        reasons = [self._unfit(line, pipeline) for line in lines]
         texts = ["" if why else str(line).strip() for line, why in zip(lines, reasons, strict=True)]
         recipe, details = self.recipe, () if self.recipe.min_confidence is None else ("confidence",)
         answers = pipeline.translate(texts, first_line=shard.before, details=details)
@@ -133,19 +133,21 @@ class AugmentJob:
                 record["confidence"] = round(confidence, 4)
             yield {**record, "origin": [shard.name, shard.first + index]}
 
-    def _unfit(self, line: str | None) -> str:
+    def _unfit(self, line: str | None, pipeline: Pipeline) -> str:
         """Return why a line is not translated, or an empty text."""
         if line is None:
             return "not UTF-8"
         if not line.strip():
             return "blank"
-        return "held out" if self.held_out and normalise(line) in self.held_out else ""
+        if self.held_out and normalise(line) in self.held_out:
+            return "held out"
+        return "too long" if self.recipe.skip_long and not pipeline.translator.takes_whole(line) else ""
 
     def seconds_per_line(self) -> tuple[float, int]:
         """Return the time of a line in seconds, measured over at most `DRY_SECONDS`, and the number of lines."""
         pipeline, shard = self.pipeline(), self.shards[0]
         references = self.references[0].lines() if self.references else ()
-        texts = [line for line in shard.lines() if not self._unfit(line)]
+        texts = [line for line in shard.lines() if not self._unfit(line, pipeline)]
         began, done = time.perf_counter(), 0
         while done < len(texts) and time.perf_counter() - began < DRY_SECONDS:
             block = texts[done : done + DRY_LINES]
@@ -201,7 +203,7 @@ def _chosen(
     chosen = candidates[consensus(texts) if keep == "mbr" else nearest(texts, reference or "")]
     if chosen.text == answer.text:
         return answer, answer.flags
-    kept = [flag for flag in answer.flags if flag in (SPLIT, VERBATIM)]
+    kept = [VERBATIM] * (VERBATIM in answer.flags)
     return chosen, (*kept, *pipeline.translator.flags([(answer.source, chosen.text)])[0])
 
 
@@ -222,8 +224,6 @@ def _fault(recipe: Recipe, text: str, translation: str, flags: Sequence[str], co
         return "lost words"
     if LANGUAGE in flags:
         return "other language"
-    if recipe.skip_long and SPLIT in flags:
-        return "too long"
     if recipe.min_confidence is not None and (confidence is None or confidence < recipe.min_confidence):
         return "low confidence"
     return ""
