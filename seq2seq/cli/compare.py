@@ -219,7 +219,7 @@ def _table(compared: "SystemComparison") -> Iterator[str]:
     yield from aligned([["system", *titles], *rows])
     yield ""
     if len(compared.rows) > 1:
-        yield "Systems that share a letter do not differ significantly (corrected p < 0.05, two-sided, by Holm's method)."
+        yield "Systems that share a letter do not differ significantly (corrected p < 0.05, two-sided, by Holm)."
         yield "p is that of sacreBLEU (--paired-bs), at least 0.001; the corrected p has no such limit."
         yield ""
         yield from aligned([_pair(compared, pair) for pair in compared.pairs])
