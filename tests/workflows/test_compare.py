@@ -31,7 +31,6 @@ from seq2seq.workflows.compare.wording import cell, shown_p, shown_value, verdic
 
 QUICK = ("bleu", "chrf")
 
-
 SYSTEMS = [
     System(name, spoiled(REFERENCE, rate, seed)) for name, rate, seed in (("a", 0.2, 1), ("b", 0.2, 2), ("c", 0.4, 3))
 ]
@@ -159,7 +158,12 @@ def test_the_one_changed_line_is_shown():
     assert sentence.line == 77
     assert [part for part, is_own in sentence.texts[1] if is_own] == ["elephant"]
     assert "<mark>elephant</mark>" in page(found)
-    assert found.notes == ["a: this file is the reference"]
+
+
+def test_a_file_that_is_the_source_or_the_reference_is_named():
+    systems = [System("copied", [f" {line} " for line in sentences(120, 9)]), System("right", REFERENCE), SYSTEMS[0]]
+    found = compare(systems, Lines("set", [REFERENCE], sentences(120, 9)), QUICK)
+    assert found.notes == ["copied: this file is the source", "right: this file is the reference"]
 
 
 def test_marked_parts_joined_are_the_texts():

@@ -5,6 +5,7 @@
 
 import contextlib
 import functools
+import math
 import random
 import threading
 import time
@@ -25,7 +26,7 @@ from seq2seq.inference.translation import Alternative, Translation
 from seq2seq.inspection.overlap import normalise
 from seq2seq.text.untranslatable import VERBATIM
 from seq2seq.workflows.augment.shards import Shard
-from seq2seq.workflows.parts import PartCounts, finished_part, folder_record, write_part
+from seq2seq.workflows.parts import NO_SCORE, PartCounts, finished_part, folder_record, write_part
 
 Kind = Literal["back", "forward"]
 Keep = Literal["best", "chrf", "mbr"]
@@ -116,6 +117,8 @@ class AugmentJob:
         for index, (text, answer, why) in enumerate(zip(texts, answers, reasons, strict=True)):
             chosen, flags = _chosen(pipeline, answer, recipe.keep, references[index] if references else None)
             confidence = _confidence(answer)
+            if not math.isfinite(chosen.score):  # JSON has no NaN
+                why = why or NO_SCORE
             if why := why or _fault(recipe, text, chosen.text, flags, confidence):
                 left_out[why] += 1
                 continue

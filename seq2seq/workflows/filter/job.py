@@ -24,10 +24,10 @@ from seq2seq.inference.scorer import PairScore, Scorer
 from seq2seq.text.direction import Direction
 from seq2seq.workflows.filter.rules import PairLimits, PairRules
 from seq2seq.workflows.filter.shards import PairShard
-from seq2seq.workflows.parts import PartCounts, finished_part, folder_record, write_part
+from seq2seq.workflows.parts import NO_SCORE, PartCounts, finished_part, folder_record, write_part
 
 SCORES = "scores"  # the folder of the parts with scores, inside that of the kept pairs
-NO_PAIR, UNDEFINED, ABOVE = "no pair", "no score", "score"
+NO_PAIR, ABOVE = "no pair", "score"
 FORWARD, REVERSE = "forward", "reverse"  # cross-entropies in the objects of scores
 DIGITS = 4  # decimals of scores
 
@@ -103,7 +103,7 @@ class FilterJob:
             for line, why in enumerate(reasons, start=shard.first):
                 found = next(scores) if why is None else {}
                 if not all(map(math.isfinite, found.values())):
-                    why = UNDEFINED
+                    why = NO_SCORE
                 records.append({"line": line, **({"left_out": why} if why is not None else found)})
             left_out = Counter(record["left_out"] for record in records if "left_out" in record)
             return write_part(self.folder / SCORES, number, records, _counts(shard.count, left_out))

@@ -32,7 +32,6 @@ from seq2seq.workflows.filter.job import (
     ABOVE,
     NO_PAIR,
     SCORES,
-    UNDEFINED,
     Corpus,
     FilterJob,
     Judge,
@@ -45,6 +44,7 @@ from seq2seq.workflows.filter.job import (
 from seq2seq.workflows.filter.rules import PairLimits
 from seq2seq.workflows.filter.shards import plan
 from seq2seq.workflows.parts import (
+    NO_SCORE,
     NOT_IDENTITY,
     SHARD_LINES,
     PartCounts,
@@ -197,7 +197,7 @@ def meanings(job: FilterJob) -> dict[str, str]:
     return {
         NO_PAIR: "a header, a blank row, or a unit without both languages",
         **rules,
-        UNDEFINED: "the model has no finite score for it",
+        NO_SCORE: "the model has no finite score for it",
         ABOVE: "the score is above the threshold",
     }
 

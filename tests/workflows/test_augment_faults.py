@@ -1,0 +1,147 @@
+"""The lines that `s2s augment` leaves out, one for each reason; pairs that are drawn, and pairs with a tag."""
+
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from support.echo import EchoEngine, tokenizers_of_texts
+from support.foreign_models import SOURCE, TARGET
+from support.number_words import sentences
+from support.our_models import make_tiny
+from support.reversed_folder import folder
+
+from seq2seq.cli import main
+from seq2seq.config.description import ModelDescription
+from seq2seq.config.schema import ModelConfig, SearchConfig, TokenizerConfig
+from seq2seq.evaluation.selection import consensus
+from seq2seq.inference.pipeline import Pipeline
+from seq2seq.inference.translator import Translator
+from seq2seq.search.base import Hypothesis
+from seq2seq.store.model_folder import load_model
+from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.workflows.augment.job import AugmentJob, Recipe
+from seq2seq.workflows.augment.shards import plan
+
+__all__ = ["folder"]  # a fixture
+
+LINES = [" ".join(row) for row in sentences(12, 9)]
+FINE = "Der Hund schläft, und die Katze sieht zu."
+# By reason: a line, its translation, and whether the search found its end.
+FAULTS = {
+    "loop": ("A man rides a red bicycle.", "Der Hund " * 6, True),
+    "copy": ("Two dogs play in the snow!", "Two dogs play in the snow!", True),
+    "long": ("Where is the station? Two dogs play.", FINE, False),
+    "short": ("A man rides a red bicycle, and two dogs play in the snow!", "Ja", True),
+    "empty": ("A dog plays.", " ", True),
+    "lost words": ("A man rides Москва a red bicycle.", FINE, True),
+    "other language": ("A man plays in the snow.", "Женщина читает книгу в большом парке", True),
+    "no score": ("Two men ride in the snow.", FINE, True),
+    "not language": ("https://a.example/b?c=1", "", True),
+    "too long": (", and two dogs ride a red bicycle" * 40, FINE, True),
+    "": ("The dog rides a bicycle.", FINE, True),
+}
+
+
+def strict(line: str) -> dict:
+    """Parse JSON as its standard defines it, which has no NaN."""
+    return json.loads(line, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+
+
+def records(made: Path) -> list[dict]:
+    return [strict(line) for path in sorted(made.glob("part-*.gz")) for line in gzip.open(path, "rt")]
+
+
+@pytest.fixture
+def pipeline() -> Pipeline:
+    """A pipeline into German whose engine answers with the translations of `FAULTS`."""
+    tokenizers = tokenizers_of_texts()
+    known = {tuple(tokenizers.source.read(line)): (line, *answer) for line, *answer in FAULTS.values()}
+
+    def answer(ids, config):
+        line, text, is_finished = known.get(tuple(ids), ("", FINE, True))  # a part of a long line
+        score = float("nan") if line == FAULTS["no score"][0] else -0.25
+        return [Hypothesis(tuple(tokenizers.target.encode(text)), score, score, is_finished)]
+
+    about = ModelDescription(source_language="en", target_language="de", model=ModelConfig(preset="tiny"))
+    return Pipeline(Translator(EchoEngine(300, answer), tokenizers, SearchConfig(), description=about))
+
+
+@pytest.mark.parametrize("reason", FAULTS)
+def test_a_line_is_left_out_for_its_own_reason(reason, pipeline, tmp_path):
+    line, translation, _ = FAULTS[reason]
+    (tmp_path / "text").write_text(f"{line}\n", encoding="utf-8")
+    (shard,) = plan([tmp_path / "text"], 9)[1]
+    left_out = Counter()
+    job = AugmentJob(tmp_path / "made", (), (), (), Recipe("forward", skip_long=True), (shard,))
+    found = [strict(json.dumps(record)) for record in job.records(pipeline, shard, (), left_out)]
+    assert left_out == ({reason: 1} if reason else {})
+    assert [(record["source"], record["target"]) for record in found] == ([] if reason else [(line, translation)])
+
+
+def test_lines_without_a_finite_score_are_counted_and_are_not_in_the_folder(tmp_path, monkeypatch, capsys):
+    """The weights are as large as those of a trained model may be, and the scores of drawn translations overflow."""
+
+    def enlarged(model, _):
+        for weight in model.parameters():
+            weight.mul_(1e9).clamp_(-1e6, 1e6)
+
+    monkeypatch.chdir(tmp_path)
+    make_tiny(tmp_path / "model", [*SOURCE, *TARGET] * 5, 341, SearchConfig(), enlarged)
+    Path("text").write_text("".join(f"{line}\n" for line in SOURCE))
+    drawn = Pipeline.load("model", engine="torch", sample=True).translate(SOURCE)
+    assert all(str(answer.score) == "nan" for answer in drawn), "the model does what the test is about"
+    assert main(["augment", "model", "--text", "text", "--sample", "-o", "made", "--engine", "torch"]) == 2
+    out, err = capsys.readouterr()
+    assert out.splitlines() == [f"0 pairs of {len(SOURCE)} lines in made", f"left out: no score {len(SOURCE)}"]
+    assert "made: no pair is left for training; the counts above say why" in err
+    assert records(Path("made")) == []
+
+
+# -- draws and tags ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def place(folder, tmp_path, monkeypatch) -> Path:
+    """The current folder: it has `text`, number words that the model in `run` translates in reverse order."""
+    monkeypatch.chdir(tmp_path)
+    Path("run").symlink_to(folder / "runs" / "toy" / "best")
+    Path("text").write_text("".join(f"{line}\n" for line in LINES))
+    return tmp_path
+
+
+def test_of_drawn_translations_the_one_nearest_to_the_others_is_kept(place):
+    options = ["--sample", "--n-best", "4", "--temperature", "1.4", "--seed", "3", "--keep", "mbr", "--kind", "forward"]
+    assert main(["augment", "run", "--text", "text", "-o", "drawn", "--shard-lines", "5", *options]) == 0
+    settings = {"sample": True, "n_best": 4, "temperature": 1.4, "seed": 3, "engine": "torch"}
+    answers = Pipeline.load("run", **settings).translate(LINES)
+    candidates = [[answer.text, *(each.text for each in answer.alternatives)] for answer in answers]
+    assert all(len(texts) == 4 for texts in candidates)
+    best = [consensus(texts) for texts in candidates]
+    assert len(set(best)) > 1, "it is not always the first"
+    made = records(Path("drawn"))
+    kept = {record["origin"][1] - 1: record["target"] for record in made}
+    assert len(kept) > len(LINES) / 2
+    assert kept == {line: candidates[line][best[line]].strip() for line in kept}
+    counts = strict(Path("drawn/augment.json").read_text())["counts"]
+    assert counts["pairs"] + sum(counts["left_out"].values()) == len(LINES)
+
+
+def test_a_tag_precedes_each_synthetic_source_and_is_one_piece(place, capsys):
+    """Noise changes the source, and not its tag."""
+    lines = [line for side in ("en", "de") for line in (Path("run").resolve().parents[2] / f"train.{side}").open()]
+    config = TokenizerConfig(vocab_size=300, extra_pieces=("<back>",))
+    Path("tagged.spm").write_bytes(Tokenizer.train(lines, config, 1).model_bytes)
+    assert main(["vocabulary", "transplant", "run", "tagged.spm", "-o", "tagged"]) == 0
+    command = ["augment", "tagged", "--text", "text", "--force", "-o"]
+    assert main([*command, "plain"]) == 0
+    assert main([*command, "marked", "--tag", "<back>"]) == 0
+    assert main([*command, "noisy", "--tag", "<back>", "--noise", "upper=1"]) == 0
+    plain, marked, noisy = (records(Path(name)) for name in ("plain", "marked", "noisy"))
+    assert len(plain) > len(LINES) / 2
+    assert marked == [{**record, "source": f"<back> {record['source']}"} for record in plain]
+    assert [record["source"] for record in noisy] == [f"<back> {record['source'].upper()}" for record in plain]
+    target = load_model("tagged").tokenizers.target
+    pieces = [target.pieces(target.encode(record["source"])) for record in marked]
+    assert all("<back>" in own[:2] and own.count("<back>") == 1 for own in pieces)
