@@ -95,17 +95,19 @@ def _clear(counted: Mapping[str, Finding], side: int) -> Counter[str]:
     return clear
 
 
-def other_language(lines: Sequence[str], language: str | None) -> tuple[str, float] | None:
-    """Return the language that lines are in instead of `language`, and its share of the clear lines of a sample.
+def other_language(lines: Sequence[str], *languages: str | None) -> tuple[str, float] | None:
+    """Return the language that lines are in instead of `languages`, and its share of the clear lines of a sample.
 
-    None if at least a few clear lines are in `language`, if too few are clear, or if it cannot be identified.
+    None if at least a few clear lines are in one of `languages`, if too few are clear, or if one of `languages` is not
+    known or cannot be identified.
     """
-    code = known_language(language)
-    if code is None or not is_identifiable(code):
+    codes = {known_language(language) for language in languages}
+    if not all(code is not None and is_identifiable(code) for code in codes):
         return None
     texts = [line for line in lines if line.strip()]
     clear = Counter(filter(None, map(identified, texts[:: max(len(texts) // SAMPLED_LINES, 1)][:SAMPLED_LINES])))
-    if clear.total() < FEWEST_CLEAR or clear[code] >= LEAST_NAMED * clear.total():
+    own = sum(count for code, count in clear.items() if code in codes)
+    if clear.total() < FEWEST_CLEAR or own >= LEAST_NAMED * clear.total():
         return None
     most, count = clear.most_common(1)[0]
     return (most, count / clear.total()) if count >= LEAST_SHARE * clear.total() else None

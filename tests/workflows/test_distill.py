@@ -51,6 +51,7 @@ def place(folder, tmp_path_factory) -> Path:
     shutil.copytree(folder / "runs" / "toy" / "best", place / "teacher")
     (place / "student.yaml").write_text(CONFIG.replace("MODEL", MODEL))
     (place / "plain.yaml").write_text(CONFIG.replace("MODEL", ""))
+    (place / "german").write_text("Der alte Mann geht mit seinem Hund langsam durch den großen Park.\n" * 30)
     return place
 
 
@@ -187,6 +188,9 @@ MISTAKES = {
                         "valid.en, target: valid.de}}", "--set", "data.train={source: train.en, target: train.de, "
                         "from: en, to: de}"], "languages: a student has one direction; write source_language and"),
     "a missing text": (["teacher", "student.yaml", "--text", "nowhere"], "nowhere: cannot be read"),
+    "a text in another language": (["teacher", "student.yaml", "--text", "german"], "german: 100 % of the clear lines "
+                                   "of a sample are German, but the student translates English; give text in this "
+                                   "language, or --force"),
     "a missing corpus": (["teacher", "student.yaml", "--set", "data.train.source=none"], "file none not found"),
 }  # fmt: skip
 
@@ -199,6 +203,17 @@ def test_a_mistake_is_one_line_before_the_work(mistake, place, capsys):
     assert main(["distill", *arguments, "-o", "new"]) == 2
     assert message in capsys.readouterr().err
     assert not Path("new").exists()
+
+
+def test_a_text_in_another_language_may_be_forced(place, capsys):
+    """The next check is that of the folder."""
+    Path("full").mkdir()
+    Path("full/letter").write_text("Dear Sir")
+    command = ["distill", "teacher", "student.yaml", "--text", "german", "-o", "full"]
+    for more, message in (([], "are German"), (["--force"], "full: exists already, and has no distill.json")):
+        assert main([*command, *more]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert message in line
 
 
 def test_the_page_escapes_text_and_asks_for_nothing():

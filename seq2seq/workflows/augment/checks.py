@@ -47,8 +47,19 @@ def check_tag(tag: str, tokenizer: "Tokenizer", model: str) -> None:
         raise UserError(f"--tag {tag}: not a piece of the tokenizer of {model}; {remedy}")
 
 
-def check_language(shards: Sequence[Shard], language: str | None) -> None:
+def check_language(
+    shards: Sequence[Shard],
+    language: str | None,
+    reader: str = "the model",
+    remedy: str = "give the other text or model, or --force",
+) -> None:
     """Refuse a text whose lines are in another language than the model's source, judged by a sample.
+
+    Args:
+        shards: of one or several texts; the first shard of each text is read.
+        language: the source language of the model.
+        reader: the model, as the message names it.
+        remedy: what the user should do, the end of the message.
 
     Raises:
         DataError: at least two fifths of the lines with a clear language are in one other language, and hardly any in
@@ -58,7 +69,7 @@ def check_language(shards: Sequence[Shard], language: str | None) -> None:
         if found := other_language([line for line in shard.lines() if line is not None], language):
             raise DataError(
                 f"{shard.text}: {100 * found[1]:.0f} % of the clear lines of a sample are {language_name(found[0])}, "
-                f"but the model translates {language_name(language or '')}; give the other text or model, or --force"
+                f"but {reader} translates {language_name(language or '')}; {remedy}"
             )
 
 

@@ -4,6 +4,7 @@ Each step that is done has an entry in `distill.json`, and is not repeated. An i
 again, with the same result.
 """
 
+import functools
 import gzip
 import io
 import json
@@ -30,9 +31,10 @@ from seq2seq.store.model_folder import LoadedModel, load_outline, update_search
 from seq2seq.text.direction import Direction
 from seq2seq.text.stored import load_tokenizers
 from seq2seq.text.tokenizer import SOURCE_FILE
+from seq2seq.workflows.augment.checks import check_language
 from seq2seq.workflows.augment.job import Recipe, models_stay_open
 from seq2seq.workflows.augment.request import Request, augment, prepare
-from seq2seq.workflows.augment.shards import plan
+from seq2seq.workflows.augment.shards import Shard, TextFacts, plan
 from seq2seq.workflows.distill.measured import measure, page
 from seq2seq.workflows.parts import SHARD_LINES, folder_record, open_parts
 from seq2seq.workflows.tune import Scoring, Tuner
@@ -65,7 +67,7 @@ class Distillation:
     workers: int = 1
     executor: str = LOCAL
     is_forced: bool = False
-    """Whether an int8 export that translates too differently is kept."""
+    """Whether texts in another language are accepted, and an int8 export that translates too differently is kept."""
     command: str = ""
     """The command line of the user, for the model card."""
 
@@ -77,6 +79,7 @@ class Student:
         self.request, self.folder = request, request.output.resolve()
         self.loading = dict(request.loading)  # `make` adds the direction
         self.licences: dict[str, str] = {}  # of the teachers
+        self.source_language: str | None = None  # that of the config, or of the first teacher that names it
         self.teachers = [find_model(teacher, "translation").resolve() for teacher in request.teachers]
         self.config = config_file.load(request.config, request.overrides)
         if self.config.task != "translation":
@@ -102,10 +105,14 @@ class Student:
             report: called with the number and the facts of each part of the pairs.
 
         Raises:
+            DataError: a text cannot be read, or is in another language.
             UserError: the models or the configuration do not fit, or the folder has something else.
             RunError: a step failed; the steps before it are kept.
         """
         self.loading |= self._direction()
+        if not self.request.is_forced:
+            remedy = "give text in this language, or --force"
+            check_language(self._planned_texts[1], self.source_language, "the student", remedy)
         description = open_parts(self.folder, self._identity(), RESULT)
         done = description.setdefault("steps", {})
         steps: dict[str, Callable[[], dict[str, Any] | None]] = {
@@ -128,18 +135,22 @@ class Student:
             atomic.write_file(self.folder / RESULT, json_text(description).encode())
         return description
 
+    @functools.cached_property
+    def _planned_texts(self) -> tuple[list[TextFacts], list[Shard]]:
+        """The facts and shards of the further text."""
+        return plan(self.request.texts, self.request.shard_lines) if self.request.texts else ([], [])
+
     def _identity(self) -> dict[str, Any]:
         """Return what determines the student."""
         config, request = self.config, self.request
         languages = config.source_language or "", config.target_language or ""
         sources = [*config.data.train, config.data.valid, *config.data.test.values()]
-        facts = plan(request.texts, request.shard_lines)[0] if request.texts else []
         settings = config.model_dump(mode="json", exclude={"data"})
         settings["training"] = {key: value for key, value in settings["training"].items() if key != "device"}
         return {
             "teachers": [folder_record(teacher) for teacher in self.teachers],
             "options": {**dict(sorted(request.loading.items())), "interpolate": request.has_genuine},
-            "texts": [asdict(each) for each in facts],
+            "texts": [asdict(each) for each in self._planned_texts[0]],
             "data": [open_pairs(source, *languages).fingerprint for source in sources],
             "config": settings,
         }
@@ -180,6 +191,7 @@ class Student:
             raise ModelError(f"{name}: {str(error).removeprefix(f'{loaded.folder}: ')}{directions}") from error
         # A language that is not known may be a group, such as mul in opus-mt-mul-en.
         theirs = about.source_language, about.target_language
+        self.source_language = self.source_language or ours[0] or theirs[0]
         if are_other(map(known_language, theirs), map(known_language, ours)):
             check_direction(name, theirs, "the student", ours, "name another teacher or config")
         if warning := zero_shot(about):
@@ -202,7 +214,7 @@ class Student:
             self.loading,
             held_out=(held_out,),
             shard_lines=request.shard_lines,
-            is_forced=True,
+            is_forced=True,  # `make` has checked the languages of the texts
         )
         with models_stay_open():
             counts = augment(prepare(wanted), request.executor, request.workers, report)
