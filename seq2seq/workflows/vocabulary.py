@@ -3,6 +3,7 @@
 `s2s vocabulary trim` uses it. Rows of the embeddings and of the output layer are cut; all other weights are the same.
 """
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -20,6 +21,8 @@ from seq2seq.inference.groups import BATCH_TOKENS, token_groups
 from seq2seq.inference.steps import TransformerSteps, float32_logits
 from seq2seq.inference.torch_engine import TorchEngine
 from seq2seq.inference.translator import Translator
+from seq2seq.inspection.line_languages import other_language
+from seq2seq.languages import language_name
 from seq2seq.lines import read_lines
 from seq2seq.runtime import start
 from seq2seq.store.model_card import short_card
@@ -28,6 +31,8 @@ from seq2seq.store.vocabulary import refitted
 from seq2seq.text.direction import MOST_LISTED, Direction, find_language
 from seq2seq.text.tokenizer import Tokenizer, TokenizerPair
 from seq2seq.text.trimming import distinct_readers, known_share, necessary
+
+logger = logging.getLogger(__name__)
 
 SAMPLE_LINES = 100
 LINES_AT_ONCE = 10_000
@@ -133,6 +138,7 @@ def trim(
     names = _languages(model, loaded, languages)
     readers = distinct_readers(loaded.tokenizers)
     read = [_read(path, readers) for path in corpora]
+    _warn_of_languages(read, _kept_languages(loaded, names))
     used = [_used(read, number, side) for number, side in zip(range(len(readers)), ("source", "target"), strict=False)]
     if loaded.tokenizers.shared:
         kept = [necessary(readers, set[str]().union(*used), names, frequent)]
@@ -163,6 +169,26 @@ def _languages(model: Path, loaded: LoadedModel, given: Sequence[str]) -> list[s
         if language not in names:
             raise UserError(f"--languages: {model} is for {language} by default; name that too")
     return names
+
+
+def _kept_languages(loaded: LoadedModel, names: Sequence[str] | None) -> list[str | None]:
+    """Return the languages of the smaller model, with None for one that is not known."""
+    tokenizers, described = loaded.tokenizers, loaded.description
+    if tokenizers.needs_direction:
+        return list(names or tokenizers.source.tags)
+    targets = names or tokenizers.source.tags or [described.target_language]
+    return list(dict.fromkeys([described.source_language, *targets]))
+
+
+def _warn_of_languages(read: Sequence[_Corpus], languages: Sequence[str | None]) -> None:
+    """Warn of each corpus that is in none of the languages of the smaller model, judged by its first lines."""
+    for corpus in read:
+        if found := other_language(corpus.head, *languages):
+            kept = some_of([language_name(language or "") for language in languages], MOST_LISTED)
+            logger.warning(
+                "%s: %.0f %% of the clear lines of a sample are %s, but the smaller model is for %s; give text in one "
+                "of these languages", corpus.path, 100 * found[1], language_name(found[0]), kept,
+            )  # fmt: skip
 
 
 def _used(read: Sequence[_Corpus], number: int, side: str) -> set[str]:

@@ -187,3 +187,38 @@ def test_a_corpus_that_makes_no_smaller_model_is_refused(tmp_path, capsys, text,
     assert main([*typed, "-o", str(tmp_path / "new")]) == 2
     assert said in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
+
+
+SENTENCES = {
+    "english": "The old man walks slowly through the park with his dog, and the children play in the street.",
+    "german": "Der alte Mann geht mit seinem Hund langsam durch den Park, und die Kinder spielen auf der Straße.",
+    "french": "Le vieil homme se promène lentement dans le parc avec son chien, et les enfants jouent dans la rue.",
+}
+
+
+@pytest.mark.parametrize(
+    ("languages", "corpora", "kept"),
+    [
+        ("en,de", ["english", "german"], None),
+        ("en,de", ["english", "french", "german"], "English, German"),
+        ("fr,de", ["french", "german"], None),
+        ("en,fr", ["english", "french"], None),
+        (None, ["english", "german"], None),
+        (None, ["english", "french"], "English, German"),
+    ],
+)
+def test_a_corpus_in_no_language_of_the_new_model_is_a_warning(languages, corpora, kept, tmp_path, capsys):
+    """Corpora may be in different languages, but each must be in one that is kept."""
+    if languages is None:
+        make_ours(tmp_path / "model")
+    else:
+        make_multilingual(tmp_path / "model", "nllb")
+    typed = ["vocabulary", "trim", str(tmp_path / "model"), "-o", str(tmp_path / "new")]
+    for name in corpora:
+        (tmp_path / name).write_text(f"{SENTENCES[name]}\n" * 30, encoding="utf-8")
+        typed += ["--corpus", str(tmp_path / name)]
+    assert main([*typed, *(["--languages", languages] if languages else [])]) == 0
+    warnings = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
+    share = "100 % of the clear lines of a sample are French"
+    text = f"{tmp_path / 'french'}: {share}, but the smaller model is for {kept}; give text in one of these languages"
+    assert warnings == ([f"s2s: warning: {text}"] if kept else [])
