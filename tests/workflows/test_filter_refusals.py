@@ -97,6 +97,8 @@ def test_another_command_is_refused_with_the_difference(made, monkeypatch, capsy
     Path("de").write_text("".join(f"{line}\n" for line in GERMAN * 20))
 
 
-def test_a_corpus_in_other_languages_may_be_forced(made, monkeypatch):
+def test_a_corpus_in_other_languages_may_be_forced(made, monkeypatch, capsys):
+    """It is not refused; a rule leaves out each pair."""
     monkeypatch.chdir(made)
-    assert main(["filter", "de", "en", "--from", "en", "--to", "de", "-o", "forced", "--force"]) == 0
+    assert main(["filter", "de", "en", "--from", "en", "--to", "de", "-o", "forced", "--force"]) == 2
+    assert capsys.readouterr().out == "0 pairs of 40 lines in forced\nleft out: language 40\n"
