@@ -35,7 +35,7 @@ class ModelDescription(Section):
     label_names: dict[str, Label] = Field(default={})
     """Names that output uses for labels, by the labels of the data."""
     license: str | None = None
-    """Licence of the model that this one was made from, as model hubs write it."""
+    """Licences of the models that this one was made from, as model hubs write them, separated by commas."""
     directions: Annotated[tuple[str, ...], Field(strict=False)] = ()
     """Directions that a model of many was trained in, such as en-de."""
     metrics: dict[str, Any] = Field(default={})
@@ -71,6 +71,20 @@ class ModelDescription(Section):
         return [language for language in (self.source_language, self.target_language) if language]
 
     @property
+    def licences(self) -> list[str]:
+        """The licences, each by its own."""
+        return _licences(self.license)
+
+    @property
     def displayed_labels(self) -> tuple[str, ...]:
         """The labels under the names that output uses."""
         return displayed_labels(self.labels, self.label_names)
+
+
+def joined_licences(*given: str | None) -> str | None:
+    """Return the licence of a model that was made from models with these licences; None if there is none."""
+    return ", ".join(dict.fromkeys(name for each in given for name in _licences(each))) or None
+
+
+def _licences(text: str | None) -> list[str]:
+    return text.split(", ") if text else []

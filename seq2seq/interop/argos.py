@@ -39,7 +39,13 @@ def argos_obstacles(tokenizers: TokenizerPair) -> list[str]:
     return []
 
 
-def write_argos(file: BinaryIO, converted: Path, tokenizers: TokenizerPair, languages: tuple[str, str]) -> None:
+def write_argos(
+    file: BinaryIO,
+    converted: Path,
+    tokenizers: TokenizerPair,
+    languages: tuple[str, str],
+    licence: str | None = None,
+) -> None:
     """Pack a CTranslate2 folder into an Argos package.
 
     Args:
@@ -47,6 +53,7 @@ def write_argos(file: BinaryIO, converted: Path, tokenizers: TokenizerPair, lang
         converted: a folder that `write_ctranslate2` wrote.
         tokenizers: the tokenizers of the model.
         languages: language codes of source and target.
+        licence: that of the model, which README.md names.
 
     Raises:
         ModelError: the model does not fit the format; the message names each obstacle.
@@ -64,6 +71,8 @@ def write_argos(file: BinaryIO, converted: Path, tokenizers: TokenizerPair, lang
         "type": "translate",
     }
     readme = f"# {metadata['from_name']} to {metadata['to_name']}\n\nA translation package for Argos Translate.\n"
+    if licence:
+        readme += f"\nLicence: {licence}.\n"
     root = f"translate-{source}_{target}-1_0"
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(f"{root}/metadata.json", json.dumps(metadata, indent=2, ensure_ascii=False))

@@ -5,7 +5,6 @@ embeddings that translate between many languages: a tag of the source language i
 language is what the decoder reads first.
 """
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from seq2seq.interop.m2m_weights import fill
 from seq2seq.interop.marian import CONFIG, GENERATION, MOST_TENSORS_NAMED, TOKENIZER, filled_vocabulary
 from seq2seq.interop.marian_settings import read_model_config, read_search_config, special_ids
 from seq2seq.interop.marian_weights import BIAS
+from seq2seq.interop.model_licence import read_licence
 from seq2seq.model.transformer import Transformer
 from seq2seq.tensors import HeldTensors, Uninitialized
 from seq2seq.text.marian_tokenizer import EOS, PAD, UNK, VOCABULARY_FILE, read_vocabulary
@@ -28,8 +28,7 @@ from seq2seq.text.tokenizer import LARGEST_FILE, Tokenizer
 FAMILIES = {"m2m_100": M2M, "mbart": MBART}
 # By `model_type`, what `s2s convert --from` calls a folder.
 KINDS = {"m2m_100": "m2m100", "mbart": "mbart"}
-SEGMENTER, FAST_TOKENIZER, CARD = "sentencepiece.bpe.model", "tokenizer.json", "README.md"
-LICENSE = re.compile(r"\A---\n(?:.*\n)*?license:[ \t]*['\"]?([\w.-]+)", re.MULTILINE)
+SEGMENTER, FAST_TOKENIZER = "sentencepiece.bpe.model", "tokenizer.json"
 MASK = "<mask>"
 
 
@@ -71,8 +70,8 @@ def read_m2m(
             if len(of_tensors) > MOST_TENSORS_NAMED:
                 problems.append(f"and {len(of_tensors) - MOST_TENSORS_NAMED} more tensors")
             if not problems:
-                license_ = _license(folder, given)
-                return ModelDescription(model=config, search=search, license=license_), tokenizers, model
+                licence = read_licence(folder, given)
+                return ModelDescription(model=config, search=search, license=licence), tokenizers, model
     except DamagedFile as error:
         raise ModelError(f"{folder}: {error}; copy the folder again") from error
     raise ModelError(f"{folder}: not a model that can be read: {'; '.join(problems)}")
@@ -183,12 +182,3 @@ def _without_tag(
         if forced not in [target.vocabulary[piece] for piece in target.tags.values()]:
             problems.append(f"forced_bos_token_id: {shown(forced)} is not the tag of a language")
     return {key: value for key, value in generation.items() if key != "forced_bos_token_id"}
-
-
-def _license(folder: Path, given: Mapping[str, Any]) -> str | None:
-    """Return the licence that the model card or config.json names."""
-    card = folder / CARD
-    text = card.read_text(encoding="utf-8", errors="replace")[: 2**16] if card.is_file() else ""
-    found = LICENSE.match(text.split("\n---", 1)[0] if text.startswith("---\n") else "")
-    named = found[1] if found else given.get("license")
-    return named if isinstance(named, str) and re.fullmatch(r"[\w.-]{1,60}", named) else None

@@ -26,6 +26,7 @@ from seq2seq.interop.marian_settings import (
     special_ids,
 )
 from seq2seq.interop.marian_weights import BIAS, from_marian, to_marian
+from seq2seq.interop.model_licence import read_licence
 from seq2seq.lines import UNWRITABLE
 from seq2seq.model.transformer import Transformer
 from seq2seq.tensors import as_weights, misfit, write_tensors
@@ -51,7 +52,7 @@ def read_marian(folder: Path, torch_file: bool = False) -> tuple[ModelDescriptio
 
     Args:
         folder: a folder with config.json, model.safetensors, source.spm, target.spm, vocab.json, and optionally
-            target_vocab.json, generation_config.json and tokenizer_config.json.
+            target_vocab.json, generation_config.json, tokenizer_config.json and README.md.
         torch_file: read `pytorch_model.bin` if there are no safetensors, with torch's `weights_only` reader, which
             runs no code.
 
@@ -89,7 +90,13 @@ def read_marian(folder: Path, torch_file: bool = False) -> tuple[ModelDescriptio
     if problems or config is None or search is None or tokenizers is None:
         raise ModelError(f"{folder}: not a Marian model that can be read: {'; '.join(problems)}")
     source, target = (_text(named.get(key)) for key in ("source_lang", "target_lang"))
-    description = ModelDescription(source_language=source, target_language=target, model=config, search=search)
+    description = ModelDescription(
+        source_language=source,
+        target_language=target,
+        model=config,
+        search=search,
+        license=read_licence(folder, given),
+    )
     return description, tokenizers, weights
 
 

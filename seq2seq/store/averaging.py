@@ -12,7 +12,7 @@ from pathlib import Path
 from torch import Tensor
 
 from seq2seq import atomic
-from seq2seq.config.description import FREE_MODEL_KEYS, ModelDescription
+from seq2seq.config.description import FREE_MODEL_KEYS, ModelDescription, joined_licences
 from seq2seq.errors import ModelError, UserError, shown
 from seq2seq.store.checkpoint import MANIFEST, load_checkpoint
 from seq2seq.store.model_card import short_card
@@ -45,7 +45,7 @@ def average_models(paths: Sequence[Path], output: Path, weights: Sequence[float]
     """Write the mean of the weights of `paths` to the model folder `output`, and return its path.
 
     If a checkpoint contains a moving average, which its run validates and saves, that is the member. Settings that are
-    not weights (dropout, search) are those of the first member.
+    not weights (dropout, search) are those of the first member. The licences are those of all members.
 
     Args:
         paths: the members.
@@ -64,7 +64,8 @@ def average_models(paths: Sequence[Path], output: Path, weights: Sequence[float]
         if problem := _difference(first, other):
             raise ModelError(f"{other.path}: {problem}")
     made_of = [f"- {weight / sum(weights):.4g} of `{path.name}`" for weight, path in zip(weights, paths, strict=True)]
-    description = first.description.model_copy(update={"metrics": {}})
+    licences = joined_licences(*(member.description.license for member in members))
+    description = first.description.model_copy(update={"metrics": {}, "license": licences})
     card = short_card(description, output.name, ["The mean of the weights of several models:", "\n".join(made_of)])
     mean = average([member.state for member in members], weights)
     return save_model(output, mean, description, first.tokenizers, card)

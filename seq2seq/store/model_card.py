@@ -83,8 +83,11 @@ def short_card(description: ModelDescription, title: str, paragraphs: Sequence[s
 
 
 def with_license(card: str, name: str | None) -> str:
-    """Return a card whose front matter has the licence of the model that this one was made from."""
-    return card if name is None else card.replace("---\n", f"---\nlicense: {name}\n", 1)
+    """Return a card whose front matter has the licences of the models that this one was made from."""
+    if name is None:
+        return card
+    value = f"[{name}]" if "," in name else name
+    return card.replace("---\n", f"---\nlicense: {value}\n", 1)
 
 
 def front_matter(
@@ -99,8 +102,8 @@ def front_matter(
         for score in scores
     ]
     values: dict[str, Any] = {"library_name": "seq2seq", "pipeline_tag": task, **other}
-    if description.license:
-        values["license"] = description.license
+    if licences := description.licences:
+        values["license"] = licences if len(licences) > 1 else licences[0]
     if languages := list(dict.fromkeys(description.languages)):
         values["language"] = languages
     if results:

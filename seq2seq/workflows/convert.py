@@ -85,10 +85,12 @@ def export_marian(model: Path, output: Path) -> Path:
         front = front_matter(description, output.name, library_name="transformers", tags=["marian"])
         text = f"{front}\n# Marian model\n\nLoad it with `AutoTokenizer` and `MarianMTModel`.\n"
         (folder / CARD).write_text(text, encoding="utf-8")
-        written, written_tokenizers, _ = read_marian(folder)
-        if (written.search, written_tokenizers.fingerprint) != (description.search, tokenizers.fingerprint):
+        written, read, _ = read_marian(folder)
+        kept = description.search, description.license, tokenizers.fingerprint
+        if (written.search, written.license, read.fingerprint) != kept:
             raise RunError(
-                f"{output}: the tokenizers or search settings changed when they were read back; the export is not kept"
+                f"{output}: tokenizers, licence or search settings changed when they were read back; the export is not "
+                "kept"
             )
     return output
 
@@ -165,7 +167,7 @@ def export_argos(
         write_ctranslate2(folder, loaded.model, description, tokenizers, quantization)
         comparison = _verified(loaded, folder, quantization, probe, force)
         with atomic.new_file(output) as file:
-            write_argos(file, folder, tokenizers, (source, target))
+            write_argos(file, folder, tokenizers, (source, target), description.license)
     return comparison
 
 
