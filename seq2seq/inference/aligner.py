@@ -8,7 +8,7 @@ Shapes: B pairs, C channels, K heads of all layers (first unchanged, then shifte
 source length, J target words, I source words.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain
@@ -25,7 +25,7 @@ from seq2seq.inference.confidence import confidence
 from seq2seq.inference.groups import PairPart, pair_parts, token_groups
 from seq2seq.inference.one_model import computing
 from seq2seq.inference.scorer import Scorer
-from seq2seq.inference.translation import Translation
+from seq2seq.inference.translation import PartSpans, Translation
 from seq2seq.inference.translator import Translator
 from seq2seq.lines import as_one_line, checked_pairs
 from seq2seq.memory import in_parts
@@ -35,9 +35,9 @@ from seq2seq.store.calibration import FILE, Calibration, read_calibration
 from seq2seq.store.finding import find_model
 from seq2seq.store.model_folder import LoadedModel
 from seq2seq.store.opened import in_one_state
-from seq2seq.text.alignment import Alignment, Link, Word, copied
-from seq2seq.text.tokenizer import Tokenizer, encodable
-from seq2seq.text.words import owners, spaced_words, without_overlaps, word_spans
+from seq2seq.text.alignment import Alignment, Link, Word, copied, moved
+from seq2seq.text.tokenizer import encodable
+from seq2seq.text.words import Span, owners, spaced_words, without_overlaps, word_spans
 
 # Least weight of a further link, to a source word that is not the first choice of any target word.
 LEAST_WEIGHT = 0.15
@@ -51,22 +51,44 @@ SINK_POWER = 0.75
 class _Side:
     """One text of a pair, as pieces and as words of the original text.
 
-    A source is read as for translation, and a target unchanged.
+    A tag of a language is in no word. If words are split at white space, a typed tag counts as a word, without pieces.
+
+    Args:
+        text: the original text.
+        tag: ids of the tag, which are the same in all parts of the text.
+        ids: ids of the text.
+        spans: span of each of them in the original text.
+        words: words of the original text; None splits it at white space.
+        end_of_tag: where a typed tag ends in the original text.
     """
 
-    def __init__(self, tokenizer: Tokenizer, text: str, spaced: bool, is_source: bool):
-        self.text, line = text, encodable(as_one_line(text))
-        if is_source:
-            self.ids, mapped, spans = tokenizer.read_spans(line)
-            words = () if spaced else [mapped.original(word) for word in word_spans(mapped.text, spans)]
-            spans = [mapped.original(span) for span in spans]
-        else:
-            self.ids, spans = tokenizer.spans(line)
-            words = () if spaced else word_spans(text, spans)
-        self.words = spaced_words(text) if spaced else without_overlaps(words)
-        self.owner = np.array(owners(spans, self.words), dtype=np.int64)  # the word of each piece; -1 for white space
+    def __init__(
+        self,
+        text: str,
+        tag: Sequence[int],
+        ids: Sequence[int],
+        spans: Sequence[Span],
+        words: Iterable[Span] | None,
+        end_of_tag: int = 0,
+    ):
+        self.text, self.tag, self.ids = text, tag, ids
+        every = spaced_words(text) if words is None else without_overlaps(words)
+        in_tag = sum(end <= end_of_tag for _, end in every)
+        self._first = in_tag if words is None else 0
+        self.words = every if words is None else every[in_tag:]
+        # The word of each piece; -1 for white space, and for a tag that is spelled in pieces of text.
+        self.owner = np.array(
+            [
+                -1 if begin < end_of_tag >= end or owner < 0 else owner + self._first
+                for (begin, end), owner in zip(spans, owners(spans, every[in_tag:]), strict=True)
+            ],
+            dtype=np.int64,
+        )
         known = np.array([*np.where(self.owner < 0, len(self.words), self.owner), len(self.words)])
         self._following = np.minimum.accumulate(known[::-1])[::-1]  # the first word at or after each piece
+
+    def __len__(self) -> int:
+        return len(self.tag) + len(self.ids)
 
     def share(self, pieces: range) -> tuple[int, np.ndarray]:
         """Return the first word of consecutive pieces, and a matrix (words, pieces) of which piece is in which word.
@@ -75,7 +97,7 @@ class _Side:
         word is in a part.
         """
         owner = self.owner[pieces.start : pieces.stop]
-        first = 0 if pieces.start == 0 else int(self._following[pieces.start])
+        first = self._first if pieces.start == 0 else int(self._following[pieces.start])
         last = max(int(owner.max(initial=first - 1)) + 1, int(self._following[pieces.stop]))
         return first, (owner == np.arange(first, last)[:, None]).astype(np.float32)
 
@@ -174,30 +196,29 @@ class Aligner(Scorer):
     def explain(self, translations: Sequence[Translation], probabilities: bool = True) -> list[Translation]:
         """Return the translations with `details`, the alignments of their parts.
 
-        Spans refer to the whole text. A copied part is linked to itself, without the model.
+        Spans refer to the whole text. A part is aligned with the language tag that it was translated with. A copied
+        part is linked to itself, without the model.
         """
-        texts = [
-            [(answer.source[slice(*part.source)], answer.text[slice(*part.target)]) for part in answer.parts]
+        pairs = [
+            (answer.tag_of_parts + answer.source[slice(*part.source)], answer.text[slice(*part.target)])
             for answer in translations
+            for part in answer.parts
+            if not part.is_copied
         ]
-        parts = chain.from_iterable(answer.parts for answer in translations)
-        pairs = zip(chain.from_iterable(texts), parts, strict=True)
-        aligned = iter(self.align([pair for pair, part in pairs if not part.is_copied], probabilities=probabilities))
+        aligned = iter(self.align(pairs, probabilities=probabilities))
+
+        def detail(answer: Translation, part: PartSpans) -> Alignment:
+            source = answer.source[slice(*part.source)]
+            found = copied(source) if part.is_copied else next(aligned).without_begin(len(answer.tag_of_parts))
+            return found.shifted(part.source[0], part.target[0])
+
         return [
-            replace(
-                answer,
-                details=tuple(
-                    (copied(source) if part.is_copied else next(aligned)).shifted(part.source[0], part.target[0])
-                    for part, (source, _) in zip(answer.parts, texts_of_parts, strict=True)
-                ),
-            )
-            for answer, texts_of_parts in zip(translations, texts, strict=True)
+            replace(answer, details=tuple(detail(answer, part) for part in answer.parts)) for answer in translations
         ]
 
     def fits(self, pair: tuple[str, str]) -> bool:
         """Whether a pair fits the model's positions in one part."""
-        sizes = [len(side.ids) for side in self._sides([pair], False)[0]]
-        return max(sizes) <= self._part_length
+        return self._fit(*self._sides([pair], False)[0])
 
     def word_matrices(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[_Side, _Side, np.ndarray, np.ndarray]]:
         """Return both sides, the attention between words (C, J, I) and the target log-probabilities (T,) of each pair.
@@ -214,11 +235,38 @@ class Aligner(Scorer):
         return [(*both, matrix, scores) for both, matrix, scores in zip(sides, matrices, log_probs, strict=True)]
 
     def _sides(self, pairs: Sequence[tuple[str, str]], spaced: bool) -> list[tuple[_Side, _Side]]:
-        tokenizers = self._tokenizers
-        return [
-            (_Side(tokenizers.source, source, spaced, True), _Side(tokenizers.target, target, spaced, False))
-            for source, target in pairs
-        ]
+        return [self._both(source, self._target(target, spaced), spaced) for source, target in pairs]
+
+    def _both(self, source: str, target: _Side, spaced: bool) -> tuple[_Side, _Side]:
+        side = self._source(source, spaced, is_cut=False)
+        if not self._fit(side, target):
+            side = self._source(source, spaced, is_cut=True)
+        return side, target
+
+    def _fit(self, source: _Side, target: _Side) -> bool:
+        return max(len(source), len(target)) <= self._part_length
+
+    def _source(self, text: str, spaced: bool, is_cut: bool) -> _Side:
+        """Return a source, read as for translation; if it `is_cut`, a typed tag is read apart, as in `Scorer`."""
+        line = encodable(as_one_line(text))
+        tag, rest = self._tag_apart(line.lstrip())
+        end_of_tag = len(line) - len(rest)
+        begin = end_of_tag if is_cut else 0
+        ids, mapped, spans = self._tokenizers.source.read_spans(line[begin:])
+        num_tags = len(ids) - len(spans)
+
+        def original(span: Span) -> Span:
+            return moved(mapped.original(span), begin)
+
+        words = None if spaced else map(original, word_spans(mapped.text, spans))
+        tag = tag if is_cut else ids[:num_tags]
+        return _Side(text, tag, ids[num_tags:], list(map(original, spans)), words, end_of_tag)
+
+    def _target(self, text: str, spaced: bool) -> _Side:
+        """Return a target, read unchanged. A tag that it begins with is one of its ids, but in no word."""
+        ids, spans = self._tokenizers.target.spans(encodable(as_one_line(text)))
+        before = [(-1, 0)] * (len(ids) - len(spans))
+        return _Side(text, (), ids, [*before, *spans], None if spaced else word_spans(text, spans))
 
     def _matched(
         self, sides: Sequence[tuple[_Side, _Side]], probabilities: bool
@@ -228,18 +276,20 @@ class Aligner(Scorer):
         The matrix is the attention between words. As parts are yielded one by one, memory never contains the matrix of
         a whole pair, which grows with the square of its length.
         """
-        sizes = ([range(len(side.ids)) for side in both] for both in sides)
-        most = self._part_length, self._part_length
-        cut = chain.from_iterable(pair_parts(index, *both, most) for index, both in enumerate(sizes))
+        cut = chain.from_iterable(
+            pair_parts(index, range(len(source.ids)), range(len(target.ids)), self._most(source.tag))
+            for index, (source, target) in enumerate(sides)
+        )
         parts = [part for part in cut if part.target]
-        lengths = [max(len(part.source), len(part.target)) + 1 for part in parts]
+        lengths = [max(len(sides[part.pair][0].tag) + len(part.source), len(part.target)) + 1 for part in parts]
         for indices in token_groups(lengths, self.batch_tokens):
             group = [parts[index] for index in indices]
             for part, scores, attention in zip(group, *self._forced(group, sides, probabilities), strict=True):
                 column, source = sides[part.pair][0].share(part.source)
                 row, target = sides[part.pair][1].share(part.target)
+                first = len(sides[part.pair][0].tag)
                 targets = slice(self._num_tags, self._num_tags + len(part.target))
-                weights = attention[:, targets, : len(part.source)]
+                weights = attention[:, targets, first : first + len(part.source)]
                 yield part, scores[targets], (row, column), target @ weights @ source.T
 
     @torch.inference_mode()
@@ -247,8 +297,9 @@ class Aligner(Scorer):
         self, parts: Sequence[PairPart], sides: Sequence[tuple[_Side, _Side]], probabilities: bool
     ) -> tuple[Iterator, Iterator]:
         """Return iterators over the log-probabilities (T,) and the attention (C, T, S) of each part."""
-        ids = [[sides[part.pair][0].ids[index] for index in part.source] for part in parts]
-        targets = [[sides[part.pair][1].ids[index] for index in part.target] for part in parts]
+        both = [sides[part.pair] for part in parts]
+        ids = [[*one.tag, *map(one.ids.__getitem__, part.source)] for (one, _), part in zip(both, parts, strict=True)]
+        targets = [list(map(other.ids.__getitem__, part.target)) for (_, other), part in zip(both, parts, strict=True)]
         batch = collate_translation(ids, targets, self._tokenizers, range(len(parts)))
         scores, attention = zip(*in_parts(partial(self._forced_batch, probabilities), batch), strict=True)
         return chain.from_iterable(scores), chain.from_iterable(attention)

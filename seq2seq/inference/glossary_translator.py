@@ -58,6 +58,13 @@ class _Draft:
     """The free translation and all forms of the terms; their words do not count as evasions."""
     prefix: str = ""
     """The required beginning of the translation."""
+    tag: str = ""
+    """The language tag that the part is translated with, and does not contain."""
+
+    @property
+    def tagged(self) -> str:
+        """The source with its tag, as the model reads it."""
+        return self.tag + self.source
 
     @property
     def words_avoided(self) -> list[str]:
@@ -114,7 +121,7 @@ class GlossaryTranslator:
 
     def _flag(self, changed: Sequence[_Draft]) -> None:
         """Set the flags of parts whose translation has changed."""
-        flags = self.translator.flags([(part.source, part.text) for part in changed])
+        flags = self.translator.flags([(part.tagged, part.text) for part in changed])
         for part, of_part in zip(changed, flags, strict=True):
             part.flags = of_part
 
@@ -125,7 +132,8 @@ class GlossaryTranslator:
         if spans.is_copied and matches:
             text, forced = _replaced(source, matches), {match.span for match in matches}
         forms = chain.from_iterable(match.forms for match in matches)
-        return _Draft(source, text, free, spans.flags, matches, forced, set(), set(), " ".join([text, *forms]))
+        known, tag = " ".join([text, *forms]), translation.tag_of_parts
+        return _Draft(source, text, free, spans.flags, matches, forced, set(), set(), known, tag=tag)
 
     def _scores(self, pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[float, float, int]]:
         """Yield the log-probability, score and tokens of each (source, translation)."""
@@ -145,7 +153,7 @@ class GlossaryTranslator:
         for part in parts:
             part.avoided.update(self._forbidden_in(part.text))
         answers = self.translator.translate(
-            [part.source for part in parts],
+            [part.tagged for part in parts],
             [part.prefix for part in parts],
             forbidden=[part.words_avoided for part in parts],
         )
@@ -161,23 +169,25 @@ class GlossaryTranslator:
         translation, one is decoded after the term, and another after a leading word and the term if that is likelier.
         In one more, the term replaces the words in its place.
         """
-        details = self.aligner.align([(part.source, part.text) for part in parts])
+        details = self.aligner.align([(part.tagged, part.text) for part in parts])
         tries = [(part, part.missing()[0]) for part in parts]
-        runs = [_run(match, details[index]) for index, (_, match) in enumerate(tries)]
+        runs = [
+            _run(match, whole.without_begin(len(part.tag))) for (part, match), whole in zip(tries, details, strict=True)
+        ]
         cuts = [
             (index, match, before)
             for index, ((part, match), run) in enumerate(zip(tries, runs, strict=True))
             for before in _cuts(part.text, run)
             if len(before) >= len(part.prefix)
         ]
-        leading = self.aligner.next_words([(parts[index].source, before) for index, _, before in cuts], LEADING_WORDS)
+        leading = self.aligner.next_words([(parts[index].tagged, before) for index, _, before in cuts], LEADING_WORDS)
         choices = [
             (index, _prefixes(before, match, parts[index].text[:1].isupper()), _led_prefixes(before, match, words))
             for (index, match, before), words in zip(cuts, leading, strict=True)
         ]
         requests = [choice for choice in self._likeliest(parts, choices) if self.translator.takes_prefix(choice[1])]
         answers = self.translator.translate(
-            [parts[index].source for index, _ in requests],
+            [parts[index].tagged for index, _ in requests],
             [prefix for _, prefix in requests],
             forbidden=[parts[index].words_avoided for index, _ in requests],
             has_whole_prefixes=True,
@@ -192,7 +202,7 @@ class GlossaryTranslator:
             for index, prefix in dict(reversed(requests)).items()  # the first cut of each part
             if runs[index]
         ]
-        scores = self._scores([(parts[index].source, text) for index, text in candidates])
+        scores = self._scores([(parts[index].tagged, text) for index, text in candidates])
         values: list[dict[str, float]] = [{} for _ in parts]
         for (index, text), (_, score, _) in zip(candidates, scores, strict=True):
             part, match = tries[index]
@@ -210,7 +220,7 @@ class GlossaryTranslator:
         self, parts: Sequence[_Draft], choices: Sequence[tuple[int, Sequence[str], Sequence[str]]]
     ) -> list[tuple[int, str]]:
         """Return for each choice the likeliest prefix without a leading word, and with one if that is likelier."""
-        pairs = [(parts[index].source, prefix) for index, *both in choices for prefix in chain(*both)]
+        pairs = [(parts[index].tagged, prefix) for index, *both in choices for prefix in chain(*both)]
         values = (score.log_prob for score in self.aligner.score(pairs, ended=False))
         likeliest = []
         for index, plain, led in choices:

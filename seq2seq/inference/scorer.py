@@ -112,16 +112,25 @@ class Scorer(OneModel):
 
     def _parts(self, pair: int, text: str, source: list[int], target: list[int]) -> list[PairPart]:
         """Return the pair, or equal parts of both sides that fit; each source begins with the tag of `text`."""
-        read, tag_ids = self._tokenizers.source.read, self._tokenizers.source.tag_ids
-        tag: Sequence[int] = ()
-        if max(len(source), len(target)) > self._part_length:
-            begin, rest = language_tag(text, lambda begin: len(read(begin)) <= self._part_length // 2)
-            if begin:
-                tag, source = read(begin), read(rest)[len(tag_ids) :]
-            elif tag_ids:
-                tag, source = tag_ids, source[len(tag_ids) :]
-        most = self._part_length - len(tag), self._part_length
-        return [part._replace(source=[*tag, *part.source]) for part in pair_parts(pair, source, target, most)]
+        if max(len(source), len(target)) <= self._part_length:
+            return [PairPart(pair, source, target, is_last=True)]
+        tag, rest = self._tag_apart(text)
+        ids = self._tokenizers.source.read(rest)[len(self._tokenizers.source.tag_ids) :]
+        parts = pair_parts(pair, ids, target, self._most(tag))
+        return [part._replace(source=[*tag, *part.source]) for part in parts]
+
+    def _tag_apart(self, text: str) -> tuple[Sequence[int], str]:
+        """Return the ids of the language tag that each part of a source needs, and the text after a typed tag.
+
+        `text` has no white space at its beginning.
+        """
+        tokenizer = self._tokenizers.source
+        tag, rest = language_tag(text, lambda tag: len(tokenizer.read(tag)) <= self._part_length // 2)
+        return (tokenizer.read(tag) if tag else tokenizer.tag_ids), rest
+
+    def _most(self, tag: Sequence[int]) -> tuple[int, int]:
+        """Return the most ids of a source after its tag, and of a target."""
+        return self._part_length - len(tag), self._part_length
 
     @torch.inference_mode()
     def _score_parts(self, parts: Sequence[PairPart]) -> Tensor:

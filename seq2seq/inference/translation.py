@@ -15,6 +15,7 @@ from seq2seq.search.base import normalized_score
 from seq2seq.text.alignment import KINDS, Alignment, Term, moved
 from seq2seq.text.parts import Part
 from seq2seq.text.parts import join as join_texts
+from seq2seq.text.splitting import language_tag
 from seq2seq.text.words import Span
 
 
@@ -74,6 +75,15 @@ class Translation(Alternative):
     """The terms of a glossary, with their status."""
     sentences: tuple[tuple[str, ...], ...] = ()
     """The flags of each sentence of a document; lines have none."""
+
+    @property
+    def tag_of_parts(self) -> str:
+        """The language tag that the source begins with, if the line is in parts: each was translated with it, and none
+        contains it."""
+        line = self.source.lstrip()
+        tag, _ = language_tag(line, lambda tag: True)
+        end = len(self.source) - len(line) + len(tag)
+        return tag if self.parts and self.parts[0].source[0] >= end else ""
 
     def shifted(self, source: int, target: int = 0) -> "Translation":
         """Return the translation as a part of larger texts, in which it begins at these code points."""

@@ -113,12 +113,12 @@ class MarianTokenizer(ReadingTokenizer):
         return [self._to_ids(language, pieces) for (language, _), pieces in zip(split, rows, strict=True)]
 
     def spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """Return ids and spans, as `Tokenizer.spans` does; a target language has width 0."""
+        """Return the ids, and the spans of those that are text; see `ReadingTokenizer.spans`."""
         language, rest = self._split_language(text)
         found = self._processor.encode(encodable(rest), return_type="offset_mapping")
         before = len(text) - len(rest)
         spans = [(begin + before, end + before) for begin, end in found["offsets"]]
-        return self._to_ids(language, found["pieces"]), spans if language is None else [(before, before), *spans]
+        return self._to_ids(language, found["pieces"]), spans
 
     def sample(self, text: str, draw: random.Random, nbest: int, alpha: float) -> list[int]:
         """Return a random segmentation of `text`, determined by `draw` alone; see `Tokenizer.sample`."""

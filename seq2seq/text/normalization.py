@@ -208,7 +208,8 @@ class ReadingTokenizer(ABC):
 
     @abstractmethod
     def spans(self, text: str) -> tuple[list[int], list[Span]]:
-        """Return the ids of a text, without normalisation, and the span of each."""
+        """Return the ids of a text, without normalisation, and the spans of those that are text; the tags of languages
+        are the ids before these, and have none."""
 
     @functools.cached_property
     def normalizer(self) -> Normalizer:
@@ -224,7 +225,7 @@ class ReadingTokenizer(ABC):
         return self.encode_all([self.normalizer(text).strip() or text.strip() for text in texts], threads)
 
     def read_spans(self, text: str) -> tuple[list[int], Mapped, list[Span]]:
-        """Return the ids of `read`, the normalised text, and the span of each id in that text."""
+        """Return the ids of `read`, the normalised text, and spans in that text, as `spans` does."""
         mapped = self.normalizer.mapped(text)
         before = len(mapped.text) - len(mapped.text.lstrip())
         ids, spans = self.spans(mapped.text.strip())

@@ -121,9 +121,9 @@ class TaggedTokenizer(Tokenizer):
         return [[*self.tag_ids, *ids] for ids in rows] if self.before else rows
 
     def spans(self, text: str) -> tuple[list[int], list[Span]]:
-        """Return ids and spans, as `Tokenizer.spans` does; tags have width 0."""
+        """Return ids, after the tags, and the spans of those that are text; see `ReadingTokenizer.spans`."""
         ids, spans = super().spans(text)
-        return [*self.tag_ids, *ids], [*[(0, 0)] * len(self.before), *spans]
+        return [*self.tag_ids, *ids], spans
 
     def sample(self, text: str, draw: Any, nbest: int, alpha: float) -> list[int]:
         """Return a random segmentation of a text, as `Tokenizer.sample` does, after the tags."""
