@@ -94,14 +94,14 @@ def check_direction(
         name: the model, as the message names it.
         languages: its source and target language.
         other: the model that it is compared with.
-        others: the source and target language of this one.
+        others: the source and target language of `other`.
         remedy: what the user should do, the end of the message.
 
     Raises:
         ModelError: the directions differ.
     """
     if are_other(languages, others):
-        here, there = ("-".join(map(str, sides)) for sides in (languages, others))
+        here, there = ("-".join(side or "?" for side in sides) for sides in (languages, others))
         raise ModelError(f"{name}: translates {here}, but {other} translates {there}; {remedy}")
 
 

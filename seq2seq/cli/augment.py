@@ -192,10 +192,10 @@ def check_pairs(folder: Path, counts: "PartCounts") -> None:
     """Fail if a finished folder has no pairs, because no training can read it.
 
     Raises:
-        DataError: it has none.
+        DataError: the folder has no pairs.
     """
     if not counts.pairs:
-        raise DataError(f"{folder}: no pair is left for training; the counts above say why")
+        raise DataError(f"{folder}: has no pairs, so no training can read it; change the text or the options")
 
 
 def _estimate(prepared: "Prepared", workers: int) -> None:

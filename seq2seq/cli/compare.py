@@ -219,8 +219,9 @@ def _table(compared: "SystemComparison") -> Iterator[str]:
     yield from aligned([["system", *titles], *rows])
     yield ""
     if len(compared.rows) > 1:
-        yield "Systems that share a letter do not differ significantly (corrected p < 0.05, two-sided, by Holm)."
-        yield "p is that of sacreBLEU (--paired-bs), at least 0.001; the corrected p has no such limit."
+        yield "Systems that share a letter do not differ significantly: their corrected p is at least 0.05."
+        yield "p is that of sacreBLEU (--paired-bs) and cannot be below 0.001. The corrected p can be smaller: it comes"
+        yield "from a two-sided test with Holm's correction."
         yield ""
         yield from aligned([_pair(compared, pair) for pair in compared.pairs])
         yield ""

@@ -31,8 +31,8 @@ logger = logging.getLogger("seq2seq.cli")
 @click.option("--interpolate", is_flag=True, help="Train on the genuine pairs of CONFIG too.")
 @options.set_option
 @options.sharding_options
-@click.option("--force", is_flag=True, help="Accept --text in another language, and keep the int8 export even if its "
-              "translations differ too much.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Accept --text that is not in the source language, and "
+              "keep the int8 export even if its translations differ too much.")  # fmt: skip
 @click.option(
     "--from",
     "source_language",

@@ -62,8 +62,8 @@ def trim(
 
     Kept are special pieces, single characters, bytes, the tags of --languages, and every piece that the corpora need.
     Other weights are the same, and text of kept pieces is segmented as before. If source and target have tokenizers of
-    their own, a corpus counts for the side whose tokenizer spells it in fewer pieces. A corpus in another language than
-    those of the new model causes a warning.
+    their own, a corpus counts for the side whose tokenizer spells it in fewer pieces. A warning names
+    each corpus that is in none of the languages of the new model.
 
     The report says how probable the removed pieces were, and how many greedy translations of the first 100 lines of
     the sources differ. To keep more pieces, give more text, or --keep-frequent.

@@ -128,7 +128,10 @@ class SourceConfig(Section):
 
 
 def held_out_names(valid: Mapping[str, Set], tests: Mapping[str, Set]) -> dict[str, Set]:
-    """Return validation and test sets by name; a test set whose name is taken, also by train, is `test NAME`."""
+    """Return the validation and test sets by name.
+
+    A test set is called `test NAME` if its name is `train` or that of another set.
+    """
     sets = dict(valid)
     for name, each in tests.items():
         while name in sets or name == "train":

@@ -72,7 +72,7 @@ class ModelDescription(Section):
 
     @property
     def licences(self) -> list[str]:
-        """The licences, each by its own."""
+        """The licences as a list."""
         return _licences(self.license)
 
     @property
@@ -82,7 +82,7 @@ class ModelDescription(Section):
 
 
 def joined_licences(*given: str | None) -> str | None:
-    """Return the licence of a model that was made from models with these licences; None if there is none."""
+    """Return the given licences without repeats, separated by commas; None if there are none."""
     return ", ".join(dict.fromkeys(name for each in given for name in _licences(each))) or None
 
 

@@ -51,7 +51,8 @@ SINK_POWER = 0.75
 class _Side:
     """One text of a pair, as pieces and as words of the original text.
 
-    A tag of a language is in no word. If words are split at white space, a typed tag counts as a word, without pieces.
+    No piece of a language tag belongs to a word. If words are split at white space, a typed tag is a word without
+    pieces; otherwise it is not a word.
 
     Args:
         text: the original text.

@@ -78,8 +78,8 @@ class Translation(Alternative):
 
     @property
     def tag_of_parts(self) -> str:
-        """The language tag that the source begins with, if the line is in parts: each was translated with it, and none
-        contains it."""
+        """The language tag at the beginning of the source, if the parts were translated with it and do not contain it;
+        otherwise empty."""
         line = self.source.lstrip()
         tag, _ = language_tag(line, lambda tag: True)
         end = len(self.source) - len(line) + len(tag)

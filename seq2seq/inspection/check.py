@@ -51,7 +51,7 @@ class Corpora:
     are_all: bool = True
     """Whether these are all corpora of the model; the advice on its sizes needs all."""
     reversed_train: Sequence[SourceConfig] = ()
-    """More training corpora, whose sides are exchanged (`both_ways` of the reverse direction)."""
+    """Corpora of the reverse direction with `both_ways`, which are training data here with their sides exchanged."""
 
 
 @dataclass(frozen=True)

@@ -98,8 +98,8 @@ def _clear(counted: Mapping[str, Finding], side: int) -> Counter[str]:
 def other_language(lines: Sequence[str], *languages: str | None) -> tuple[str, float] | None:
     """Return the language that lines are in instead of `languages`, and its share of the clear lines of a sample.
 
-    None if at least a few clear lines are in one of `languages`, if too few are clear, or if one of `languages` is not
-    known or cannot be identified.
+    The result is None if some of the clear lines are in one of `languages`, if too few lines are clear, if no other
+    language has a large share, or if one of `languages` is unknown or cannot be identified.
     """
     codes = {known_language(language) for language in languages}
     if not all(code is not None and is_identifiable(code) for code in codes):

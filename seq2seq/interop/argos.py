@@ -53,7 +53,7 @@ def write_argos(
         converted: a folder that `write_ctranslate2` wrote.
         tokenizers: the tokenizers of the model.
         languages: language codes of source and target.
-        licence: that of the model, which README.md names.
+        licence: the licence of the model, for the README.md of the package.
 
     Raises:
         ModelError: the model does not fit the format; the message names each obstacle.

@@ -167,8 +167,8 @@ class TranslationTask(Task):
         initial, known = self.inputs.initial, self.inputs.known
         knows_few = initial is None or initial.description.directions  # a published model may know all directions
         if knows_few and (unknown := [name for name in validated if name not in known]):
-            remedy = "move its pairs to data.test, or add pairs to data.train"
-            raise DataError(f"data.valid: {some_of(unknown)} is not trained; {remedy}")
+            remedy = "move such sets to data.test, or add pairs to data.train"
+            raise DataError(f"data.valid: data.train has no pairs for {some_of(unknown)}; {remedy}")
         if missing := [name for name in trained if name not in validated]:
             logger.warning("data.valid: no set for %s, which does not count for the best model", some_of(missing))
         if others := [name for name in known if name not in trained]:

@@ -208,8 +208,10 @@ class ReadingTokenizer(ABC):
 
     @abstractmethod
     def spans(self, text: str) -> tuple[list[int], list[Span]]:
-        """Return the ids of a text, without normalisation, and the spans of those that are text; the tags of languages
-        are the ids before these, and have none."""
+        """Return the ids of a text, without normalisation, and the span of each id that is text.
+
+        Tags of languages come first and have no span.
+        """
 
     @functools.cached_property
     def normalizer(self) -> Normalizer:
@@ -225,7 +227,8 @@ class ReadingTokenizer(ABC):
         return self.encode_all([self.normalizer(text).strip() or text.strip() for text in texts], threads)
 
     def read_spans(self, text: str) -> tuple[list[int], Mapped, list[Span]]:
-        """Return the ids of `read`, the normalised text, and spans in that text, as `spans` does."""
+        """Return the ids that `read` returns, the normalised text, and the span in that text of each id that is not a
+        tag."""
         mapped = self.normalizer.mapped(text)
         before = len(mapped.text) - len(mapped.text.lstrip())
         ids, spans = self.spans(mapped.text.strip())

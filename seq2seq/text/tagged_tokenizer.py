@@ -121,7 +121,7 @@ class TaggedTokenizer(Tokenizer):
         return [[*self.tag_ids, *ids] for ids in rows] if self.before else rows
 
     def spans(self, text: str) -> tuple[list[int], list[Span]]:
-        """Return ids, after the tags, and the spans of those that are text; see `ReadingTokenizer.spans`."""
+        """Return ids, beginning with the tags, and the span of each id that is text (see `ReadingTokenizer.spans`)."""
         ids, spans = super().spans(text)
         return [*self.tag_ids, *ids], spans
 

@@ -186,8 +186,8 @@ def _warn_of_languages(read: Sequence[_Corpus], languages: Sequence[str | None])
         if found := other_language(corpus.head, *languages):
             kept = some_of([language_name(language or "") for language in languages], MOST_LISTED)
             logger.warning(
-                "%s: %.0f %% of the clear lines of a sample are %s, but the smaller model is for %s; give text in one "
-                "of these languages", corpus.path, 100 * found[1], language_name(found[0]), kept,
+                "%s: %.0f %% of the sampled lines with a clear language are %s, but the new model is for %s; give text "
+                "in one of these languages", corpus.path, 100 * found[1], language_name(found[0]), kept,
             )  # fmt: skip
 
 

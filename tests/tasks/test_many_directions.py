@@ -237,7 +237,8 @@ def test_a_validation_set_of_a_direction_that_no_line_has_is_refused(tmp_path, m
     arguments = ["train", "many.yaml", "--run-dir", "run", "--set", "data.temperature=1", "--set"]
     assert main([*arguments, f"data.train={mixed}"]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
-    assert error == ("s2s: data.valid: en-fr is not trained; move its pairs to data.test, or add pairs to data.train")
+    remedy = "move such sets to data.test, or add pairs to data.train"
+    assert error == f"s2s: data.valid: data.train has no pairs for en-fr; {remedy}"
     assert not (tmp_path / "run" / "checkpoints").exists()
     trained = f"data.train=[{mixed}, {{source: small.en, target: small.fr, from: en, to: fr}}]"
     assert main([*arguments, trained]) == 0

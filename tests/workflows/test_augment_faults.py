@@ -95,7 +95,7 @@ def test_lines_without_a_finite_score_are_counted_and_are_not_in_the_folder(tmp_
     assert main(["augment", "model", "--text", "text", "--sample", "-o", "made", "--engine", "torch"]) == 2
     out, err = capsys.readouterr()
     assert out.splitlines() == [f"0 pairs of {len(SOURCE)} lines in made", f"left out: no score {len(SOURCE)}"]
-    assert "made: no pair is left for training; the counts above say why" in err
+    assert "made: has no pairs, so no training can read it; change the text or the options" in err
     assert records(Path("made")) == []
 
 

@@ -32,8 +32,8 @@ def made(tmp_path_factory) -> Path:
 
 
 MISTAKES = {
-    "another language": (["--text", "german"], "are German, but the model translates English; give the other text or "
-                         "model, or --force"),
+    "another language": (["--text", "german"], "are German, but the model translates from English; give another "
+                         "text or model, or --force"),
     "an empty text": (["--text", "empty"], "empty: no lines"),
     "a missing text": (["--text", "nowhere"], "nowhere: cannot be read (No such file or directory)"),
     "a truncated text": (["--text", "damaged.gz"], "damaged.gz: damaged after line 0"),
@@ -106,7 +106,7 @@ def test_another_command_is_refused_and_a_dry_run_writes_nothing(made, monkeypat
     assert "3 lines in 1 part; nothing is written" in capsys.readouterr().out
     assert not Path("pairs").exists()
     assert main(arguments) == 2  # an untrained model leaves no pair, in a complete folder
-    assert "pairs: no pair is left" in capsys.readouterr().err
+    assert "pairs: has no pairs" in capsys.readouterr().err
     for more in ((), ("--dry-run",)):
         assert main([*arguments, "--beam-size", "2", *more]) == 2
         assert "pairs: is of another command: options.beam_size null there, 2 here" in capsys.readouterr().err
@@ -124,7 +124,7 @@ def test_a_command_without_pairs_fails_and_its_folder_is_complete(made, monkeypa
         assert main(["augment", "model", "--text", "blank", "-o", "none"]) == 2
         out, err = capsys.readouterr()
         assert out == "0 pairs of 3 lines in none\nleft out: blank 3\n"
-        assert "none: no pair is left for training; the counts above say why" in err
+        assert "none: has no pairs, so no training can read it; change the text or the options" in err
 
 
 def test_much_text_is_sampled_for_back_translation_alone():

@@ -188,9 +188,9 @@ MISTAKES = {
                         "valid.en, target: valid.de}}", "--set", "data.train={source: train.en, target: train.de, "
                         "from: en, to: de}"], "languages: a student has one direction; write source_language and"),
     "a missing text": (["teacher", "student.yaml", "--text", "nowhere"], "nowhere: cannot be read"),
-    "a text in another language": (["teacher", "student.yaml", "--text", "german"], "german: 100 % of the clear lines "
-                                   "of a sample are German, but the student translates English; give text in this "
-                                   "language, or --force"),
+    "a text in another language": (["teacher", "student.yaml", "--text", "german"], "german: 100 % of the sampled "
+                                   "lines with a clear language are German, but the student translates from English; "
+                                   "give text in this language, or --force"),
     "a missing corpus": (["teacher", "student.yaml", "--set", "data.train.source=none"], "file none not found"),
 }  # fmt: skip
 

@@ -81,7 +81,7 @@ def test_a_command_that_keeps_nothing_fails_with_its_counts(capsys):
     assert main(["filter", "equal.en", "equal.de", "-o", "none"]) == 2
     out, err = capsys.readouterr()
     assert out == "0 pairs of 3 lines in none\nleft out: copy 3\n"
-    assert "none: no pair is left for training; the counts above say why" in err
+    assert "none: has no pairs, so no training can read it; change the text or the options" in err
 
 
 def test_the_scores_are_those_of_the_scorer():

@@ -219,6 +219,6 @@ def test_a_corpus_in_no_language_of_the_new_model_is_a_warning(languages, corpor
         typed += ["--corpus", str(tmp_path / name)]
     assert main([*typed, *(["--languages", languages] if languages else [])]) == 0
     warnings = [line for line in capsys.readouterr().err.splitlines() if "warning" in line]
-    share = "100 % of the clear lines of a sample are French"
-    text = f"{tmp_path / 'french'}: {share}, but the smaller model is for {kept}; give text in one of these languages"
+    share = "100 % of the sampled lines with a clear language are French"
+    text = f"{tmp_path / 'french'}: {share}, but the new model is for {kept}; give text in one of these languages"
     assert warnings == ([f"s2s: warning: {text}"] if kept else [])

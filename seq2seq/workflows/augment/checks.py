@@ -51,7 +51,7 @@ def check_language(
     shards: Sequence[Shard],
     language: str | None,
     reader: str = "the model",
-    remedy: str = "give the other text or model, or --force",
+    remedy: str = "give another text or model, or --force",
 ) -> None:
     """Refuse a text whose lines are in another language than the model's source, judged by a sample.
 
@@ -68,8 +68,8 @@ def check_language(
     for shard in {shard.text: shard for shard in reversed(shards)}.values():  # the first shard of each text
         if found := other_language([line for line in shard.lines() if line is not None], language):
             raise DataError(
-                f"{shard.text}: {100 * found[1]:.0f} % of the clear lines of a sample are {language_name(found[0])}, "
-                f"but {reader} translates {language_name(language or '')}; {remedy}"
+                f"{shard.text}: {100 * found[1]:.0f} % of the sampled lines with a clear language are "
+                f"{language_name(found[0])}, but {reader} translates from {language_name(language or '')}; {remedy}"
             )
 
 
