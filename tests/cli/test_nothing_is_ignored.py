@@ -223,7 +223,7 @@ MAKING = {
     "average": ["average", "{model}", "{model}"],
     "vocabulary": ["vocabulary", "trim", "{model}", "--corpus", "text"],
     "augment": ["augment", "{model}", "--text", "text"],
-    "filter": ["filter", "text", "text", "--model", "{model}", "--keep", "1"],
+    "filter": ["filter", "text", "other", "--model", "{model}", "--keep", "1"],
     "tune": ["tune", "{model}", "--source", "text", "--reference", "text"],
     "to marian": ["convert", "{model}", "--to", "marian"],
     "to ctranslate2": ["convert", "{model}", "--to", "ctranslate2", "--force"],
@@ -235,6 +235,7 @@ MAKING = {
 def test_an_output_that_is_a_folder_may_be_in_folders_that_are_not_there(name, models, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("text").write_text("two dogs play in the snow\n")
+    Path("other").write_text("zwei Hunde spielen im Schnee\n")
     code = cli.main([*(argument.format(model=models / "model") for argument in MAKING[name]), "-o", "models/new/my"])
     assert code == 0
     assert any(Path("models/new/my").iterdir())

@@ -73,6 +73,8 @@ FAIL = (
     "serve nothing",
     "check lines lines --workers 1",
     "distill model good.yaml -o student-SEED",
+    "augment model --text few -o pairs-SEED",  # an untrained model leaves no pairs
+    "filter lines lines -o clean-SEED",
 )  # they say so, and exit 1 or 2
 # Of each kind one: what reads a file or standard input, what writes to `-o`, and what says little.
 QUICK = (
