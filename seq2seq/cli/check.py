@@ -135,24 +135,21 @@ def _by_direction(languages: "LanguagesConfig", data: "DataConfig") -> "dict[Sid
     """
     from seq2seq.config.corpora import held_out_names
 
-    groups: dict[Sides, dict[str, Any]] = {}
-    fields = {"train": {str(index): one for index, one in enumerate(data.train)}, "valid": data.valid_sets}
-    for field, sources in {**fields, "test": data.test}.items():
-        for name, source in sources.items():
-            if (sides := languages.sides_of(source, "" if field == "train" else name)) is None:
-                logger.warning("%s: lines with languages of their own are not checked", source.jsonl)
-                continue
-            groups.setdefault(sides, defaultdict(dict))[field][name] = source
+    groups: dict[Sides, Any] = defaultdict(lambda: {"train": [], "reversed_train": [], "valid": {}, "test": {}})
+    train = [("train", "", source) for source in data.train]
+    held_out = [("valid", *item) for item in data.valid_sets.items()] + [("test", *item) for item in data.test.items()]
+    for field, name, source in [*train, *held_out]:
+        if (sides := languages.sides_of(source, name)) is None:
+            logger.warning("%s: lines with languages of their own are not checked", source.jsonl)
+        elif field != "train":
+            groups[sides][field][name] = source
+        else:
+            groups[sides]["train"].append(source)
             if source.both_ways:
-                groups.setdefault(sides[::-1], defaultdict(dict))["reversed_train"][name] = source
-    return {
-        sides: {
-            "train": list(sets["train"].values()),
-            "reversed_train": list(sets["reversed_train"].values()),
-            "held_out": held_out_names(sets["valid"], sets["test"]),
-        }
-        for sides, sets in groups.items()
-    }
+                groups[sides[::-1]]["reversed_train"].append(source)
+    for sets in groups.values():
+        sets["held_out"] = held_out_names(sets.pop("valid"), sets.pop("test"))
+    return groups
 
 
 def _from_files(files: Sequence[Path], source_language: str | None, target_language: str | None) -> "Corpora":

@@ -226,7 +226,7 @@ def test_one_of_each_trains_the_bits_of_a_single_direction(tmp_path, monkeypatch
 
 
 def test_a_validation_set_of_a_direction_that_no_line_has_is_refused(tmp_path, monkeypatch, capsys):
-    """Where each line has its own languages, the configuration alone cannot tell."""
+    """A corpus whose lines have their own languages must be read before its directions are known."""
     monkeypatch.chdir(tmp_path)
     write_corpora(tmp_path)
     sides = [(tmp_path / f"train.{language}").read_text().splitlines() for language in ("en", "de")]
