@@ -36,7 +36,7 @@ from seq2seq.tasks.inputs import Inputs
 from seq2seq.tasks.run import build
 from seq2seq.tasks.task import Task
 from seq2seq.training.optim import ExponentialMovingAverage
-from seq2seq.training.step import GradientStep
+from seq2seq.training.recorded import check_record, make_step
 from seq2seq.training.weights import Weights
 
 REMARK = (
@@ -62,7 +62,7 @@ class OurTraining(TrainingSystem):
     def __init__(self, task: Task, config: TrainingConfig, runtime: Runtime):
         super().__init__(copy.deepcopy(task.model), config, runtime)  # a copy, so that its memory is counted
         weights, is_compiled = Weights(self.module, runtime), task.compilation.is_on
-        self._step = GradientStep(weights, task.compute_loss, config, is_compiled)
+        self._step = make_step(weights, task.compute_loss, config, is_compiled, task.recorder())
         self._average = ExponentialMovingAverage(self.module, config.ema) if config.ema else None
 
     def _update(self, batches: Sequence[TranslationBatch], rate: float) -> None:
@@ -140,7 +140,8 @@ def bench_training(
         progress: function that is called with a description of the next step.
 
     Raises:
-        UserError: the configuration belongs to another task, or it or its data have a problem.
+        UserError: the configuration belongs to another task, it or its data have a problem, or it does not fit the
+            device.
     """
     rounds = rounds or TrainingRounds()
     if config.task != "translation":
@@ -151,6 +152,7 @@ def bench_training(
     runtimes.keep_many_kernels()
     here = runtimes.start(training.device, training.precision, training.threads)
     with contextlib.closing(here), contextlib.ExitStack() as stack:
+        check_record(training, here.device)
         runtimes.seed_everything(config.seed)
         progress("preparing")
         task = build(Inputs.open(config, cache), None, here)

@@ -21,7 +21,6 @@ from seq2seq.config.schema import Config, TrainingConfig
 from seq2seq.data.stream import BatchStream, read_for
 from seq2seq.errors import UserError, counted
 from seq2seq.evaluation.text import check_settings
-from seq2seq.recording import CudaGraphs
 from seq2seq.runtime import Runtime
 from seq2seq.store.calibration import FILE as CALIBRATION
 from seq2seq.store.calibration import read_calibration, summary, write_calibration
@@ -218,7 +217,7 @@ class _Run:
             measure=task.measure,
             judge_start=task.can_start,
             is_compiled=task.compilation.is_on,
-            recorder=CudaGraphs() if task.recording.is_on else None,
+            recorder=task.recorder(),
             stages=task.stages,
             before_validation=_seldom(self.draw_curves, CURVE_SECONDS),
         )

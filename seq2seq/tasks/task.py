@@ -34,6 +34,7 @@ from seq2seq.errors import ModelError
 from seq2seq.evaluation.uncertainty import Measured, of_ratio
 from seq2seq.inspection.overlap import find_overlap, overlap_warning
 from seq2seq.memory import in_parts
+from seq2seq.recording import CudaGraphs
 from seq2seq.runtime import Runtime
 from seq2seq.store.model_card import DataRecord, ScoreRecord
 from seq2seq.store.model_folder import LoadedModel
@@ -291,6 +292,10 @@ class Task(ABC):
     def recording(self) -> Choice:
         """Whether steps are recorded, with the reason."""
         return choose_recording(self.config, self._runtime, self.config.training.compile is True)
+
+    def recorder(self) -> CudaGraphs | None:
+        """Return a recorder of training steps, or None if steps are ordinary."""
+        return CudaGraphs() if self.recording.is_on else None
 
     @cached_property
     def compilation(self) -> Choice:

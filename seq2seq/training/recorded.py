@@ -4,7 +4,7 @@ With small batches, a GPU waits for the CPU, which launches a thousand kernels f
 have few shapes (`data.shapes`), gradients stay in one place, and everything that changes from step to step is a tensor:
 the batch, the number of targets, the learning rate and the rates of dropout.
 
-`trainer` makes a `RecordedStep` in place of a `GradientStep` if `choose_recording` says so.
+`make_step` makes a `RecordedStep` in place of a `GradientStep` if it is given a recorder.
 """
 
 import dataclasses
@@ -60,6 +60,15 @@ def choose_recording(config: Config, here: Runtime, is_compiled: bool) -> Choice
     }
     found = [name for name, is_there in obstacles.items() if is_there]
     return Choice(not found, f"not possible with {found[0]}" if found else "training.record is true")
+
+
+def make_step(
+    weights: Weights, compute_loss: ComputeLoss, config: TrainingConfig, is_compiled: bool, recorder: Recorder | None
+) -> GradientStep:
+    """Return the step of a training: with recordings if there is a recorder, and with compiled layers if those are."""
+    if recorder is None:
+        return GradientStep(weights, compute_loss, config, is_compiled)
+    return RecordedStep(weights, compute_loss, config, recorder)
 
 
 class RecordedStep(GradientStep):

@@ -24,7 +24,7 @@ from seq2seq.training.judged import Judged
 from seq2seq.training.monitor import Monitor
 from seq2seq.training.optim import ExponentialMovingAverage, learning_rate
 from seq2seq.training.ranks import naming_lost_ranks
-from seq2seq.training.recorded import RecordedStep, Recorder
+from seq2seq.training.recorded import Recorder, make_step
 from seq2seq.training.signals import StopSignal, answers
 from seq2seq.training.snapshots import Snapshots
 from seq2seq.training.state import (
@@ -39,7 +39,7 @@ from seq2seq.training.state import (
     progress,
     schedule_progress,
 )
-from seq2seq.training.step import ComputeLoss, GradientStep, undisturbed
+from seq2seq.training.step import ComputeLoss, undisturbed
 from seq2seq.training.step_log import StepLog, Stopwatch
 from seq2seq.training.weights import Weights
 
@@ -100,10 +100,7 @@ class Trainer:
         self.state = RunState()
         self._work, self._stages = work, work.stages
         self._weights = _hold(module, config, runtime)
-        if work.recorder is None:
-            self._step = GradientStep(self._weights, work.compute_loss, config, work.is_compiled)
-        else:
-            self._step = RecordedStep(self._weights, work.compute_loss, config, work.recorder)
+        self._step = make_step(self._weights, work.compute_loss, config, work.is_compiled, work.recorder)
         self._average = ExponentialMovingAverage(module, config.ema) if config.ema else None
         self._activity = Activity()
         self._monitor = Monitor(folder if runtime.is_main else None, config, self._activity, self._stages)

@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 import torch
 from support.foreign_models import SOURCE, TARGET
+from support.launches import as_on_a_gpu
 from support.marian_beside import train as train_beside
 from support.our_models import make_ours, our_tokenizers
+from support.tape import Tapes
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -28,6 +30,7 @@ from seq2seq.data.collate import collate_translation
 from seq2seq.errors import UserError
 from seq2seq.evaluation.probe import Probe
 from seq2seq.model.transformer import Transformer
+from seq2seq.tasks import task
 from seq2seq.training.loss import translation_loss
 
 CPU = runtime.Runtime(torch.device("cpu"), torch.float32)
@@ -214,6 +217,19 @@ def test_the_peer_sees_neither_padding_nor_the_future(norm):
     torch.testing.assert_close(logits[1:], other, atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(logits[:, :-1], later[:, :-1])
     assert not torch.allclose(logits[:, -1], later[:, -1])
+
+
+def test_recorded_steps_are_measured_where_training_has_them(folder, monkeypatch):
+    config = config_file.load(folder / "tiny.yaml", ["training.record=true", "training.accumulate=1"])
+    rounds = training.TrainingRounds(2, 60, matmul_size=32)
+    with pytest.raises(UserError, match=r"training\.record: true needs a CUDA device"):
+        training.bench_training(config, folder / "cache", peers=(), rounds=rounds)
+    tapes = Tapes()
+    as_on_a_gpu(monkeypatch)
+    monkeypatch.setattr(task, "CudaGraphs", lambda: tapes)
+    monkeypatch.setattr(training, "check_record", lambda *_: None)
+    training.bench_training(config, folder / "cache", peers=(), rounds=rounds)
+    assert sum(tape.replays for tape in tapes.made) > 40
 
 
 def test_peers_have_our_sizes(trained):

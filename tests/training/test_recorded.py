@@ -22,7 +22,7 @@ from seq2seq.errors import RunError, UserError
 from seq2seq.model.dropout import scale_dropout
 from seq2seq.model.transformer import Transformer
 from seq2seq.runtime import Runtime
-from seq2seq.tasks import run
+from seq2seq.tasks import run, task
 from seq2seq.training import recorded
 from seq2seq.training.loss import translation_loss
 from seq2seq.training.recorded import RecordedStep, check_record, choose_recording
@@ -285,7 +285,7 @@ def test_a_cpu_refuses_to_record():
 def test_a_recorded_run_learns_and_continues(tmp_path, monkeypatch):
     """With random segmentations, accumulation, a moving average, rising dropout and validations."""
     tapes = Tapes()
-    monkeypatch.setattr(run, "CudaGraphs", lambda: tapes)
+    monkeypatch.setattr(task, "CudaGraphs", lambda: tapes)
     monkeypatch.setattr(run, "check_record", lambda *_: None)
     monkeypatch.chdir(corpus(tmp_path / "toy"))
     changes = ["training.record=true", "training.r_drop=0", "training.precision=float32", "training.max_steps="]
