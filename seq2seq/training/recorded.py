@@ -29,7 +29,7 @@ from seq2seq.training.weights import Weights
 logger = logging.getLogger(__name__)
 
 # Ordinary steps of a shape before it is recorded, so that rare shapes are not.
-ORDINARY_STEPS = 5
+ORDINARY_STEPS = 2
 
 
 def check_record(config: TrainingConfig, device: torch.device) -> None:
