@@ -206,7 +206,8 @@ class TrainingConfig(PresetSection):
     `[encoder.embedding, decoder.layers.*.feed_forward]`."""
     record: Literal["auto", True, False] = "auto"
     """Record the steps of each shape of a batch as CUDA graphs and replay them, for small batches on a GPU; batches are
-    then padded to at most 48 shapes. auto: off, until it was measured on a GPU."""
+    then padded to at most 48 shapes. auto: on CUDA, if batch_tokens is below 16,384 and nothing else in the
+    configuration prevents it."""
     ema: Probability | None = None
     """Decay of an exponential moving average of the weights; it is validated and saved as the model."""
     best_metric: Literal["auto", "loss", "bleu", "chrf", "chrf++", "accuracy", "f1"] = "auto"
@@ -301,7 +302,8 @@ class SearchConfig(Section):
     """Source tokens decoded together, padding and beams included; default: 8,192, and 65,536 on a GPU."""
     record: Literal["auto", True, False] = "auto"
     """Record the steps of greedy and beam searches in PyTorch as CUDA graphs and replay them, and read and write other
-    lines during a search; without effect on other devices. auto: off, until it was measured on a GPU."""
+    lines during a search; without effect on other devices. auto: record, but do the work on other lines before and
+    after a search."""
 
     @model_validator(mode="after")
     def _possible(self) -> "SearchConfig":

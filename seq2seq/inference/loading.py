@@ -265,6 +265,5 @@ def _choose_recording(config: SearchConfig, device: str) -> tuple[bool, str]:
     """Return whether steps are recorded, and a note on it, which is empty where nobody expects that they are."""
     if device != "cuda":
         return False, "search.record needs a CUDA device" if config.record is True else ""
-    if config.record is True:
-        return True, "steps are recorded"
-    return False, "steps are not recorded" + (", no GPU has measured it yet" if config.record == "auto" else "")
+    is_recorded = config.record is not False
+    return is_recorded, "steps are recorded" if is_recorded else "steps are not recorded"

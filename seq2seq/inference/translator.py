@@ -86,8 +86,8 @@ class Translator:
 
     @property
     def overlaps(self) -> bool:
-        """Whether text work overlaps with searches: they leave the CPUs idle, and `search.record` is on."""
-        return self._engine.leaves_cpus_idle and self.config.record is True  # auto: until it was measured on a GPU
+        """Whether text work overlaps with searches: they leave the CPUs idle, and `search.record` is true."""
+        return self._engine.leaves_cpus_idle and self.config.record is True  # auto: no GPU has measured it
 
     @property
     def _target_language(self) -> str | None:

@@ -75,7 +75,8 @@ class RecordedSearch:
         if reason := obstacle(model, sentences, config):
             if reason not in self._named:
                 self._named.add(reason)
-                logger.info("searches with %s are not recorded", reason)
+                if config.record is True:
+                    logger.info("searches with %s are not recorded", reason)
             return search(model, sentences, config)
         with self._lock:
             try:

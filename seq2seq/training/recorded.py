@@ -22,7 +22,7 @@ from seq2seq.memory import release
 from seq2seq.model.dropout import recorded_rates, without_dropout
 from seq2seq.recording import Recorder, Recording, differs, reason_of
 from seq2seq.runtime import Runtime, random_state, restore_random_state
-from seq2seq.training.compiling import Choice
+from seq2seq.training.compiling import SMALL_GPU_BATCH, Choice
 from seq2seq.training.step import ComputeLoss, GradientStep
 from seq2seq.training.weights import Weights
 
@@ -45,10 +45,15 @@ def check_record(config: TrainingConfig, device: torch.device) -> None:
 def choose_recording(config: Config, here: Runtime, is_compiled: bool) -> Choice:
     """Return whether steps are recorded, and the reason."""
     training = config.training
+    reason = f"training.record is {str(training.record).lower()}"
     if training.record is False:
-        return Choice(False, "training.record is false")
+        return Choice(False, reason)
     if training.record == "auto":
-        return Choice(False, "no GPU has measured it yet" if here.device.type == "cuda" else "it needs a CUDA device")
+        if here.device.type != "cuda":
+            return Choice(False, "it needs a CUDA device")
+        if training.batch_tokens >= SMALL_GPU_BATCH:
+            return Choice(False, f"training.batch_tokens is {SMALL_GPU_BATCH:,} or more, which keeps the GPU busy")
+        reason = f"training.batch_tokens is below {SMALL_GPU_BATCH:,}, so that the GPU would wait for the CPU"
     obstacles = {
         "a classifier": config.task != "translation",
         "several ranks": here.world_size > 1,
@@ -59,7 +64,7 @@ def choose_recording(config: Config, here: Runtime, is_compiled: bool) -> Choice
         "model.output_bias": config.model.output_bias,
     }
     found = [name for name, is_there in obstacles.items() if is_there]
-    return Choice(not found, f"not possible with {found[0]}" if found else "training.record is true")
+    return Choice(not found, f"not possible with {found[0]}" if found else reason)
 
 
 def make_step(

@@ -279,7 +279,9 @@ def test_an_encoder_that_is_wrong_leaves_ordinary_searches(caplog):
     assert len(wrong.made) == 2
 
 
-def test_what_cannot_be_recorded_is_searched_in_the_ordinary_way(caplog):
+@pytest.mark.parametrize("record", ["auto", True])
+def test_what_cannot_be_recorded_is_searched_in_the_ordinary_way(record, caplog):
+    """A line names it, once, if recording was asked for."""
     caplog.set_level(logging.INFO)
     tapes, steps, asked = Tapes(), make_steps(), sentences(5)
     find, ensemble = RecordedSearch(tapes), EnsembleSteps([make_steps(), make_steps(1)])
@@ -294,21 +296,20 @@ def test_what_cannot_be_recorded_is_searched_in_the_ordinary_way(caplog):
     }
     cases["prefixes "] = (steps, dict(opening=opening), {})
     for model, of_sentences, settings in cases.values():
-        given = config(**{"beam_size": 2, **settings})
+        given = config(**{"beam_size": 2, "record": record, **settings})
         changed = [dataclasses.replace(sentence, **of_sentences) for sentence in asked]
         for _ in range(2):
             assert find(model, changed, given) == search(model, changed, given)
     assert find(steps, [], config()) == []
     assert not tapes.made
-    assert [record.message for record in caplog.records] == [
-        f"searches with {name} are not recorded" for name in list(cases)[:-1]
-    ]
+    named = list(cases)[:-1] if record is True else []
+    assert [line.message for line in caplog.records] == [f"searches with {name} are not recorded" for name in named]
 
 
 @pytest.mark.parametrize(
     ("record", "device", "is_on", "note"),
     [
-        ("auto", "cuda", False, "steps are not recorded, no GPU has measured it yet"),
+        ("auto", "cuda", True, "steps are recorded"),
         (True, "cuda", True, "steps are recorded"),
         (False, "cuda", False, "steps are not recorded"),
         ("auto", "cpu", False, ""),

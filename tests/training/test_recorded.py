@@ -254,7 +254,11 @@ DATA = {"train": {"source": "a", "target": "b"}, "valid": {"source": "a", "targe
 @pytest.mark.parametrize(
     ("training", "others", "here", "reason"),
     [
-        ({}, {}, {}, "no GPU has measured it yet"),
+        ({}, {}, {}, ""),
+        ({"batch_tokens": 16_383}, {}, {}, ""),
+        ({"batch_tokens": 16_384}, {}, {}, "16,384 or more, which keeps the GPU busy"),
+        ({}, {}, {"device": CPU}, "it needs a CUDA device"),
+        ({"r_drop": 1.0}, {}, {}, "training.r_drop"),
         ({"record": False}, {}, {}, "training.record is false"),
         ({"record": True}, {}, {}, ""),
         ({"record": True, "r_drop": 1.0}, {}, {}, "training.r_drop"),
