@@ -36,7 +36,7 @@ from seq2seq.tasks.inputs import Inputs
 from seq2seq.tasks.run import build
 from seq2seq.tasks.task import Task
 from seq2seq.training.optim import ExponentialMovingAverage
-from seq2seq.training.recorded import check_record, make_step
+from seq2seq.training.recorded import check_record, make_recorder, make_step
 from seq2seq.training.weights import Weights
 
 REMARK = (
@@ -62,7 +62,7 @@ class OurTraining(TrainingSystem):
     def __init__(self, task: Task, config: TrainingConfig, runtime: Runtime):
         super().__init__(copy.deepcopy(task.model), config, runtime)  # a copy, so that its memory is counted
         weights, is_compiled = Weights(self.module, runtime), task.compilation.is_on
-        self._step = make_step(weights, task.compute_loss, config, is_compiled, task.recorder())
+        self._step = make_step(weights, task.compute_loss, config, is_compiled, make_recorder(task.recording))
         self._average = ExponentialMovingAverage(self.module, config.ema) if config.ema else None
 
     def _update(self, batches: Sequence[TranslationBatch], rate: float) -> None:
@@ -140,8 +140,7 @@ def bench_training(
         progress: function that is called with a description of the next step.
 
     Raises:
-        UserError: the configuration belongs to another task, it or its data have a problem, or it does not fit the
-            device.
+        UserError: the configuration is for another task or does not fit the device, or it or its data have a problem.
     """
     rounds = rounds or TrainingRounds()
     if config.task != "translation":

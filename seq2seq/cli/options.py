@@ -131,8 +131,8 @@ engine_options = _all(
     click.option(
         "--record",
         type=RecordChoice(),
-        help="Record and replay the steps of searches, in PyTorch on a CUDA device. auto is off, because no GPU has "
-        "measured it [default: that of MODEL, usually auto].",
+        help="Record the steps of searches as CUDA graphs and replay them, in PyTorch on a CUDA device. auto: record; "
+        "on: also read and write other lines during a search [default: that of MODEL, usually auto].",
     ),
 )
 direction_options = _all(

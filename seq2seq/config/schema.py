@@ -206,8 +206,8 @@ class TrainingConfig(PresetSection):
     `[encoder.embedding, decoder.layers.*.feed_forward]`."""
     record: Literal["auto", True, False] = "auto"
     """Record the steps of each shape of a batch as CUDA graphs and replay them, for small batches on a GPU; batches are
-    then padded to at most 48 shapes. auto: on CUDA, if batch_tokens is below 16,384 and nothing else in the
-    configuration prevents it."""
+    then padded to at most 48 shapes. auto: on CUDA, if batch_tokens is below 16,384. Steps are not recorded in
+    classification, on several ranks, in float16, or with r_drop, recompute, compile: true or model.output_bias."""
     ema: Probability | None = None
     """Decay of an exponential moving average of the weights; it is validated and saved as the model."""
     best_metric: Literal["auto", "loss", "bleu", "chrf", "chrf++", "accuracy", "f1"] = "auto"
@@ -301,9 +301,8 @@ class SearchConfig(Section):
     batch_tokens: Positive | None = None
     """Source tokens decoded together, padding and beams included; default: 8,192, and 65,536 on a GPU."""
     record: Literal["auto", True, False] = "auto"
-    """Record the steps of greedy and beam searches in PyTorch as CUDA graphs and replay them, and read and write other
-    lines during a search; without effect on other devices. auto: record, but do the work on other lines before and
-    after a search."""
+    """auto: on CUDA, record the steps of greedy and beam searches in PyTorch as CUDA graphs, and replay them.
+    true: also read and write other lines while a GPU searches."""
 
     @model_validator(mode="after")
     def _possible(self) -> "SearchConfig":

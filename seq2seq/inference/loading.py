@@ -19,7 +19,7 @@ from seq2seq.inference.engine import Engine, EngineName, Loaded, override_search
 from seq2seq.interop.ctranslate2 import Obstacles, is_ctranslate2, read_description
 from seq2seq.languages import check_direction
 from seq2seq.processes import usable_cpus
-from seq2seq.search.base import Sentence
+from seq2seq.search.base import Sentence, StepModel
 from seq2seq.store.direction import directed, single_languages
 from seq2seq.store.finding import find_model
 from seq2seq.text.direction import UNNAMED, Direction
@@ -231,8 +231,8 @@ def _open_torch(
         TransformerSteps(model.model.to(runtime.device, runtime.precision), model.tokenizers, runtime.device)
         for model in models
     ]
-    is_recorded, recording = _choose_recording(config, runtime.device.type)
     model = steps[0] if len(steps) == 1 else EnsembleSteps(steps)
+    is_recorded, recording = _choose_recording(config, runtime.device.type, model)
     engine = TorchEngine(model, recorder=CudaGraphs() if is_recorded else None)
     note = f"PyTorch on {runtime.device} ({'; '.join(filter(None, (reason, recording)))})"
     return Loaded(engine, models[0].tokenizers, config, note, models[0].description)
@@ -261,9 +261,13 @@ def check_recording(device: str, is_ctranslate2: bool) -> None:
         raise UserError(f"--record on needs PyTorch on a CUDA device, not {place}; leave the option out")
 
 
-def _choose_recording(config: SearchConfig, device: str) -> tuple[bool, str]:
-    """Return whether steps are recorded, and a note on it, which is empty where nobody expects that they are."""
+def _choose_recording(config: SearchConfig, device: str, model: StepModel) -> tuple[bool, str]:
+    """Return whether steps are recorded, and a note; it is empty on other devices, unless `search.record` is true."""
+    from seq2seq.search.recorded import obstacle
+
     if device != "cuda":
         return False, "search.record needs a CUDA device" if config.record is True else ""
-    is_recorded = config.record is not False
-    return is_recorded, "steps are recorded" if is_recorded else "steps are not recorded"
+    if config.record is False:
+        return False, "steps are not recorded"
+    found = obstacle(model, (), config)
+    return not found, f"steps are not recorded: {found}" if found else "steps are recorded"

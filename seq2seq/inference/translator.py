@@ -86,8 +86,8 @@ class Translator:
 
     @property
     def overlaps(self) -> bool:
-        """Whether text work overlaps with searches: they leave the CPUs idle, and `search.record` is true."""
-        return self._engine.leaves_cpus_idle and self.config.record is True  # auto: no GPU has measured it
+        """Whether text work overlaps with searches: the engine leaves the CPUs idle, and `search.record` is true."""
+        return self._engine.leaves_cpus_idle and self.config.record is True  # not with auto: not measured on a GPU
 
     @property
     def _target_language(self) -> str | None:

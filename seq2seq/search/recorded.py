@@ -55,10 +55,11 @@ def obstacle(model: StepModel, sentences: Sequence[Sentence], config: SearchConf
 
 
 class RecordedSearch:
-    """Greedy and beam search with recorded steps; a call is one of `search`.
+    """Greedy and beam search with recorded steps, called like `search`.
 
     The first replay of each recording is compared with an ordinary step. If they differ, or recording fails, this and
-    all further searches are ordinary, which one line reports.
+    all further searches are ordinary, which one line reports. A search with an obstacle is ordinary; with
+    `search.record: true`, the log names each obstacle once.
     """
 
     def __init__(self, recorder: Recorder):

@@ -34,8 +34,9 @@ from seq2seq.tasks.inputs import Inputs
 from seq2seq.tasks.made_with import made_with
 from seq2seq.tasks.run_folder import (
     RunFolder,
+    began_with_fixed_shapes,
     differences,
-    note_tokenizers,
+    note_beginning,
     open_run,
     read_note,
     refusal,
@@ -47,7 +48,7 @@ from seq2seq.training.compiling import SMALL_GPU_BATCH, check_compile
 from seq2seq.training.frozen import num_frozen
 from seq2seq.training.judged import LOSS
 from seq2seq.training.progress import estimate, foreseen_steps, too_long, unreached, waiting_for
-from seq2seq.training.recorded import check_record
+from seq2seq.training.recorded import check_record, make_recorder
 from seq2seq.training.signals import leaving_at_once
 from seq2seq.training.state import TrainingResult
 from seq2seq.training.trainer import Trainer, Work
@@ -81,8 +82,9 @@ def train(config: Config, path: Path, command: str, overwrite: bool = False) -> 
                 _on_main(here, lambda: open_run(folder, inputs.config, overwrite, inputs.identity()))
                 _on_main(here, lambda: write_note(folder.made_with, made_with(here)))
                 _on_main(here, lambda: folder.keep_table(inputs.added_pieces))
-                run = _Run(build(inputs, folder.tokenizer, here), folder, here, command)
-                _on_main(here, lambda: note_tokenizers(folder, inputs.config))
+                task = build(inputs, folder.tokenizer, here, began_with_fixed_shapes(folder, inputs.config))
+                run = _Run(task, folder, here, command)
+                _on_main(here, lambda: note_beginning(folder, inputs.config, task.has_fixed_shapes))
                 _on_main(here, lambda: update_settings(folder.best, inputs.config))
                 trainer = run.trainer()
                 _report_figures(run, config)
@@ -133,7 +135,8 @@ def describe(config: Config, path: Path) -> str:
         if error := refusal(folder, changed):
             logger.warning("training would be refused:\n%s", error)
         tokenizer = folder.tokenizer if folder.tokenizer.is_dir() and not stale_tokenizers(changed) else None
-        run = _Run(build(inputs, tokenizer, here), folder, here, command="")
+        task = build(inputs, tokenizer, here, began_with_fixed_shapes(folder, inputs.config))
+        run = _Run(task, folder, here, command="")
         figures = run.figures()
         with waiting_for("timing a few steps", shown=here.is_main):
             trainer = run.trainer()
@@ -143,13 +146,13 @@ def describe(config: Config, path: Path) -> str:
         figures.append(f"time: {estimate(config.training, *a_step, stages=run.task.stages)}")
         figures += feed_advice(tokens / seconds, run.task.tokens_per_epoch * a_step[1] / a_step[0])
         _warn(here, _ineffective(run.task, *a_step))
-        figures += batch_advice(config.training, here)
+        figures += batch_advice(config.training, here, task.recording.is_on)
         return "\n".join([config_file.dump(inputs.config), *(f"# {line}" for line in figures)])
 
 
-def batch_advice(training: TrainingConfig, here: Runtime) -> list[str]:
+def batch_advice(training: TrainingConfig, here: Runtime, is_recorded: bool) -> list[str]:
     """Return a line of advice if batches are so small that a GPU waits for the CPU, else an empty list."""
-    if here.device.type != "cuda" or training.batch_tokens >= SMALL_GPU_BATCH:
+    if here.device.type != "cuda" or is_recorded or training.batch_tokens >= SMALL_GPU_BATCH:
         return []
     if training.accumulate > 1:
         remedy = f"raise it and lower training.accumulate ({training.accumulate}): the step stays the same"
@@ -167,8 +170,10 @@ def feed_advice(fed: float, trained: float) -> list[str]:
     return [f"{line}: training waits for them; {remedy}"]
 
 
-def build(inputs: Inputs, tokenizer_folder: Path | None, here: Runtime) -> Task:
-    """Prepare tokenizers, corpora and model; `tokenizer_folder` as in `prepare_tokenizers`.
+def build(inputs: Inputs, tokenizer_folder: Path | None, here: Runtime, fixed_shapes: bool | None = None) -> Task:
+    """Prepare tokenizers, corpora and model.
+
+    `tokenizer_folder` is as in `prepare_tokenizers`, and `fixed_shapes` as in `Task`.
 
     Raises:
         DataError: a corpus cannot be read, or has no examples left.
@@ -180,7 +185,7 @@ def build(inputs: Inputs, tokenizer_folder: Path | None, here: Runtime) -> Task:
         from seq2seq.tasks.translation import TranslationTask as Chosen
     else:
         from seq2seq.tasks.classification import ClassificationTask as Chosen
-    return Chosen(inputs, tokenizers, here)
+    return Chosen(inputs, tokenizers, here, fixed_shapes)
 
 
 def _seldom(call: Callable[[], None], seconds: float) -> Callable[[], None]:
@@ -217,7 +222,7 @@ class _Run:
             measure=task.measure,
             judge_start=task.can_start,
             is_compiled=task.compilation.is_on,
-            recorder=task.recorder(),
+            recorder=make_recorder(task.recording),
             stages=task.stages,
             before_validation=_seldom(self.draw_curves, CURVE_SECONDS),
         )

@@ -26,14 +26,14 @@ logger = getLogger(__name__)
 # The keys, or sections, that may change when a run continues. With `data.test`, the test sets are scored again, even
 # after the run has finished. With `search` and `evaluation`, the best model is measured again. With a limit, the run
 # becomes longer or shorter, and the schedule follows. `keep_*` applies from then on. The others do not change the
-# learned model, apart from rounding (`device`, `threads`, `shard`, `compile`).
+# learned model, apart from rounding (`device`, `threads`, `shard`, `compile`, `recompute`, `record`).
 CHANGEABLE = (
     *("data.test", "data.label_names", "data.cache_dir", "data.num_workers", "search", "evaluation"),
     *("training.max_steps", "training.max_epochs", "training.max_minutes", "training.patience"),
     *("training.validate_every", "training.checkpoint_every", "training.keep_last", "training.keep_best"),
     *("training.log_every", "training.num_samples", "training.trackers", "training.track_samples"),
     *("training.max_bad_steps", "training.max_rollbacks", "training.device", "training.threads", "training.shard"),
-    *("training.compile", "training.recompute"),
+    *("training.compile", "training.recompute", "training.record"),
 )
 # Tokenizers depend on these keys, and on the content of the corpora or of the initial model.
 MAKES_TOKENIZERS = (
@@ -41,6 +41,7 @@ MAKES_TOKENIZERS = (
     "training.vocabulary",
 )
 TOKENIZER = "tokenizer"
+FIXED_SHAPES = "fixed_shapes"
 
 
 class RunFolder:
@@ -249,19 +250,32 @@ def open_run(folder: RunFolder, config: Config, overwrite: bool, now: Mapping[st
         before = {}
     folder.path.mkdir(parents=True, exist_ok=True)
     atomic.write_file(folder.config, config_file.dump(config).encode())
-    write_note(folder.identity, {**now, **{key: before[key] for key in before.keys() & {TOKENIZER}}})
+    kept = {TOKENIZER, FIXED_SHAPES} if folder.has_learned else {TOKENIZER}
+    write_note(folder.identity, {**now, **{key: before[key] for key in before.keys() & kept}})
     folder.make_newest()
 
 
-def note_tokenizers(folder: RunFolder, config: Config) -> None:
-    """Store the fingerprint of the run's tokenizers.
+def began_with_fixed_shapes(folder: RunFolder, config: Config) -> bool | None:
+    """Return whether the batches of a run that has learned something have the shapes of a table; None if it may choose.
+
+    The position in the data is a number of batches, so batches stay as they are on another device.
+    """
+    if not folder.has_learned:
+        return None
+    unknown = False if config.training.record == "auto" else None  # it began when `auto` recorded nothing
+    return read_note(folder.identity).get(FIXED_SHAPES, unknown)
+
+
+def note_beginning(folder: RunFolder, config: Config, has_fixed_shapes: bool) -> None:
+    """Store the fingerprint of the run's tokenizers, and whether its batches have the shapes of a table.
 
     Raises:
         ConfigError: the run continues, and began with other tokenizers.
     """
     if error := refusal(folder, differences(folder, config, {})):
         raise error
-    write_note(folder.identity, read_note(folder.identity) | {TOKENIZER: _fingerprint_of(folder.tokenizer)})
+    began = {TOKENIZER: _fingerprint_of(folder.tokenizer), FIXED_SHAPES: has_fixed_shapes}
+    write_note(folder.identity, read_note(folder.identity) | began)
 
 
 def read_metrics(path: Path) -> tuple[list[dict[str, Any]], list[int]]:

@@ -34,7 +34,6 @@ from seq2seq.errors import ModelError
 from seq2seq.evaluation.uncertainty import Measured, of_ratio
 from seq2seq.inspection.overlap import find_overlap, overlap_warning
 from seq2seq.memory import in_parts
-from seq2seq.recording import CudaGraphs
 from seq2seq.runtime import Runtime
 from seq2seq.store.model_card import DataRecord, ScoreRecord
 from seq2seq.store.model_folder import LoadedModel
@@ -64,14 +63,17 @@ class Task(ABC):
     """A description of how scores are measured; values with different descriptions cannot be compared."""
     labels: tuple[str, ...] = ()
 
-    def __init__(self, inputs: Inputs, tokenizers: TokenizerPair, runtime: Runtime):
+    def __init__(self, inputs: Inputs, tokenizers: TokenizerPair, runtime: Runtime, fixed_shapes: bool | None = None):
         """Prepare the corpora, and on the CPU the model with its initial weights.
+
+        `fixed_shapes` says whether a run that continues has batches with the shapes of a table; None for a new run.
 
         Raises:
             DataError: a corpus cannot be read, or has no examples left.
             ConfigError: the labels do not fit the configuration, or `training.freeze` does not fit the model.
         """
         self.inputs, self.config, self.tokenizers, self._runtime = inputs, inputs.config, tokenizers, runtime
+        self._fixed_shapes = fixed_shapes
         with Uninitialized("meta"):  # a wrong name ends the run before the corpora are prepared
             freeze(self._new_model(), self.config.training.freeze)
         self.corpus = self._prepare(inputs.train, self.config.data.filters)
@@ -83,8 +85,7 @@ class Task(ABC):
         sampling, seed = self.config.tokenizer, self.config.seed
         stored = prepare_segmentations(self.corpus, tokenizers, sampling, seed, self.config.data.num_workers)
         most, tags = max_pieces(self.config, tokenizers), self._tags_of_training()
-        table = self.sampler.table if self.recording.is_on else None
-        self.make_batch = CorpusBatches(self.corpus, tokenizers, sampling, seed, most, stored, tags, table)
+        self.make_batch = CorpusBatches(self.corpus, tokenizers, sampling, seed, most, stored, tags, self.sampler.table)
         self._valid_batches = CorpusBatches(
             self._valid_corpus, tokenizers, max_pieces=most, tags=self._tags_of_validation()
         )
@@ -266,7 +267,7 @@ class Task(ABC):
             rank=here.rank,
             world_size=here.world_size,
         )
-        return sampler.with_table(sampler.shape_table()) if self.recording.is_on else sampler
+        return sampler.with_table(sampler.shape_table()) if self.has_fixed_shapes else sampler
 
     @property
     def num_parameters(self) -> int:
@@ -291,11 +292,13 @@ class Task(ABC):
     @cached_property
     def recording(self) -> Choice:
         """Whether steps are recorded, with the reason."""
-        return choose_recording(self.config, self._runtime, self.config.training.compile is True)
+        is_compiled = self.config.training.compile is True
+        return choose_recording(self.config, self._runtime, is_compiled, self._fixed_shapes)
 
-    def recorder(self) -> CudaGraphs | None:
-        """Return a recorder of training steps, or None if steps are ordinary."""
-        return CudaGraphs() if self.recording.is_on else None
+    @property
+    def has_fixed_shapes(self) -> bool:
+        """Whether batches have the shapes of a table, which recorded steps need."""
+        return self.recording.is_on if self._fixed_shapes is None else self._fixed_shapes
 
     @cached_property
     def compilation(self) -> Choice:

@@ -20,7 +20,7 @@ from seq2seq.config.schema import Config, TrainingConfig
 from seq2seq.errors import RunError, UserError
 from seq2seq.memory import release
 from seq2seq.model.dropout import recorded_rates, without_dropout
-from seq2seq.recording import Recorder, Recording, differs, reason_of
+from seq2seq.recording import CudaGraphs, Recorder, Recording, differs, reason_of
 from seq2seq.runtime import Runtime, random_state, restore_random_state
 from seq2seq.training.compiling import SMALL_GPU_BATCH, Choice
 from seq2seq.training.step import ComputeLoss, GradientStep
@@ -42,18 +42,18 @@ def check_record(config: TrainingConfig, device: torch.device) -> None:
         raise UserError(f"training.record: true needs a CUDA device, and training runs on {device.type}; leave it out")
 
 
-def choose_recording(config: Config, here: Runtime, is_compiled: bool) -> Choice:
-    """Return whether steps are recorded, and the reason."""
+def choose_recording(config: Config, here: Runtime, is_compiled: bool, fixed_shapes: bool | None = None) -> Choice:
+    """Return whether steps are recorded, and the reason; `fixed_shapes` as in `tasks.task.Task`."""
     training = config.training
     reason = f"training.record is {str(training.record).lower()}"
     if training.record is False:
         return Choice(False, reason)
     if training.record == "auto":
         if here.device.type != "cuda":
-            return Choice(False, "it needs a CUDA device")
+            return Choice(False, "recording needs a CUDA device")
         if training.batch_tokens >= SMALL_GPU_BATCH:
             return Choice(False, f"training.batch_tokens is {SMALL_GPU_BATCH:,} or more, which keeps the GPU busy")
-        reason = f"training.batch_tokens is below {SMALL_GPU_BATCH:,}, so that the GPU would wait for the CPU"
+        reason = f"training.batch_tokens is below {SMALL_GPU_BATCH:,}, so the GPU would wait for the CPU"
     obstacles = {
         "a classifier": config.task != "translation",
         "several ranks": here.world_size > 1,
@@ -62,15 +62,21 @@ def choose_recording(config: Config, here: Runtime, is_compiled: bool) -> Choice
         "training.recompute": training.recompute,
         "compiled layers": is_compiled,
         "model.output_bias": config.model.output_bias,
+        "the batches with which the run began": fixed_shapes is False,
     }
     found = [name for name, is_there in obstacles.items() if is_there]
     return Choice(not found, f"not possible with {found[0]}" if found else reason)
 
 
+def make_recorder(recording: Choice) -> Recorder | None:
+    """Return a recorder of steps, or None if they are ordinary."""
+    return CudaGraphs() if recording.is_on else None
+
+
 def make_step(
     weights: Weights, compute_loss: ComputeLoss, config: TrainingConfig, is_compiled: bool, recorder: Recorder | None
 ) -> GradientStep:
-    """Return the step of a training: with recordings if there is a recorder, and with compiled layers if those are."""
+    """Return a `RecordedStep` if there is a recorder, else a `GradientStep`, compiled if `is_compiled`."""
     if recorder is None:
         return GradientStep(weights, compute_loss, config, is_compiled)
     return RecordedStep(weights, compute_loss, config, recorder)
@@ -226,8 +232,8 @@ class RecordedStep(GradientStep):
             recording.replay()
         except RuntimeError as error:
             raise RunError(
-                f"a recorded step failed ({reason_of(error)}); the checkpoints are complete; train on in another "
-                "--run-dir with --set training.record=false and --set training.init_from= naming this run"
+                f"a recorded step failed ({reason_of(error)}); the checkpoints are complete; to continue with ordinary "
+                "steps, run the same command with --set training.record=false"
             ) from error
 
 

@@ -30,7 +30,7 @@ from seq2seq.data.collate import collate_translation
 from seq2seq.errors import UserError
 from seq2seq.evaluation.probe import Probe
 from seq2seq.model.transformer import Transformer
-from seq2seq.tasks import task
+from seq2seq.training import recorded
 from seq2seq.training.loss import translation_loss
 
 CPU = runtime.Runtime(torch.device("cpu"), torch.float32)
@@ -226,7 +226,7 @@ def test_recorded_steps_are_measured_where_training_has_them(folder, monkeypatch
         training.bench_training(config, folder / "cache", peers=(), rounds=rounds)
     tapes = Tapes()
     as_on_a_gpu(monkeypatch)
-    monkeypatch.setattr(task, "CudaGraphs", lambda: tapes)
+    monkeypatch.setattr(recorded, "CudaGraphs", lambda: tapes)
     monkeypatch.setattr(training, "check_record", lambda *_: None)
     training.bench_training(config, folder / "cache", peers=(), rounds=rounds)
     assert sum(tape.replays for tape in tapes.made) > 40

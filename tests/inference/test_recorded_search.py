@@ -281,7 +281,7 @@ def test_an_encoder_that_is_wrong_leaves_ordinary_searches(caplog):
 
 @pytest.mark.parametrize("record", ["auto", True])
 def test_what_cannot_be_recorded_is_searched_in_the_ordinary_way(record, caplog):
-    """A line names it, once, if recording was asked for."""
+    """The log names each obstacle once if `search.record` is true, and none with auto."""
     caplog.set_level(logging.INFO)
     tapes, steps, asked = Tapes(), make_steps(), sentences(5)
     find, ensemble = RecordedSearch(tapes), EnsembleSteps([make_steps(), make_steps(1)])
@@ -318,7 +318,14 @@ def test_what_cannot_be_recorded_is_searched_in_the_ordinary_way(record, caplog)
     ],
 )
 def test_one_setting_decides_and_the_note_says_so(record, device, is_on, note):
-    assert _choose_recording(override_search(SearchConfig(), {"record": record}), device) == (is_on, note)
+    assert _choose_recording(override_search(SearchConfig(), {"record": record}), device, make_steps()) == (is_on, note)
+
+
+def test_the_note_names_what_prevents_recording():
+    ensemble = EnsembleSteps([make_steps(), make_steps(1)])
+    assert _choose_recording(SearchConfig(), "cuda", ensemble) == (False, "steps are not recorded: an ensemble")
+    sampled = SearchConfig(sample=True)
+    assert _choose_recording(sampled, "cuda", make_steps()) == (False, "steps are not recorded: sampling")
 
 
 @pytest.mark.parametrize(("typed", "value"), [("auto", "auto"), ("on", True), ("off", False)])

@@ -19,7 +19,8 @@ from support.whole_runs import differences
 from seq2seq.cli import main
 from seq2seq.data.parts import part_path
 from seq2seq.plots import learning_curves
-from seq2seq.tasks import run, task
+from seq2seq.tasks import run
+from seq2seq.training import recorded
 from seq2seq.workflows.runs import find_runs
 
 CONFIG = """
@@ -241,12 +242,11 @@ training: {max_epochs: 2, batch_tokens: 128, threads: 1, device: cpu}
 
 @pytest.mark.slow
 def test_a_recorded_run_changes_its_stage(monkeypatch):
-    """With as many graphs as shapes, whatever the rate and the sources are."""
+    """Its recordings serve both stages, whatever the rate and the sources are."""
     tapes = Tapes()
     as_on_a_gpu(monkeypatch)
-    monkeypatch.setattr(task, "CudaGraphs", lambda: tapes)
+    monkeypatch.setattr(recorded, "CudaGraphs", lambda: tapes)
     monkeypatch.setattr(run, "check_record", lambda *_: None)
-    monkeypatch.setattr("seq2seq.training.recorded.ORDINARY_STEPS", 2)
     assert train("recorded", "training.record=true", "training.precision=float32") == 0
     assert sum(tape.replays for tape in tapes.made) > 10
     assert [record["stage"] for record in records("recorded") if "stage" in record] == [2]

@@ -125,17 +125,18 @@ def test_dry_run_shows_figures_and_trains_nothing(folder, capfd):
 
 
 @pytest.mark.parametrize(
-    ("kind", "batch_tokens", "accumulate", "remedy"),
+    ("kind", "batch_tokens", "accumulate", "is_recorded", "remedy"),
     [
-        ("cpu", 1000, 1, ""),
-        ("cuda", 25000, 1, ""),
-        ("cuda", 1000, 1, "higher learning rate"),
-        ("cuda", 1000, 4, "lower training.accumulate (4)"),
+        ("cpu", 1000, 1, False, ""),
+        ("cuda", 25000, 1, False, ""),
+        ("cuda", 1000, 1, True, ""),
+        ("cuda", 1000, 1, False, "higher learning rate"),
+        ("cuda", 1000, 4, False, "lower training.accumulate (4)"),
     ],
 )
-def test_a_batch_too_small_for_a_gpu_is_pointed_out(kind, batch_tokens, accumulate, remedy):
+def test_a_batch_too_small_for_a_gpu_is_pointed_out(kind, batch_tokens, accumulate, is_recorded, remedy):
     training = TrainingConfig(batch_tokens=batch_tokens, accumulate=accumulate)
-    lines = batch_advice(training, Runtime(torch.device(kind), torch.float32))
+    lines = batch_advice(training, Runtime(torch.device(kind), torch.float32), is_recorded)
     assert [remedy in line for line in lines] == [True] * bool(remedy)
 
 

@@ -6,6 +6,7 @@ The recorder is a `Tape`, which repeats the calls of the first time with its Pyt
 import dataclasses
 import json
 from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
@@ -22,7 +23,8 @@ from seq2seq.errors import RunError, UserError
 from seq2seq.model.dropout import scale_dropout
 from seq2seq.model.transformer import Transformer
 from seq2seq.runtime import Runtime
-from seq2seq.tasks import run, task
+from seq2seq.tasks import run
+from seq2seq.tasks.run_folder import RunFolder, began_with_fixed_shapes, write_note
 from seq2seq.training import recorded
 from seq2seq.training.loss import translation_loss
 from seq2seq.training.recorded import RecordedStep, check_record, choose_recording
@@ -257,7 +259,7 @@ DATA = {"train": {"source": "a", "target": "b"}, "valid": {"source": "a", "targe
         ({}, {}, {}, ""),
         ({"batch_tokens": 16_383}, {}, {}, ""),
         ({"batch_tokens": 16_384}, {}, {}, "16,384 or more, which keeps the GPU busy"),
-        ({}, {}, {"device": CPU}, "it needs a CUDA device"),
+        ({}, {}, {"device": CPU}, "recording needs a CUDA device"),
         ({"r_drop": 1.0}, {}, {}, "training.r_drop"),
         ({"record": False}, {}, {}, "training.record is false"),
         ({"record": True}, {}, {}, ""),
@@ -289,7 +291,7 @@ def test_a_cpu_refuses_to_record():
 def test_a_recorded_run_learns_and_continues(tmp_path, monkeypatch):
     """With random segmentations, accumulation, a moving average, rising dropout and validations."""
     tapes = Tapes()
-    monkeypatch.setattr(task, "CudaGraphs", lambda: tapes)
+    monkeypatch.setattr(recorded, "CudaGraphs", lambda: tapes)
     monkeypatch.setattr(run, "check_record", lambda *_: None)
     monkeypatch.chdir(corpus(tmp_path / "toy"))
     changes = ["training.record=true", "training.r_drop=0", "training.precision=float32", "training.max_steps="]
@@ -302,3 +304,50 @@ def test_a_recorded_run_learns_and_continues(tmp_path, monkeypatch):
     losses = [record["valid_loss"] for record in records if "valid_loss" in record]
     assert len(losses) >= 6
     assert losses[-1] < 0.9 * losses[0]
+
+
+def progress_of(folder):
+    """(step, epoch) of each log of a run, and the losses in training and validation."""
+    records = [json.loads(line) for line in open(f"{folder}/metrics.jsonl", encoding="utf-8")]
+    places = [(record["step"], record["epoch"]) for record in records if "epoch" in record]
+    return places, [record[name] for record in records for name in ("loss", "valid_loss") if name in record]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", [True, False])
+def test_a_run_keeps_its_batches_when_it_is_recorded_no_more_or_only_now(first, tmp_path, monkeypatch):
+    """As where it moves to another device; a position in the data is a number of batches."""
+    tapes = Tapes()
+    monkeypatch.setattr(recorded, "CudaGraphs", lambda: tapes)
+    monkeypatch.setattr(run, "check_record", lambda *_: None)
+    monkeypatch.chdir(corpus(tmp_path / "toy"))
+
+    def train_to(limit, folder, record):
+        tapes.made.clear()
+        settings = ["precision=float32", "r_drop=0", "log_every=4", "validate_every=20", "max_steps=" + str(limit)]
+        given = [f"training.{setting}" for setting in (*settings, f"record={str(record).lower()}")]
+        # recorded and ordinary steps draw other numbers
+        given += ["model.dropout=0", "model.attention_dropout=0", "model.word_dropout=0"]
+        assert main(["train", "toy.yaml", "--run-dir", folder, *(w for each in given for w in ("--set", each))]) == 0
+        return sum(tape.replays for tape in tapes.made)
+
+    assert (train_to(80, "whole", first) > 20) == first
+    assert (train_to(40, "moved", first) > 20) == first
+    begun = json.loads(Path("moved/identity.json").read_text())
+    assert begun["fixed_shapes"] == first
+    assert not train_to(80, "moved", not first)  # steps are ordinary both ways
+    (places, losses), moved = progress_of("whole"), progress_of("moved")
+    assert len(places) == 20
+    assert moved[0] == places
+    assert moved[1] == pytest.approx(losses, rel=1e-3 if first else 0)
+
+
+def test_a_run_of_an_older_version_keeps_its_batches(tmp_path):
+    config, folder = Config.model_validate({"data": DATA}), RunFolder(tmp_path)
+    assert began_with_fixed_shapes(folder, config) is None  # nothing was learned
+    (folder.checkpoints / "step_00000010").mkdir(parents=True)
+    write_note(folder.identity, {})
+    assert began_with_fixed_shapes(folder, config) is False  # `auto` recorded nothing then
+    for value in (True, False):
+        write_note(folder.identity, {"fixed_shapes": value})
+        assert began_with_fixed_shapes(folder, config) is value
