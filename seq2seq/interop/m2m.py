@@ -30,6 +30,7 @@ FAMILIES = {"m2m_100": M2M, "mbart": MBART}
 KINDS = {"m2m_100": "m2m100", "mbart": "mbart"}
 SEGMENTER, FAST_TOKENIZER = "sentencepiece.bpe.model", "tokenizer.json"
 MASK = "<mask>"
+REMEDY = f"copy {FAST_TOKENIZER}, or a {TOKENIZER} with added_tokens_decoder, from the original model"
 
 
 def read_m2m(
@@ -90,7 +91,10 @@ def _tokenizers(
         return None
     segmenter = Tokenizer.load(folder / SEGMENTER)
     pieces = _numbered(folder, segmenter)
-    languages = _add_languages(folder, pieces, kind, named)
+    listed = _add_listed(folder, pieces, kind, named)
+    languages = listed or _add_usual(folder, pieces, kind, named, problems)
+    if problems:
+        return None
     most_rows = max((shape[0] for shape in stored.shapes.values() if shape), default=0)
     vocabulary = filled_vocabulary(pieces, given["vocab_size"], most_rows)
     place = "last" if named.get("legacy_behaviour") is True else kind.source
@@ -100,8 +104,9 @@ def _tokenizers(
     except ModelError as error:
         problems.append(str(error))
         return None
+    hint = "" if listed else f" with the {len(languages)} usual languages, because the folder lists none; {REMEDY}"
     if (size := given["vocab_size"]) != pair.source.vocab_size:
-        problems.append(f"vocab_size: {shown(size)}, but the vocabulary has {pair.source.vocab_size} pieces")
+        problems.append(f"vocab_size: {shown(size)}, but the vocabulary has {pair.source.vocab_size} pieces{hint}")
     for key, id_ in (("pad_token_id", pair.source.pad_id), ("eos_token_id", pair.source.eos_id)):
         if given[key] not in (id_, [id_]):
             problems.append(f"{key}: {shown(given[key])} is not {id_}")
@@ -137,16 +142,24 @@ def _numbered(folder: Path, segmenter: Tokenizer) -> dict[str, int]:
     return {piece: id_ for id_, piece in enumerate([BOS, PAD, EOS, UNK, *own[3:]])}
 
 
-def _add_languages(
-    folder: Path, pieces: dict[str, int], kind: TokenizerKind, named: Mapping[str, Any]
-) -> dict[str, str]:
-    """Number the pieces of the languages, which follow those of text, and return them by language."""
+def _add_listed(folder: Path, pieces: dict[str, int], kind: TokenizerKind, named: Mapping[str, Any]) -> dict[str, str]:
+    """Number the pieces of the languages that the folder lists, and return them by language."""
     added = _added_pieces(folder, named)
     languages = {found[1]: piece for piece in added if (found := kind.pattern.fullmatch(piece))}
     if languages:
         pieces |= {piece: added[piece] for piece in (*languages.values(), MASK) if piece in added}
-        return languages
-    codes = LANGUAGE_CODES.get(str(named.get("language_codes")), kind.codes)
+    return languages
+
+
+def _add_usual(
+    folder: Path, pieces: dict[str, int], kind: TokenizerKind, named: Mapping[str, Any], problems: list[str]
+) -> dict[str, str]:
+    """Number the pieces of the usual languages after those of text, as transformers does; return them by language."""
+    codes, name = kind.codes, named.get("language_codes")
+    if codes in LANGUAGE_CODES.values() and name is not None:
+        codes = LANGUAGE_CODES.get(str(name), "")
+        if not codes:
+            problems.append(f"language_codes: {shown(name)} (possible: {', '.join(LANGUAGE_CODES)}); or else {REMEDY}")
     languages = {code: kind.piece.format(code) for code in codes.split()}
     last = () if (folder / VOCABULARY_FILE).exists() else (MASK,)
     pieces |= {piece: len(pieces) + place for place, piece in enumerate([*languages.values(), *last])}

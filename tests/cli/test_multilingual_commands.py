@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from support.foreign_models import LANGUAGES, SOURCE, TARGET, make_marian
 from support.multilingual_models import make_multilingual
 
@@ -262,6 +263,45 @@ def test_settings_that_change_the_computation_are_refused_by_name(file, change, 
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(ModelError, match=words):
         load_model(tmp_path)
+
+
+def _cut_languages(folder, kept) -> None:
+    """Leave the first languages of an M2M-100 folder, as a trimmed model has them."""
+    weights, config = load_file(folder / "model.safetensors"), json.loads((folder / "config.json").read_text())
+    size = len(json.loads((folder / "vocab.json").read_text())) + kept
+    weights["model.shared.weight"] = weights["model.shared.weight"][:size].clone()
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "config.json").write_text(json.dumps({**config, "vocab_size": size}))
+
+
+@pytest.mark.parametrize(
+    ("kept", "codes", "words"),
+    [
+        (2, None, "with the 100 usual languages, because the folder lists none; copy tokenizer.json, or a"),
+        (100, "flores101", "language_codes: 'flores101' (possible: m2m100, wmt21); or else copy tokenizer.json, or a"),
+        (100, ["af", "am"], 'language_codes: ["af", "am"] (possible: m2m100, wmt21); or else copy tokenizer.json'),
+    ],
+    ids=["trimmed", "unknown list", "no name of a list"],
+)
+def test_languages_that_nothing_names_are_refused_with_the_remedy_which_helps(kept, codes, words, tmp_path, capfd):
+    """An M2M-100 folder without a list of languages, whose weights have others than its tokenizer, or may have."""
+    folder = tmp_path / "m2m"
+    _, tokenizer = make_multilingual(folder, "m2m100")
+    _cut_languages(folder, kept)
+    named = {"tokenizer_class": "M2M100Tokenizer"} | ({} if codes is None else {"language_codes": codes})
+    (folder / "tokenizer_config.json").write_text(json.dumps(named))
+    (tmp_path / "line").write_text("the cat\n")
+    typed = ["translate", str(folder), "-i", str(tmp_path / "line"), "--from", "am", "--to", "af", "--engine", "torch"]
+    capfd.readouterr()
+    assert main(typed) == 2
+    out, err = capfd.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert words in err
+    ids = list(tokenizer.lang_token_to_id.items())[:kept]
+    listed = {"added_tokens_decoder": {id_: {"content": piece} for piece, id_ in ids}}
+    (folder / "tokenizer_config.json").write_text(json.dumps(named | listed))
+    assert main(typed) == 0
+    assert capfd.readouterr().out.count("\n") == 1
 
 
 def test_a_pickle_is_read_only_on_request(tmp_path):
