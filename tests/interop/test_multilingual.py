@@ -1,12 +1,13 @@
 """M2M-100, NLLB and mBART: the numbers, the pieces and the texts of transformers, with both engines."""
 
+import json
 import random
 
 import pytest
 import torch
 from sentencepiece import SentencePieceProcessor
 from support.foreign_models import SOURCE, TARGET
-from support.multilingual_models import FAMILIES, PAIRS, make_multilingual
+from support.multilingual_models import FAMILIES, PAIRS, drawn_architecture, make_multilingual
 
 from seq2seq.config.schema import SearchConfig
 from seq2seq.data.collate import collate_translation
@@ -74,6 +75,17 @@ def test_logits_and_loss_are_those_of_transformers(made):
     """A padded batch; the tag that the decoder reads is no part of the loss."""
     _, theirs, _, ours, _ = made
     pair = ours.tokenizers
+    batch, expected = _check_logits(theirs, ours)
+    labels = batch.target_output.masked_fill(~batch.target_mask, -100)
+    loss = torch.nn.functional.cross_entropy(expected.transpose(1, 2), labels)
+    own = translation_loss(ours.model, batch, smoothing=0.0)
+    assert own.count == int(batch.target_mask.sum()) == sum(len(ids) + 1 for ids in pair.target.encode_all(TARGET))
+    assert float(own.total.detach()) / own.count == pytest.approx(float(loss), abs=1e-5)
+
+
+def _check_logits(theirs, ours):
+    """The padded batch of all sentences, and their logits, after those of ours were found equal."""
+    pair = ours.tokenizers
     batch = collate_translation(
         pair.source.encode_all(SOURCE), pair.target.encode_all(TARGET), pair, range(len(SOURCE))
     )
@@ -82,11 +94,18 @@ def test_logits_and_loss_are_those_of_transformers(made):
         expected = theirs(batch.source_ids, batch.source_mask.long(), decoder_input_ids=batch.target_input).logits
         found = ours.model.project(ours.model(batch.source_ids, batch.source_mask, batch.target_input))
     assert (found - expected)[batch.target_mask].abs().max() < 1e-5 * max(1.0, float(expected.abs().max()))
-    labels = batch.target_output.masked_fill(~batch.target_mask, -100)
-    loss = torch.nn.functional.cross_entropy(expected.transpose(1, 2), labels)
-    own = translation_loss(ours.model, batch, smoothing=0.0)
-    assert own.count == int(batch.target_mask.sum()) == sum(len(ids) + 1 for ids in pair.target.encode_all(TARGET))
-    assert float(own.total.detach()) / own.count == pytest.approx(float(loss), abs=1e-5)
+    return batch, expected
+
+
+@pytest.mark.parametrize("number", range(4))
+@pytest.mark.parametrize("family", FAMILIES)
+def test_logits_of_random_architectures(family, number, tmp_path):
+    """Every parameter is random, norms and biases too, so that no two of a shape can be confused."""
+    theirs, _ = make_multilingual(tmp_path, family, seed=number, everywhere=True, **drawn_architecture(number))
+    ours = load_model(tmp_path).directed(Direction(*PAIRS[family]))
+    config = ours.description.model
+    assert config.num_encoder_layers != config.num_decoder_layers
+    _check_logits(theirs, ours)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -113,6 +132,22 @@ def _check_lines(family, folder, lines, legacy=False):
     for line, row in zip(lines, ids, strict=True):
         expected = tokenizer(line)["input_ids"]
         assert row == expected, (line, tokenizer.convert_ids_to_tokens(expected), pair.source.pieces(row))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_folder_that_lists_no_languages_has_those_of_its_tokenizer(family, tmp_path):
+    """With the ids that they have in transformers; `language_codes` is a name of M2M-100 alone."""
+    _, tokenizer = make_multilingual(tmp_path, family)
+    path = tmp_path / "tokenizer_config.json"
+    if family == "m2m100":
+        listed = {id_: {"content": piece} for piece, id_ in tokenizer.lang_token_to_id.items()}
+        path.write_text(json.dumps({"tokenizer_class": "M2M100Tokenizer", "added_tokens_decoder": listed}))
+    expected = load_model(tmp_path).tokenizers
+    assert len(expected.source.tags) > 20
+    (tmp_path / "tokenizer.json").unlink(missing_ok=True)
+    codes = {} if family == "m2m100" else {"language_codes": "ML50"}
+    path.write_text(json.dumps({"tokenizer_class": type(tokenizer).__name__, **codes}))
+    assert load_model(tmp_path).tokenizers.fingerprint == expected.fingerprint
 
 
 def test_tags_in_a_text_are_text(made):

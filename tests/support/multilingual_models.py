@@ -3,6 +3,7 @@
 import functools
 import importlib
 import json
+import random
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -74,10 +75,34 @@ def train_nllb(folder: Path) -> None:
     (folder / "README.md").write_text("---\nlanguage:\n- en\nlicense: cc-by-nc-4.0\n---\n# NLLB\n", encoding="utf-8")
 
 
-def make_multilingual(folder: Path, family: str, seed=0, padded=3, noise=0.25, steps=0, legacy=False, **settings):
+def drawn_architecture(number: int) -> dict[str, object]:
+    """A random architecture in the words of their configurations; the numbers 0 to 3 scale embeddings or do not, with
+    each of two activations."""
+    draw = random.Random(number)
+    heads = draw.choice([1, 2, 4])
+    layers = draw.sample([1, 2, 3], 2)
+    width = draw.choice([8, 24, 40])
+    return {
+        "d_model": heads * draw.choice([4, 8, 12]),
+        "encoder_layers": layers[0],
+        "decoder_layers": layers[1],
+        "encoder_attention_heads": heads,
+        "decoder_attention_heads": heads,
+        "encoder_ffn_dim": width,
+        "decoder_ffn_dim": width,
+        "activation_function": ("relu", "gelu")[number % 2],
+        "scale_embedding": number % 4 < 2,
+        "max_position_embeddings": draw.choice([32, 50]),
+    }
+
+
+def make_multilingual(
+    folder: Path, family: str, seed=0, padded=3, noise=0.25, steps=0, legacy=False, everywhere=False, **settings
+):
     """A folder as `save_pretrained` of transformers writes it; the model and its tokenizer.
 
-    The weights are random, or with `steps` trained by transformers to translate by heart, in both directions.
+    The weights are random, or with `steps` trained by transformers to translate by heart, in both directions; norms and
+    an output bias are random with `everywhere`.
     """
     import transformers
 
@@ -99,8 +124,10 @@ def make_multilingual(folder: Path, family: str, seed=0, padded=3, noise=0.25, s
         model = transformers.M2M100ForConditionalGeneration(config).eval()
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            if "norm" not in name:
+            if "norm" not in name or everywhere:
                 weight.add_(torch.randn_like(weight) * noise)
+        if everywhere and (bias := getattr(model, "final_logits_bias", None)) is not None:
+            bias.copy_(torch.randn_like(bias))
     if steps:
         tokenizer.src_lang, tokenizer.tgt_lang = PAIRS[family]
         learn_by_heart(model, tokenizer, steps)
