@@ -25,9 +25,9 @@ def make(folder, kind: str) -> tuple[str | None, str | None]:
     return None, None
 
 
-def hypotheses(loaded, texts):
-    """The texts of greedy translations, without a second search."""
+def hypotheses(loaded, texts, beam_size=1, **search):
+    """The texts of translations, greedy if nothing else is said, without a second search."""
     engine = TorchEngine(TransformerSteps(loaded.model, loaded.tokenizers, torch.device("cpu")))
-    config = loaded.description.search.model_copy(update={"beam_size": 1})
+    config = loaded.description.search.model_copy(update={"beam_size": beam_size, **search})
     translator = Translator(engine, loaded.tokenizers, config, repair=False, description=loaded.description)
     return [translation.text for translation in translator.translate(texts)]

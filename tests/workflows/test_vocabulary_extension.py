@@ -3,6 +3,7 @@
 import functools
 import json
 import math
+import random
 from collections import Counter
 
 import pytest
@@ -153,6 +154,52 @@ def test_a_model_says_the_same_while_its_new_pieces_are_suppressed(kind, tmp_pat
     assert texts[0] == texts[1]
 
 
+UNBIASED = {
+    "m2m100": {}, "nllb": {}, "ours shared": dict(tied_embeddings="all"),
+    "ours shared, one side tied": dict(tied_embeddings="decoder"),
+    "ours separate": dict(shared=False, tied_embeddings="decoder"),
+    "ours separate, untied": dict(shared=False, tied_embeddings="none"),
+}  # fmt: skip
+SHORT = dict(min_length=3, no_repeat_ngram=1, max_length_ratio=1e-6, max_length_offset=8)
+
+
+@pytest.mark.parametrize("kind", UNBIASED)
+def test_without_an_output_bias_old_text_is_translated_as_before(kind, tmp_path, capsys):
+    """Greedy and beam search, while the logits of new pieces are those of impossible ones; searches ban no new piece,
+    so that a likely one is in every translation."""
+    if kind.startswith("ours"):
+        make_ours(tmp_path / "model", **UNBIASED[kind])
+        languages = (None, None)
+    else:
+        languages = make(tmp_path / "model", kind)
+    (tmp_path / "text").write_text("\n".join(NEW) + "\n")
+    run(tmp_path, "extend", "--corpus", tmp_path / "text", "--pieces", 5, capsys=capsys)
+    old, new = (load_model(tmp_path / name).directed(Direction(*languages)) for name in ("model", "new"))
+    first, last = old.tokenizers.target.vocab_size, new.tokenizers.target.vocab_size
+    assert new.model.output.bias is None
+    assert first < last
+    draw, words = random.Random(0), " ".join([*SOURCE, *TARGET]).split()
+    shuffled = (" ".join(draw.choices(words, k=draw.randint(1, 8))) for _ in range(12))
+    texts = [
+        text
+        for text in [*SOURCE, *shuffled]
+        if max(new.tokenizers.source.encode(text)) < old.tokenizers.source.vocab_size
+    ]
+    assert len(texts) > 10
+
+    added = torch.zeros(last)
+    with new.model.output.register_forward_hook(lambda layer, given, logits: logits + added):
+        added[first:] = -1e9
+        for beam_size in (1, 4):
+            before, after = (hypotheses(loaded, texts, beam_size, **SHORT) for loaded in (old, new))
+            assert len({*before}) > 3
+            assert after == before
+        added[first:] = 1e9
+        pieces = new.tokenizers.target.pieces(range(first, last))
+        for text in hypotheses(new, texts[:4], **SHORT):
+            assert any(piece.strip("\u2581") in text for piece in pieces)
+
+
 def _logits(loaded, ids):
     with torch.inference_mode():
         source, mask = torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.bool)
@@ -204,6 +251,7 @@ def test_a_new_language_begins_as_another(kind, like, tag, tmp_path, capsys):
     source = None if kind == "marian" else "en" if kind == "m2m100" else "eng_Latn"
     texts = [hypotheses(loaded.directed(Direction(source, name)), SOURCE) for name in (like, tag)]
     assert texts[0] == texts[1]
+    assert texts[0] == hypotheses(load_model(tmp_path / "model").directed(Direction(source, like)), SOURCE)
     assert not any(report["tag"] in text for text in texts[1])
     weights = loaded.model.encoder.embedding.tokens.weight
     ids, tags = loaded.tokenizers.source.vocabulary, loaded.tokenizers.source.tags
