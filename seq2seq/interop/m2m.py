@@ -87,6 +87,10 @@ def _tokenizers(
         problems.append(
             f"{SEGMENTER} is missing; copy it from the original model, because {FAST_TOKENIZER} is not read"
         )
+    if kind is TOKENIZERS["M2M100Tokenizer"] and not (folder / VOCABULARY_FILE).exists():
+        problems.append(
+            f"{VOCABULARY_FILE} is missing; copy it from the original model, because M2M-100 numbers its pieces in it"
+        )
     if kind is None or problems:
         return None
     segmenter = Tokenizer.load(folder / SEGMENTER)

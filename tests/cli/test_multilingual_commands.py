@@ -304,6 +304,14 @@ def test_languages_that_nothing_names_are_refused_with_the_remedy_which_helps(ke
     assert capfd.readouterr().out.count("\n") == 1
 
 
+def test_an_m2m100_folder_needs_the_file_that_numbers_its_pieces(tmp_path):
+    make_multilingual(tmp_path, "m2m100")
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "M2M100Tokenizer"}')
+    (tmp_path / "vocab.json").unlink()
+    with pytest.raises(ModelError, match=r"vocab\.json is missing; copy it from the original model"):
+        load_model(tmp_path)
+
+
 def test_a_pickle_is_read_only_on_request(tmp_path):
     theirs, _ = make_multilingual(tmp_path, "mbart50")
     expected = load_model(tmp_path).model.state_dict()
