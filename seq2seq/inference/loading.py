@@ -263,11 +263,11 @@ def check_recording(device: str, is_ctranslate2: bool) -> None:
 
 def _choose_recording(config: SearchConfig, device: str, model: StepModel) -> tuple[bool, str]:
     """Return whether steps are recorded, and a note; it is empty on other devices, unless `search.record` is true."""
-    from seq2seq.search.recorded import obstacle
-
     if device != "cuda":
         return False, "search.record needs a CUDA device" if config.record is True else ""
     if config.record is False:
         return False, "steps are not recorded"
+    from seq2seq.search.recorded import obstacle
+
     found = obstacle(model, (), config)
     return not found, f"steps are not recorded: {found}" if found else "steps are recorded"

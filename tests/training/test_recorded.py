@@ -316,7 +316,7 @@ def progress_of(folder):
 @pytest.mark.slow
 @pytest.mark.parametrize("first", [True, False])
 def test_a_run_keeps_its_batches_when_it_is_recorded_no_more_or_only_now(first, tmp_path, monkeypatch):
-    """As where it moves to another device; a position in the data is a number of batches."""
+    """A run that moves to another device does so; a position in the data is a number of batches."""
     tapes = Tapes()
     monkeypatch.setattr(recorded, "CudaGraphs", lambda: tapes)
     monkeypatch.setattr(run, "check_record", lambda *_: None)

@@ -19,7 +19,7 @@ HOSTILE = ["<b>bold</b>", "&lt;mark&gt;", "</mark>", "<mark>", '"x"', "<!--", "<
 
 
 class Shown(HTMLParser):
-    """What a reader sees: the translations in parts, each marked or not, red lines, and the rows of tables."""
+    """A parsed page: the translations in parts, each marked or not, red lines, and the rows of tables."""
 
     def __init__(self, text: str):
         super().__init__()
@@ -115,7 +115,7 @@ def test_a_word_of_markup_is_marked_as_text(word):
 
 
 def test_flags_are_counted_on_the_page(tmp_path, monkeypatch, capsys):
-    """Of JSON Lines, whose flags may be any text; nothing is said of a system whose flags are not known."""
+    """The flags of JSON Lines may be any text; the page says nothing of a system whose flags are not known."""
     monkeypatch.chdir(tmp_path)
     Path("r").write_text("\n".join(REFERENCE) + "\n")
     Path("plain").write_text("\n".join(spoiled(REFERENCE, 0.2, 1)) + "\n")
