@@ -64,7 +64,12 @@ EXAMPLE = "Example: s2s augment runs/de-en --text news.de -o data/back"
     help="Leave out translations that are good with a smaller probability. This takes a second pass of MODEL.",
 )
 @click.option("--skip-long", is_flag=True, help="Leave out lines over the model's limit; else they are split.")
-@click.option("--tag", metavar="PIECE", help="Piece of the tokenizer to put before each synthetic source.")
+@click.option(
+    "--tag",
+    metavar="PIECE",
+    help="Word to put before each synthetic source, such as <back>. The model that "
+    "learns from the pairs needs it in tokenizer.extra_pieces.",
+)
 @click.option(
     "--noise", metavar="KIND=SHARE,...", help="Noise of the pairs, such as typos=0.1 (the keys of data.train.noise)."
 )
@@ -115,7 +120,7 @@ def command(
     from seq2seq.workflows.augment.job import Recipe, models_stay_open
     from seq2seq.workflows.augment.request import Request, augment, prepare
 
-    recipe = Recipe(kind, keep, min_confidence, skip_long, tag, _noise(noise))  # type: ignore[arg-type]
+    recipe = Recipe(kind, keep, min_confidence, skip_long, _tag(tag), _noise(noise))  # type: ignore[arg-type]
     given = {key: value for key, value in loading.items() if value is not None}
     request = Request(
         models, texts, output, recipe, given, each, references, held_out, shard_lines, limit, is_forced=force
@@ -153,6 +158,16 @@ def _check_usage(
     if kind == "forward":
         options.only_for("synthetic sources; leave out --kind forward", "tag")
     options.check_executor_options()
+
+
+def _tag(text: str | None) -> str | None:
+    """Return the value of --tag, if a tokenizer can have it as a piece."""
+    from seq2seq.config.values import as_piece
+
+    try:
+        return None if text is None else as_piece(text)
+    except ValueError as error:
+        raise click.UsageError(f"--tag: {error}") from error
 
 
 def _noise(text: str | None) -> "NoiseConfig | None":

@@ -188,7 +188,12 @@ def _as_source_name(name: str) -> str:
     return name
 
 
-def _as_piece(text: str) -> str:
+def as_piece(text: str) -> str:
+    """Return `text` unchanged if it can be a piece of a tokenizer.
+
+    Raises:
+        ValueError: it is empty, a special piece, or holds a space or a control character.
+    """
     if not text or text != "".join(text.split()) or UNWRITABLE.search(text) or text in SPECIAL_PIECES:
         raise ValueError(f"{shown(text)} cannot be a piece; name text without spaces, such as <back>")
     return text
@@ -271,5 +276,5 @@ TestSetName = Annotated[str, AfterValidator(_as_test_set_name)]
 SourceName = Annotated[str, AfterValidator(_as_source_name)]
 Label = Annotated[str, AfterValidator(as_label)]
 LabelNames = Annotated[dict[str, Label], with_text_keys, AfterValidator(_all_different)]
-Piece = Annotated[str, AfterValidator(_as_piece)]
+Piece = Annotated[str, AfterValidator(as_piece)]
 Column = Annotated[str | int | None, BeforeValidator(_as_column)]

@@ -39,7 +39,7 @@ class DirectedSource(Source):
 
     def __init__(self, source: Source, sides: Sides, is_reversed: bool = False):
         self._source, self.direction, self.is_reversed = source, sides, is_reversed
-        self.name, self.weight, self.size = source.name, source.weight, source.size
+        self.name, self.weight, self.size, self.tag = source.name, source.weight, source.size, source.tag
         known = f"{source.fingerprint} {list(sides)} {is_reversed}"
         self.fingerprint = hashlib.sha256(known.encode()).hexdigest()
 

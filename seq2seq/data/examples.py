@@ -79,6 +79,8 @@ class Source(ABC):
     fingerprint: str
     size: int | None
     """Number of examples, if it is known without reading them."""
+    tag: str | None = None
+    """The word before every source text (`s2s augment --tag`), which should be a piece of the tokenizer."""
     direction: tuple[str, str] | None = None
     """The direction of all examples, for a model of many; None if there is one, or if each example has its own."""
     invalid: Sequence[list[int]] = ()

@@ -30,7 +30,7 @@ class NoisySource(Source):
 
     def __init__(self, source: Source, noise: NoiseConfig, languages: Sequence[str | None] = ()):
         self._source, self._noise, self._languages = source, noise, languages
-        self.name, self.weight, self.size = source.name, source.weight, source.size
+        self.name, self.weight, self.size, self.tag = source.name, source.weight, source.size, source.tag
         own = [code if (code := language_code(language)) in OWN_CASE else "" for language in languages]
         settings = f"{source.fingerprint} {noise.model_dump_json()}" + (f" {own}" if any(own) else "")
         self.fingerprint = hashlib.sha256(settings.encode()).hexdigest()
@@ -43,27 +43,32 @@ class NoisySource(Source):
     def chunks(self, start: Position = None) -> Iterator[Chunk]:
         """Yield the perturbed examples, as `Source.chunks` does."""
         for chunk in self._source.chunks(start):
-            yield replace(chunk, parse=functools.partial(_parsed, chunk.parse, self._noise, self._languages))
+            yield replace(chunk, parse=functools.partial(_parsed, chunk.parse, self._noise, self._languages, self.tag))
 
 
 def _parsed(
     parse: Callable[[object, int], list[Example | None]],
     noise: NoiseConfig,
     languages: Sequence[str | None],
+    tag: str | None,
     raw: object,
     first: int,
 ) -> list[Example | None]:
     lines = enumerate(parse(raw, first), start=first)
     return [
-        example and perturbed(example, noise, random.Random(f"{noise.seed} {line}"), languages)
+        example and perturbed(example, noise, random.Random(f"{noise.seed} {line}"), languages, tag)
         for line, example in lines
     ]
 
 
 def perturbed(
-    example: Example, noise: NoiseConfig, draw: random.Random, languages: Sequence[str | None] = ()
+    example: Example,
+    noise: NoiseConfig,
+    draw: random.Random,
+    languages: Sequence[str | None] = (),
+    tag: str | None = None,
 ) -> Example:
-    """Return an example with the kinds of noise that `draw` selects independently.
+    """Return an example with the kinds of noise that `draw` selects independently; a `tag` before it is kept.
 
     Case, lost punctuation and copies change both sides of a pair; typos and repeated punctuation only its source.
     Capitals follow the rules of the languages of the sides.
@@ -71,6 +76,8 @@ def perturbed(
     languages = (*languages, None, None)
     chosen = {kind for kind in NoiseConfig.kinds if draw.random() < getattr(noise, kind)}
     sides = list(example.texts)
+    kept = f"{tag} " if tag and sides[0].startswith(f"{tag} ") else ""
+    sides[0] = sides[0].removeprefix(kept)
     if "lost_punctuation" in chosen and all(map(LAST_MARK.search, sides)):
         sides = [LAST_MARK.sub("", side) for side in sides]
     if "repeated_punctuation" in chosen:
@@ -87,6 +94,7 @@ def perturbed(
     if "copies" in chosen:
         more = _invented(draw)
         sides = [f"{side} {more}" for side in sides]
+    sides[0] = kept + sides[0]
     if isinstance(example, Pair):
         return Pair(*sides, example.direction)
     return replace(example, text=sides[0])

@@ -52,6 +52,8 @@ class Parts(Source):
         _check_languages(folder, description, [names[0] for names in columns.defaults])
         if columns.given == (None, None):
             columns = replace(columns, given=COLUMNS)
+        options = description.get("options")
+        self.tag = options.get("tag") if isinstance(options, dict) else None
         paths = [part_path(folder, number) for number in range(counts["parts"])]
         self._parts = [JsonLines(path, columns, weight, cache) for path in paths]
         self.name, self.weight, self.size = str(folder), weight, None

@@ -6,7 +6,7 @@ contain are those of the initial model (`training.init_from`).
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from seq2seq.config.schema import Config, ModelConfig, SearchConfig, TokenizerCo
 from seq2seq.data.directions import open_set, open_training
 from seq2seq.data.examples import Source
 from seq2seq.data.sources import open_labelled, open_pairs
-from seq2seq.errors import ConfigError, shown
+from seq2seq.errors import ConfigError, DataError, shown
 from seq2seq.store.direction import KEYS
 from seq2seq.store.finding import find_model
 from seq2seq.store.model_folder import LoadedModel, load_model
@@ -96,7 +96,9 @@ class Inputs:
                 initial, table = fitted(initial, config.training.vocabulary, sources, cache, languages)
             if initial.tokenizers.needs_direction:
                 initial = _in_directions_of(config, initial)
+        tokenizers = given if initial is None else initial.tokenizers
         config = complete(config, initial, given)
+        _check_tags(config, sources, tokenizers)
         valid, tests = (
             {name: opened(source, name) for name, source in sets.items()}
             for sets in (config.data.valid_sets, config.data.test)
@@ -226,6 +228,23 @@ def max_pieces(config: Config, tokenizers: TokenizerPair | None = None) -> int:
         ends = (len(tokenizers.source.end_ids), len(tokenizers.target.start_ids)) if tokenizers else (1, 1)
         specials = max(map(sum, zip(ends, tags, strict=True)))
     return max(1, config.model.max_length - specials)
+
+
+def _check_tags(config: Config, sources: Iterable[Source], tokenizers: TokenizerPair | None) -> None:
+    """Refuse synthetic sources whose tag is not a piece of the tokenizers, or of new ones if these are None.
+
+    Raises:
+        DataError: a tag would be several pieces, or unknown.
+    """
+    pieces = set(config.tokenizer.extra_pieces if tokenizers is None else tokenizers.source.text_pieces())
+    for source in sources:
+        if source.tag is not None and source.tag not in pieces:
+            remedy = f"set tokenizer.extra_pieces=[{source.tag}]"
+            if tokenizers is not None:
+                remedy = "make the folder again without --tag"
+            raise DataError(
+                f"{source.name}: its sources begin with {source.tag}, which is not a piece of the tokenizer; {remedy}"
+            )
 
 
 def _given_tokenizers(config: Config) -> TokenizerPair | None:

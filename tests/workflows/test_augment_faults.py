@@ -2,10 +2,12 @@
 
 import gzip
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
 import pytest
+import torch
 from support.echo import EchoEngine, tokenizers_of_texts
 from support.foreign_models import SOURCE, TARGET
 from support.number_words import sentences
@@ -13,14 +15,17 @@ from support.our_models import make_tiny
 from support.reversed_folder import folder
 
 from seq2seq.cli import main
+from seq2seq.config import file as config_file
 from seq2seq.config.description import ModelDescription
-from seq2seq.config.schema import ModelConfig, SearchConfig, TokenizerConfig
+from seq2seq.config.schema import ModelConfig, SearchConfig
+from seq2seq.errors import DataError
 from seq2seq.evaluation.selection import consensus
 from seq2seq.inference.pipeline import Pipeline
 from seq2seq.inference.translator import Translator
+from seq2seq.runtime import Runtime
 from seq2seq.search.base import Hypothesis
-from seq2seq.store.model_folder import load_model
-from seq2seq.text.tokenizer import Tokenizer
+from seq2seq.tasks.inputs import Inputs
+from seq2seq.tasks.task import prepare_tokenizers
 from seq2seq.workflows.augment.job import AugmentJob, Recipe
 from seq2seq.workflows.augment.shards import plan
 
@@ -128,13 +133,9 @@ def test_of_drawn_translations_the_one_nearest_to_the_others_is_kept(place):
     assert counts["pairs"] + sum(counts["left_out"].values()) == len(LINES)
 
 
-def test_a_tag_precedes_each_synthetic_source_and_is_one_piece(place, capsys):
+def test_a_tag_precedes_each_synthetic_source_whatever_the_tokenizer_of_the_model(place):
     """Noise changes the source, and not its tag."""
-    lines = [line for side in ("en", "de") for line in (Path("run").resolve().parents[2] / f"train.{side}").open()]
-    config = TokenizerConfig(vocab_size=300, extra_pieces=("<back>",))
-    Path("tagged.spm").write_bytes(Tokenizer.train(lines, config, 1).model_bytes)
-    assert main(["vocabulary", "transplant", "run", "tagged.spm", "-o", "tagged"]) == 0
-    command = ["augment", "tagged", "--text", "text", "--force", "-o"]
+    command = ["augment", "run", "--text", "text", "--force", "-o"]
     assert main([*command, "plain"]) == 0
     assert main([*command, "marked", "--tag", "<back>"]) == 0
     assert main([*command, "noisy", "--tag", "<back>", "--noise", "upper=1"]) == 0
@@ -142,6 +143,47 @@ def test_a_tag_precedes_each_synthetic_source_and_is_one_piece(place, capsys):
     assert len(plain) > len(LINES) / 2
     assert marked == [{**record, "source": f"<back> {record['source']}"} for record in plain]
     assert [record["source"] for record in noisy] == [f"<back> {record['source'].upper()}" for record in plain]
-    target = load_model("tagged").tokenizers.target
-    pieces = [target.pieces(target.encode(record["source"])) for record in marked]
+
+
+CONFIG = """
+{languages}
+data:
+  train: [{{{sides}, source: text, target: text}}, {{{sides}, jsonl: marked{noise}}}]
+  valid: {{{sides}, source: text, target: text}}
+tokenizer: {{{tokenizer}}}
+training: {{init_from: {initial}}}
+"""
+LANGUAGES = {
+    "one": ("source_language: de\ntarget_language: en", ""),
+    "many": ("languages: {source: [de], target: [en, fr], tags: source}", "from: de, to: en"),
+}
+TOKENIZERS = {
+    "a new one": ("vocab_size: 300", "null", "set tokenizer.extra_pieces=[<back>]"),
+    "that of another model": ("init_from: run", "null", "make the folder again without --tag"),
+    "that of the initial model": ("", "run", "make the folder again without --tag"),
+    "a new one with the tag": ("vocab_size: 300, extra_pieces: [<back>]", "null", ""),
+}
+
+
+@pytest.mark.parametrize("noise", ["", ", noise: {upper: 1}"])
+@pytest.mark.parametrize(
+    ("languages", "name"),
+    [*(("one", name) for name in TOKENIZERS), ("many", "a new one"), ("many", "a new one with the tag")],
+)
+def test_a_training_needs_the_tag_as_a_piece(place, languages, name, noise):
+    assert main(["augment", "run", "--text", "text", "--force", "-o", "marked", "--tag", "<back>"]) == 0
+    tokenizer, initial, remedy = TOKENIZERS[name]
+    named, sides = LANGUAGES[languages]
+    written = CONFIG.format(languages=named, sides=sides, noise=noise, tokenizer=tokenizer, initial=initial)
+    config = config_file.parse(written.replace("{, ", "{"))
+    if remedy:
+        with pytest.raises(DataError, match=f"marked: its sources begin with <back>, .*; {re.escape(remedy)}$"):
+            Inputs.open(config, place)
+        return
+    inputs = Inputs.open(config, place)
+    tokenizers = prepare_tokenizers(inputs, None, Runtime(torch.device("cpu"), torch.float32))
+    texts = [pair.source for pair in inputs.train[1]]
+    assert len(texts) > len(LINES) / 2
+    assert bool(noise) == all(text == f"<back> {text.removeprefix('<back> ').upper()}" for text in texts)
+    pieces = [tokenizers.source.pieces(tokenizers.source.encode(text)) for text in texts]
     assert all("<back>" in own[:2] and own.count("<back>") == 1 for own in pieces)

@@ -38,8 +38,8 @@ MISTAKES = {
     "a missing text": (["--text", "nowhere"], "nowhere: cannot be read (No such file or directory)"),
     "a truncated text": (["--text", "damaged.gz"], "damaged.gz: damaged after line 0"),
     "a text twice": (["--text", "text", "--text", "text"], "a --text is given twice; name each once"),
-    "a tag of no tokenizer": (["--tag", "<synthetic>"], "--tag <synthetic>: not a piece of the tokenizer of model; "
-                              "train the tokenizer with this tag in tokenizer.extra_pieces, or leave out --tag"),
+    "a tag of two words": (["--tag", "two words"], "--tag: 'two words' cannot be a piece; name text without spaces"),
+    "a special piece": (["--tag", "<unk>"], "--tag: '<unk>' cannot be a piece; name text without spaces"),
     "a tag of targets": (["--tag", "<b>", "--kind", "forward"], "--tag is for synthetic sources"),
     "no calibration": (["--min-confidence", "0.3"], "model: has no confidence (it is not calibrated); calibrate it "
                        "with s2s align model SOURCE TARGET --calibrate, or leave out --min-confidence"),

@@ -1,7 +1,7 @@
 """Checks of `s2s augment` before its work: what the models, the text or the search settings do not allow."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from seq2seq.errors import DataError, UserError
 from seq2seq.inference.pipeline import Pipeline
@@ -11,9 +11,6 @@ from seq2seq.languages import language_name
 from seq2seq.workflows.augment.job import Kind, Recipe
 from seq2seq.workflows.augment.shards import Shard
 
-if TYPE_CHECKING:
-    from seq2seq.text.tokenizer import Tokenizer
-
 CHOICES = {"beam_size", "length_penalty", "n_best", "sample"}  # options that choose between beam search and samples
 MANY_LINES, SAMPLED_FROM = 100_000, 10  # lines from which back-translation samples, and its top_k
 
@@ -22,7 +19,7 @@ def check_pipeline(pipeline: Pipeline, recipe: Recipe, model: str) -> None:
     """Refuse a recipe that the model cannot follow.
 
     Raises:
-        UserError: the tag is not a piece of its tokenizer, or it has no calibrated confidence.
+        UserError: it has no calibrated confidence.
     """
     if recipe.min_confidence is not None:
         assert pipeline.aligner is not None
@@ -31,20 +28,6 @@ def check_pipeline(pipeline: Pipeline, recipe: Recipe, model: str) -> None:
             why = calibration.no_confidence or "it is not calibrated"
             remedy = f"calibrate it with s2s align {model} SOURCE TARGET --calibrate, or leave out --min-confidence"
             raise UserError(f"{model}: has no confidence ({why}); {remedy}")
-    if recipe.tag is not None:
-        tokenizers = pipeline.translator.tokenizers
-        check_tag(recipe.tag, tokenizers.target if recipe.kind == "back" else tokenizers.source, model)
-
-
-def check_tag(tag: str, tokenizer: "Tokenizer", model: str) -> None:
-    """Refuse a tag that a tokenizer does not encode as one piece.
-
-    Raises:
-        UserError: it is none.
-    """
-    if tag not in set(tokenizer.text_pieces()):
-        remedy = "train the tokenizer with this tag in tokenizer.extra_pieces, or leave out --tag"
-        raise UserError(f"--tag {tag}: not a piece of the tokenizer of {model}; {remedy}")
 
 
 def check_language(
