@@ -1,7 +1,8 @@
-"""Pictures: learning curves and attention maps.
+"""Pictures: learning curves, attention maps, and speed against score.
 
 `learning_curves` draws the records of `metrics.jsonl`, at the end of training and for `s2s plot`; `attention_map` draws
-what `inference.attention` collected. matplotlib is imported when something is drawn.
+what `inference.attention` collected; `trade_off` what `workflows.distill.figures` read. matplotlib is imported when
+something is drawn.
 """
 
 import contextlib
@@ -107,6 +108,37 @@ def attention_map(
             axis.set(title=name, xlabel=axes_names[0], ylabel=axes_names[1])
         figure.colorbar(image, ax=axes, label="attention", shrink=0.8)
         _set_title(figure, title)
+    return path
+
+
+def trade_off(
+    panels: Mapping[str, Mapping[str, Sequence[tuple[float, float, str]]]], path: Path, axes_names: tuple[str, str]
+) -> Path:
+    """Draw labelled points, such as the speeds and scores of models, and return `path`.
+
+    Args:
+        panels: points (x, y, label) by panel and curve; those of a curve are connected in their order.
+        path: the picture; the suffix determines its format.
+        axes_names: titles of the two axes, that of x first. The scale of x is logarithmic.
+    """
+    from matplotlib.ticker import LogLocator
+
+    with _canvas(1, len(panels), (6.4 * len(panels), 4.6), path) as (_, axes):
+        for axis, (name, curves) in zip(axes.flat, panels.items(), strict=True):
+            for curve, points in curves.items():
+                axis.plot([x for x, _, _ in points], [y for _, y, _ in points], marker="o", label=curve)
+            for x, y, label in chain.from_iterable(curves.values()):
+                placed = dict(xytext=(5, 5), textcoords="offset points", fontsize=8, parse_math=False)
+                axis.annotate(shown_name(label), (x, y), **placed)
+            axis.set_xscale("log")
+            axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.xaxis.set_major_formatter("{x:g}")
+            axis.minorticks_off()
+            axis.margins(x=0.3, y=0.15)
+            axis.set_title(name, parse_math=False)
+            axis.set(xlabel=axes_names[0], ylabel=axes_names[1])
+            axis.grid(alpha=0.3)
+            axis.legend()
     return path
 
 

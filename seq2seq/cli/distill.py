@@ -29,6 +29,12 @@ logger = logging.getLogger("seq2seq.cli")
     "--text", "texts", type=options.FILE, multiple=True, help="Further text in the source language; repeatable."
 )
 @click.option("--interpolate", is_flag=True, help="Train on the genuine pairs of CONFIG too.")
+@click.option(
+    "--pairs",
+    type=options.FOLDER,
+    help="Pairs that the same TEACHERs made of the same texts for another student, such as models/other/pairs "
+    "[default: make them].",
+)
 @options.set_option
 @options.sharding_options
 @click.option("--force", is_flag=True, help="Accept --text that is not in the source language, and "
@@ -51,6 +57,7 @@ def command(
     output: Path,
     texts: tuple[Path, ...],
     interpolate: bool,
+    pairs: Path | None,
     overrides: tuple[str, ...],
     shard_lines: int,
     workers: int,
@@ -81,6 +88,7 @@ def command(
             overrides,
             given,
             interpolate,
+            pairs,
             shard_lines,
             workers,
             executor,
@@ -109,7 +117,7 @@ def _check_usage(teachers: Sequence[Path], config: Path) -> None:
 
 def _report(values: Mapping[str, Any]) -> None:
     """Print the figures of the last step."""
-    from seq2seq.workflows.distill.measured import MeasuredSystems
+    from seq2seq.workflows.distill.figures import MeasuredSystems
 
     measured = MeasuredSystems.from_json(values)
     for name, count in measured.lines.items():

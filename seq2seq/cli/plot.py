@@ -1,4 +1,4 @@
-"""The command `s2s plot`: the learning curves of a run, or the attention of its model for a sentence."""
+"""The command `s2s plot`: learning curves of a run, attention of its model for a sentence, or students compared."""
 
 import logging
 from pathlib import Path
@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 
 
 @click.command(cls=Command, epilog="Example: s2s plot runs/demo --attention 'Where is the station?' -o attention.png")
-@click.argument("run", required=False, type=options.ANY_PATH)
+@click.argument("runs", nargs=-1, type=options.ANY_PATH, metavar="[RUN | STUDENT...]")
 @click.option("--attention", "sentence", metavar="SENTENCE", help="Draw the attention of the model for this sentence.")
 @click.option("--target", help="With --attention: translation of SENTENCE [default: that of the model].")
 @click.option(
@@ -26,10 +26,11 @@ logger = logging.getLogger(__name__)
     "-o",
     "--output",
     type=options.NAMED_FILE,
-    help="Picture to write [default: curves.png or attention.png in the run, or without a run in the current folder].",
+    help="Picture to write [default: curves.png or attention.png in the run, or without a run in the current folder; "
+    "students.png in the current folder].",
 )
 def command(
-    run: Path | None,
+    runs: tuple[Path, ...],
     sentence: str | None,
     target: str | None,
     layer: int | None,
@@ -37,9 +38,24 @@ def command(
     target_language: str | None,
     output: Path | None,
 ) -> None:
-    """Draw the learning curves of RUN, or the attention of its model [default: the newest run]."""
-    from seq2seq import plots
+    """Draw the learning curves of RUN, or the attention of its model [default: the newest run].
 
+    With folders of s2s distill, draw the speed and BLEU of their STUDENTs and of the teacher.
+    """
+    from seq2seq import plots
+    from seq2seq.workflows.distill.figures import is_student, speeds_and_scores
+
+    if any(map(is_student, runs)):
+        options.only_for(
+            "a RUN; leave out the students", "sentence", "target", "layer", "source_language", "target_language"
+        )
+        points = speeds_and_scores(runs, "bleu")
+        axes = "sentences per second, times those of the teacher in float32", "BLEU"
+        click.echo(plots.trade_off(points, output or Path("students.png"), axes))
+        return
+    if len(runs) > 1:
+        raise click.UsageError("name one RUN; s2s compare draws the curves of several")
+    run = runs[0] if runs else None
     if sentence is None:
         options.only_for("--attention SENTENCE", "target", "layer", "source_language", "target_language")
         folder = _run_folder(run)

@@ -14,7 +14,7 @@ from seq2seq.config.schema import ModelConfig
 from seq2seq.errors import DataError
 from seq2seq.model.attention import capture_attention
 from seq2seq.model.transformer import Transformer
-from seq2seq.plots import _curves, attention_map, learning_curves
+from seq2seq.plots import _curves, attention_map, learning_curves, trade_off
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -50,6 +50,13 @@ def test_values_that_are_not_finite_or_logged_twice_do_not_spoil_a_curve():
         {"loss": 1.0}, {"step": 6, "loss": math.inf}, {"step": 5, "loss": 2.0}, {"step": 1, "loss": 2.5},
     ]  # fmt: skip
     assert _curves(rows, {"loss": "training", "bleu": "BLEU"}) == {"training": [(1, 2.5), (5, 2.0)]}
+
+
+def test_a_panel_for_each_test_set_and_labels_that_are_not_formulas(tmp_path):
+    curves = {"$x_1": [(1.0, 40.0, "$a_b$, 10 MB")], "students": [(3.0, 39.0, "a"), (9.0, 38.5, "b")]}
+    one = trade_off({"news": curves}, tmp_path / "one.png", ("times", "BLEU"))
+    two = trade_off({"news": curves, "$talks_": curves}, tmp_path / "two.png", ("times", "BLEU"))
+    assert pixels(two).shape[1] > 1.5 * pixels(one).shape[1]
 
 
 @pytest.mark.parametrize("rows", [[], [{"step": 1}], [{"step": 1, "loss": math.nan}]])

@@ -221,6 +221,7 @@ TABLE = {
         ("model --attention word --layer 9", "layer"),
         ("cut --attention word", "model.safetensors"),
         ("model --target word", "--attention"),
+        ("model run", "s2s compare"),
     ],
     "info": [
         ("missing", "missing"),

@@ -19,7 +19,8 @@ from seq2seq.cli import main
 from seq2seq.config import file as config_file
 from seq2seq.config.schema import ModelConfig
 from seq2seq.store.model_folder import load_model
-from seq2seq.workflows.distill.measured import Figures, MeasuredSystem, MeasuredSystems, page
+from seq2seq.workflows.distill.figures import Figures, MeasuredSystem, MeasuredSystems, speeds_and_scores
+from seq2seq.workflows.distill.measured import page
 from seq2seq.workflows.distill.steps import Distillation, Student
 
 __all__ = ["folder"]  # a fixture
@@ -126,7 +127,7 @@ def test_killed_in_each_step_it_ends_in_the_same_student(place, capsys):
 
 
 @pytest.mark.slow
-def test_several_teachers_are_an_ensemble_and_genuine_pairs_are_mixed_in(place):
+def test_several_teachers_are_an_ensemble_and_genuine_pairs_are_mixed_in(place, capsys):
     shutil.copytree("teacher", "second")
     options = ["--interpolate", "--force", "--set", "training.max_steps=4", "--set", "training.checkpoint_every=4"]
     assert main(["distill", "teacher", "second", "student.yaml", "-o", "both", *options]) == 0
@@ -147,6 +148,19 @@ def test_several_teachers_are_an_ensemble_and_genuine_pairs_are_mixed_in(place):
         "Teachers, an ensemble, which only PyTorch runs, in float32: teacher, second. They gave "
         in Path("both/report.html").read_text()
     )
+    before = contents(Path("both/pairs"))
+    again = ["distill", "teacher", "second", "student.yaml", "-o", "sibling", "--pairs", "both/pairs"]
+    assert main([*again, "--set", "model.d_ff=32", *options]) == 0
+    assert contents(Path("both/pairs")) == before
+    assert not Path("sibling/pairs").exists()
+    assert main(["plot", "both", "sibling", "-o", "students.png"]) == 0
+    assert Path("students.png").read_bytes().startswith(b"\x89PNG")
+    assert main(["distill", "teacher", "student.yaml", "-o", "other", "--pairs", "both/pairs", *options]) == 2
+    assert "both/pairs: is of another command: models" in capsys.readouterr().err
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def pairs_in(folder: Path) -> list[tuple[str, str]]:
@@ -191,6 +205,8 @@ MISTAKES = {
     "a text in another language": (["teacher", "student.yaml", "--text", "german"], "german: 100 % of the sampled "
                                    "lines with a clear language are German, but the student translates from English; "
                                    "give text in this language, or --force"),
+    "pairs of nothing": (["teacher", "student.yaml", "--pairs", "teacher"], "--pairs teacher: has no augment.json; "
+                         "name the folder pairs of another student"),
     "a missing corpus": (["teacher", "student.yaml", "--set", "data.train.source=none"], "file none not found"),
 }  # fmt: skip
 
@@ -228,3 +244,48 @@ def test_the_page_escapes_text_and_asks_for_nothing():
     assert "<script" not in text
     assert "http" not in text.replace("http-equiv", "")
     assert all(figure in text for figure in ("41.25", "60.50", "1,234.5", "10.3", "student &amp; co", "BLEU|x"))
+
+
+def student_in(folder: Path, speeds: tuple[float, float, float], teachers: str = "a", test: str = "news") -> Path:
+    """Write the figures of a student: speeds of the teacher and of the student in float32 and int8, and scores."""
+    names = ("teacher, float32", "student, float32", "student, int8")
+    systems = {
+        name: MeasuredSystem("PyTorch", 10.26, {test: Figures({"bleu": 40.0 + place, "chrf": 60.0}, speed)})
+        for place, (name, speed) in enumerate(zip(names, speeds, strict=True))
+    }
+    measured = MeasuredSystems({test: 3}, systems, {"bleu": "BLEU|x"}).as_json()
+    folder.mkdir()
+    (folder / "distill.json").write_text(json.dumps({"teachers": [teachers], "steps": {"measure": measured}}))
+    return folder
+
+
+def test_students_measured_at_different_times_are_compared_by_the_speed_of_their_teacher(tmp_path):
+    large = student_in(tmp_path / "large", (10.0, 50.0, 90.0))
+    small = student_in(tmp_path / "small", (20.0, 80.0, 300.0))
+    (points,) = speeds_and_scores([small, large], "bleu").values()
+    assert points == {
+        "teacher, float32": [(1.0, 40.0, "10.3 MB")],
+        "students, float32": [(4.0, 41.0, "small, 10.3 MB"), (5.0, 41.0, "large, 10.3 MB")],
+        "students, int8": [(9.0, 42.0, "large, 10.3 MB"), (15.0, 42.0, "small, 10.3 MB")],
+    }
+
+
+def test_only_finished_students_of_the_same_teachers_and_test_sets_are_compared(tmp_path, capsys):
+    first = student_in(tmp_path / "first", (1.0, 2.0, 3.0))
+    others = {
+        "its teachers are not those of": student_in(tmp_path / "b", (1.0, 2.0, 3.0), teachers="b"),
+        "its test sets are not those of": student_in(tmp_path / "c", (1.0, 2.0, 3.0), test="talks"),
+        "not finished; run the same s2s distill command again": tmp_path / "d",
+        "distill.json is not JSON": tmp_path / "e",
+        "distill.json cannot be read": tmp_path / "f",
+    }
+    for name, content in (("d", '{"steps": {"augment": {}}}'), ("e", "{"), ("f", None)):
+        (tmp_path / name).mkdir()
+        if content is not None:
+            (tmp_path / name / "distill.json").write_text(content)
+    for message, other in others.items():
+        assert main(["plot", str(first), str(other), "-o", str(tmp_path / "x.png")]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert message in line
+        assert str(other) in line
+    assert not (tmp_path / "x.png").exists()

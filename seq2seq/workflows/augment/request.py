@@ -62,6 +62,8 @@ class Request:
     """The number of lines to read."""
     is_forced: bool = False
     """Whether a text in another language is accepted."""
+    base: Path | None = None
+    """The folder to which the names of the texts in it are relative, so that the pairs do not depend on its place."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def prepare(request: Request) -> Prepared:
         DataError: a text cannot be read, has no lines, or is in another language.
         ModelError, UserError: the models or settings do not fit.
     """
-    facts, shards = plan(request.texts, request.shard_lines, request.limit)
+    facts, shards = plan(request.texts, request.shard_lines, request.limit, request.base)
     num_lines = sum(each.lines for each in facts)
     search, note = default_search(request.recipe.kind, num_lines, request.loading)
     loading = {**request.loading, **search}

@@ -57,8 +57,12 @@ class TextFacts:
     sha256: str
 
 
-def plan(texts: Sequence[Path], shard_lines: int, limit: int | None = None) -> tuple[list[TextFacts], list[Shard]]:
+def plan(
+    texts: Sequence[Path], shard_lines: int, limit: int | None = None, base: Path | None = None
+) -> tuple[list[TextFacts], list[Shard]]:
     """Return facts and shards of texts, in order; with `limit`, of this number of lines from the beginning.
+
+    The names of texts in the folder `base` are relative to it.
 
     Raises:
         DataError: a text cannot be read, or there are no lines.
@@ -68,7 +72,9 @@ def plan(texts: Sequence[Path], shard_lines: int, limit: int | None = None) -> t
     before = 0
     for text in texts:
         rest = None if limit is None else limit - before
-        of_text, of_shards = _plan_text(text, shard_lines, before, rest)
+        inside = base is not None and text.is_relative_to(base)
+        name = shown_name(str(text.relative_to(base) if inside else text))
+        of_text, of_shards = _plan_text(text, name, shard_lines, before, rest)
         facts.append(of_text)
         shards += of_shards
         before += of_text.lines
@@ -77,9 +83,11 @@ def plan(texts: Sequence[Path], shard_lines: int, limit: int | None = None) -> t
     return facts, shards
 
 
-def _plan_text(text: Path, shard_lines: int, before: int, limit: int | None) -> tuple[TextFacts, list[Shard]]:
+def _plan_text(
+    text: Path, name: str, shard_lines: int, before: int, limit: int | None
+) -> tuple[TextFacts, list[Shard]]:
     """Return facts and shards of one text; `before` is the number of lines of the texts before it."""
-    number, offset, whole, name = 0, 0, hashlib.sha256(), shown_name(str(text))
+    number, offset, whole = 0, 0, hashlib.sha256()
     shards: list[Shard] = []
     check_readable_again(text)
     try:

@@ -6,9 +6,8 @@
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from seq2seq.config.schema import Config
 from seq2seq.data.examples import Pair
@@ -18,72 +17,13 @@ from seq2seq.evaluation.text import score_texts
 from seq2seq.inference.conversion_cache import converted
 from seq2seq.inference.pipeline import Pipeline
 from seq2seq.interop.ctranslate2 import Obstacles
+from seq2seq.workflows.distill.figures import BASE, METRICS, STUDENT, TEACHER, Figures, MeasuredSystem, MeasuredSystems
 from seq2seq.workflows.pages import document, escaped, table
 
 logger = logging.getLogger(__name__)
 
-METRICS = ("bleu", "chrf")
 WARM_UP_LINES = 16
 WEIGHTS = (".safetensors", ".bin")
-
-
-@dataclass(frozen=True)
-class Figures:
-    """The figures of one system on one test set."""
-
-    scores: Mapping[str, float]
-    """By metric."""
-    lines_per_second: float
-
-
-@dataclass(frozen=True)
-class MeasuredSystem:
-    """A system: its engine, its size, and its figures by test set."""
-
-    engine: str
-    megabytes: float
-    """Size of the weights, in 10^6 bytes."""
-    figures: Mapping[str, Figures]
-
-
-@dataclass
-class MeasuredSystems:
-    """The figures of all systems, by name."""
-
-    lines: dict[str, int]
-    """The number of lines of each test set."""
-    systems: dict[str, MeasuredSystem] = field(default_factory=dict)
-    signatures: dict[str, str] = field(default_factory=dict)
-    """By metric, in sacreBLEU's form."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return plain values."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """Return the figures of `as_json`."""
-        systems = {
-            name: MeasuredSystem(
-                each["engine"], each["megabytes"], {test: Figures(**own) for test, own in each["figures"].items()}
-            )
-            for name, each in values["systems"].items()
-        }
-        return cls(values["lines"], systems, values["signatures"])
-
-    @property
-    def titles(self) -> list[str]:
-        """The titles of the columns of `rows`."""
-        return ["system", "BLEU", "chrF", "sentences/s", "MB"]
-
-    def rows(self, name: str) -> list[list[str]]:
-        """Return the figures on a test set, for people."""
-        shown = []
-        for system, measured in self.systems.items():
-            figures = measured.figures[name]
-            scores = [f"{figures.scores[metric]:.2f}" for metric in METRICS]
-            shown.append([system, *scores, f"{figures.lines_per_second:,.1f}", f"{measured.megabytes:.3g}"])
-        return shown
 
 
 def test_sets(config: Config) -> dict[str, list[Pair]]:
@@ -111,18 +51,18 @@ def measure(
     measured = MeasuredSystems({name: len(pairs) for name, pairs in tests.items()})
     float32 = {"precision": "float32"}
     pipelines: dict[str, tuple[Pipeline, float]] = {
-        "teacher, float32": (Pipeline.load(*teachers, **{**loading, **float32}), sum(map(_megabytes, teachers)))
+        BASE: (Pipeline.load(*teachers, **{**loading, **float32}), sum(map(_megabytes, teachers)))
     }
     if len(teachers) == 1 and not loading.keys() & {"engine", "quantization", "precision", "sample"}:
         try:
             with converted(teachers[0], "int8") as (folder, *_):
                 megabytes = _megabytes(folder)
             int8 = Pipeline.load(*teachers, **loading, quantization="int8", device="cpu")
-            pipelines["teacher, int8"] = int8, megabytes
+            pipelines[f"{TEACHER}, int8"] = int8, megabytes
         except (Obstacles, RunError) as error:
             logger.warning("the teacher is not measured in int8: %s", error)
-    pipelines["student, float32"] = (Pipeline.load(student, **float32), _megabytes(student))
-    pipelines["student, int8"] = (Pipeline.load(exported, device="cpu"), _megabytes(exported))
+    pipelines[f"{STUDENT}, float32"] = (Pipeline.load(student, **float32), _megabytes(student))
+    pipelines[f"{STUDENT}, int8"] = (Pipeline.load(exported, device="cpu"), _megabytes(exported))
     for name, (pipeline, megabytes) in pipelines.items():
         figures = {test: _figures(pipeline, pairs, config, measured) for test, pairs in tests.items()}
         measured.systems[name] = MeasuredSystem(pipeline.translator.engine_note, round(megabytes, 2), figures)

@@ -18,6 +18,7 @@ from typing import Any
 from seq2seq import atomic
 from seq2seq.config import file as config_file
 from seq2seq.config.schema import Config
+from seq2seq.config.values import PARTS_FILE
 from seq2seq.data.sources import open_pairs
 from seq2seq.errors import ModelError, UserError
 from seq2seq.evaluation.probe import Probe
@@ -35,13 +36,14 @@ from seq2seq.workflows.augment.checks import check_language
 from seq2seq.workflows.augment.job import Recipe, models_stay_open
 from seq2seq.workflows.augment.request import Request, augment, prepare
 from seq2seq.workflows.augment.shards import Shard, TextFacts, plan
+from seq2seq.workflows.distill.figures import RESULT
 from seq2seq.workflows.distill.measured import measure, page
 from seq2seq.workflows.parts import SHARD_LINES, folder_record, open_parts
 from seq2seq.workflows.tune import Scoring, Tuner
 
 logger = logging.getLogger(__name__)
 
-RESULT, REPORT = "distill.json", "report.html"
+REPORT = "report.html"
 QUANTIZATION = "int8"
 MOST_PROBED = 500  # lines of the validation set
 # Keys of `tokenizer` that a student may set and still have the teacher's tokenizers.
@@ -63,6 +65,8 @@ class Distillation:
     """Options with which the teachers translate. Languages in it are the teachers' names for those of `config`."""
     has_genuine: bool = False
     """Whether the student learns from the genuine pairs too."""
+    pairs: Path | None = None
+    """The pairs that the same teachers made of the same texts for another student."""
     shard_lines: int = SHARD_LINES
     workers: int = 1
     executor: str = LOCAL
@@ -93,7 +97,10 @@ class Student:
             raise UserError(
                 f"{request.config}: data.stages: a student learns from all pairs in one stage; leave it out"
             )
-        self.pairs, self.run = self.folder / "pairs", self.folder / "run"
+        if request.pairs is not None and not (request.pairs / PARTS_FILE).is_file():
+            raise UserError(f"--pairs {request.pairs}: has no {PARTS_FILE}; name the folder pairs of another student")
+        self.pairs = (request.pairs or self.folder / "pairs").resolve()
+        self.run = self.folder / "run"
         self.model, self.exported = self.folder / "model", self.folder / QUANTIZATION
 
     def make(self, report: Callable[[int, Mapping[str, Any]], None] = lambda number, facts: None) -> dict[str, Any]:
@@ -214,6 +221,7 @@ class Student:
             self.loading,
             held_out=(held_out,),
             shard_lines=request.shard_lines,
+            base=self.folder,
             is_forced=True,  # `make` has checked the languages of the texts
         )
         with models_stay_open():
