@@ -13,6 +13,7 @@ from seq2seq import cli
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "seq2seq"
 TRACKED = subprocess.run(["git", "ls-files", "*README.md"], cwd=ROOT, capture_output=True, text=True).stdout.split()
+COMMAND_FILES = sorted((ROOT / "configs").glob("*.sh"))
 READMES = [ROOT / name for name in TRACKED] or [path for path in ROOT.rglob("README.md") if ".venv" not in str(path)]
 TOUR = (PACKAGE / "README.md").read_text(encoding="utf-8")
 TREE = TOUR[TOUR.index("```") : TOUR.rindex("```")]
@@ -54,9 +55,12 @@ def test_links_lead_somewhere(path):
     assert [link for link in links if link and not (path.parent / link).exists()] == []
 
 
-@pytest.mark.parametrize("path", READMES, ids=ids)
+@pytest.mark.parametrize("path", [*READMES, *COMMAND_FILES], ids=ids)
 def test_shown_commands_exist_with_these_options(path):
-    for words in shown_commands(path.read_text(encoding="utf-8")):
+    text = path.read_text(encoding="utf-8")
+    commands = shown_commands(f"```sh\n{text}```" if path in COMMAND_FILES else text)
+    assert commands or path not in COMMAND_FILES
+    for words in commands:
         command = command_of(words)
         assert command is not cli.group, words
         known = {name for parameter in command.params for name in (*parameter.opts, *parameter.secondary_opts)}

@@ -361,11 +361,11 @@ def test_a_shipped_config_is_in_order(path, real_data, tmp_path, monkeypatch):
     monkeypatch.setenv("S2S_DATA", str(real_data))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs/tatoeba-en-de").mkdir(parents=True)
-    (tmp_path / "multi30k").mkdir()
-    for made in ("multi30k/forward.de", "multi30k/backward.en"):  # by models, as the head of a config says
-        (tmp_path / made).write_text("x\n")
+    for made in ("forward", "backward"):  # by models, with the command file of the recipe
+        (tmp_path / "multi30k-pairs" / made).mkdir(parents=True)
+        (tmp_path / "multi30k-pairs" / made / "augment.json").write_text("{}")
     config = config_file.load(path)
-    assert all(file.is_file() for source in config.data.train for _, file in source.files())
+    assert all(file.exists() for source in config.data.train for _, file in source.files())
     if config.training.init_from:
         assert config.training.preset == "finetune"
         assert len(config.data.test) == len(config.data.train) == 2
