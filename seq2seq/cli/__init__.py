@@ -45,7 +45,7 @@ VERBS = {
     "bench": "Measure the speed of training, decoding and serving.",
     "compare": "Compare runs, models or translations on one test set.",
     "runs": "List runs, show how two differ, or delete checkpoints.",
-    "plot": "Draw learning curves, attention, or the speed of students.",
+    "plot": "Draw learning curves, attention, or speed and BLEU of students.",
     "info": "Describe a model, or list converted models.",
 }
 

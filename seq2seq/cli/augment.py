@@ -67,8 +67,8 @@ EXAMPLE = "Example: s2s augment runs/de-en --text news.de -o data/back"
 @click.option(
     "--tag",
     metavar="PIECE",
-    help="Word to put before each synthetic source, such as <back>. The model that "
-    "learns from the pairs needs it in tokenizer.extra_pieces.",
+    help="Tag to put before each synthetic source, such as <back>. List it in tokenizer.extra_pieces of the config "
+    "that trains on the pairs.",
 )
 @click.option(
     "--noise", metavar="KIND=SHARE,...", help="Noise of the pairs, such as typos=0.1 (the keys of data.train.noise)."
@@ -161,7 +161,7 @@ def _check_usage(
 
 
 def _tag(text: str | None) -> str | None:
-    """Return the value of --tag, if a tokenizer can have it as a piece."""
+    """Return the value of --tag; refuse text that cannot be a piece of a tokenizer."""
     from seq2seq.config.values import as_piece
 
     try:

@@ -1,4 +1,4 @@
-"""The command `s2s plot`: learning curves of a run, attention of its model for a sentence, or students compared."""
+"""The command `s2s plot`: learning curves of a run, attention of its model, or speed and BLEU of students."""
 
 import logging
 from pathlib import Path
@@ -26,8 +26,8 @@ logger = logging.getLogger(__name__)
     "-o",
     "--output",
     type=options.NAMED_FILE,
-    help="Picture to write [default: curves.png or attention.png in the run, or without a run in the current folder; "
-    "students.png in the current folder].",
+    help="Picture to write [default: in the run, curves.png or attention.png; in the current folder, students.png, or "
+    "attention.png of a model without a run].",
 )
 def command(
     runs: tuple[Path, ...],
@@ -40,7 +40,7 @@ def command(
 ) -> None:
     """Draw the learning curves of RUN, or the attention of its model [default: the newest run].
 
-    With folders of s2s distill, draw the speed and BLEU of their STUDENTs and of the teacher.
+    If each STUDENT is a folder of s2s distill, draw the speed and BLEU of the students and of their teacher.
     """
     from seq2seq import plots
     from seq2seq.workflows.distill.figures import is_student, speeds_and_scores
@@ -50,11 +50,11 @@ def command(
             "a RUN; leave out the students", "sentence", "target", "layer", "source_language", "target_language"
         )
         points = speeds_and_scores(runs, "bleu")
-        axes = "sentences per second, times those of the teacher in float32", "BLEU"
+        axes = "speed relative to the teacher in float32", "BLEU"
         click.echo(plots.trade_off(points, output or Path("students.png"), axes))
         return
     if len(runs) > 1:
-        raise click.UsageError("name one RUN; s2s compare draws the curves of several")
+        raise click.UsageError("name one RUN; s2s compare --html draws the curves of several runs")
     run = runs[0] if runs else None
     if sentence is None:
         options.only_for("--attention SENTENCE", "target", "layer", "source_language", "target_language")

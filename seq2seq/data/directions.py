@@ -39,8 +39,10 @@ class DirectedSource(Source):
 
     def __init__(self, source: Source, sides: Sides, is_reversed: bool = False):
         self._source, self.direction, self.is_reversed = source, sides, is_reversed
-        self.name, self.weight, self.size, self.tag = source.name, source.weight, source.size, source.tag
-        known = f"{source.fingerprint} {list(sides)} {is_reversed}"
+        self.name, self.weight, self.size = source.name, source.weight, source.size
+        self.tag = None if is_reversed else source.tag  # a tag marks sources; as a target it would be learned
+        self._lost = source.tag if is_reversed else None
+        known = f"{source.fingerprint} {list(sides)} {is_reversed}" + (f" without {self._lost}" if self._lost else "")
         self.fingerprint = hashlib.sha256(known.encode()).hexdigest()
 
     @property
@@ -51,14 +53,18 @@ class DirectedSource(Source):
     def chunks(self, start: Position = None) -> Iterator[Chunk]:
         """Yield the pairs, as `Source.chunks` does."""
         for chunk in self._source.chunks(start):
-            yield replace(chunk, parse=functools.partial(_directed, chunk.parse, self.direction, self.is_reversed))
+            yield replace(
+                chunk, parse=functools.partial(_directed, chunk.parse, self.direction, self.is_reversed, self._lost)
+            )
 
 
-def _directed(parse: Parse, sides: Sides, is_reversed: bool, raw: Any, first: int) -> list[Example | None]:
+def _directed(
+    parse: Parse, sides: Sides, is_reversed: bool, lost: str | None, raw: Any, first: int
+) -> list[Example | None]:
     found: list[Example | None] = []
     for pair in parse(raw, first):
         if isinstance(pair, Pair):
-            texts, own = (pair.target, pair.source) if is_reversed else pair.texts, pair.direction or sides
+            texts, own = pair.without(lost).texts[:: -1 if is_reversed else 1], pair.direction or sides
             own = own[::-1] if is_reversed and pair.direction else own
             found.append(Pair(*texts, sides) if own == sides else None)
         else:

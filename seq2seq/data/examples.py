@@ -5,7 +5,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 
@@ -22,6 +22,10 @@ class Pair:
     def texts(self) -> tuple[str, ...]:
         """Source and target."""
         return self.source, self.target
+
+    def without(self, tag: str | None) -> "Pair":
+        """Return the pair without a tag at the start of its source."""
+        return replace(self, source=self.source.removeprefix(f"{tag} ")) if tag else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +84,7 @@ class Source(ABC):
     size: int | None
     """Number of examples, if it is known without reading them."""
     tag: str | None = None
-    """The word before every source text (`s2s augment --tag`), which should be a piece of the tokenizer."""
+    """The tag before every source text (`s2s augment --tag`); it must be a piece of the tokenizer."""
     direction: tuple[str, str] | None = None
     """The direction of all examples, for a model of many; None if there is one, or if each example has its own."""
     invalid: Sequence[list[int]] = ()

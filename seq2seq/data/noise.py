@@ -68,7 +68,9 @@ def perturbed(
     languages: Sequence[str | None] = (),
     tag: str | None = None,
 ) -> Example:
-    """Return an example with the kinds of noise that `draw` selects independently; a `tag` before it is kept.
+    """Return an example with the kinds of noise that `draw` selects independently.
+
+    A `tag` at the start of the source is not changed.
 
     Case, lost punctuation and copies change both sides of a pair; typos and repeated punctuation only its source.
     Capitals follow the rules of the languages of the sides.

@@ -231,15 +231,15 @@ def max_pieces(config: Config, tokenizers: TokenizerPair | None = None) -> int:
 
 
 def _check_tags(config: Config, sources: Iterable[Source], tokenizers: TokenizerPair | None) -> None:
-    """Refuse synthetic sources whose tag is not a piece of the tokenizers, or of new ones if these are None.
+    """Refuse corpora whose tag is not a piece of the source tokenizer, or, if there is none yet, will not be.
 
     Raises:
-        DataError: a tag would be several pieces, or unknown.
+        DataError: a tag is not a piece.
     """
     pieces = set(config.tokenizer.extra_pieces if tokenizers is None else tokenizers.source.text_pieces())
     for source in sources:
         if source.tag is not None and source.tag not in pieces:
-            remedy = f"set tokenizer.extra_pieces=[{source.tag}]"
+            remedy = f"add {source.tag} to tokenizer.extra_pieces"
             if tokenizers is not None:
                 remedy = "make the folder again without --tag"
             raise DataError(

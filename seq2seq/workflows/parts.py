@@ -124,7 +124,7 @@ def find_parts(folder: Path, identity: Mapping[str, Any], file: str = PARTS_FILE
     if changes := list(_differences(description, wanted)):
         more = f" and {counted(len(changes) - MOST_NAMED, 'more difference')}" if len(changes) > MOST_NAMED else ""
         named = ", ".join(changes[:MOST_NAMED]) + more
-        raise UserError(f"{folder}: is of another command: {named}; name another folder, or repeat that command")
+        raise UserError(f"{folder}: was made by another command: {named}; name another folder, or repeat that command")
     return description
 
 

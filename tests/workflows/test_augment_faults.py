@@ -16,8 +16,12 @@ from support.reversed_folder import folder
 
 from seq2seq.cli import main
 from seq2seq.config import file as config_file
+from seq2seq.config.corpora import SourceConfig
 from seq2seq.config.description import ModelDescription
+from seq2seq.config.directions import LanguagesConfig
 from seq2seq.config.schema import ModelConfig, SearchConfig
+from seq2seq.data.directions import open_training
+from seq2seq.data.sources import open_pairs
 from seq2seq.errors import DataError
 from seq2seq.evaluation.selection import consensus
 from seq2seq.inference.pipeline import Pipeline
@@ -158,7 +162,7 @@ LANGUAGES = {
     "many": ("languages: {source: [de], target: [en, fr], tags: source}", "from: de, to: en"),
 }
 TOKENIZERS = {
-    "a new one": ("vocab_size: 300", "null", "set tokenizer.extra_pieces=[<back>]"),
+    "a new one": ("vocab_size: 300", "null", "add <back> to tokenizer.extra_pieces"),
     "that of another model": ("init_from: run", "null", "make the folder again without --tag"),
     "that of the initial model": ("", "run", "make the folder again without --tag"),
     "a new one with the tag": ("vocab_size: 300, extra_pieces: [<back>]", "null", ""),
@@ -187,3 +191,22 @@ def test_a_training_needs_the_tag_as_a_piece(place, languages, name, noise):
     assert bool(noise) == all(text == f"<back> {text.removeprefix('<back> ').upper()}" for text in texts)
     pieces = [tokenizers.source.pieces(tokenizers.source.encode(text)) for text in texts]
     assert all("<back>" in own[:2] and own.count("<back>") == 1 for own in pieces)
+
+
+def test_a_filtered_folder_keeps_the_tag(place):
+    assert main(["augment", "run", "--text", "text", "--force", "-o", "marked", "--tag", "<back>"]) == 0
+    assert main(["filter", "marked", "--from", "de", "--to", "en", "--force", "-o", "clean"]) == 0
+    kept = open_pairs(SourceConfig(jsonl=Path("clean").resolve()), "de", "en")
+    assert kept.tag == "<back>"
+    assert all(pair.source.startswith("<back> ") for pair in kept)
+
+
+def test_a_tag_of_sources_is_not_learned_as_a_target(place):
+    assert main(["augment", "run", "--text", "text", "--force", "-o", "marked", "--tag", "<back>"]) == 0
+    sides = {"from": "de", "to": "en"}
+    config = SourceConfig.model_validate({"jsonl": Path("marked").resolve(), "both_ways": True, **sides})
+    forward, backward = open_training(config, LanguagesConfig(source=("de", "en"), target=("en", "de"), tags="source"))
+    assert (forward.tag, backward.tag) == ("<back>", None)
+    pairs = [pair.texts for pair in forward]
+    assert all(source.startswith("<back> ") for source, _ in pairs)
+    assert [pair.texts for pair in backward] == [(target, source.removeprefix("<back> ")) for source, target in pairs]

@@ -38,8 +38,9 @@ MISTAKES = {
     "a missing text": (["--text", "nowhere"], "nowhere: cannot be read (No such file or directory)"),
     "a truncated text": (["--text", "damaged.gz"], "damaged.gz: damaged after line 0"),
     "a text twice": (["--text", "text", "--text", "text"], "a --text is given twice; name each once"),
-    "a tag of two words": (["--tag", "two words"], "--tag: 'two words' cannot be a piece; name text without spaces"),
-    "a special piece": (["--tag", "<unk>"], "--tag: '<unk>' cannot be a piece; name text without spaces"),
+    "a tag of two words": (["--tag", "two words"], "--tag: 'two words' cannot be a piece; name one word, not a "
+                           "special piece, such as <back>"),
+    "a special piece": (["--tag", "<unk>"], "--tag: '<unk>' cannot be a piece; name one word, not a special piece"),
     "a tag of targets": (["--tag", "<b>", "--kind", "forward"], "--tag is for synthetic sources"),
     "no calibration": (["--min-confidence", "0.3"], "model: has no confidence (it is not calibrated); calibrate it "
                        "with s2s align model SOURCE TARGET --calibrate, or leave out --min-confidence"),
@@ -109,7 +110,7 @@ def test_another_command_is_refused_and_a_dry_run_writes_nothing(made, monkeypat
     assert "pairs: has no pairs" in capsys.readouterr().err
     for more in ((), ("--dry-run",)):
         assert main([*arguments, "--beam-size", "2", *more]) == 2
-        assert "pairs: is of another command: options.beam_size null there, 2 here" in capsys.readouterr().err
+        assert "pairs: was made by another command: options.beam_size null there, 2 here" in capsys.readouterr().err
     assert main([*arguments, "--dry-run"]) == 0
     capsys.readouterr()
     Path("text").write_text("A dog.\n" * 3)

@@ -123,7 +123,7 @@ def test_killed_in_each_step_it_ends_in_the_same_student(place, capsys):
     assert main(COMMAND) == 0
     assert results(Path("out")) == whole, "what was deleted is made again"
     assert main([*COMMAND, "--interpolate"]) == 2
-    assert "is of another command: options.interpolate false there, true here" in capsys.readouterr().err
+    assert "was made by another command: options.interpolate false there, true here" in capsys.readouterr().err
 
 
 @pytest.mark.slow
@@ -153,10 +153,18 @@ def test_several_teachers_are_an_ensemble_and_genuine_pairs_are_mixed_in(place, 
     assert main([*again, "--set", "model.d_ff=32", *options]) == 0
     assert contents(Path("both/pairs")) == before
     assert not Path("sibling/pairs").exists()
+    assert main(again) == 2
+    assert "sibling: was made by another command: " in capsys.readouterr().err
+    without = [word for word in again if word not in ("--pairs", "both/pairs")]
+    assert main([*without, "--set", "model.d_ff=32", *options]) == 2
+    assert "both/pairs' there, null here" in capsys.readouterr().err
+    shutil.move("both/pairs", "moved")
+    assert main([*again, "--set", "model.d_ff=32", *options]) == 0, "what is finished needs no pairs"
+    shutil.move("moved", "both/pairs")
     assert main(["plot", "both", "sibling", "-o", "students.png"]) == 0
     assert Path("students.png").read_bytes().startswith(b"\x89PNG")
     assert main(["distill", "teacher", "student.yaml", "-o", "other", "--pairs", "both/pairs", *options]) == 2
-    assert "both/pairs: is of another command: models" in capsys.readouterr().err
+    assert "both/pairs: was made by another command: models" in capsys.readouterr().err
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -206,7 +214,7 @@ MISTAKES = {
                                    "lines with a clear language are German, but the student translates from English; "
                                    "give text in this language, or --force"),
     "pairs of nothing": (["teacher", "student.yaml", "--pairs", "teacher"], "--pairs teacher: has no augment.json; "
-                         "name the folder pairs of another student"),
+                         "name the pairs of another student, such as models/other/pairs"),
     "a missing corpus": (["teacher", "student.yaml", "--set", "data.train.source=none"], "file none not found"),
 }  # fmt: skip
 
@@ -246,7 +254,9 @@ def test_the_page_escapes_text_and_asks_for_nothing():
     assert all(figure in text for figure in ("41.25", "60.50", "1,234.5", "10.3", "student &amp; co", "BLEU|x"))
 
 
-def student_in(folder: Path, speeds: tuple[float, float, float], teachers: str = "a", test: str = "news") -> Path:
+def student_in(
+    folder: Path, speeds: tuple[float, float, float] = (1.0, 2.0, 3.0), test: str = "news", **changes: object
+) -> Path:
     """Write the figures of a student: speeds of the teacher and of the student in float32 and int8, and scores."""
     names = ("teacher, float32", "student, float32", "student, int8")
     systems = {
@@ -254,8 +264,15 @@ def student_in(folder: Path, speeds: tuple[float, float, float], teachers: str =
         for place, (name, speed) in enumerate(zip(names, speeds, strict=True))
     }
     measured = MeasuredSystems({test: 3}, systems, {"bleu": "BLEU|x"}).as_json()
-    folder.mkdir()
-    (folder / "distill.json").write_text(json.dumps({"teachers": [teachers], "steps": {"measure": measured}}))
+    described = {
+        "teachers": ["a"],
+        "options": {"beam_size": 5, "interpolate": bool(speeds[0] % 2)},
+        "config": {"source_language": "en", "target_language": "de"},
+        "data": [f"training data of {folder.name}", "validation set", "test set"],
+        "steps": {"measure": measured},
+    }
+    folder.mkdir(parents=True)
+    (folder / "distill.json").write_text(json.dumps({**described, **changes}))
     return folder
 
 
@@ -270,22 +287,39 @@ def test_students_measured_at_different_times_are_compared_by_the_speed_of_their
     }
 
 
-def test_only_finished_students_of_the_same_teachers_and_test_sets_are_compared(tmp_path, capsys):
-    first = student_in(tmp_path / "first", (1.0, 2.0, 3.0))
-    others = {
-        "its teachers are not those of": student_in(tmp_path / "b", (1.0, 2.0, 3.0), teachers="b"),
-        "its test sets are not those of": student_in(tmp_path / "c", (1.0, 2.0, 3.0), test="talks"),
-        "not finished; run the same s2s distill command again": tmp_path / "d",
-        "distill.json is not JSON": tmp_path / "e",
-        "distill.json cannot be read": tmp_path / "f",
-    }
-    for name, content in (("d", '{"steps": {"augment": {}}}'), ("e", "{"), ("f", None)):
-        (tmp_path / name).mkdir()
-        if content is not None:
-            (tmp_path / name / "distill.json").write_text(content)
-    for message, other in others.items():
-        assert main(["plot", str(first), str(other), "-o", str(tmp_path / "x.png")]) == 2
-        (line,) = capsys.readouterr().err.splitlines()
-        assert message in line
-        assert str(other) in line
+def test_students_of_one_name_are_told_apart_and_the_current_folder_has_its_name(tmp_path, monkeypatch):
+    for parent in ("a", "b"):
+        student_in(tmp_path / parent / "student")
+    monkeypatch.chdir(tmp_path / "a/student")
+    (alone,) = speeds_and_scores([Path()], "bleu").values()
+    assert [label for _, _, label in alone["students, int8"]] == ["student, 10.3 MB"]
+    monkeypatch.chdir(tmp_path)
+    (points,) = speeds_and_scores([Path("a/student"), Path("b/student")], "bleu").values()
+    assert [label for _, _, label in points["students, int8"]] == ["a/student, 10.3 MB", "b/student, 10.3 MB"]
+
+
+OTHERS = {
+    "its teachers differ from those of": {"teachers": ["b"]},
+    "its search options differ from those of": {"options": {"beam_size": 1, "interpolate": True}},
+    "its languages differ from those of": {"config": {"source_language": "en", "target_language": "fr"}},
+    "its test sets differ from those of": {"data": ["", "validation set", "other test set"]},
+    "name students with the same test sets": {"test": "talks"},
+    "not finished; run the same s2s distill command again": {"steps": {"augment": {}}},
+}
+DAMAGED = {"distill.json is not JSON": "{", "not a folder of s2s distill (distill.json is missing)": None}
+
+
+@pytest.mark.parametrize("message", [*OTHERS, *DAMAGED])
+def test_only_finished_students_of_the_same_conditions_are_compared(message, tmp_path, capsys):
+    first, other = student_in(tmp_path / "first"), tmp_path / "other"
+    if message in OTHERS:
+        student_in(other, **OTHERS[message])
+    else:
+        other.mkdir()
+        if DAMAGED[message] is not None:
+            (other / "distill.json").write_text(DAMAGED[message])
+    assert main(["plot", str(first), str(other), "-o", str(tmp_path / "x.png")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+    assert str(other) in line
     assert not (tmp_path / "x.png").exists()

@@ -90,7 +90,7 @@ def test_another_command_is_refused_with_the_difference(made, monkeypatch, capsy
     monkeypatch.chdir(made)
     assert main(["filter", "en", "de", "-o", "kept"]) == 0
     assert main(["filter", "en", "de", "-o", "kept", "--max-ratio", "2"]) == 2
-    assert "kept: is of another command: options.max_ratio 3.0 there, 2.0 here" in capsys.readouterr().err
+    assert "kept: was made by another command: options.max_ratio 3.0 there, 2.0 here" in capsys.readouterr().err
     Path("de").write_text("".join(f"{line}\n" for line in GERMAN[::-1] * 20))
     assert main(["filter", "en", "de", "-o", "kept"]) == 2
     assert "corpus.sha256" in capsys.readouterr().err

@@ -19,7 +19,7 @@ def check_pipeline(pipeline: Pipeline, recipe: Recipe, model: str) -> None:
     """Refuse a recipe that the model cannot follow.
 
     Raises:
-        UserError: it has no calibrated confidence.
+        UserError: the recipe needs a confidence, and the model is not calibrated.
     """
     if recipe.min_confidence is not None:
         assert pipeline.aligner is not None

@@ -63,7 +63,7 @@ class Request:
     is_forced: bool = False
     """Whether a text in another language is accepted."""
     base: Path | None = None
-    """The folder to which the names of the texts in it are relative, so that the pairs do not depend on its place."""
+    """Texts in this folder are named by their relative path, so that the pairs are the same wherever the folder is."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""The figures of a teacher and its student, as `distill.json` has them; and those of several students, for a picture.
+"""Figures of teachers and students: read from `distill.json`, and collected from several students for a picture.
 
-`measured` makes them.
+`measured` measures them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -80,38 +80,42 @@ class MeasuredSystems:
 @dataclass(frozen=True)
 class _Student:
     folder: Path
-    teachers: Any
+    conditions: Mapping[str, Any]
+    """What must be the same in students that are compared, by its name in messages."""
     measured: MeasuredSystems
 
 
 def is_student(folder: Path) -> bool:
-    """Whether a folder is one of `s2s distill`."""
+    """Whether a folder was made by `s2s distill`."""
     return (folder / RESULT).is_file()
 
 
 def speeds_and_scores(folders: Sequence[Path], metric: str) -> dict[str, dict[str, list[Point]]]:
-    """Return the points of each system, by test set: speed, score and label, in the order of speed.
+    """Return the points (speed, score, label) by test set and system, in the order of speed.
 
-    The speed is a multiple of that of the teacher in float32, which is measured with each student: the speeds of
-    students that were measured at different times can be compared.
+    Speeds are relative to the teacher in float32. The teacher is measured again with each student, so that students
+    measured at different times can be compared. The teacher's points are those of the first folder.
 
     Raises:
         ModelError: a folder has no finished distillation.
-        UserError: the students have different teachers or test sets.
+        UserError: the students have different teachers, search options of the teacher, languages or test sets.
     """
     students = [_read(folder) for folder in folders]
     first, *others = students
     for other in others:
-        if other.teachers != first.teachers:
-            raise UserError(f"{other.folder}: its teachers are not those of {first.folder}; name students of the same")
-        if (other.measured.lines, other.measured.signatures) != (first.measured.lines, first.measured.signatures):
-            raise UserError(f"{other.folder}: its test sets are not those of {first.folder}; name students of the same")
-    return {test: _points(students, test, metric) for test in first.measured.lines}
+        for name, value in other.conditions.items():
+            if value != first.conditions[name]:
+                remedy = f"name students with the same {name}"
+                raise UserError(f"{other.folder}: its {name} differ from those of {first.folder}; {remedy}")
+    names = [folder.resolve().name for folder in folders]
+    if len(set(names)) < len(names):
+        names = list(map(str, folders))
+    return {test: _points(students, names, test, metric) for test in first.measured.lines}
 
 
-def _points(students: Sequence[_Student], test: str, metric: str) -> dict[str, list[Point]]:
+def _points(students: Sequence[_Student], names: Sequence[str], test: str, metric: str) -> dict[str, list[Point]]:
     found: dict[str, list[Point]] = {}
-    for student in students:
+    for student, own_name in zip(students, names, strict=True):
         systems = student.measured.systems
         of_teacher = systems[BASE].figures[test].lines_per_second
         for name, system in systems.items():
@@ -119,19 +123,29 @@ def _points(students: Sequence[_Student], test: str, metric: str) -> dict[str, l
             if is_teacher and student is not students[0]:
                 continue
             size, figures = f"{system.megabytes:.3g} MB", system.figures[test]
-            label = size if is_teacher else f"{student.folder.name}, {size}"
+            label = size if is_teacher else f"{own_name}, {size}"
             point = figures.lines_per_second / of_teacher, figures.scores[metric], label
             found.setdefault(name if is_teacher else name.replace(STUDENT, "students"), []).append(point)
     return {name: sorted(points) for name, points in found.items()}
 
 
 def _read(folder: Path) -> _Student:
+    if not is_student(folder):
+        remedy = "name students alone, or one RUN"
+        raise ModelError(f"{folder}: not a folder of s2s distill ({RESULT} is missing); {remedy}")
     try:
         description: Mapping[str, Any] = read_object(folder / RESULT)
         measured = MeasuredSystems.from_json(description["steps"]["measure"])
         assert BASE in measured.systems
+        conditions = {
+            "teachers": description["teachers"],
+            "search options": {key: value for key, value in description["options"].items() if key != "interpolate"},
+            "languages": [description["config"][side] for side in ("source_language", "target_language")],
+            # the last fingerprints are those of the validation set and the test sets
+            "test sets": [measured.lines, measured.signatures, description["data"][-len(measured.lines) :]],
+        }
     except DamagedFile as error:
         raise ModelError(f"{folder}: {error}") from error
     except (KeyError, TypeError, AttributeError, AssertionError) as error:
         raise ModelError(f"{folder}: not finished; run the same s2s distill command again") from error
-    return _Student(folder, description.get("teachers"), measured)
+    return _Student(folder, conditions, measured)

@@ -66,7 +66,7 @@ class Distillation:
     has_genuine: bool = False
     """Whether the student learns from the genuine pairs too."""
     pairs: Path | None = None
-    """The pairs that the same teachers made of the same texts for another student."""
+    """Pairs of another student, which the same teachers made from the same data."""
     shard_lines: int = SHARD_LINES
     workers: int = 1
     executor: str = LOCAL
@@ -97,8 +97,6 @@ class Student:
             raise UserError(
                 f"{request.config}: data.stages: a student learns from all pairs in one stage; leave it out"
             )
-        if request.pairs is not None and not (request.pairs / PARTS_FILE).is_file():
-            raise UserError(f"--pairs {request.pairs}: has no {PARTS_FILE}; name the folder pairs of another student")
         self.pairs = (request.pairs or self.folder / "pairs").resolve()
         self.run = self.folder / "run"
         self.model, self.exported = self.folder / "model", self.folder / QUANTIZATION
@@ -116,6 +114,10 @@ class Student:
             UserError: the models or the configuration do not fit, or the folder has something else.
             RunError: a step failed; the steps before it are kept.
         """
+        given = self.request.pairs
+        if given is not None and not ((given / PARTS_FILE).is_file() or (self.folder / RESULT).is_file()):
+            remedy = "name the pairs of another student, such as models/other/pairs"
+            raise UserError(f"--pairs {given}: has no {PARTS_FILE}; {remedy}")
         self.loading |= self._direction()
         if not self.request.is_forced:
             remedy = "give text in this language, or --force"
@@ -160,6 +162,7 @@ class Student:
             "texts": [asdict(each) for each in self._planned_texts[0]],
             "data": [open_pairs(source, *languages).fingerprint for source in sources],
             "config": settings,
+            "pairs": str(self.pairs) if request.pairs else None,
         }
 
     def _direction(self) -> dict[str, str]:

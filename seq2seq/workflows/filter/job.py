@@ -95,7 +95,8 @@ class FilterJob:
             if (facts := finished_part(self.folder / SCORES, number)) is not None:
                 return facts
             shard, rules = self.shards[number], rules_of(self.languages, self.limits)
-            pairs = shard.pairs(opened_corpus(self.corpus))
+            corpus = opened_corpus(self.corpus)
+            pairs = [pair and pair.without(corpus.tag) for pair in shard.pairs(corpus)]
             reasons = [NO_PAIR if pair is None else rules.rejects(pair) for pair in pairs]
             fit = [pair for pair, why in zip(pairs, reasons, strict=True) if why is None]
             scores = iter(self._scores(fit))

@@ -142,7 +142,7 @@ def prepare(request: FilterRequest) -> PreparedFilter:
         difference=request.difference,
     )
     if not request.is_forced:
-        _check_languages(job, [pair for pair in shards[0].pairs(source) if pair is not None])
+        _check_languages(job, [pair.without(source.tag) for pair in shards[0].pairs(source) if pair is not None])
     num_lines = shards[-1].first + shards[-1].count - 1
     identity = {
         "languages": dict(zip(SIDES, languages, strict=True)),
@@ -152,6 +152,7 @@ def prepare(request: FilterRequest) -> PreparedFilter:
             **asdict(request.limits),
             **{key: value for key, value in loading.items() if key not in NOT_IDENTITY},
             "shard_lines": request.shard_lines,
+            "tag": source.tag,  # for the training that reads the folder
         },
     }
     selection = {"keep": request.keep, "max_score": request.max_score, "difference": request.difference}
