@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("seq2seq.cli")
 
+VALIDATION = "validation"
+
 
 @click.command(cls=Command, epilog="Example: s2s tune runs/my -o models/my")
 @click.argument("model", required=False, type=options.ANY_PATH)
@@ -96,10 +98,10 @@ def command(
         start, best = tuner.tune(models)
         result: dict[str, Any] = {"metric": metric, "weights": best.weights, **best.search}
         result |= directions | {"signatures": scoring.signatures(pairs)}
-        result["scores"] = {"validation": _change(start.scores, best.scores)}
+        result["scores"] = {VALIDATION: _change(start.scores, best.scores)}
         for name, examples in tests.items():
             texts = (translated(models[trial.weights], examples, loading, **trial.search) for trial in (start, best))
-            result["scores"][name] = _change(*(scoring.scores(side, examples) for side in texts))
+            result["scores"][_name_of_test(name)] = _change(*(scoring.scores(side, examples) for side in texts))
         place = _written(models[best.weights], output) if output is not None else folder
     _keep(place, best, result)
     if form == "json":
@@ -264,6 +266,11 @@ def _shown(trial: "Trial") -> str:
     scores = "  ".join(f"{name} {value:.2f}" for name, value in trial.scores.items() if "." not in name)
     settings = f"beam {trial.beam_size}, length penalty {trial.length_penalty:g}"
     return f"{trial.weights}, {settings}: {scores}  ({trial.seconds:.1f} s)"
+
+
+def _name_of_test(name: str) -> str:
+    """Return the name of a test set among the scores, which have those of the validation set too."""
+    return f"test set {name}" if name == VALIDATION else name
 
 
 def _table(place: Path, start: "Trial", best: "Trial", result: Mapping[str, Any]) -> Sequence[str]:

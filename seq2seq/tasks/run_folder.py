@@ -105,8 +105,10 @@ class RunFolder:
 
     @property
     def lock(self) -> Path:
-        """The lock file, next to the folder, so that it stays when the content is deleted."""
-        return self.path.parent / f".{self.path.name}.lock"
+        """The lock file, next to the folder, so that it stays when the content is deleted; the same for every path to
+        the folder."""
+        path = self.path.resolve()
+        return path.parent / f".{path.name}.lock"
 
     def is_training(self) -> bool:
         """Whether a process of this machine trains in the folder."""

@@ -129,10 +129,13 @@ def find_parts(folder: Path, identity: Mapping[str, Any], file: str = PARTS_FILE
 
 
 def _differences(there: Any, here: Any, name: str = "") -> Iterable[str]:
-    """Yield a phrase for each value that differs, such as `options.seed 1 there, 2 here`."""
+    """Yield a phrase for each value that differs, such as `options.seed 1 there, 2 here`.
+
+    Values at the top level that are only there are results. Below it, a value that is absent is null.
+    """
     if isinstance(there, dict) and isinstance(here, dict):
-        for key in here:
-            yield from _differences(there.get(key), here[key], f"{name}.{key}" if name else key)
+        for key in {**there, **here} if name else here:
+            yield from _differences(there.get(key), here.get(key), f"{name}.{key}" if name else key)
     elif isinstance(there, list) and isinstance(here, list) and len(there) == len(here):
         for index, (old, new) in enumerate(zip(there, here, strict=True)):
             yield from _differences(old, new, f"{name}.{index}")

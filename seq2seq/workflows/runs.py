@@ -165,7 +165,7 @@ def _state_of(folder: RunFolder, settings: Mapping[str, Any], records: Sequence[
     """Return the state of a run, and the time left or the reason of the end."""
     if folder.is_training():
         return RUNNING, ", ".join(filter(None, [_stage_of(settings, records), _time_left(settings, records)]))
-    if cleaned := read_note(folder.cleaned):
+    if (cleaned := read_note(folder.cleaned)) and not any(folder.checkpoints.glob("step_*")):  # else it went on
         return FINISHED, str(cleaned.get("finished", ""))
     if records and "diverged" in records[-1]:
         return DIVERGED, str(records[-1]["diverged"])

@@ -111,6 +111,11 @@ def test_another_command_is_refused_and_a_dry_run_writes_nothing(made, monkeypat
     for more in ((), ("--dry-run",)):
         assert main([*arguments, "--beam-size", "2", *more]) == 2
         assert "pairs: was made by another command: options.beam_size null there, 2 here" in capsys.readouterr().err
+    assert main([*arguments[:-1], "narrow", "--beam-size", "2"]) == 2
+    capsys.readouterr()
+    for more in ((), ("--dry-run",)):
+        assert main([*arguments[:-1], "narrow", *more]) == 2
+        assert "narrow: was made by another command: options.beam_size 2 there, null here" in capsys.readouterr().err
     assert main([*arguments, "--dry-run"]) == 0
     capsys.readouterr()
     Path("text").write_text("A dog.\n" * 3)

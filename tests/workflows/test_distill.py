@@ -20,7 +20,7 @@ from seq2seq.config import file as config_file
 from seq2seq.config.schema import ModelConfig
 from seq2seq.store.model_folder import load_model
 from seq2seq.workflows.distill.figures import Figures, MeasuredSystem, MeasuredSystems, speeds_and_scores
-from seq2seq.workflows.distill.measured import page
+from seq2seq.workflows.distill.measured import _megabytes, page
 from seq2seq.workflows.distill.steps import Distillation, Student
 
 __all__ = ["folder"]  # a fixture
@@ -95,6 +95,16 @@ def results(made: Path) -> dict[str, bytes]:
     return {str(path.relative_to(made)): path.read_bytes() for path in kept}
 
 
+DIFFERENCES = {
+    "--interpolate": "options.interpolate false there, true here",
+    "--beam-size 2": "options.beam_size null there, 2 here",
+    "--set data.filters.max_length=50": "data.filters.max_length 200 there, 50 here",
+    "--set data.train.weight=3": "data.train.0.1 1.0 there, 3.0 here",
+    "--set data.test={news: {source: train.en, target: train.de}}": "data.test.news null there",
+    "--set training.learning_rate=7e-3": "config.training.learning_rate 0.008 there, 0.007 here",
+}
+
+
 @pytest.mark.slow
 def test_killed_in_each_step_it_ends_in_the_same_student(place, capsys):
     assert main(COMMAND) == 0
@@ -122,8 +132,13 @@ def test_killed_in_each_step_it_ends_in_the_same_student(place, capsys):
     Path("out/report.html").unlink()
     assert main(COMMAND) == 0
     assert results(Path("out")) == whole, "what was deleted is made again"
-    assert main([*COMMAND, "--interpolate"]) == 2
-    assert "was made by another command: options.interpolate false there, true here" in capsys.readouterr().err
+    for change, difference in DIFFERENCES.items():
+        assert main([*COMMAND, *change.split(" ", 1)]) == 2, change
+        assert f"was made by another command: {difference}" in capsys.readouterr().err
+    for change in ("training.log_every=7", "training.threads=2", "training.num_samples=3", "data.num_workers=2"):
+        assert main([*COMMAND, "--set", change]) == 0, change
+    assert main([*COMMAND, "--batch-tokens", "512"]) == 0
+    assert results(Path("out")) == whole
 
 
 @pytest.mark.slow
@@ -268,7 +283,7 @@ def student_in(
         "teachers": ["a"],
         "options": {"beam_size": 5, "interpolate": bool(speeds[0] % 2)},
         "config": {"source_language": "en", "target_language": "de"},
-        "data": [f"training data of {folder.name}", "validation set", "test set"],
+        "data": {"train": [[f"of {folder.name}", 1.0]], "valid": "of both", "test": {test: "of both"}, "filters": {}},
         "steps": {"measure": measured},
     }
     folder.mkdir(parents=True)
@@ -302,7 +317,7 @@ OTHERS = {
     "its teachers differ from those of": {"teachers": ["b"]},
     "its search options differ from those of": {"options": {"beam_size": 1, "interpolate": True}},
     "its languages differ from those of": {"config": {"source_language": "en", "target_language": "fr"}},
-    "its test sets differ from those of": {"data": ["", "validation set", "other test set"]},
+    "its test sets differ from those of": {"data": {"valid": "of both", "test": {"news": "another"}}},
     "name students with the same test sets": {"test": "talks"},
     "not finished; run the same s2s distill command again": {"steps": {"augment": {}}},
 }
@@ -323,3 +338,11 @@ def test_only_finished_students_of_the_same_conditions_are_compared(message, tmp
     assert message in line
     assert str(other) in line
     assert not (tmp_path / "x.png").exists()
+
+
+def test_the_size_of_a_model_is_that_of_the_weights_that_are_loaded(tmp_path):
+    (tmp_path / "optimizer.bin").write_bytes(b"0" * 500_000)
+    assert _megabytes(tmp_path) == 0.5
+    for name in ("model-00001-of-2.safetensors", "model-00002-of-2.safetensors", "config.json"):
+        (tmp_path / name).write_bytes(b"0" * 1_000_000)
+    assert _megabytes(tmp_path) == 2.0

@@ -174,6 +174,30 @@ def test_clean_never_touches_what_a_process_holds(runs, capsys):
     assert late.folders[0].exists()
 
 
+@pytest.mark.parametrize("way", ["a link", "the folder itself", "."])
+def test_a_run_that_trains_is_found_by_every_path(runs, tmp_path, monkeypatch, way):
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links" / "other name").symlink_to(runs / "wide")
+    monkeypatch.chdir(runs / "wide")
+    place = {"a link": tmp_path / "links", "the folder itself": runs / "wide", ".": Path()}[way]
+    (before,) = removals(find_runs(place))
+    assert before.folders
+    with atomic.locked(runs / ".wide.lock", wait=False):
+        (run,) = find_runs(place)
+        assert run.state == "running"
+        with pytest.raises(Exception, match="another process trains"):
+            remove(before)
+    assert all(step.exists() for step in before.folders)
+
+
+def test_a_cleaned_run_that_went_on_is_not_finished(runs):
+    folder = runs / "wide"
+    (folder / "cleaned.json").write_text('{"finished": "max_steps 20 reached", "step": 20}')
+    (folder / "checkpoints" / "step_00000040" / "state.json").write_text('{"run": {"finished": null}}')
+    (run,) = find_runs(folder)
+    assert run.state == "stopped"
+
+
 @pytest.mark.parametrize("event", ["it continues", "a process trains in it"])
 def test_clean_counts_what_it_deleted(runs, capsys, monkeypatch, event):
     """A run that changes between the list and its deletion is kept, and the others are deleted."""

@@ -9,6 +9,7 @@ from support.domains import OLD, write_domain
 from support.our_models import make_ours
 
 from seq2seq.cli import main
+from seq2seq.config import file as config_file
 from seq2seq.store.model_folder import load_model
 from seq2seq.tensors import read_tensors
 from seq2seq.workflows.tune import BEAM_SIZES, LEAST_GAIN, LENGTH_PENALTIES, Trial, Tuner
@@ -106,6 +107,20 @@ def test_the_table_names_settings_scores_and_signatures(run, capsys):
 
 
 @pytest.mark.slow
+def test_a_test_set_named_validation_does_not_hide_the_validation_set(run, capsys):
+    """The validation set is that of `held`, and the test set another one."""
+    written, config = (run / "config.yaml").read_text(), run / "config.yaml"
+    sets = "data.test={validation: {source: numbers.en, target: numbers.de}}"
+    try:
+        config.write_text(config_file.dump(config_file.load(config, [sets])))
+        found = tuned("runs/old", capsys=capsys)["scores"]
+    finally:
+        config.write_text(written)
+    assert set(found) == {"validation", "test set validation"}
+    assert found["validation"]["bleu"]["after"] == pytest.approx(measured("runs/old", capsys), abs=ROUNDED)
+    assert found["validation"] != found["test set validation"]
+
+
 def test_files_of_the_user_come_before_those_of_the_run(run, tmp_path, capsys):
     make_ours(tmp_path / "model", ending=3.0)
     for side in ("en", "de"):

@@ -137,12 +137,12 @@ def _read(folder: Path) -> _Student:
         description: Mapping[str, Any] = read_object(folder / RESULT)
         measured = MeasuredSystems.from_json(description["steps"]["measure"])
         assert BASE in measured.systems
+        data = description["data"]
         conditions = {
             "teachers": description["teachers"],
             "search options": {key: value for key, value in description["options"].items() if key != "interpolate"},
             "languages": [description["config"][side] for side in ("source_language", "target_language")],
-            # the last fingerprints are those of the validation set and the test sets
-            "test sets": [measured.lines, measured.signatures, description["data"][-len(measured.lines) :]],
+            "test sets": [measured.lines, measured.signatures, data["test"] or data["valid"]],
         }
     except DamagedFile as error:
         raise ModelError(f"{folder}: {error}") from error

@@ -23,7 +23,7 @@ from seq2seq.workflows.pages import document, escaped, table
 logger = logging.getLogger(__name__)
 
 WARM_UP_LINES = 16
-WEIGHTS = (".safetensors", ".bin")
+WEIGHTS = (".safetensors", ".bin")  # the first that a folder has is loaded
 
 
 def test_sets(config: Config) -> dict[str, list[Pair]]:
@@ -83,7 +83,9 @@ def _figures(pipeline: Pipeline, pairs: Sequence[Pair], config: Config, measured
 
 
 def _megabytes(folder: Path) -> float:
-    return sum(path.stat().st_size for path in folder.iterdir() if path.suffix in WEIGHTS) / 1e6
+    """Return the size of the weights; a folder may have them in a second format, which is not loaded."""
+    formats = [[path.stat().st_size for path in folder.iterdir() if path.suffix == suffix] for suffix in WEIGHTS]
+    return sum(next(filter(None, formats), [])) / 1e6
 
 
 def page(title: str, measured: MeasuredSystems, notes: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 
 from seq2seq import atomic
 from seq2seq.config import file as config_file
+from seq2seq.config.corpora import SourceConfig
 from seq2seq.config.schema import Config
 from seq2seq.config.values import PARTS_FILE
 from seq2seq.data.sources import open_pairs
@@ -38,7 +39,7 @@ from seq2seq.workflows.augment.request import Request, augment, prepare
 from seq2seq.workflows.augment.shards import Shard, TextFacts, plan
 from seq2seq.workflows.distill.figures import RESULT
 from seq2seq.workflows.distill.measured import measure, page
-from seq2seq.workflows.parts import SHARD_LINES, folder_record, open_parts
+from seq2seq.workflows.parts import NOT_IDENTITY, SHARD_LINES, folder_record, open_parts
 from seq2seq.workflows.tune import Scoring, Tuner
 
 logger = logging.getLogger(__name__)
@@ -48,6 +49,8 @@ QUANTIZATION = "int8"
 MOST_PROBED = 500  # lines of the validation set
 # Keys of `tokenizer` that a student may set and still have the teacher's tokenizers.
 OF_TRAINING = frozenset({"sampling", "sampling_nbest", "sampling_alpha"})
+# Keys of `training` that do not change the student.
+NO_EFFECT = {"device", "threads", "log_every", "num_samples", "trackers", "track_samples", "keep_last", "keep_best"}
 
 
 @dataclass(frozen=True)
@@ -151,16 +154,24 @@ class Student:
 
     def _identity(self) -> dict[str, Any]:
         """Return what determines the student."""
-        config, request = self.config, self.request
+        config, request, data = self.config, self.request, self.config.data
         languages = config.source_language or "", config.target_language or ""
-        sources = [*config.data.train, config.data.valid, *config.data.test.values()]
-        settings = config.model_dump(mode="json", exclude={"data"})
-        settings["training"] = {key: value for key, value in settings["training"].items() if key != "device"}
+
+        def fingerprint(source: SourceConfig) -> str:
+            return open_pairs(source, *languages).fingerprint
+
+        settings = config.model_dump(mode="json", exclude={"data": True, "training": NO_EFFECT})
+        options = {key: value for key, value in sorted(request.loading.items()) if key not in NOT_IDENTITY}
         return {
             "teachers": [folder_record(teacher) for teacher in self.teachers],
-            "options": {**dict(sorted(request.loading.items())), "interpolate": request.has_genuine},
+            "options": {**options, "interpolate": request.has_genuine},
             "texts": [asdict(each) for each in self._planned_texts[0]],
-            "data": [open_pairs(source, *languages).fingerprint for source in sources],
+            "data": {
+                "train": [[fingerprint(source), source.weight] for source in data.train],
+                "valid": fingerprint(data.valid),
+                "test": {name: fingerprint(source) for name, source in data.test.items()},
+                "filters": data.filters.model_dump(mode="json"),
+            },
             "config": settings,
             "pairs": str(self.pairs) if request.pairs else None,
         }
