@@ -50,6 +50,11 @@ class NoiseConfig(Section):
     seed: Annotated[int, ranges.SEED] = 1
     """Seed of the noise; use different seeds for two noisy copies of one corpus."""
 
+    @property
+    def changes_case(self) -> bool:
+        """Whether some kind follows the case rules of a language."""
+        return bool(self.upper or self.title)
+
 
 class SourceConfig(Section):
     """The source of examples: exactly one of `source` + `target`, `tsv`, `jsonl`, `tmx` or `hub`."""

@@ -38,9 +38,7 @@ def direction_problems(config: Config) -> list[str]:
             validated.append(direction_name(sides))
         if key in train and sides:
             trained |= dict.fromkeys([sides, *[sides[::-1]] * source.both_ways])
-            if source.both_ways and (languages.named("source", sides[1]), languages.named("target", sides[0])) != (
-                *sides[::-1],
-            ):
+            if source.both_ways and not languages.allows(sides[::-1]):
                 problems.append(f"{key}.both_ways: {direction_name(sides[::-1])} is not possible with languages")
         elif source.both_ways and key not in train:
             problems.append(f"{key}.both_ways: only for data.train; leave it out")

@@ -67,6 +67,10 @@ class LanguagesConfig(Section):
         same = same or [one for one in known if language_code(one) == language_code(name)]
         return same[0] if len(same) == 1 else None
 
+    def allows(self, sides: Sides) -> bool:
+        """Whether a direction, in names of these languages, is possible."""
+        return (self.named("source", sides[0]), self.named("target", sides[1])) == (*sides,)
+
     def sides_of(self, source: SourceConfig, name: str = "") -> Sides | None:
         """Return the direction of a corpus: its `from` and `to`, or those of its name (`en-de`), or the only ones.
 

@@ -15,10 +15,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from seq2seq.config.corpora import SourceConfig
-from seq2seq.config.directions import LanguagesConfig, Sides
+from seq2seq.config.directions import LanguagesConfig, Sides, direction_name
 from seq2seq.data.examples import Chunk, Example, Pair, Position, Source
-from seq2seq.data.sources import open_pairs
+from seq2seq.data.sources import case_rules, open_pairs, with_noise
 from seq2seq.data.stages import Part
+from seq2seq.errors import DataError
 from seq2seq.text.direction import Direction
 from seq2seq.text.tokenizer import TokenizerPair
 
@@ -95,15 +96,28 @@ def open_named(
 def open_training(source: SourceConfig, languages: LanguagesConfig, cache: Path | None = None) -> list[Source]:
     """Open a training corpus as one source for each of its directions.
 
+    Noise is drawn after the sides are exchanged, because some kinds change only the source.
+
     Raises:
-        DataError: as `open_set` does.
+        DataError: as `open_set` does; or a reverse direction is not possible with `languages`.
     """
-    sides = languages.sides_of(source)
-    whole = open_set(source, languages, "", cache) if sides is None else open_pairs(source, *sides, cache)
+    sides, clean = languages.sides_of(source), source.model_copy(update={"noise": None})
+    whole = open_set(clean, languages, "", cache) if sides is None else open_pairs(clean, *sides, cache)
     plain = _occurring(whole) if sides is None else [sides]
-    forward = [DirectedSource(whole, one) for one in plain]
-    backward = [DirectedSource(whole, one[::-1], is_reversed=True) for one in plain] if source.both_ways else []
-    return [*forward, *backward]
+    forward = [
+        DirectedSource(with_noise(whole, source, case_rules(source, one) if sides is None else one), one)
+        for one in plain
+    ]
+    if not source.both_ways:
+        return forward
+    for one in plain:
+        if not languages.allows(one[::-1]):
+            remedy = f"leave out both_ways, or add {one[1]} to languages.source and {one[0]} to languages.target"
+            raise DataError(
+                f"{whole.name}: both_ways: {direction_name(one[::-1])} is not possible with languages; {remedy}"
+            )
+    backward = [DirectedSource(whole, one[::-1], is_reversed=True) for one in plain]
+    return [*forward, *(with_noise(one, source, one.direction) for one in backward)]
 
 
 def _occurring(source: Source) -> list[Sides]:

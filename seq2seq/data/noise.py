@@ -26,11 +26,18 @@ SYLLABLES = ("ba", "dor", "el", "fin", "gu", "har", "ik", "jo", "kal", "lum", "m
 
 
 class NoisySource(Source):
-    """The examples of a source, perturbed by the case rules of the languages of its sides."""
+    """The examples of a source, perturbed by the case rules of the languages of its sides.
+
+    Args:
+        source: examples, which may have a direction of their own.
+        noise: the kinds of noise.
+        languages: those of the sides, or all if each example has its own.
+    """
 
     def __init__(self, source: Source, noise: NoiseConfig, languages: Sequence[str | None] = ()):
         self._source, self._noise, self._languages = source, noise, languages
         self.name, self.weight, self.size, self.tag = source.name, source.weight, source.size, source.tag
+        self.direction = source.direction
         own = [code if (code := language_code(language)) in OWN_CASE else "" for language in languages]
         settings = f"{source.fingerprint} {noise.model_dump_json()}" + (f" {own}" if any(own) else "")
         self.fingerprint = hashlib.sha256(settings.encode()).hexdigest()
@@ -73,8 +80,10 @@ def perturbed(
     A `tag` at the start of the source is not changed.
 
     Case, lost punctuation and copies change both sides of a pair; typos and repeated punctuation only its source.
-    Capitals follow the rules of the languages of the sides.
+    Capitals follow the rules of the languages of the sides: those of the direction of the example, else `languages`.
     """
+    if isinstance(example, Pair) and example.direction is not None:
+        languages = example.direction
     languages = (*languages, None, None)
     chosen = {kind for kind in NoiseConfig.kinds if draw.random() < getattr(noise, kind)}
     sides = list(example.texts)

@@ -4,7 +4,7 @@
 is used.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,19 +37,20 @@ def open_pairs(
     """
     languages = source_language, target_language
     if config.source is not None:
-        return _with_noise(TextFiles(config, cache), config, languages)
+        return with_noise(TextFiles(config, cache), config, languages)
     if (memory := config.tmx or (config.tsv if config.tsv and form_of_file(config.tsv) is TMX else None)) is not None:
         from seq2seq.data.tmx import TmxFile
 
-        return _with_noise(TmxFile(memory, languages, config.weight, cache), config, languages)
+        return with_noise(TmxFile(memory, languages, config.weight, cache), config, languages)
     from seq2seq.data.columns import pair_columns
 
     columns = pair_columns(config, *languages)
     if languages_of_lines is not None:
         from seq2seq.data.tables import DirectedLines
 
-        return _with_noise(DirectedLines(config, columns, languages_of_lines, cache), config, languages)
-    return _with_noise(_open_columns(config, columns, cache), config, languages)
+        every = (*languages_of_lines.source, *languages_of_lines.target)
+        return with_noise(DirectedLines(config, columns, languages_of_lines, cache), config, case_rules(config, every))
+    return with_noise(_open_columns(config, columns, cache), config, languages)
 
 
 def open_labelled(
@@ -67,15 +68,24 @@ def open_labelled(
         raise DataError(f"{pairs}: labelled texts come from tsv, jsonl or hub, not from pairs")
     from seq2seq.data.columns import label_columns
 
-    return _with_noise(_open_columns(config, label_columns(config, label_names or {}), cache), config)
+    return with_noise(_open_columns(config, label_columns(config, label_names or {}), cache), config)
 
 
-def _with_noise(source: Source, config: SourceConfig, languages: tuple[str, ...] = ()) -> Source:
+def with_noise(source: Source, config: SourceConfig, languages: Sequence[str] = ()) -> Source:
+    """Return a source with the noise of its configuration, by the case rules of `languages`."""
     if config.noise is None:
         return source
     from seq2seq.data.noise import NoisySource
 
     return NoisySource(source, config.noise, languages)
+
+
+def case_rules(config: SourceConfig, languages: Sequence[str]) -> Sequence[str]:
+    """Return the languages whose case rules the noise of a source with languages for each line follows.
+
+    There are none if its noise keeps the case, so that such a source has the fingerprint of earlier versions.
+    """
+    return languages if config.noise is not None and config.noise.changes_case else ()
 
 
 def _open_columns(config: SourceConfig, columns: "Columns", cache: Path | None) -> Source:

@@ -9,13 +9,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seq2seq.config.corpora import FilterConfig, SourceConfig
+from seq2seq.config.corpora import FilterConfig, NoiseConfig, SourceConfig
 from seq2seq.config.directions import LanguagesConfig
 from seq2seq.config.schema import TokenizerConfig
 from seq2seq.data.collate import collate_translation
 from seq2seq.data.corpus import prepare_corpus
-from seq2seq.data.directions import RowTags, open_set, open_training, sizes_of, tempered, vocabulary_repeats
+from seq2seq.data.directions import (
+    DirectedSource,
+    RowTags,
+    open_set,
+    open_training,
+    sizes_of,
+    tempered,
+    vocabulary_repeats,
+)
+from seq2seq.data.noise import NoisySource
 from seq2seq.data.sampler import TokenBudgetSampler
+from seq2seq.data.sources import open_pairs
 from seq2seq.data.stages import Stages
 from seq2seq.data.stream import CorpusBatches
 from seq2seq.data.tokenizer_text import TokenizerText
@@ -60,6 +70,86 @@ def test_lines_name_their_languages(tmp_path):
     assert [pair.texts for pair in first] == [("u", "v")]
     assert [pair.texts for pair in second] == [("x", "y"), ("p", "q")]
     assert [pair.direction for pair in open_set(config, LANGUAGES)] == [("en", "de"), ("de", "en"), ("en", "de")]
+
+
+def mixed_lines(folder, *lines, **keys):
+    path = folder / "mixed.jsonl"
+    records = [dict(zip(("f", "t", "source", "target"), line, strict=True)) for line in lines]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return SourceConfig(jsonl=path, from_column="f", to_column="t", **keys)
+
+
+@pytest.mark.parametrize("of_lines", [False, True])
+@pytest.mark.parametrize("kind", ["typos", "repeated_punctuation"])
+def test_noise_of_the_source_never_changes_a_translation(kind, of_lines, tmp_path):
+    """Both directions of a corpus have noisy sources and the translations of the file."""
+    sides = [("a longer sentence of words.", "ein längerer Satz mit Wörtern."), ("some houses.", "einige Häuser.")]
+    noise = NoiseConfig(**{kind: 1.0})
+    config = mixed_lines(tmp_path, *(("en", "de", *texts) for texts in sides), both_ways=True, noise=noise)
+    if not of_lines:
+        for name, lines in zip(("a.en", "a.de"), zip(*sides, strict=True), strict=True):
+            (tmp_path / name).write_text("\n".join(lines) + "\n")
+        config = SourceConfig.model_validate({
+            "source": tmp_path / "a.en", "target": tmp_path / "a.de", "from": "en", "to": "de", "both_ways": True,
+            "noise": noise,
+        })  # fmt: skip
+    opened = open_training(config, LANGUAGES)
+    assert [source.direction for source in opened] == [("en", "de"), ("de", "en")]
+    for source, step in zip(opened, (1, -1), strict=True):
+        plain = [texts[::step] for texts in sides]
+        assert [pair.target for pair in source] == [target for _, target in plain]
+        assert all(pair.source != text for pair, (text, _) in zip(source, plain, strict=True))
+        assert {pair.direction for pair in source} == {source.direction}
+    plain = open_training(config.model_copy(update={"noise": None}), LANGUAGES)
+    assert len({source.fingerprint for source in (*opened, *plain)}) == 4
+
+
+def test_noise_of_one_direction_has_the_fingerprint_of_earlier_versions(tmp_path):
+    """Nothing about it has changed, so older runs continue."""
+    noise = NoiseConfig(typos=0.5, upper=0.5)
+    config = files(tmp_path).model_copy(update={"noise": noise})
+    forward, _ = open_training(config, LANGUAGES)
+    assert forward.fingerprint == DirectedSource(open_pairs(config, "en", "de"), ("en", "de")).fingerprint
+    lines = mixed_lines(tmp_path, ("en", "de", "a", "b"))
+    (noisy,) = open_training(lines.model_copy(update={"noise": noise}), LANGUAGES)
+    whole = NoisySource(open_set(lines, LANGUAGES), noise, ("", ""))
+    assert noisy.fingerprint == DirectedSource(whole, ("en", "de")).fingerprint
+
+
+def test_capitals_are_those_of_the_languages_of_each_line(tmp_path):
+    languages = LanguagesConfig(source=("tr", "en"), target=("en", "tr"))
+    lines = [("tr", "en", "istanbul ilk", "in"), ("en", "tr", "in", "istanbul ilk")]
+    config = mixed_lines(tmp_path, *lines, noise=NoiseConfig(upper=1.0), both_ways=True)
+    right = {("tr", "en"): ("İSTANBUL İLK", "IN"), ("en", "tr"): ("IN", "İSTANBUL İLK")}
+    for opened in (open_training(config, languages), [open_set(config, languages)]):
+        for pair in (pair for source in opened for pair in source):
+            assert pair.texts == right[pair.direction]
+
+
+def test_fingerprints_know_the_rules_of_capitals_where_these_matter(tmp_path):
+    languages = LanguagesConfig(source=("tr", "en"), target=("en",))
+    lines = mixed_lines(tmp_path, ("tr", "en", "a", "b"), ("en", "en", "a", "b"))
+    for kind, is_other in (("upper", True), ("title", True), ("typos", False)):
+        noise = NoiseConfig(**{kind: 0.5})
+        config = lines.model_copy(update={"noise": noise})
+        without_rules = NoisySource(open_set(lines, languages), noise, ("", ""))
+        assert (open_set(config, languages).fingerprint != without_rules.fingerprint) == is_other
+        for source in open_training(config, languages):
+            before = DirectedSource(without_rules, source.direction).fingerprint
+            assert (source.fingerprint != before) == (is_other and "tr" in source.direction)
+
+
+@pytest.mark.parametrize(
+    ("languages", "is_possible"), [((("en",), ("de",)), False), ((("en", "de"), ("de",)), False), (None, True)]
+)
+def test_lines_are_not_trained_in_a_reverse_direction_that_the_model_does_not_have(languages, is_possible, tmp_path):
+    config = mixed_lines(tmp_path, ("en", "de", "a", "b"), both_ways=True)
+    known = LANGUAGES if languages is None else LanguagesConfig(source=languages[0], target=languages[1])
+    if is_possible:
+        assert [source.direction for source in open_training(config, known)] == [("en", "de"), ("de", "en")]
+        return
+    with pytest.raises(DataError, match=r"mixed\.jsonl: both_ways: de-en is not possible with languages; leave out"):
+        open_training(config, known)
 
 
 @pytest.mark.parametrize(
