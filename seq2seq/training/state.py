@@ -112,6 +112,8 @@ class RunState:
     """Validations since that of `shown`, for patience."""
     stage: int = 0
     """Index of the stage that training is in."""
+    stage_step: int = 0
+    """The step after which this stage began."""
     schedule_step: int = 0
     """The step at which a stage last started the schedule of the learning rate again; 0 if none has."""
     schedule_seconds: float = 0.0
@@ -205,7 +207,8 @@ class RunState:
         Patience counts from here. The loss on other data may be higher, which is no divergence. The best model remains
         the best of all stages, because they share a validation set.
         """
-        self.stage, self.validations_since_best, self.shown = stage, 0, None
+        self.stage, self.stage_step = stage, self.step
+        self.validations_since_best, self.shown = 0, None
         self.smooth_loss = self.lowest_loss = None
         if restarts:
             self.schedule_step, self.schedule_seconds = self.step, self.seconds
@@ -218,11 +221,15 @@ class RunState:
             self.validations_since_best = 0
 
     def note_best_anew(self, metric: str, judged: Judged) -> bool:
-        """Record the best model's value under a new measure, and drop the validations of the other models."""
+        """Record the best model's value under a new measure, and drop the validations of the other models.
+
+        Patience does not count from a model of an earlier stage.
+        """
         was_recorded = judged.step in dict(self.validations)
         self.forget_validations()
         self.metric = metric
-        self.best = self.highest = self.shown = judged
+        self.best = self.highest = judged
+        self.shown = judged if self.stage == 0 or judged.step > self.stage_step else None
         if was_recorded and judged.value is not None:
             self.validations = [(judged.step, judged.value)]
         return True

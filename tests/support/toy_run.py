@@ -158,7 +158,15 @@ def make_stream(config, rank=0, world_size=1, stages=None):
 
 
 def make_trainer(
-    folder, compute_loss=toy_loss, validate=toy_validation, dropout=0.1, where=None, rehearsal=(), stages=(), **values
+    folder,
+    compute_loss=toy_loss,
+    validate=toy_validation,
+    dropout=0.1,
+    where=None,
+    rehearsal=(),
+    stages=(),
+    measure="",
+    **values,
 ):
     config = TrainingConfig(**{**DEFAULTS, **values})
     where = where or runtime.Runtime(torch.device("cpu"), torch.float32)
@@ -172,7 +180,7 @@ def make_trainer(
 
     planned = make_stages(stages) if stages else ONE_STAGE
     stream = make_stream(config, where.rank, where.world_size, planned if stages else None)
-    work = Work(compute_loss, validate, save_best, rehearsal, stages=planned)
+    work = Work(compute_loss, validate, save_best, rehearsal, measure, stages=planned)
     return Trainer(module, stream, work, config, where, Path(folder))
 
 

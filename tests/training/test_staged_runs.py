@@ -78,7 +78,7 @@ def test_one_stage_is_no_stage(tmp_path):
 
 def test_a_state_of_an_earlier_version_is_in_the_first_stage():
     plain = RunState(step=7).to_json()
-    for name in ("stage", "schedule_step", "schedule_seconds"):
+    for name in ("stage", "stage_step", "schedule_step", "schedule_seconds"):
         del plain[name]
     assert RunState.from_json(plain) == RunState(step=7)
 
@@ -174,6 +174,22 @@ def test_the_best_model_is_the_best_of_all_stages(tmp_path, second, best):
     _, result = train(tmp_path, stages=rows, validate=scripted([0.9, 0.9, 0.9, *second]), patience=2, max_steps=60)
     assert result.best_step == best
     assert json.loads((tmp_path / "best" / "metrics.json").read_text())["step"] == best
+
+
+@pytest.mark.parametrize(
+    ("second", "later", "end"),
+    [
+        ([0.1], [0.2, 0.3, 0.4, 0.5, 0.6], 90),  # the best model is of the first stage, and does not count
+        ([0.95], [0.2, 0.3, 0.4, 0.5, 0.6], 60),  # it is of this stage
+        ([0.1], [0.6, 0.5, 0.4, 0.3, 0.2], 70),
+    ],
+)
+def test_a_new_measure_in_a_later_stage_leaves_patience_to_that_stage(second, later, end, tmp_path):
+    train(tmp_path, stages=LONG, validate=scripted([0.9, 0.9, 0.9, *second]), patience=2, max_steps=40)
+    settings = dict(patience=2, max_steps=90, measure="another beam")
+    _, result = train(tmp_path, stages=LONG, validate=scripted([max(0.9, *second), *later]), **settings)
+    assert [record["now"] for record in records(tmp_path) if "measured_anew" in record] == [max(0.9, *second)]
+    assert result.step == end
 
 
 def test_a_stage_that_patience_ended_stays_ended_after_a_kill(tmp_path):
