@@ -8,9 +8,10 @@ import json
 import re
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ _QUOTED = r'"(?:[^"]|"")*"'
 _RECORD, _ALL_QUOTED = (
     re.compile(rf"(?:{field})(?:\t(?:{field}))*") for field in (rf'{_QUOTED}|[^"\t]*', rf"{_QUOTED}|\d*")
 )
+# The line in which Excel names the delimiter of a CSV, before the header.
+_NAMES_DELIMITER = re.compile(r'"?sep=(\t|[^\w\s"])"?', re.IGNORECASE)
 _LINES_FOR_DELIMITER = _LINES_FOR_KINDS = 200
 # In a shorter file, a unique label in line 1 means little.
 _FEWEST_LINES = 50
@@ -41,6 +44,12 @@ class TableFormat:
     delimiter: str = "\t"
     is_quoted: bool = False
     """Whether a field may be quoted, with quotes inside it doubled, as spreadsheets do (RFC 4180)."""
+    start: int = field(default=1, repr=False)  # fingerprints contain the repr of earlier versions
+    """Number of the first line that is a record."""
+
+    def records(self, path: Path) -> Iterator[str]:
+        """Yield the lines of a file that are records, or empty."""
+        return islice(read_lines(path), self.start - 1, None)
 
     def fields(self, line: str) -> list[str]:
         """Return the fields of a line, which must be one record; a field that continues on the next line raises
@@ -51,19 +60,23 @@ class TableFormat:
 
 
 def table_format(path: Path) -> TableFormat:
-    """Return the format of a file: that of a .csv by its first lines, else ` ||| ` if all lines contain it, else tabs,
-    with quotes if a spreadsheet wrote them."""
+    """Return the format of a file: that of a .csv by the line `sep=;` of Excel or its first lines, else ` ||| ` if all
+    lines contain it, else tabs, with quotes if a spreadsheet wrote them."""
     if path.name.lower().removesuffix(".gz").endswith(".csv"):
-        return TableFormat(_delimiter(list(islice(read_lines(path), _LINES_FOR_DELIMITER))), is_quoted=True)
+        lines = list(islice(read_lines(path), _LINES_FOR_DELIMITER))
+        if lines and (named := _NAMES_DELIMITER.fullmatch(lines[0].rstrip("\r\n"))):
+            return TableFormat(named[1], is_quoted=True, start=2)
+        return TableFormat(_delimiter(lines), is_quoted=True)
     if form_of_file(path) is MOSES:
         return TableFormat(" ||| ")
     return TableFormat(is_quoted=_has_spreadsheet_quotes(path))
 
 
 def header(path: Path) -> list[str]:
-    """Return the fields of the first line; none if they cannot be read."""
+    """Return the fields of the first record; none if they cannot be read."""
     try:
-        return table_format(path).fields(next(read_lines(path), ""))
+        form = table_format(path)
+        return form.fields(next(form.records(path), ""))
     except csv.Error:
         return []
 
@@ -84,7 +97,7 @@ class _LineFile(TextSource):
 
 
 class Table(_LineFile):
-    """A TSV or CSV file, one record per line; the first line is a header if columns have names.
+    """A TSV or CSV file, one record per line; the first is a header if columns have names.
 
     Empty lines are skipped; a line with more or fewer columns than the header is an error.
     """
@@ -92,15 +105,16 @@ class Table(_LineFile):
     def __init__(self, path: Path, columns: Columns, weight: float, cache: Path | None):
         super().__init__(path, columns, weight, cache)
         self._format = table_format(path)
-        first = self._fields(next(read_lines(path), ""), 1)
+        first = self._fields(next(self._format.records(path), ""), self._format.start)
         self._has_header, self._indices = self._find_columns(first)
         self._width = len(first) if self._has_header else None
-        self.size = self._facts[0].lines - self._has_header
+        self.size = self._facts[0].lines - (self._format.start - 1) - self._has_header
         form = (self._format,) if self._format != TableFormat() else ()
+        form += (self._format.start,) if self._format.start > 1 else ()
         self.fingerprint = combined_fingerprint("tsv", self._facts[0].sha256, self._has_header, self._indices, *form)
 
     def _example(self, line: str, number: int) -> Example | None:
-        if not line or (number == 1 and self._has_header):
+        if not line or number < self._format.start + self._has_header:
             return None
         fields = self._fields(line, number)
         if len(fields) <= max(self._indices) or (self._width is not None and len(fields) != self._width):
@@ -148,13 +162,12 @@ class Table(_LineFile):
             is_swapped = is_labelled and heads[0].strip().casefold() in LABEL_WORDS
             wanted = heads[::-1] if is_swapped else heads
             named = ", ".join(f"{key}: {head}" for key, head in zip(self._columns.keys, wanted, strict=True))
-            raise DataError(
-                f"{self._path}: line 1 looks like a header ({listed(heads)}); name its columns ({named}), or remove it"
-            )
+            line = f"{self._path}: line {self._format.start}"
+            raise DataError(f"{line} looks like a header ({listed(heads)}); name its columns ({named}), or remove it")
 
     def _first_rows(self) -> list[list[str]]:
-        lines = (line for line in read_lines(self._path) if line)
-        return [self._fields(line, number) for number, line in enumerate(islice(lines, _LINES_FOR_KINDS), start=1)]
+        lines = enumerate(self._format.records(self._path), start=self._format.start)
+        return [self._fields(line, number) for number, line in islice(filter(itemgetter(1), lines), _LINES_FOR_KINDS)]
 
     def _refuse_other_columns(self, indices: Sequence[int], fewest: int = FEWEST_LINES) -> None:
         """Raise an error if the columns are addresses, scores or identifiers that precede the text."""
@@ -162,14 +175,15 @@ class Table(_LineFile):
             raise DataError(f"{self._path}: {problem}; name the columns with {' and '.join(self._columns.keys)}")
 
     def _has_unique_label(self, text: str, label: str, index: int) -> bool:
-        """Whether line 1 has a short text, and as its label a word that no other line has, while other labels repeat.
+        """Whether the first line has a short text, and a label that no other line has, while other labels repeat.
 
         The file is read until the label repeats, which a real label soon does.
         """
         if len(text.split()) > 3 or not label.strip() or re.fullmatch(r"[\d.,+-]+", label.strip()):
             return False
         counts: Counter[str] = Counter()
-        for number, line in enumerate(islice(read_lines(self._path), 1, None), start=2):
+        others = islice(self._format.records(self._path), 1, None)
+        for number, line in enumerate(others, start=self._format.start + 1):
             other = self._fields(line, number)[index : index + 1]
             if other == [label]:
                 return False

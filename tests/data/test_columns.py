@@ -10,6 +10,7 @@ from support.examples import check_one_line, write, write_jsonl
 from seq2seq.config.corpora import SourceConfig
 from seq2seq.data.examples import Pair
 from seq2seq.data.sources import open_labelled, open_pairs
+from seq2seq.data.tables import header
 from seq2seq.lines import read_lines
 
 
@@ -58,6 +59,31 @@ def test_what_a_spreadsheet_exports_is_read_without_its_quotes(tmp_path, head, n
     source = open_pairs(SourceConfig(tsv=tmp_path / name), "en", "de")
     assert list(source) == QUOTED
     assert source.size == len(QUOTED)
+
+
+@pytest.mark.parametrize("head", [None, ("en", "de"), ("German", "English")])
+@pytest.mark.parametrize("line", ["sep={}", '"sep={}"', "SEP={}"])
+@pytest.mark.parametrize("dialect", [",", ";", "\t", "|"])
+def test_the_line_in_which_excel_names_the_delimiter_is_no_record(tmp_path, head, line, dialect):
+    """It decides the delimiter, also against what the other lines suggest, and the header is in the next line."""
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter=dialect)
+    swaps = head is not None and head[0] == "German"
+    writer.writerows([head] * (head is not None))
+    writer.writerows([(pair.target, pair.source) if swaps else (pair.source, pair.target) for pair in QUOTED])
+    path = tmp_path / "x.csv"
+    path.write_bytes(f"{line.format(dialect)}\r\n{text.getvalue()}".encode("utf-8-sig"))
+    source = open_pairs(SourceConfig(tsv=path), "en", "de")
+    assert list(source) == QUOTED
+    assert source.size == len(QUOTED)
+    assert header(path) == list(head or (QUOTED[0].source, QUOTED[0].target))
+
+
+def test_messages_about_a_file_that_names_its_delimiter_have_the_numbers_of_its_lines(tmp_path):
+    check_one_line(
+        SourceConfig(tsv=write(tmp_path / "x.csv", "sep=;", "en;de", "a;b", "c")), r"x\.csv: line 4 has 1 col"
+    )
+    check_one_line(SourceConfig(tsv=write(tmp_path / "y.csv", "sep=;", "source;target")), "line 2 looks like a header")
 
 
 def test_a_csv_record_is_one_line(tmp_path):
