@@ -58,10 +58,14 @@ class Monitor:
         self._now, self._first, self._opened = _Moment(), None, time.monotonic()
         self._speed, self._is_warm, self._has_estimated = "", False, False
 
-    def open(self, step: int, progress: float, lengths: Mapping[str, int]) -> None:
-        """Begin at `step`, and cut the files to the `lengths` that `lengths()` returned at that step."""
+    def open(self, step: int, progress: float, lengths: Mapping[str, int] | None) -> None:
+        """Begin at `step`, and cut the files to the `lengths` that `lengths()` returned at that step.
+
+        They are None if no checkpoint is continued.
+        """
         if self._folder is None:
             return
+        is_new, lengths = lengths is None, lengths or {}
         for path in (self._folder / METRICS, self._folder / SAMPLES):
             if path.exists() and path.stat().st_size > lengths.get(path.name, 0):
                 os.truncate(path, lengths.get(path.name, 0))
@@ -70,7 +74,7 @@ class Monitor:
             names = (TENSORBOARD,) if importlib.util.find_spec(TENSORBOARD) else ()
         self._now = _Moment(step, progress)
         self._line = LiveLine(self._text, lambda: self._now.progress)
-        self._trackers = Trackers(names, TrackedRun(self._folder, step), self.say)
+        self._trackers = Trackers(names, TrackedRun(self._folder, step, is_new), self.say)
 
     def lengths(self) -> dict[str, int]:
         """Write the files to the disk, and return the size of each in bytes, which a checkpoint keeps."""

@@ -42,6 +42,8 @@ class TrackedRun:
     folder: Path
     step: int
     """The last step before the start; 0 in a new run."""
+    is_new: bool = False
+    """Whether no checkpoint is continued, so that nothing of an earlier start belongs to the run."""
     remote: str | None = None
     """Identifier of the remote run to continue."""
 
@@ -214,9 +216,13 @@ class Trackers:
 
         Args:
             names: keys of `TRACKERS`.
-            run: the run; `trackers.json` in its folder has the `remote` of each.
+            run: the run; `trackers.json` in its folder has the `remote` of each. If it is new, this file and the event
+                files of a start that ended before its first checkpoint are deleted.
             say: logs a line with a level; called from the threads.
         """
+        if run.is_new:
+            for path in (run.folder / REMOTE_RUNS, *(run.folder / TENSORBOARD).glob("events.out.tfevents.*")):
+                path.unlink(missing_ok=True)
         self._channels = [_Channel(name, run, say) for name in dict.fromkeys(names)]
 
     def scalars(self, step: int, values: Mapping[str, float]) -> None:

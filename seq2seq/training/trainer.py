@@ -131,7 +131,7 @@ class Trainer:
 
     def _run(self) -> TrainingResult:
         latest = self._snapshots.prepare()
-        files = self._restore(latest) if latest else {}
+        files = self._restore(latest) if latest else None
         self._saved_step = self.state.step
         if self.state.finished and (reason := self._end_reason()):
             self._snapshots.prune(self.state)

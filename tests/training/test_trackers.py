@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support import toy_run
-from support.toy_run import outcome, records, train
+from support.toy_run import Killed, killed_at, outcome, records, train
 
 from seq2seq.config.schema import TrainingConfig
 from seq2seq.training import trackers
@@ -133,6 +133,21 @@ def test_a_run_that_continues_has_the_same_remote_run_and_a_failure_then_names_t
     assert told(caplog)[-1].count(f"delete {tmp_path / 'trackers.json'} to begin a new remote run") == 1
 
 
+def test_a_run_that_starts_again_without_a_checkpoint_is_a_new_remote_run(noted, tmp_path):
+    """Also if another tracker, or none, was chosen in between: figures of a lost start never precede those of a run."""
+    for first, second in ((["wandb"], ["wandb"]), (["wandb"], []), (["wandb"], ["mlflow"])):
+        folder = tmp_path / "-".join(first + second)
+        noted("wandb"), noted("mlflow")
+        with pytest.raises(Killed):
+            train(folder, compute_loss=killed_at(5), trackers=first)
+        assert (folder / "trackers.json").exists()
+        tracker = noted("wandb")
+        train(folder, max_steps=20, trackers=second)
+        train(folder, max_steps=30, trackers=["wandb"])
+        starts = [given[0] for method, *given in tracker.calls if method == "start"]
+        assert [(run.remote, run.step) for run in starts][:1] == [(None, 0 if second == ["wandb"] else 20)]
+
+
 @pytest.mark.parametrize("package", ["tensorboard", "mlflow", "wandb"])
 def test_an_absent_package_is_one_line_with_the_extra(package, tmp_path, monkeypatch, caplog):
     module = "torch.utils.tensorboard" if package == "tensorboard" else package
@@ -188,6 +203,21 @@ def test_tensorboard_shows_the_figures_of_the_file(tmp_path):
         assert [(event.step, event.value) for event in shown.Scalars(name)] == [
             (step, np.float32(value)) for step, value in values
         ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("second", [["tensorboard"], []])
+def test_tensorboard_shows_no_figures_of_a_start_that_was_lost(second, tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    with pytest.raises(Killed):
+        train(tmp_path, compute_loss=killed_at(5), log_every=1, trackers=["tensorboard"])
+    train(tmp_path, max_steps=20, trackers=second)
+    train(tmp_path, max_steps=40, trackers=["tensorboard"])
+    shown = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    logged = {step for step, _ in figures(tmp_path)["loss"] if second or step > 20}
+    assert {event.step for event in shown.Scalars("loss")} == logged
 
 
 @pytest.mark.slow
