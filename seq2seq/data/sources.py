@@ -42,6 +42,9 @@ def open_pairs(
         from seq2seq.data.tmx import TmxFile
 
         return with_noise(TmxFile(memory, languages, config.weight, cache), config, languages)
+    if languages_of_lines is not None and config.jsonl is not None and config.jsonl.is_dir():
+        remedy = "write from and to instead of from_column and to_column"
+        raise DataError(f"{config.jsonl}: a folder of pairs, whose lines name no languages; {remedy}")
     from seq2seq.data.columns import pair_columns
 
     columns = pair_columns(config, *languages)
@@ -66,6 +69,9 @@ def open_labelled(
     """
     if (pairs := config.source or config.tmx) is not None:
         raise DataError(f"{pairs}: labelled texts come from tsv, jsonl or hub, not from pairs")
+    if config.jsonl is not None and config.jsonl.is_dir():
+        remedy = "name a file or dataset of labelled texts"
+        raise DataError(f"{config.jsonl}: a folder of pairs, which have no labels; {remedy}")
     from seq2seq.data.columns import label_columns
 
     return with_noise(_open_columns(config, label_columns(config, label_names or {}), cache), config)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.examples import write_parts
 
 from seq2seq.config.corpora import FilterConfig, NoiseConfig, SourceConfig
 from seq2seq.config.directions import LanguagesConfig
@@ -77,6 +78,14 @@ def mixed_lines(folder, *lines, **keys):
     records = [dict(zip(("f", "t", "source", "target"), line, strict=True)) for line in lines]
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     return SourceConfig(jsonl=path, from_column="f", to_column="t", **keys)
+
+
+def test_a_folder_of_pairs_has_no_languages_of_lines(tmp_path):
+    config = mixed_lines(tmp_path).model_copy(update={"jsonl": write_parts(tmp_path / "pairs", [("a", "b")])})
+    remedy = "write from and to instead of from_column and to_column"
+    for opened in (open_training, open_set):
+        with pytest.raises(DataError, match=f"pairs: a folder of pairs, whose lines name no languages; {remedy}$"):
+            opened(config, LANGUAGES)
 
 
 @pytest.mark.parametrize("of_lines", [False, True])

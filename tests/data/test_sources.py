@@ -4,7 +4,7 @@ import gzip
 import logging
 
 import pytest
-from support.examples import check_one_line, write, write_jsonl
+from support.examples import check_one_line, write, write_jsonl, write_parts
 
 from seq2seq.config.corpora import SourceConfig
 from seq2seq.data.examples import LabelledText, Pair, Source
@@ -142,6 +142,15 @@ def test_the_fingerprint_follows_content_and_direction(form, tmp_path):
         assert opened != open_pairs(form(second), "en", "de").fingerprint
     finally:
         PAIRS.pop()
+
+
+@pytest.mark.parametrize("columns", [{}, {"text_column": "source", "label_column": "target"}])
+def test_a_folder_of_pairs_has_no_labels(tmp_path, columns):
+    config = SourceConfig(jsonl=write_parts(tmp_path / "pairs", [("a", "b")]), **columns)
+    assert list(open_pairs(config, "en", "de")) == [Pair("a", "b")]
+    check_one_line(
+        config, "pairs: a folder of pairs, which have no labels; name a file or dataset of labelled texts", True
+    )
 
 
 def test_unequal_line_counts_are_both_named(tmp_path):

@@ -1,5 +1,6 @@
 """Files of examples, and the one line that refuses them; tests of sources and of their columns write and read them."""
 
+import gzip
 import json
 
 import pytest
@@ -15,6 +16,15 @@ def write(path, *lines):
 
 def write_jsonl(path, records):
     return write(path, *(json.dumps(record, ensure_ascii=False) for record in records))
+
+
+def write_parts(folder, pairs):
+    """Write a folder of pairs, as `s2s augment` does, with one part."""
+    folder.mkdir()
+    with gzip.open(folder / "part-00000.jsonl.gz", "wt") as part:
+        part.writelines(json.dumps({"source": source, "target": target}) + "\n" for source, target in pairs)
+    (folder / "augment.json").write_text(json.dumps({"counts": {"parts": 1}}))
+    return folder
 
 
 def check_one_line(config, pattern, labelled=False):
