@@ -65,7 +65,7 @@ class TrainingResult:
     best_value: float | None
     metric: str | None
     is_improving: bool = False
-    """Whether the last validation was significantly better than the earlier ones."""
+    """Whether the last validation was significantly better than the earlier ones of its stage, and is the best."""
 
 
 @dataclass

@@ -259,7 +259,8 @@ class Trainer:
         self._snapshots.finish()
         state = self.state
         best = state.best_step, state.best_value, state.metric
-        return TrainingResult(status, reason, state.step, *best, is_improving=state.validations_since_best == 0)
+        is_improving = state.validations_since_best == 0 and state.best_step == state.step
+        return TrainingResult(status, reason, state.step, *best, is_improving=is_improving)
 
     # -- validation --------------------------------------------------------------------------------------------------
 

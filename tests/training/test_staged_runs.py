@@ -192,6 +192,18 @@ def test_a_new_measure_in_a_later_stage_leaves_patience_to_that_stage(second, la
     assert result.step == end
 
 
+@pytest.mark.parametrize(
+    ("values", "improves"),
+    [([0.9, 0.9, 0.9, 0.1], False), ([0.9, 0.9, 0.9, 0.95], True), ([0.9, 0.9, 0.9, 0.1, 0.2], False)],
+)
+def test_a_model_that_is_worse_than_the_best_does_not_still_improve(values, improves, tmp_path):
+    """The first validation of a stage has no earlier one to compare with."""
+    _, result = train(tmp_path, stages=LONG, validate=scripted(values), patience=2, max_steps=10 * len(values))
+    assert borders(tmp_path) == [(30, 2, 1000.0)]
+    assert result.reason.startswith("max_steps")
+    assert result.is_improving == improves
+
+
 def test_a_stage_that_patience_ended_stays_ended_after_a_kill(tmp_path):
     settings = dict(stages=LONG, patience=2, max_steps=80, checkpoint_every=10)
     with pytest.raises(Killed):
