@@ -210,7 +210,7 @@ def _training_counts(
 
 def _table(compared: "SystemComparison") -> Iterator[str]:
     """Yield the comparison as lines for people."""
-    from seq2seq.workflows.compare.wording import cell, described
+    from seq2seq.workflows.compare.wording import cell, described, meaning_of_p
 
     yield f"{compared.test_set}: {counted(compared.num_lines, 'line')}"
     yield ""
@@ -220,8 +220,7 @@ def _table(compared: "SystemComparison") -> Iterator[str]:
     yield ""
     if len(compared.rows) > 1:
         yield "Systems that share a letter do not differ significantly: their corrected p is at least 0.05."
-        yield "p is that of sacreBLEU (--paired-bs) and cannot be below 0.001. The corrected p can be smaller: it comes"
-        yield "from a two-sided test with Holm's correction."
+        yield from meaning_of_p(compared.pairs)
         yield ""
         yield from aligned([_pair(compared, pair) for pair in compared.pairs])
         yield ""
@@ -230,9 +229,9 @@ def _table(compared: "SystemComparison") -> Iterator[str]:
 
 
 def _pair(compared: "SystemComparison", pair: "PairTest") -> list[str]:
-    from seq2seq.workflows.compare.wording import shown_p, verdict
+    from seq2seq.workflows.compare.wording import p_of, shown_p, verdict
 
     return [
         f"{pair.first} - {pair.second}", compared.titles[pair.metric], f"{pair.difference:+.2f}",
-        f"p {shown_p(pair.p_value)}", f"corrected {shown_p(pair.corrected)}", verdict(pair),
+        f"p {p_of(pair)}", f"corrected {shown_p(pair.corrected)}", verdict(pair),
     ]  # fmt: skip

@@ -1,13 +1,13 @@
-"""Whether systems differ beyond chance: paired bootstrap, correction for several pairs, groups of equals.
+"""Whether systems differ beyond chance: paired bootstrap, chance of seeds, correction for several pairs, groups.
 
 The resamples are those of `sacrebleu --paired-bs` (Koehn 2004), so figures can be compared with other reports.
 `evaluation.text` makes the statistics of lines; `workflows.compare` tests all pairs of systems.
 """
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 
 import numpy as np
 
@@ -17,11 +17,57 @@ _ROWS = 50  # resamples that are drawn together, for memory
 
 
 @dataclass(frozen=True)
+class Chance:
+    """The variance of a score or of a difference, in two parts."""
+
+    lines: float
+    """The variance over test sets, from the bootstrap."""
+    seeds: float = 0.0
+    """The variance over trainings, estimated from a few."""
+    freedom: float = math.inf
+    """The degrees of freedom of that estimate."""
+
+    @property
+    def error(self) -> float:
+        """The standard error."""
+        return math.sqrt(self.lines + self.seeds)
+
+    def p_value(self, difference: float) -> float:
+        """Return how often chance alone makes a difference of this size or a larger one, of either sign.
+
+        Without a part of lines, it is Student's t-test; without a part of seeds, a test with the normal distribution.
+        With both, the tail of the normal distribution is averaged over the variances of seeds that fit the estimate
+        (Behrens-Fisher), because degrees of freedom for the sum reject equal systems too often after two seeds.
+        """
+        if not self.seeds or math.isinf(self.freedom):
+            return math.erfc(abs(difference) / self.error / math.sqrt(2))
+        width = 12 / math.sqrt(self.freedom)
+        log_ratios = np.linspace(-width - 80 / self.freedom, width, 500)  # of the estimated to the true variance
+        ratios = np.exp(log_ratios)
+        weights = np.exp(self.freedom / 2 * (log_ratios - ratios + 1))  # chi-squared, over the logarithm
+        errors = np.sqrt(2 * (self.lines + self.seeds / ratios))
+        tails = [math.erfc(value) for value in abs(difference) / errors]
+        return float(weights @ tails / weights.sum())
+
+    def difference(self, p_value: float) -> float:
+        """Return the difference that has a two-sided p-value between 0 and 1."""
+        low, high = 0.0, self.error
+        while self.p_value(high) > p_value:
+            low, high = high, 2 * high
+        for _ in range(40):
+            middle = (low + high) / 2
+            low, high = (middle, high) if self.p_value(middle) > p_value else (low, middle)
+        return high
+
+
+@dataclass(frozen=True)
 class Resampled:
     """A score of a test set, and the scores of its bootstrap resamples (SAMPLES,)."""
 
     score: float
     values: np.ndarray
+    seed_scores: tuple[float, ...] = ()
+    """The score of each training, for the mean of several."""
 
     @property
     def mean(self) -> float:
@@ -30,10 +76,18 @@ class Resampled:
 
     @property
     def half_width(self) -> float:
-        """Half the width of the 95 % interval."""
+        """Half the width of the 95 % interval, over lines, and over seeds where there are several."""
+        if self.seed_part[0]:
+            return Chance(float(np.var(self.values, ddof=1)), *self.seed_part).difference(ALPHA)
         ordered = np.sort(self.values)
         cut = len(ordered) // 40
         return float(0.5 * (ordered[-cut - 1] - ordered[cut]))
+
+    @property
+    def seed_part(self) -> tuple[float, int]:
+        """The variance of the mean over seeds, and its degrees of freedom; zeros for one training."""
+        count = len(self.seed_scores)
+        return (float(np.var(self.seed_scores, ddof=1)) / count, count - 1) if count > 1 else (0.0, 0)
 
 
 def seed() -> int | None:
@@ -66,26 +120,12 @@ def resample(statistics: Sequence[np.ndarray], computes: Sequence[Callable[[np.n
     return [np.array([compute(row) for row in part]) for part, compute in zip(parts, computes, strict=True)]
 
 
-def over_seeds(members: Sequence[Resampled], key: int) -> Resampled:
-    """Return the mean of several trainings of one configuration; its resamples vary with the seeds too.
-
-    Each resample of lines also draws the trainings with replacement. The deviations from their mean are multiplied by
-    sqrt(k / (k - 1)), because k draws of k values vary less than k new trainings.
-
-    Args:
-        members: the k trainings, on the same draws of lines.
-        key: seeds the draws of trainings, the same for the same configuration in any order.
-    """
-    count = len(members)
-    score = float(np.mean([member.score for member in members]))
-    values = np.stack([member.values for member in members])  # (k, SAMPLES)
-    mean = values.mean(axis=0)
-    if count == 1:
-        return Resampled(score, mean)
-    generator = np.random.default_rng([seed() or 0, key])
-    drawn = generator.integers(count, size=values.shape)
-    redrawn = np.take_along_axis(values, drawn, axis=0).mean(axis=0)
-    return Resampled(score, mean + np.sqrt(count / (count - 1)) * (redrawn - mean))
+def over_seeds(members: Sequence[Resampled]) -> Resampled:
+    """Return the mean of several trainings of one configuration, from the same draws of lines."""
+    if len(members) == 1:
+        return members[0]
+    scores = tuple(member.score for member in members)
+    return Resampled(float(np.mean(scores)), np.mean([member.values for member in members], axis=0), scores)
 
 
 def paired_p_value(first: Resampled, second: Resampled) -> float:
@@ -101,32 +141,43 @@ def paired_p_value(first: Resampled, second: Resampled) -> float:
     return (larger + 1) / (len(drawn) + 1)
 
 
-def error_of_difference(first: Resampled, second: Resampled) -> float:
-    """Return the standard error of the difference of two scores on the same lines."""
+def chance_of_difference(first: Resampled, second: Resampled) -> Chance:
+    """Return the variance of the difference of two scores on the same lines.
+
+    The degrees of freedom for two rows of several seeds are those of Welch and Satterthwaite. One training against
+    several has no variance of its own: that of the others counts for it too.
+    """
     differences = first.values.astype(np.float64) - second.values  # in float32, equal ones may deviate
-    return float(np.std(differences, ddof=1))
+    lines = float(np.var(differences, ddof=1))
+    parts = [side.seed_part for side in (first, second) if side.seed_part[1]]
+    if not any(variance for variance, _ in parts):
+        return Chance(lines)
+    if len(parts) == 1:
+        ((variance, freedom),) = parts
+        return Chance(lines, variance * (freedom + 2), freedom)  # of the mean of k, and k times as much of one
+    total = sum(variance for variance, _ in parts)
+    return Chance(lines, total, total**2 / sum(variance**2 / freedom for variance, freedom in parts))
 
 
 def two_sided_p_value(first: Resampled, second: Resampled) -> float:
-    """Return how often equal systems differ as much, from the bootstrap's standard error of the difference.
+    """Return how often equal systems differ as much, by chance of the lines and of the seeds.
 
     Unlike a count of resamples it has no lowest value, so that it can be corrected for many pairs.
     """
-    difference, error = abs(first.score - second.score), error_of_difference(first, second)
-    if not difference:
+    difference, chance = abs(first.score - second.score), chance_of_difference(first, second)
+    if not difference or len(set(first.values)) == len(set(second.values)) == 1:  # the latter: a single line
         return 1.0
-    if error < 1e-9 * difference:  # no line differs from the others: a single line, or nothing to learn from
-        return 1.0 if len(set(first.values)) == len(set(second.values)) == 1 else 0.0
-    return 2 * (1 - NormalDist().cdf(difference / error))
+    if chance.error < 1e-9 * difference:  # no line differs from the others
+        return 0.0
+    return chance.p_value(difference)
 
 
-def detectable(error: float, num_pairs: int) -> float:
-    """Return the smallest difference that is found in four of five test sets, from the standard error of differences.
+def detectable(chance: Chance, num_pairs: int) -> float:
+    """Return the smallest difference that is found in four of five test sets.
 
     `num_pairs` are tested together: the bound is that of the first step of Holm's correction.
     """
-    normal = NormalDist()
-    return (normal.inv_cdf(1 - ALPHA / (2 * num_pairs)) + normal.inv_cdf(POWER)) * error
+    return chance.difference(ALPHA / num_pairs) + chance.difference(2 * (1 - POWER))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from seq2seq.evaluation.significance import (
+    Chance,
     Resampled,
+    chance_of_difference,
     detectable,
-    error_of_difference,
     groups,
     holm,
     over_seeds,
@@ -33,10 +34,10 @@ def test_equal_systems_differ_in_a_twentieth_of_test_sets_and_detectable_differe
     generator = np.random.default_rng(1)
     equal = [two_sided_p_value(*drawn(generator, 0.0)) for _ in range(200)]
     assert sum(p < 0.05 for p in equal) <= 20  # 10 by chance, with a standard deviation of 3
-    size = detectable(1 / math.sqrt(50), 1)
+    size = detectable(Chance(lines=1 / 50), 1)
     power = sum(two_sided_p_value(*drawn(generator, size)) < 0.05 for _ in range(100))
     assert 68 <= power <= 92
-    assert detectable(1.0, 36) > detectable(1.0, 1)
+    assert detectable(Chance(1.0), 36) > detectable(Chance(1.0), 1)
 
 
 def test_more_than_36_pairs_can_still_be_different():
@@ -52,7 +53,7 @@ def test_one_line_shows_no_difference(metric):
     scores = [score_texts([text], ["one two three four"], [metric]) for text in texts]
     for (one,), (other,) in combinations(resampled(scores), 2):
         assert two_sided_p_value(one, other) == 1.0
-        assert error_of_difference(one, other) == pytest.approx(0.0, abs=1e-9)
+        assert chance_of_difference(one, other).error == pytest.approx(0.0, abs=1e-9)
 
 
 def test_holm_rejects_as_the_procedure_does_step_by_step():
@@ -81,5 +82,57 @@ def test_two_systems_share_a_group_exactly_if_they_are_not_different():
 
 def test_seeds_that_agree_are_one_system():
     values = np.random.default_rng(1).normal(size=1000)
-    found = over_seeds([Resampled(1.0, values)] * 3, 7)
+    found = over_seeds([Resampled(1.0, values)] * 3)
     np.testing.assert_allclose(found.values, values)
+    assert chance_of_difference(found, Resampled(2.0, values + 1)).seeds == 0
+
+
+def trained(generator, counts, line_error, seed_error=0.4, difference=0.0):
+    """Two rows of trainings, whose scores vary with the seed and, by row, with the lines."""
+    rows = []
+    for row, count in enumerate(counts):
+        lines, *draws = generator.normal(0, line_error / math.sqrt(2), 201)
+        scores = 30 + row * difference + lines + generator.normal(0, seed_error, count)
+        rows.append(over_seeds([Resampled(score, score + np.array(draws)) for score in map(float, scores)]))
+    return rows
+
+
+@pytest.mark.parametrize("counts", [(2, 2), (3, 3), (3, 1), (1, 2)])
+@pytest.mark.parametrize("line_error", [1e-6, 0.1, 0.3])
+def test_trainings_of_one_configuration_seldom_differ(counts, line_error):
+    generator = np.random.default_rng(1)
+    p_values = [two_sided_p_value(*trained(generator, counts, line_error)) for _ in range(200)]
+    assert sum(p < 0.05 for p in p_values) <= 18  # at most 10 by chance, with a standard deviation of 3
+    assert sum(p < 0.001 for p in p_values) <= 2
+
+
+@pytest.mark.parametrize("counts", [(3, 3), (5, 1)])
+@pytest.mark.parametrize("line_error", [0.1, 0.5])
+def test_a_detectable_difference_of_seeds_is_found_in_four_of_five_times(counts, line_error):
+    generator = np.random.default_rng(1)
+    several = [count for count in counts if count > 1]
+    seeds = 0.4**2 * sum(1 / count for count in counts)
+    size = detectable(Chance(line_error**2, seeds, sum(several) - len(several)), 1)
+    found = [two_sided_p_value(*trained(generator, counts, line_error, difference=size)) < 0.05 for _ in range(100)]
+    assert 0.66 < np.mean(found) < 0.94
+
+
+def test_the_chance_of_seeds_alone_is_students_distribution():
+    # Two-sided quantiles, as in any printed table of Student's t.
+    table = {(1, 0.05): 12.706, (2, 0.05): 4.303, (4, 0.05): 2.776, (10, 0.05): 2.228, (30, 0.05): 2.042,
+             (1, 0.001): 636.62, (2, 0.001): 31.599, (4, 0.4): 0.941, (120, 0.01): 2.617}  # fmt: skip
+    for (freedom, p_value), quantile in table.items():
+        chance = Chance(0.0, seeds=4.0, freedom=freedom)
+        assert chance.p_value(-2 * quantile) == pytest.approx(p_value, rel=2e-3)
+        assert chance.difference(p_value) == pytest.approx(2 * quantile, rel=1e-3)
+    for freedom in (1, 1.5, 7.3, 60):
+        parts = [Chance(lines, 1 - lines, freedom).p_value(2.5) for lines in (0, 0.3, 0.7, 1)]
+        assert parts == sorted(parts, reverse=True)  # what is known of the lines is more certain
+    assert Chance(1.0).p_value(1.959964) == pytest.approx(0.05)
+
+
+def test_an_interval_over_seeds_contains_the_mean_of_many_trainings():
+    generator = np.random.default_rng(1)
+    rows = [trained(generator, (count, count), 0.2)[0] for count in (2, 3, 5) for _ in range(40)]
+    assert np.mean([abs(row.score - 30) < row.half_width for row in rows]) >= 0.91  # of 120
+    assert rows[0].half_width > 1.96 * 0.4 / math.sqrt(2)

@@ -9,10 +9,9 @@ import threading
 from html.parser import HTMLParser
 from pathlib import Path
 
-import numpy as np
 import pytest
 from support import wrong_files
-from support.compared import REFERENCE, seeded, sentences, spoiled
+from support.compared import REFERENCE, sentences, spoiled
 from support.many_directions import CONFIG as MANY
 from support.many_directions import write_corpora
 from support.run_folders import make_run
@@ -25,9 +24,9 @@ from seq2seq.workflows.compare.comparison import TestLines as Lines
 from seq2seq.workflows.compare.comparison import compare
 from seq2seq.workflows.compare.page import LARGEST, page
 from seq2seq.workflows.compare.sentences import marked
-from seq2seq.workflows.compare.systems import System, file_system, rows, run_of
+from seq2seq.workflows.compare.systems import System, file_system, run_of
 from seq2seq.workflows.compare.views import count_words, names_of
-from seq2seq.workflows.compare.wording import cell, shown_p, shown_value, verdict
+from seq2seq.workflows.compare.wording import shown_p, shown_value, verdict
 
 QUICK = ("bleu", "chrf")
 
@@ -107,42 +106,6 @@ def test_a_planted_tenth_of_a_point_is_noise_and_two_points_are_found():
     assert "no difference found" in verdict(found["base", "noise"])
     assert found["base", "better"].is_different
     assert verdict(found["base", "better"]) == "different"
-
-
-# -- seeds -------------------------------------------------------------------------------------------------------------
-
-
-def test_seeds_of_one_configuration_are_one_row_with_mean_and_deviation(tmp_path):
-    systems = [
-        seeded(tmp_path, name, seed, dropout, spoiled(REFERENCE, rate, seed * 10 + place))
-        for place, (name, dropout) in enumerate((("base", 0.1), ("wide", 0.2)))
-        for seed, rate in ((1, 0.1), (2, 0.2), (3, 0.3))
-    ]
-    found = compare([*systems, SYSTEMS[0]], Lines("set", [REFERENCE]), ["bleu"])
-    assert list(found.rows) == ["base (3 seeds)", "wide (3 seeds)", "a"]
-    assert found.seeds == {"base (3 seeds)": [1, 2, 3], "wide (3 seeds)": [1, 2, 3], "a": [None]}
-    own = [bleu(system.translations) for system in systems[:3]]
-    figure = found.rows["base (3 seeds)"]["bleu"]
-    assert list(figure.members.values()) == own
-    assert figure.score == pytest.approx(np.mean(own))
-    assert figure.sd == pytest.approx(np.std(own, ddof=1))
-    assert f"(sd {figure.sd:.2f})" in cell(figure)
-    assert figure.half_width > found.rows["a"]["bleu"].half_width  # chance of the seeds
-    assert not found.pairs[0].is_different
-    assert len(rows(systems, apart=True)) == 6
-    alone = compare(systems[:2], Lines("set", [REFERENCE]), ["bleu"])
-    assert (list(alone.rows), alone.pairs, alone.sentences) == (["base (2 seeds)"], [], [])
-    assert "Scores of each seed" in page(alone)
-    turned = compare([*systems[::-1], SYSTEMS[0]], Lines("set", [REFERENCE]), ["bleu"])
-    assert dict(turned.rows) == dict(found.rows)
-
-
-def test_other_data_or_settings_are_other_rows_and_one_training_twice_is_two(tmp_path):
-    systems = [seeded(tmp_path, "x", seed, 0.1, REFERENCE) for seed in (1, 2)]
-    (tmp_path / "x,seed=2" / "identity.json").write_text('{"data.train": "other"}')
-    assert len(rows(systems)) == 2
-    twice = seeded(tmp_path / "copy", "x", 1, 0.1, REFERENCE)
-    assert len(rows([systems[0], System("copy", REFERENCE, None, twice.run)])) == 2
 
 
 # -- what is shown -----------------------------------------------------------------------------------------------------

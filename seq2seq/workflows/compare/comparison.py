@@ -14,8 +14,8 @@ from seq2seq.errors import DataError
 from seq2seq.evaluation.significance import (
     ALPHA,
     Resampled,
+    chance_of_difference,
     detectable,
-    error_of_difference,
     groups,
     holm,
     over_seeds,
@@ -59,12 +59,19 @@ class PairTest:
     difference: float
     """First minus second."""
     p_value: float
-    """The p-value of `sacrebleu --paired-bs`."""
+    """The p-value of `sacrebleu --paired-bs`; for a row of several seeds, two-sided, over lines and seeds."""
     corrected: float
     """Two-sided, corrected for all pairs by Holm's method: it decides."""
     is_different: bool
     detectable: float | None
     """A difference that four of five such test sets would have shown; None for translations without a difference."""
+    seeds: tuple[int, int] = (1, 1)
+    """The number of trainings of each row."""
+
+    @property
+    def is_over_seeds(self) -> bool:
+        """Whether the test is over several seeds too."""
+        return max(self.seeds) > 1
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,7 @@ class SystemComparison:
     """The seeds of each row."""
     pairs: Sequence[PairTest]
     notes: Sequence[str]
-    """Reasons why figures are worthless, such as a system that is the reference."""
+    """What limits the figures, such as a system that is the reference, or one training against several."""
     views: Sequence[View]
     sentences: Sequence[PairSentences]
     curves: Curves = field(default_factory=Curves)
@@ -137,7 +144,7 @@ def compare(
     for index, metric in enumerate(order):
         if metric not in metrics:
             continue
-        by_row = [over_seeds([drawn[member.name][index] for member in row.members], row.key) for row in own]
+        by_row = [over_seeds([drawn[member.name][index] for member in row.members]) for row in own]
         tests = _tested(own, by_row, metric)
         pairs += tests
         letters = _letters(by_row, tests, metric in LOWER_IS_BETTER)
@@ -157,7 +164,7 @@ def compare(
         rows=figures,
         seeds={row.name: [member.seed for member in row.members] for row in own},
         pairs=pairs,
-        notes=_notes(systems, test),
+        notes=[*_notes(systems, test), *_single_notes(own)],
         views=views(lines, in_rows),
         sentences=most_different(own, by_line, test.references[0], test.sources, most_sentences),
         curves=curves(systems),
@@ -178,15 +185,16 @@ def _scored(system: System, test: TestLines, metrics: Sequence[str], scoring: Ma
 def _tested(own: Sequence[Row], by_row: Sequence[Resampled], metric: str) -> list[PairTest]:
     """Return all pairs by one metric, corrected together."""
     indices = list(combinations(range(len(own)), 2))
-    corrected = holm([two_sided_p_value(by_row[one], by_row[other]) for one, other in indices])
+    two_sided = [two_sided_p_value(by_row[one], by_row[other]) for one, other in indices]
     found = []
-    for (one, other), p_value in zip(indices, corrected, strict=True):
+    for (one, other), plain, p_value in zip(indices, two_sided, holm(two_sided), strict=True):
         first, second = by_row[one], by_row[other]
-        error = error_of_difference(first, second)
+        chance, seeds = chance_of_difference(first, second), (len(own[one].members), len(own[other].members))
         found.append(
             PairTest(
-                own[one].name, own[other].name, metric, first.score - second.score, paired_p_value(first, second),
-                p_value, p_value < ALPHA, detectable(error, len(indices)) if error else None,
+                own[one].name, own[other].name, metric, first.score - second.score,
+                plain if max(seeds) > 1 else paired_p_value(first, second),
+                p_value, p_value < ALPHA, detectable(chance, len(indices)) if chance.error else None, seeds,
             )
         )  # fmt: skip
     return found
@@ -233,3 +241,15 @@ def _notes(systems: Sequence[System], test: TestLines) -> list[str]:
         if texts[one] == texts[other]:
             found.append(f"{one} and {other} have the same translations")
     return found
+
+
+def _single_notes(own: Sequence[Row]) -> list[str]:
+    """Name the rows of one training next to rows of several."""
+    if not any(len(row.members) > 1 for row in own):
+        return []
+    return [
+        f"{row.name}: one training; its tests against rows of several seeds assume that it varies with the seed as "
+        "they do"
+        for row in own
+        if len(row.members) == 1
+    ]

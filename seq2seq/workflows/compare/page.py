@@ -12,7 +12,7 @@ from seq2seq.workflows.compare.comparison import SystemComparison
 from seq2seq.workflows.compare.drawing import figure, legend
 from seq2seq.workflows.compare.sentences import PairSentences, ShownSentence
 from seq2seq.workflows.compare.views import Bucket, View
-from seq2seq.workflows.compare.wording import cell, shown_p, shown_value, verdict
+from seq2seq.workflows.compare.wording import cell, meaning_of_p, p_of, shown_p, shown_value, verdict
 from seq2seq.workflows.pages import document, escaped, table
 
 LARGEST = 2_000_000  # bytes
@@ -55,8 +55,8 @@ def _scores(compared: SystemComparison) -> Iterator[str]:
     yield table("Scores with 95 % intervals", ["system", *compared.titles.values()], rows)
     yield (
         '<p class="soft">Systems that share a letter are not different (p &lt; 0.05, two-sided, corrected for all '
-        "pairs by Holm). Intervals come from 1,000 bootstrap resamples of lines, and of seeds where there are "
-        "several.</p>"
+        "pairs by Holm). Intervals come from 1,000 bootstrap resamples of lines; those of several seeds also count "
+        "the chance of the seed, and are wide after two or three.</p>"
     )
     if any(len(seeds) > 1 for seeds in compared.seeds.values()):
         rows = [
@@ -75,14 +75,14 @@ def _pairs(compared: SystemComparison) -> Iterator[str]:
     rows = [
         [
             f"{pair.first} - {pair.second}", compared.titles[pair.metric], f"{pair.difference:+.2f}",
-            shown_p(pair.p_value), shown_p(pair.corrected), verdict(pair),
+            p_of(pair), shown_p(pair.corrected), verdict(pair),
         ]
         for pair in compared.pairs
     ]  # fmt: skip
     yield table("Tests of all pairs", ["pair", "metric", "difference", "p", "corrected p", "finding"], rows)
     yield (
-        '<p class="soft">p is that of sacreBLEU (--paired-bs). The corrected p is two-sided and decides. A difference '
-        'that "would have shown" is found in four of five such test sets.</p>'
+        f'<p class="soft">{escaped(" ".join(meaning_of_p(compared.pairs)))} A difference that "would have shown" is '
+        "found in four of five such test sets.</p>"
     )
 
 

@@ -5,7 +5,6 @@
 
 import json
 import re
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -48,11 +47,6 @@ class Row:
 
     name: str
     members: tuple[System, ...]
-
-    @property
-    def key(self) -> int:
-        """A number for its draws of seeds that does not depend on the order of arguments."""
-        return zlib.crc32("\n".join(member.name for member in self.members).encode("utf-8", "replace"))
 
 
 def file_system(path: Path, lines: Sequence[str]) -> System:

@@ -1,5 +1,7 @@
 """The words and figures of a comparison, the same in the table and on the page."""
 
+from collections.abc import Sequence
+
 from seq2seq.errors import counted
 from seq2seq.workflows.compare.comparison import Figure, PairTest
 from seq2seq.workflows.compare.sentences import PairSentences
@@ -15,6 +17,22 @@ def cell(figure: Figure) -> str:
 def shown_p(p_value: float) -> str:
     """Return a p-value with four decimals."""
     return "< 0.0001" if p_value < 0.0001 else f"{p_value:.4f}"
+
+
+def p_of(pair: PairTest) -> str:
+    """Return the p-value of a pair, with the number of seeds where there are several."""
+    seeds = f" ({pair.seeds[0]} and {pair.seeds[1]} seeds)" if pair.is_over_seeds else ""
+    return f"{shown_p(pair.p_value)}{seeds}"
+
+
+def meaning_of_p(pairs: Sequence[PairTest]) -> list[str]:
+    """Return the sentences that explain the p-values of these pairs."""
+    found = []
+    if not all(pair.is_over_seeds for pair in pairs):
+        found.append("p is that of sacreBLEU (--paired-bs) and cannot be below 0.001.")
+    if any(pair.is_over_seeds for pair in pairs):
+        found.append("With a number of seeds, p is two-sided, over lines and seeds, before the correction.")
+    return [*found, "The corrected p is two-sided, with Holm's correction, and decides."]
 
 
 def shown_value(value: float, unit: str) -> str:
