@@ -99,7 +99,7 @@ def command(
     if models is not None:
         models.outputs([test_set], output)  # the page replaces none of its files
         models.translate([test_set], [None], modelling)
-        translated |= {path: _translated(path, test_set) for path in folders}
+        translated |= {path: _translated(path, test_set, modelling) for path in folders}
     scoring = test_set.scoring(scoring)
     lines = [translated[path].translations for path in systems]
     warn_of_misleading(test_set.references, lines, wanted, scoring)
@@ -181,11 +181,12 @@ def _file(path: Path, test_set: TestSet) -> "System":
     return system
 
 
-def _translated(path: Path, test_set: TestSet) -> "System":
+def _translated(path: Path, test_set: TestSet, modelling: Mapping[str, Any]) -> "System":
     from seq2seq.workflows.compare.systems import System, run_of
 
     name = str(path)
-    return System(name, test_set.translations[name], test_set.flags[name], run_of(path))
+    given = frozenset(key for key, value in modelling.items() if value is not None)
+    return System(name, test_set.translations[name], test_set.flags[name], run_of(path), options=given)
 
 
 def _training_counts(

@@ -56,6 +56,9 @@ class NoiseConfig(Section):
         return bool(self.upper or self.title)
 
 
+FILES = ("source", "target", "tsv", "jsonl", "tmx")  # the keys of a source that are paths
+
+
 class SourceConfig(Section):
     """The source of examples: exactly one of `source` + `target`, `tsv`, `jsonl`, `tmx` or `hub`."""
 
@@ -127,7 +130,7 @@ class SourceConfig(Section):
 
     def files(self) -> Iterator[tuple[str, Path]]:
         """Yield (key, path) of every local file that this source names."""
-        for key in ("source", "target", "tsv", "jsonl", "tmx"):
+        for key in FILES:
             if (path := getattr(self, key)) is not None:
                 yield key, path
 

@@ -23,17 +23,20 @@ from seq2seq.store.finding import BEST, LATEST, RUN_CONFIG, RUN_METRICS, RUNS
 
 logger = getLogger(__name__)
 
-# The keys, or sections, that may change when a run continues. With `data.test`, the test sets are scored again, even
-# after the run has finished. With `search` and `evaluation`, the best model is measured again. With a limit, the run
-# becomes longer or shorter, and the schedule follows. `keep_*` applies from then on. The others do not change the
-# learned model, apart from rounding (`device`, `threads`, `shard`, `compile`, `recompute`, `record`).
+# The keys, or sections, that do not change the learned model, apart from rounding.
+WITHOUT_EFFECT = (
+    *("data.test", "data.cache_dir", "data.num_workers", "training.checkpoint_every", "training.keep_last"),
+    *("training.keep_best", "training.log_every", "training.num_samples", "training.trackers"),
+    *("training.track_samples", "training.device", "training.threads", "training.shard", "training.compile"),
+    *("training.recompute", "training.record"),
+)
+# Those that may change when a run continues. With `data.test`, the test sets are scored again, even after the run has
+# finished. With `search` and `evaluation`, the best model is measured again. With a limit, the run becomes longer or
+# shorter, and the schedule follows. `keep_*` applies from then on.
 CHANGEABLE = (
-    *("data.test", "data.label_names", "data.cache_dir", "data.num_workers", "search", "evaluation"),
-    *("training.max_steps", "training.max_epochs", "training.max_minutes", "training.patience"),
-    *("training.validate_every", "training.checkpoint_every", "training.keep_last", "training.keep_best"),
-    *("training.log_every", "training.num_samples", "training.trackers", "training.track_samples"),
-    *("training.max_bad_steps", "training.max_rollbacks", "training.device", "training.threads", "training.shard"),
-    *("training.compile", "training.recompute", "training.record"),
+    *("data.label_names", "search", "evaluation", "training.max_steps", "training.max_epochs", "training.max_minutes"),
+    *("training.patience", "training.validate_every", "training.max_bad_steps", "training.max_rollbacks"),
+    *WITHOUT_EFFECT,
 )
 # Tokenizers depend on these keys, and on the content of the corpora or of the initial model.
 MAKES_TOKENIZERS = (
@@ -176,6 +179,11 @@ class RunFolder:
 def may_change(key: str) -> bool:
     """Whether a run that has learned something may continue with another value of this key."""
     return _is_in(key, CHANGEABLE)
+
+
+def changes_model(key: str) -> bool:
+    """Whether the learned model depends on this key by more than rounding."""
+    return not _is_in(key, WITHOUT_EFFECT)
 
 
 def differences(folder: RunFolder, config: Config, now: Mapping[str, str]) -> dict[str, str]:

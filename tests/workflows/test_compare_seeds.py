@@ -1,16 +1,18 @@
 """`s2s compare`: which trainings are the seeds of one row, and the figures and tests of such rows."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from support.compared import REFERENCE, seeded, spoiled
+from support.run_folders import make_run
 
 from seq2seq.evaluation.text import score_texts
 from seq2seq.workflows.compare.comparison import TestLines as Lines
 from seq2seq.workflows.compare.comparison import compare
 from seq2seq.workflows.compare.page import page
-from seq2seq.workflows.compare.systems import System, rows
+from seq2seq.workflows.compare.systems import System, rows, run_of
 from seq2seq.workflows.compare.wording import cell, p_of
 
 SYSTEMS = [
@@ -78,3 +80,83 @@ def test_other_data_or_settings_are_other_rows_and_one_training_twice_is_two(tmp
     assert len(rows(systems)) == 2
     twice = seeded(tmp_path / "copy", "x", 1, 0.1, REFERENCE)
     assert len(rows([systems[0], System("copy", REFERENCE, None, twice.run)])) == 2
+
+
+# -- which trainings are seeds of one row ------------------------------------------------------------------------------
+
+CONFIG = """
+seed: {seed}
+data: {{train: {{source: {folder}/train.en, target: {folder}/train.de}}, test: {{}}}}
+search: {{beam_size: 5}}
+training: {{init_from: {folder}/base, log_every: 50, max_steps: 40, compile: auto}}
+"""
+IDENTITY = {"data.train": "1", "training.init_from": "2", "tokenizer": "3", "fixed_shapes": False}
+
+
+def training(folder, seed, changes=(), identity=(), beam_size=5, finished="max_steps 40 reached", place="/data"):
+    """A run of CONFIG, with changed texts in it, changed fingerprints, and another search in best/."""
+    text = CONFIG.format(seed=seed, folder=place)
+    for old, new in dict(changes).items():
+        assert old in text
+        text = text.replace(old, new)
+    path = make_run(folder / f"x-s{seed}", bleu=3.0, config=text, finished=finished)
+    (path / "identity.json").write_text(json.dumps({**IDENTITY, "tokenizer": str(seed), **dict(identity)}))
+    search = {"beam_size": beam_size, "length_penalty": 1.0}
+    (path / "best" / "generation_config.json").write_text(json.dumps({"search": search}))
+    return System(path.name, REFERENCE, None, run_of(path))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"place": "/home/other/data"},
+        {"changes": {"log_every: 50": "log_every: 7, num_samples: 0, keep_last: 9, keep_best: 3"}},
+        {"changes": {"compile: auto": "compile: false, trackers: [mlflow], record: false, device: cpu"}},
+        {"changes": {"test: {}": "test: {news: {source: a, target: b}}"}},
+        {"changes": {"search: {": "search: {record: false, "}},
+        {"identity": {"fixed_shapes": True}},
+    ],
+)
+def test_what_does_not_change_the_model_keeps_no_seeds_apart(tmp_path, change):
+    systems = [training(tmp_path, 1), training(tmp_path, 2, **change), training(tmp_path, 3)]
+    assert [row.name for row in rows(systems)] == ["x (3 seeds)"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"identity": {"data.train": "other"}},
+        {"identity": {"training.init_from": "other"}},
+        {"identity": {"tokenizer.init_from": "other"}},
+        {"beam_size": 1},
+        {"finished": None},
+        {"changes": {"max_steps: 40": "max_steps: 41"}},
+        {"changes": {"train.en,": "train.en, weight: 2,"}},
+        {"changes": {"search: {beam_size: 5": "search: {beam_size: 4"}},
+    ],
+)
+def test_what_changes_the_translations_keeps_seeds_apart(tmp_path, change):
+    systems = [training(tmp_path, 1), training(tmp_path, 2, **change)]
+    assert [len(row.members) for row in rows(systems)] == [1, 1]
+
+
+def test_paths_count_where_no_fingerprint_is_known(tmp_path):
+    systems = [training(tmp_path, 1), training(tmp_path, 2, place="/other")]
+    for system in systems:
+        (system.run.folder.identity).write_text("{}")
+    assert len(rows(systems)) == 2
+
+
+def test_a_search_that_options_replace_keeps_no_seeds_apart(tmp_path):
+    systems = [training(tmp_path, 1), training(tmp_path, 2, beam_size=1)]
+    assert len(rows([replace(system, options=frozenset({"beam_size"})) for system in systems])) == 1
+    assert len(rows([replace(system, options=frozenset({"length_penalty"})) for system in systems])) == 2
+
+
+def test_a_run_that_is_not_finished_is_named(tmp_path):
+    systems = [training(tmp_path, 1), training(tmp_path, 2), training(tmp_path, 3, finished=None)]
+    found = compare(systems, Lines("set", [REFERENCE]), ["chrf"])
+    assert list(found.seeds.values()) == [[1, 2], [3]]
+    (note,) = [note for note in found.notes if "not finished" in note]
+    assert note.startswith("x-s3: ")
+    assert "step 40" in note

@@ -164,7 +164,7 @@ def compare(
         rows=figures,
         seeds={row.name: [member.seed for member in row.members] for row in own},
         pairs=pairs,
-        notes=[*_notes(systems, test), *_single_notes(own)],
+        notes=[*_notes(systems, test), *_run_notes(systems), *_single_notes(own)],
         views=views(lines, in_rows),
         sentences=most_different(own, by_line, test.references[0], test.sources, most_sentences),
         curves=curves(systems),
@@ -241,6 +241,15 @@ def _notes(systems: Sequence[System], test: TestLines) -> list[str]:
         if texts[one] == texts[other]:
             found.append(f"{one} and {other} have the same translations")
     return found
+
+
+def _run_notes(systems: Sequence[System]) -> list[str]:
+    return [
+        f"{system.name}: this run is not finished ({system.run.state} at step {system.run.step:,}), so it is in no row "
+        "of seeds"
+        for system in systems
+        if system.run is not None and not system.is_finished
+    ]
 
 
 def _single_notes(own: Sequence[Row]) -> list[str]:

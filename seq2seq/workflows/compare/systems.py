@@ -11,14 +11,17 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+from seq2seq.config.corpora import FILES
 from seq2seq.config.schema import Config
 from seq2seq.data.directions import open_named
 from seq2seq.errors import DataError
 from seq2seq.store.finding import BEST
-from seq2seq.tasks.run_folder import read_note
-from seq2seq.workflows.runs import OF_THE_MACHINE, RunRecord, is_run, read_run
+from seq2seq.store.model_folder import GENERATION
+from seq2seq.tasks.run_folder import changes_model, read_note
+from seq2seq.workflows.runs import FINISHED, RunRecord, is_run, read_run
 
 SEED = "seed"
+SEARCH_FREE = ("search.record", "search.batch_tokens")  # that do not change translations, apart from rounding
 MOST_TRAINING_PAIRS = 1_000_000  # that are read for counts of words
 JSON_LINES = (".jsonl", ".jsonl.gz")
 
@@ -34,11 +37,18 @@ class System:
     run: RunRecord | None = None
     sources: Sequence[str] | None = None
     """The sources that a file names."""
+    options: frozenset[str] = frozenset()
+    """The search settings that options replaced."""
 
     @property
     def seed(self) -> int | None:
         """The seed of the run."""
         return self.run.settings.get(SEED) if self.run else None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether no training of it is unfinished."""
+        return self.run is None or self.run.state == FINISHED
 
 
 @dataclass(frozen=True)
@@ -90,10 +100,13 @@ def check_sources(systems: Sequence[System], sources: Sequence[str]) -> None:
 
 
 def rows(systems: Sequence[System], apart: bool = False) -> list[Row]:
-    """Return the systems as rows, in order; runs that differ only in their seed are one row, unless kept `apart`."""
+    """Return the systems as rows, in order; runs that differ only in their seed are one row, unless kept `apart`.
+
+    A run that is not finished has a row of its own.
+    """
     groups: dict[Any, list[System]] = {}
     for index, system in enumerate(systems):
-        key = None if apart else _configuration(system)
+        key = None if apart or not system.is_finished else _configuration(system)
         members = groups.setdefault(key or index, [])
         if any(member.seed == system.seed for member in members):  # the same training twice
             members = groups.setdefault(index, [])
@@ -138,14 +151,20 @@ def _record(path: Path, number: int, line: str) -> Mapping[str, Any]:
 
 
 def _configuration(system: System) -> str | None:
-    """Return everything that a run is made of except its seed, as text; None if that is not known."""
+    """Return everything that the translations of a run depend on except its seed, as text; None if that is not known.
+
+    Where the fingerprint of a corpus or an initial model is known, it stands for the paths.
+    """
     if system.run is None or not system.run.settings or not isinstance(system.seed, int):
         return None
-    free = (SEED, *OF_THE_MACHINE)
-    settings = {key: value for key, value in system.run.settings.items() if key not in free}
     identity = read_note(system.run.folder.identity)
-    data = {key: value for key, value in identity.items() if key.startswith("data.")}
-    return json.dumps([settings, data], sort_keys=True, default=str)
+    inputs = {key: value for key, value in identity.items() if key.startswith("data.") or key.endswith(".init_from")}
+    free = {SEED, *SEARCH_FREE, *inputs, *(f"{key}.{side}" for key in inputs for side in FILES)}
+    settings = {key: value for key, value in system.run.settings.items() if key not in free and changes_model(key)}
+    tuned = read_note(system.run.folder.best / GENERATION).get("search")
+    tuned = tuned if isinstance(tuned, Mapping) else {}
+    search = {key: value for key, value in tuned.items() if f"search.{key}" not in free and key not in system.options}
+    return json.dumps([settings, inputs, search], sort_keys=True, default=str)
 
 
 def _shared_name(members: Sequence[System]) -> str:
