@@ -7,7 +7,7 @@ and learning curves from them. Nothing here imports torch, and a damaged file lo
 import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,9 @@ VALIDATION = ("valid_loss", "bleu", "chrf", "chrf++", "ter", "accuracy", "f1")
 LOWER_IS_BETTER = {"valid_loss", "ter"}
 # Settings that depend on the machine and do not change results.
 OF_THE_MACHINE = ("data.cache_dir", "training.device", "training.threads", "data.num_workers")
+
+SOURCES = "data.train."
+OPTIONAL_DATA = (SOURCES, "data.stages.", "data.valid.", "data.test.")
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ def find_runs(folder: Path) -> list[RunRecord]:
     if not found:
         raise ModelError(f"{folder}: no run is in it; name the folder that your runs are in, such as runs")
     names = [str(path.relative_to(folder)) if path != folder else path.resolve().name for path in found]
-    return [read_run(path, name) for path, name in zip(found, names, strict=True)]
+    return _with_sources_alike([read_run(path, name) for path, name in zip(found, names, strict=True)])
 
 
 def read_run(path: Path, name: str | None = None) -> RunRecord:
@@ -123,14 +126,33 @@ def is_run(path: Path) -> bool:
 
 
 def varying(runs: Sequence[RunRecord]) -> list[str]:
-    """Return the settings in which runs differ. A key that an earlier version lacked is not a difference."""
-    values: dict[str, Any] = {}
-    found: dict[str, None] = {}
+    """Return the settings in which runs differ.
+
+    A key that an earlier version lacked is not a difference, but a source, stage or set of data that a run lacks is.
+    """
+    values: dict[str, list[Any]] = {}
     for run in runs:
         for key, value in run.settings.items():
-            if values.setdefault(key, value) != value and key not in OF_THE_MACHINE:
-                found[key] = None
-    return [key for key in values if key in found]
+            values.setdefault(key, []).append(value)
+    with_data = sum(any(key.startswith(SOURCES) for key in run.settings) for run in runs)
+    return [
+        key
+        for key, found in values.items()
+        if key not in OF_THE_MACHINE
+        and (any(value != found[0] for value in found) or (key.startswith(OPTIONAL_DATA) and len(found) < with_data))
+    ]
+
+
+def _with_sources_alike(runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """Return the runs with the keys of a single source numbered, as in `data.train.0.source`, if one has several."""
+    if not any(key.startswith(f"{SOURCES}0.") for run in runs for key in run.settings):
+        return list(runs)
+    return [replace(run, settings={_numbered(key): value for key, value in run.settings.items()}) for run in runs]
+
+
+def _numbered(key: str) -> str:
+    rest = key.removeprefix(SOURCES)
+    return key if rest == key or rest.partition(".")[0].isdigit() else f"{SOURCES}0.{rest}"
 
 
 # -- what a run is -----------------------------------------------------------------------------------------------------
@@ -256,7 +278,7 @@ def differences(first: RunRecord, second: RunRecord) -> dict[str, dict[str, tupl
     """
     sides = [
         {"config": run.settings, "data": read_note(run.folder.identity), **read_note(run.folder.made_with)}
-        for run in (first, second)
+        for run in _with_sources_alike((first, second))
     ]
     found = {}
     for subject in ("config", "data", "code", "packages", "machine"):

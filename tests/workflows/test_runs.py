@@ -242,3 +242,52 @@ def test_torch_is_not_imported(runs):
     environment = {**os.environ, "PYTHONPATH": str(root)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True)
     assert done.stdout.splitlines()[-1] == "False"
+
+
+# -- settings in which runs differ -------------------------------------------------------------------------------------
+
+ONE = "data: {train: {source: a.en, target: a.de}}\n"
+NOISY = "data: {train: {source: a.en, target: a.de, noise: {typos: 0.1}}}\n"
+TWO = "data: {train: [{source: b.en, target: b.de}, {source: c.en, target: c.de}]}\n"
+STAGED = ONE.replace("}}", "}, stages: [{weights: {a: 1}, until_epoch: 2}]}")
+
+
+def listed(tmp_path, capsys, *configs) -> list[dict[str, str]]:
+    for number, config in enumerate(configs):
+        make_run(tmp_path / f"r{number}", config=config)
+    return table(s2s(capsys, "runs", tmp_path, "-f", "tsv"))
+
+
+def test_one_source_and_several_are_columns_of_one_name(tmp_path, capsys):
+    rows = listed(tmp_path, capsys, ONE, TWO)
+    assert [row["data.train.0.source"] for row in rows] == ["a.en", "b.en"]
+    assert [row["data.train.1.source"] for row in rows] == ["", "c.en"]
+    assert not any("data.train.source" in row for row in rows)
+    found = json.loads(s2s(capsys, "runs", "diff", tmp_path / "r0", tmp_path / "r1", "-f", "json"))
+    assert found["config"]["data.train.0.source"] == ["a.en", "b.en"]
+    (row, _) = table(s2s(capsys, "runs", tmp_path, "-f", "tsv", "--columns", "train.0.source"))
+    assert row == {"data.train.0.source": "a.en"}
+
+
+@pytest.mark.parametrize(
+    ("other", "column", "values"),
+    [
+        (NOISY, "data.train.noise.typos", ["", "0.1"]),
+        (STAGED, "data.stages.0.until_epoch", ["", "2"]),
+        (ONE.replace("target", "weight: 2, target"), "data.train.weight", ["", "2"]),
+    ],
+)
+def test_data_that_one_run_alone_has_is_a_difference(tmp_path, capsys, other, column, values):
+    assert [row[column] for row in listed(tmp_path, capsys, ONE, other)] == values
+    columns = listed(tmp_path / "same", capsys, other, other)[0]
+    assert not any(name.startswith("data.") for name in columns)
+
+
+def test_runs_of_one_source_keep_the_key_of_their_configuration(tmp_path, capsys):
+    rows = listed(tmp_path, capsys, ONE, ONE.replace("a.", "b."))
+    assert [row["data.train.source"] for row in rows] == ["a.en", "b.en"]
+
+
+def test_a_setting_of_all_data_that_an_earlier_version_lacked_is_no_difference(tmp_path, capsys):
+    newer = ONE.replace("}}", "}, num_workers: 1, temperature: 1.0, filters: {max_length: 9}}")
+    assert not any("data." in name for name in listed(tmp_path, capsys, ONE, newer)[0])

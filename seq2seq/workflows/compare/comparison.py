@@ -90,7 +90,7 @@ class SystemComparison:
     """The seeds of each row."""
     pairs: Sequence[PairTest]
     notes: Sequence[str]
-    """What limits the figures, such as a system that is the reference, or one training against several."""
+    """Reasons to doubt figures, such as a system that is the reference, or a run that is not finished."""
     views: Sequence[View]
     sentences: Sequence[PairSentences]
     curves: Curves = field(default_factory=Curves)
