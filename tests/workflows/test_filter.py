@@ -6,6 +6,7 @@ The model reverses sentences of number words, so wrong targets are known.
 import json
 import math
 import random
+import unicodedata
 import zipfile
 from itertools import pairwise
 from pathlib import Path
@@ -102,6 +103,31 @@ def test_the_scores_are_those_of_the_scorer():
         expected = [weight * abs(a - b) + (a + b) / 2 for a, b in zip(*sides, strict=True)]
         assert [record["score"] for record in records(made)] == pytest.approx(expected, abs=2e-4)
     assert contents(made / "scores") == before
+
+
+SPELLINGS = {
+    "a trailing blank": lambda text: f"{text} ",
+    "leading blanks": lambda text: f"\u2003 {text}",
+    "no-break spaces": lambda text: text.replace(" ", "\xa0"),
+    "soft hyphens": lambda text: f"{text[:2]}\xad{text[2:]}",
+    "decomposed letters": lambda text: unicodedata.normalize("NFD", text),
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_a_text_has_the_score_of_its_normal_form_and_is_written_as_it_is(spelling):
+    spelled = [tuple(map(SPELLINGS[spelling], pair)) for pair in PAIRS]
+    write_sides(Path(), spelling, spelled)
+    plain = filtered("plain", *MODELS, "--max-score", "1000")
+    made = filtered(f"with {spelling}", *MODELS, "--max-score", "1000", corpus=(f"{spelling}.en", f"{spelling}.de"))
+    for name in ("forward", "reverse"):
+        expected, scores = (
+            {each["line"]: each[name] for each in records(folder / "scores") if name in each}
+            for folder in (plain, made)
+        )
+        assert len(scores) > LINES / 2  # a rule may leave out a pair for its spelling
+        assert scores == pytest.approx({line: expected[line] for line in scores}, abs=2e-4)
+    assert [(each["source"], each["target"]) for each in records(made)] == [spelled[n - 1] for n in numbers(made)]
 
 
 def test_one_model_finds_the_targets_of_other_lines(capsys):

@@ -22,6 +22,7 @@ from seq2seq.data.sources import open_pairs
 from seq2seq.errors import DataError, ModelError
 from seq2seq.inference.scorer import PairScore, Scorer
 from seq2seq.text.direction import Direction
+from seq2seq.text.normalization import normalized
 from seq2seq.workflows.filter.rules import PairLimits, PairRules
 from seq2seq.workflows.filter.shards import PairShard
 from seq2seq.workflows.parts import NO_SCORE, PartCounts, finished_part, folder_record, write_part
@@ -113,7 +114,11 @@ class FilterJob:
         """Return the cross-entropies of each pair, in nats per piece, by the direction of the model."""
         if not self.judges:
             return [{} for _ in pairs]
-        sides = {FORWARD: pairs, REVERSE: [Pair(pair.target, pair.source) for pair in pairs]}
+        sides: dict[str, list[Pair]] = {FORWARD: [], REVERSE: []}
+        for pair in pairs:
+            source, target = (normalized(text).strip() for text in (pair.source, pair.target))  # as training does
+            sides[FORWARD].append(Pair(source, target))
+            sides[REVERSE].append(Pair(target, source))
         found = {
             direction: [round(cross_entropy(each), DIGITS) for each in scorer.score(sides[direction])]
             for direction, scorer in zip(sides, opened_scorers(self.judges, self.loading), strict=False)
