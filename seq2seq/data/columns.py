@@ -165,6 +165,27 @@ def looks_like_header(fields: Sequence[str]) -> bool:
     return len(words) > 1 and None not in heads and len(heads) == len(words)
 
 
+def language_columns(fields: Sequence[str]) -> list[str]:
+    """Return the fields that name languages; `id` is Indonesian only if there are two fields."""
+    numbers = {"id"} if len(fields) > 2 else set()
+    heads = [field for field in fields if " " not in field.strip() and field.strip().casefold() not in numbers]
+    return [head for head in heads if known_language(head) is not None]
+
+
+def both_sides(languages: Sequence[str | None], present: Sequence[str]) -> tuple[str, str] | None:
+    """Return the names of source and target among `present`, names of languages.
+
+    The side without a language is the only other name. The result is None if a side has no name, or several.
+    """
+    found = [[head for head in present if name and is_called(head, name)] for name in languages]
+    for side, other in enumerate(reversed(languages)):
+        if not languages[side]:
+            found[side] = [head for head in present if not other or not is_called(head, other)]
+    if not any(languages):
+        found = [[head] for head in present]
+    return (found[0][0], found[1][0]) if list(map(len, found)) == [1, 1] else None
+
+
 def label_problem(labels: int, examples: int) -> str | None:
     """Return an error message if there are too many labels to be classes, so that columns are probably swapped; else
     None."""

@@ -11,7 +11,9 @@ from seq2seq.data.columns import (
     LABEL_WORDS,
     NESTED,
     TEXT_COLUMNS,
+    both_sides,
     is_called,
+    language_columns,
     looks_like_header,
     probability_column,
 )
@@ -24,14 +26,15 @@ from seq2seq.lines import open_bytes, read_lines
 from seq2seq.text.forms import JSON
 
 KINDS = ("tsv", "csv", "jsonl", "tmx")
+PAIR, LABELLED = ("source", "target"), ("text", "label")
 
 
 def corpus_of_files(files: Sequence[Path], source_language: str | None, target_language: str | None) -> "SourceConfig":
     """Return the source of these files: with a label column if it has labelled texts, else pairs.
 
     A zip archive has one text file for each language, as OPUS packs them (Moses). The columns of a table or of JSON
-    objects are those of the languages, if they are given, or `source` and `target`; without languages, they are the
-    first two, or text and label.
+    objects are those of the languages, or `source` and `target`; without languages, they may also be text and label. If
+    one language is given, the other side is the only other language.
 
     Raises:
         DataError: the files cannot be read, or are not a corpus.
@@ -45,7 +48,7 @@ def corpus_of_files(files: Sequence[Path], source_language: str | None, target_l
         open_bytes(path).close()  # raises if it cannot be read
     if len(others) == 1:
         return SourceConfig(source=first, target=others[0])
-    kind = first.name.removesuffix(".gz").rpartition(".")[2]
+    kind = first.name.lower().removesuffix(".gz").rpartition(".")[2]
     if others or kind not in KINDS:
         raise DataError(
             f"{' '.join(map(str, files))}: not a corpus; give two text files SOURCE and TARGET, or one .tsv, .csv, "
@@ -69,31 +72,47 @@ def _sides(archive: Path, texts: Mapping[str, str], languages: tuple[str | None,
     Raises:
         DataError: they are not known.
     """
-    found = [[name for name, code in texts.items() if code == known_language(side)] for side in languages]
-    if any(len(names) != 1 for names in found):
+    sides = both_sides(languages, list(texts.values())) if any(languages) else None
+    if sides is None:
         problem = f"its text files are {some_of(list(texts))}"
         raise DataError(f"{archive}: {problem}; name the languages of source and target, or extract two files")
-    return [archive / names[0] for names in found]
+    names = {code: name for name, code in texts.items()}
+    return [archive / names[code] for code in sides]
 
 
 def _columns_of(path: Path, is_jsonl: bool, languages: tuple[str | None, str | None]) -> dict[str, str]:
     """Return the settings for the columns of a file that names them; none if the languages name them.
 
     Raises:
-        DataError: the first line is not an object, or has fewer than two columns.
+        DataError: the first line is not an object or has fewer than two columns, or the two columns are not known.
     """
     names, label = _names_in(path, is_jsonl)
-    sides = {"source_column": "source", "target_column": "target"}
+    sides = tuple(next((name for name in names if is_called(name, side)), "") for side in PAIR)
+    is_named = any(is_called(name, language) for name in names for language in languages if language)
     if all(languages):
-        is_named = any(is_called(name, language or "") for name in names for language in languages)
-        return sides if not is_named and set(names).issuperset(sides.values()) else {}
+        return _named(PAIR, sides) if not is_named and all(sides) else {}
     label = label or LABEL_COLUMN
     if label in names and (texts := [name for name in TEXT_COLUMNS if name in names]):
-        return {"text_column": texts[0], "label_column": label}
-    if not is_jsonl and not looks_like_header(names[:2]):
+        return _named(LABELLED, (texts[0], label))
+    codes = language_columns(names)
+    are_codes = len({known_language(code) for code in codes}) > 1 and len(names) - len(codes) < 2
+    if not is_jsonl and not (is_named or all(sides) or are_codes or looks_like_header(names[:2])):
         return {}
-    kinds = ("text", "label") if names[1].strip().casefold() in LABEL_WORDS - {"target"} else ("source", "target")
-    return {f"{kind}_column": name for kind, name in zip(kinds, names[:2], strict=True)}
+    by_language = both_sides(languages, names if len(names) == 2 else codes)
+    if is_named and by_language:
+        return _named(PAIR, by_language)
+    if not all(sides) and names[1].strip().casefold() in LABEL_WORDS - {"target"}:
+        return _named(LABELLED, names)
+    others = names if len(names) == 2 and not codes else None
+    if (found := sides if all(sides) else by_language or others) is None:
+        remedy = "name the languages of source and target, or call two columns source and target"
+        raise DataError(f"{path}: its columns are {some_of(names)}; {remedy}")
+    return _named(PAIR, found)
+
+
+def _named(kinds: tuple[str, str], names: Sequence[str]) -> dict[str, str]:
+    """Return the settings that name the columns of two kinds."""
+    return {f"{kind}_column": name for kind, name in zip(kinds, names, strict=False)}
 
 
 def _names_in(path: Path, is_jsonl: bool) -> tuple[list[str], str | None]:
@@ -105,13 +124,14 @@ def _names_in(path: Path, is_jsonl: bool) -> tuple[list[str], str | None]:
     if not is_jsonl:
         return header(path), None
     check_form(path, [JSON])
+    number, line = next(((place, line) for place, line in enumerate(read_lines(path), 1) if line.strip()), (1, ""))
     try:
-        record = json.loads(next(read_lines(path), ""))
+        record = json.loads(line)
     except (ValueError, RecursionError):
         record = None
     if not isinstance(record, dict):
-        raise DataError(f"{path}: line 1 is not a JSON object; write one object per line")
+        raise DataError(f"{path}: line {number} is not a JSON object; write one object per line")
     names = list(record[NESTED] if isinstance(record.get(NESTED), dict) else record)
     if len(names) < 2:
-        raise DataError(f"{path}: line 1 has the columns {', '.join(names) or 'none'}; two are needed")
+        raise DataError(f"{path}: line {number} has the columns {', '.join(names) or 'none'}; two are needed")
     return names, probability_column(record)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 from xml.parsers import expat
 
+from seq2seq.data.columns import both_sides
 from seq2seq.data.examples import Chunk, Example, Pair, Position, Source
 from seq2seq.data.file_facts import check_unchanged, combined_fingerprint, file_facts
 from seq2seq.errors import DataError, some_of
@@ -36,7 +37,8 @@ class TmxFile(Source):
     """Pairs of a TMX file, plain or gzip, in the order of its units.
 
     Languages match by any of their names and codes (`de`, `DE-AT`, `ger`); equal spelling is preferred. Without names,
-    they are the source language of the header, else the language of the first segment, and the first other one.
+    they are the source language of the header, else the language of the first segment, and the first other one. With
+    one name, the other side is the only other language of the first unit that has this one.
 
     Raises:
         DataError: the file is not TMX, is damaged, or has no unit with both languages.
@@ -48,7 +50,7 @@ class TmxFile(Source):
     def __init__(self, path: Path, languages: tuple[str, str], weight: float, cache: Path | None):
         self.name, self.weight, self._path = str(path), weight, path
         self._facts = file_facts(path, cache)
-        self._languages = languages if all(languages) else self._first_two()
+        self._languages = languages if all(languages) else self._first_two(languages)
         seen: set[str] = set()
         for unit in self._units():
             if self._pair(unit):
@@ -68,14 +70,26 @@ class TmxFile(Source):
             yield Chunk(rows, first, _examples, number)
         check_unchanged(self._path, self._facts)
 
-    def _first_two(self) -> tuple[str, str]:
-        reader = _Reader(self._path)
+    def _first_two(self, given: tuple[str, str]) -> tuple[str, str]:
+        """Return the languages of the first unit that has two, one of which is that of `given`, if there is one.
+
+        Raises:
+            DataError: there is no such unit, or its other language is not known.
+        """
+        reader, known = _Reader(self._path), "".join(given)
         for unit in reader.units():
             names = list(dict.fromkeys(language for language, _ in unit))
-            if len(names) > 1:
+            if len(names) < 2 or (known and not any(_same(name, known) for name in names)):
+                continue
+            if not known:
                 first = next((name for name in names if _same(name, reader.source_language)), names[0])
                 return first, next(name for name in names if name != first)
-        raise DataError(f"{self._path}: no translation unit has two languages")
+            if (found := both_sides(given, names)) is None:
+                problem = f"a translation unit has {some_of(names)}"
+                raise DataError(f"{self._path}: {problem}; name the languages of source and target")
+            return found
+        wanted = f"{known} and another language" if known else "two languages"
+        raise DataError(f"{self._path}: no translation unit has {wanted}")
 
     def _units(self) -> Iterator[Unit]:
         return _Reader(self._path).units()

@@ -1,0 +1,106 @@
+"""Corpora that a command names by files: the columns are those of the languages, whatever stands beside them."""
+
+import json
+import zipfile
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+
+from seq2seq.data.corpus_files import corpus_of_files
+from seq2seq.data.sources import open_pairs
+from seq2seq.errors import DataError
+
+PAIRS = [("A man walks.", "Ein Mann geht."), ("Two dogs play.", "Zwei Hunde spielen.")]
+OTHERS = {"id": "7", "source_language": "en", "target_language": "de", "score": "0.5"}
+
+
+def read(path: Path, *languages: str | None) -> list[tuple[str, str]]:
+    source = open_pairs(corpus_of_files([path], *languages), *(language or "" for language in languages))
+    return [pair.texts for pair in source]
+
+
+def write(place: Path, form: str, heads: tuple[str, ...], source: str, target: str) -> Path:
+    """Write the pairs under the names `source` and `target`, among other columns."""
+    rows = [{**OTHERS, source: one, target: other} for one, other in PAIRS]
+    path = place / f"corpus.{form}"
+    if form == "jsonl":
+        lines = [json.dumps({head: row[head] for head in heads}) for row in rows]
+    else:
+        lines = ["\t".join(heads), *("\t".join(row[head] for head in heads) for row in rows)]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+@pytest.mark.parametrize("form", ["tsv", "jsonl", "TSV", "jsonl blank"])
+@pytest.mark.parametrize("others", [(), ("id",), ("id", "score"), ("source_language", "target_language")])
+def test_the_sides_are_source_and_target_wherever_they_stand(form, others, tmp_path):
+    for heads in permutations((*others, "source", "target")):
+        path = write(tmp_path, form.split()[0], heads, "source", "target")
+        if "blank" in form:
+            path.write_text("\n" + path.read_text())
+        for languages in [(None, None), ("en", None), (None, "de"), ("en", "de")]:
+            assert read(path, *languages) == PAIRS, (heads, languages)
+
+
+@pytest.mark.parametrize("form", ["tsv", "jsonl"])
+@pytest.mark.parametrize("others", [(), ("id",)])
+def test_the_sides_are_the_languages_and_one_of_them_is_enough(form, others, tmp_path):
+    for heads in permutations((*others, "en", "de")):
+        path = write(tmp_path, form, heads, "en", "de")
+        for languages in [("en", None), (None, "de"), ("English", "deu")]:
+            assert read(path, *languages) == PAIRS, (heads, languages)
+        swapped = [pair[::-1] for pair in PAIRS]
+        for languages in [("de", None), (None, "en")]:
+            assert read(path, *languages) == swapped, (heads, languages)
+        first = next(head for head in heads if head != "id")
+        assert read(path, None, None) == (PAIRS if first == "en" else swapped)
+        with pytest.raises(DataError, match="name the languages of source and target"):
+            corpus_of_files([path], "fr", None)
+
+
+@pytest.mark.parametrize("form", ["tsv", "jsonl"])
+@pytest.mark.parametrize("heads", [("id", "text", "sentence"), ("en", "de", "fr"), ("id", "index", "en")])
+def test_columns_that_may_be_anything_are_refused(form, heads, tmp_path):
+    (tmp_path / "x.tsv").write_text("\t".join(heads) + "\n")
+    (tmp_path / "x.jsonl").write_text(json.dumps(dict.fromkeys(heads, "A man.")) + "\n")
+    with pytest.raises(DataError, match=r"its columns are .*; name the languages of source and target, or call two"):
+        corpus_of_files([tmp_path / f"x.{form}"], None, None)
+
+
+def test_a_table_without_header_is_read_from_its_first_line(tmp_path):
+    path = tmp_path / "x.tsv"
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in PAIRS))
+    assert [read(path, *sides) for sides in [(None, None), ("en", None), ("en", "de")]] == [PAIRS] * 3
+
+
+def memory(path: Path, *languages: str) -> Path:
+    units = [
+        "".join(f'<tuv xml:lang="{name}"><seg>{name} {number}</seg></tuv>' for name in languages) for number in range(2)
+    ]
+    body = "".join(f"<tu>{unit}</tu>" for unit in units)
+    path.write_text(f'<tmx version="1.4"><header srclang="en"/><body><tu/>{body}</body></tmx>')
+    return path
+
+
+@pytest.mark.parametrize("order", [("en", "de"), ("de", "en")])
+def test_one_language_chooses_the_side_of_a_translation_memory_and_of_an_archive(order, tmp_path):
+    path = memory(tmp_path / "x.TMX", *order)
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for name in order:
+            archive.writestr(f"c.de-en.{name}", f"{name} 0\n{name} 1\n")
+    for languages, sides in [
+        (("en", None), "en de"), (("de", None), "de en"), ((None, "de"), "en de"), ((None, "en"), "de en"),
+    ]:  # fmt: skip
+        expected = [tuple(f"{side} {number}" for side in sides.split()) for number in range(2)]
+        found = read(path, *languages)
+        assert list(filter(None, found)) == expected
+        assert read(tmp_path / "x.zip", *languages) == expected
+
+
+def test_a_translation_memory_of_several_other_languages_is_refused(tmp_path):
+    path = memory(tmp_path / "x.tmx", "en", "de", "fr")
+    with pytest.raises(DataError, match="a translation unit has en, de, fr; name the languages of source and target"):
+        read(path, "en", None)
+    with pytest.raises(DataError, match="no translation unit has it and another language"):
+        read(path, "it", None)
